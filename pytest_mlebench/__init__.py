@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pytest_mlebench.io.progress import Event, Note, Reporter, Step, WarningNote
     from pytest_mlebench.records.group import RunGroup, find_group, read_group
     from pytest_mlebench.records.outcome import Ending, Limits, Outcome, Report, SandboxAccount
-    from pytest_mlebench.records.record import RunKey, RunRecord
+    from pytest_mlebench.records.record import ModelUsage, RunKey, RunRecord, Usage
     from pytest_mlebench.results.summary import SplitSummary, summarise
     from pytest_mlebench.runs.run import RunOptions, run_agent
     from pytest_mlebench.sandbox.contract import Execution, Sandbox
@@ -72,6 +72,7 @@ __all__ = [
     "Limits",
     "LocalSandbox",
     "MLEBenchError",
+    "ModelUsage",
     "Note",
     "Outcome",
     "Permissions",
@@ -86,6 +87,7 @@ __all__ = [
     "SandboxError",
     "SplitSummary",
     "Step",
+    "Usage",
     "UsageError",
     "WarningNote",
     "__version__",
@@ -116,7 +118,7 @@ _NAMES_BY_MODULE = {
     "results.summary": "SplitSummary summarise",
     "records.group": "RunGroup find_group read_group",
     "records.outcome": "Ending Limits Outcome Report SandboxAccount",
-    "records.record": "RunKey RunRecord",
+    "records.record": "ModelUsage RunKey RunRecord Usage",
     "runs.run": "RunOptions run_agent",
     "sandbox.contract": "Execution Sandbox",
     "sandbox.docker.sandbox": "DockerSandbox",

@@ -194,7 +194,20 @@ class Bench:
         """What the gateways to language models do; raises UsageError for an invalid file of providers or prices."""
         from pytest_mlebench.llm.accounting import GatewaySettings
 
-        return GatewaySettings.of(self.settings)
+        settings = self.settings
+        return GatewaySettings.load(
+            providers=settings.llm_providers,
+            prices=settings.prices,
+            record=settings.llm_record,
+            max_cost=settings.max_cost,
+            max_tokens=settings.max_tokens,
+            max_calls=settings.max_calls,
+            max_total_cost=settings.max_total_cost,
+            models=settings.models,
+            retries=settings.llm_retries,
+            rpm=settings.llm_rpm,
+            allow_provider_tools=settings.allow_provider_tools,
+        )
 
     @property
     def replayed_group(self) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MOST_MODULES = 82
+MOST_LATE_IMPORTS = 60
 
 
 def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
@@ -95,6 +97,36 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         for module in graph.modules - {front_door}
     }
     TopologicalSorter(imports).prepare()  # raises CycleError, which names the modules
+
+
+def test_few_modules_of_the_package_are_imported_within_functions() -> None:
+    """Which hides what a module needs: only what is heavy, and not always needed, is imported so."""
+    late = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted((ROOT / "pytest_mlebench").rglob("*.py"))
+        if "templates" not in path.parts
+        for line in late_imports(ast.parse(path.read_text()))
+    ]
+    assert 0 < len(late) <= MOST_LATE_IMPORTS, "\n".join(late)
+
+
+def late_imports(node: ast.AST, *, within: bool = False) -> Iterator[int]:
+    """The lines of imports of the package within functions."""
+    for child in ast.iter_child_nodes(node):
+        if (
+            within
+            and isinstance(child, ast.ImportFrom)
+            and (child.level or (child.module or "").startswith("pytest_mle"))
+        ):
+            yield child.lineno
+        yield from late_imports(child, within=within or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def test_a_late_import_is_seen() -> None:
+    code = (
+        "from pytest_mlebench import a\ndef f():\n    import os\n    if a:\n        from pytest_mlebench.b import c\n"
+    )
+    assert list(late_imports(ast.parse(code))) == [5]
 
 
 NOTE = """

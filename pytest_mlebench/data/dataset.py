@@ -273,7 +273,7 @@ class Dataset:
 
     @property
     def kernels(self) -> Path:
-        """The competition's public notebooks, which plagiarism is looked for in (see ``data.kernels``)."""
+        """The competition's public notebooks, which plagiarism is looked for in (see the extra ``audit``)."""
         return self.folder / "kernels"
 
     @property

@@ -29,8 +29,6 @@ from pytest_mlebench.llm.requests import Admission, Refusal
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from pytest_mlebench.options import Settings
-
 LEAST_OUTPUT = 1024
 """An answer is limited to what a budget has left, but to no less than this."""
 SHORT = 64 << 10
@@ -63,22 +61,32 @@ class GatewaySettings:
     allow_provider_tools: bool = False
 
     @classmethod
-    def of(cls, settings: Settings) -> Self:
-        """What the options say; raises UsageError for an invalid file of providers or prices."""
+    def load(
+        cls,
+        *,
+        providers: Iterable[Path],
+        prices: Iterable[Path],
+        record: str,
+        max_cost: float | None,
+        max_tokens: int | None,
+        max_calls: int | None,
+        max_total_cost: float | None,
+        **others: Any,
+    ) -> Self:
+        """What the options of these names say, costs in US dollars. Raises UsageError for an invalid file of providers
+        or prices."""
+        limits = Limits(
+            max_cost=_dollars(max_cost),
+            max_tokens=max_tokens,
+            max_calls=max_calls,
+            max_total_cost=_dollars(max_total_cost),
+        )
         return cls(
-            providers=load_providers(*settings.llm_providers),
-            record=cast("RecordLevel", settings.llm_record),
-            limits=Limits(
-                max_cost=_dollars(settings.max_cost),
-                max_tokens=settings.max_tokens,
-                max_calls=settings.max_calls,
-                max_total_cost=_dollars(settings.max_total_cost),
-            ),
-            models=settings.models,
-            prices=Prices.load(*settings.prices),
-            retries=settings.llm_retries,
-            rpm=settings.llm_rpm,
-            allow_provider_tools=settings.allow_provider_tools,
+            providers=load_providers(*providers),
+            prices=Prices.load(*prices),
+            record=cast("RecordLevel", record),
+            limits=limits,
+            **others,
         )
 
 

@@ -83,7 +83,7 @@ class OwnPrice:
 
 
 @dataclass(frozen=True)
-class Usage:
+class AnswerUsage:
     """What an answer says that it used: ``tokens``, and genai-prices' own finer account of it."""
 
     tokens: Tokens
@@ -102,7 +102,7 @@ class Prices:
         return cls({pattern: price for file in files for pattern, price in _read(file).items()})
 
     def cost(
-        self, provider: Provider, model: str, usage: Usage, context: Mapping[str, str] | None = None
+        self, provider: Provider, model: str, usage: AnswerUsage, context: Mapping[str, str] | None = None
     ) -> Decimal | None:
         """US dollars of a call; None where the model has no known price."""
         from genai_prices import calc_price
@@ -181,7 +181,7 @@ class Prices:
         from genai_prices import Usage as Detail
 
         detail = Detail(input_tokens=input, output_tokens=output, **more)
-        return self.cost(provider, model, Usage(Tokens(input, output), detail), context)
+        return self.cost(provider, model, AnswerUsage(Tokens(input, output), detail), context)
 
     def _own(self, provider: Provider, model: str) -> OwnPrice | None:
         names = (f"{provider.name}/{model}", model)
@@ -227,7 +227,7 @@ class Most:
         return min(lengths) // self.answers
 
 
-def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> Usage | None:
+def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> AnswerUsage | None:
     """What an answer says that it used; None where it says nothing, or nothing that can be true.
 
     ``flavour`` is a provider of genai-prices, ``api`` what that calls the API.
@@ -250,7 +250,7 @@ def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> Usage | Non
     )
     if any(not 0 <= value < _MAX_TOKENS for value in vars(tokens).values()):
         return None
-    return Usage(tokens, usage)
+    return AnswerUsage(tokens, usage)
 
 
 def _detail(tokens: Tokens) -> Any:

@@ -254,7 +254,7 @@ class SandboxAccount:
     privileged: bool = False
     gpus: tuple[str, ...] = ()
     gpu_usage: Mapping[str, Any] = field(default_factory=dict)
-    """What they did, by UUID: see ``sandbox.gpu_usage``."""
+    """What they did, by UUID: see ``sandbox.gpus.GpuUsage``."""
     disk: str = ""
     """How the limit on disk space was enforced."""
     connections: tuple[Connection, ...] = ()

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -53,14 +54,14 @@ __all__ = [
 
 
 MANIFEST = "manifest.json"
-"""What the runs of a group have in common (see ``runs.manifest``)."""
+"""What the runs of a group have in common (see ``records.manifest``)."""
 METADATA = "metadata.json"
 """Each run's success, as MLE-bench writes it."""
 GRADING_REPORT = "grading_report.json"
 """All runs' grades, as MLE-bench writes them."""
 REPORT = "report.html"
 EVENTS = "events.jsonl"
-"""What the sessions of the group reported beside its runs (see ``runs.events``)."""
+"""What the sessions of the group reported beside its runs (see ``records.group.log_event``)."""
 JOBS = ".jobs"
 """What was handed to an engine, by run."""
 LOCK = ".lock"
@@ -69,9 +70,9 @@ WORKERS = ".workers"
 """Held by the workers of a session."""
 
 RECORD = "run.json"
-"""In a run directory: the record of a run that has ended (see ``runs.record``)."""
+"""In a run directory: the record of a run that has ended (see ``RunRecord``)."""
 RUNNING = "running.json"
-"""In a run directory: a run that has not ended yet (see ``runs.running``)."""
+"""In a run directory: a run that has not ended yet (see ``records.group.shown_as_running``)."""
 VALIDATION = "submission/validation.json"
 """Among the files that a run left: the score that the agent itself expects, if it says so."""
 
@@ -91,6 +92,101 @@ class RunKey(NamedTuple):
     def run_prefix(self) -> str:
         """How the names of its run directories begin: ``<competition id>_<unique>``, which shows agent and seed too."""
         return f"{self.competition_id}_{re.sub(r'[^A-Za-z0-9.]+', '-', self.agent)}-{self.seed}-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelUsage:
+    """What a run asked of one language model. ``cost`` is in US dollars; None where a record does not tell."""
+
+    provider: str = ""
+    calls: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What a run asked of language models, as its record's ``llm`` says (see ``llm.ledger.Totals``).
+
+    >>> usage = Usage.of({"calls": 3, "tokens": {"input": 1200, "output": 90}, "cost": 0.02})
+    >>> usage.calls, usage.tokens["input"], usage.models
+    (3, 1200, {})
+    """
+
+    gateway: str | None = None
+    """``on``, ``off`` or ``replay``; None where the agent asks nothing, or nobody knows."""
+    calls: int | None = None
+    """None where they were not counted."""
+    cost: float | None = None
+    """In US dollars; None where that of a call is not known."""
+    known_cost: float = 0.0
+    seconds: float = 0.0
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    """By kind: input (of which cached), output (of which reasoning)."""
+    models: Mapping[str, ModelUsage] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict)
+    """Failed calls by their status."""
+    withheld: Mapping[str, int] = field(default_factory=dict)
+    """Tools of providers that the agent asked for and did not get."""
+    refusals: Mapping[str, int] = field(default_factory=dict)
+    """Why calls were not answered."""
+    replayed: int = 0
+    replayed_nearly: int = 0
+    budget_ended: str | None = None
+    """The option whose budget ended."""
+
+    @classmethod
+    def of(cls, llm: Mapping[str, Any]) -> Usage:
+        """Read what a record says; what has another form is left out. Raises ValueError for numbers that are none."""
+        for name in ("calls", "cost", "known_cost", "seconds"):
+            if not isinstance(llm.get(name), int | float | None):
+                raise ValueError(f"llm.{name} must be a number")
+        models = llm.get("models") or {}
+        found = models.values() if isinstance(models, Mapping) else [None]
+        if not all(isinstance(own, Mapping) and isinstance(own.get("calls", 0), int) for own in found):
+            raise ValueError("llm.models must be an object of objects, with numbers of calls")
+        ended, gateway = llm.get("budget_ended"), llm.get("gateway")
+        return cls(
+            gateway=gateway if isinstance(gateway, str) else None,
+            calls=None if llm.get("calls") is None else int(llm["calls"]),
+            cost=None if llm.get("cost") is None else float(llm["cost"]),
+            known_cost=float(llm.get("known_cost") or 0),
+            seconds=float(llm.get("seconds") or 0),
+            models={str(name): _model_usage(own) for name, own in models.items()},
+            replayed=_count(llm.get("replayed")) or 0,
+            replayed_nearly=_count(llm.get("replayed_nearly")) or 0,
+            budget_ended=str(ended) if ended else None,
+            **{name: _counts(llm.get(name)) for name in ("tokens", "errors", "withheld", "refusals")},
+        )
+
+    @property
+    def unanswered(self) -> str:
+        """Why no call was answered; empty if one was, if there was none, or if the budget ended."""
+        if self.calls or self.budget_ended or not self.refusals:
+            return ""
+        reason = max(self.refusals, key=lambda text: self.refusals[text])
+        return f"no model call was answered ({sum(self.refusals.values())} failed): {reason}"
+
+
+def _model_usage(own: Mapping[str, Any]) -> ModelUsage:
+    cost = own.get("cost")
+    return ModelUsage(
+        provider=str(own.get("provider") or ""),
+        calls=own.get("calls", 0),
+        input_tokens=_count(own.get("input_tokens")),
+        output_tokens=_count(own.get("output_tokens")),
+        cost=float(cost) if isinstance(cost, int | float) else None,
+    )
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _counts(values: Any) -> dict[str, int]:
+    pairs = values.items() if isinstance(values, Mapping) else ()
+    return {str(name): value for name, value in pairs if isinstance(value, int)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +224,7 @@ class RunRecord:
     confinement: Mapping[str, Any] = field(default_factory=dict)
     """What confined the processes that checked and graded its submission, as the kernel told it."""
     llm: Mapping[str, Any] = field(default_factory=dict)
-    """What it asked of language models (see ``llm.ledger.Totals``); empty where it asked nothing."""
+    """What it asked of language models, as it is written (see ``usage``); empty where it asked nothing."""
     agent_definition: Mapping[str, Any] = field(default_factory=dict)
     data_verified: bool | None = None
     data: Mapping[str, str] = field(default_factory=dict)
@@ -154,13 +250,7 @@ class RunRecord:
     """The job that did it, where it was handed to an engine (see ``runs.run.RunOptions``)."""
 
     def __post_init__(self) -> None:
-        for name in ("calls", "cost", "known_cost", "seconds"):
-            if not isinstance(self.llm.get(name), int | float | None):
-                raise ValueError(f"llm.{name} must be a number")
-        models = self.llm.get("models") or {}
-        found = models.values() if isinstance(models, Mapping) else [None]
-        if not all(isinstance(own, Mapping) and isinstance(own.get("calls", 0), int) for own in found):
-            raise ValueError("llm.models must be an object of objects, with numbers of calls")
+        _ = self.usage
         for name in ("granted", "used"):
             if not isinstance(self.permissions.get(name, {}), Mapping):
                 raise ValueError(f"permissions.{name} must be an object")
@@ -169,19 +259,23 @@ class RunRecord:
     def key(self) -> RunKey:
         return RunKey(self.agent, self.competition_id, self.seed)
 
+    @cached_property
+    def usage(self) -> Usage:
+        """What it asked of language models."""
+        return Usage.of(self.llm)
+
     @property
     def cost(self) -> float | None:
         """US dollars that its model calls cost; None where that is not known, or it made none by the gateway.
 
         How many calls an imported run made may be unknown.
         """
-        cost = self.llm.get("cost")
-        return float(cost) if isinstance(cost, int | float) and self.llm.get("calls", 1) else None
+        return None if self.usage.calls == 0 else self.usage.cost
 
     @property
     def models_called(self) -> dict[str, int]:
         """The language models that answered, with the number of calls."""
-        return {str(name): int(own.get("calls", 0)) for name, own in (self.llm.get("models") or {}).items()}
+        return {name: own.calls for name, own in self.usage.models.items()}
 
     @property
     def last_change(self) -> LastChange | None:
@@ -225,11 +319,7 @@ class RunRecord:
     @property
     def unanswered(self) -> str:
         """Why none of its model calls was answered; empty if one was, if it made none, or if its budget ended."""
-        refusals = self.llm.get("refusals")
-        if self.llm.get("calls") or self.llm.get("budget_ended") or not isinstance(refusals, Mapping) or not refusals:
-            return ""
-        reason, calls = max(refusals.items(), key=lambda item: int(item[1])), sum(map(int, refusals.values()))
-        return f"no model call was answered ({calls} failed): {reason[0]}"
+        return self.usage.unanswered
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, which xdist can send."""

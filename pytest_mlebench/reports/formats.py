@@ -88,10 +88,10 @@ def run_rows(groups: Sequence[RunGroup]) -> Iterator[dict[str, Any]]:
 
 
 def _models(run: RunRecord) -> dict[str, Any]:
-    if "calls" not in run.llm:
+    usage = run.usage
+    if usage.calls is None:
         return {}
-    tokens = run.llm.get("tokens") or {}
-    values = (run.cost, run.llm["calls"], tokens.get("input"), tokens.get("output"), run.llm.get("budget_ended"))
+    values = (run.cost, usage.calls, usage.tokens.get("input"), usage.tokens.get("output"), usage.budget_ended)
     return dict(zip(_OF_MODELS, values, strict=True))
 
 
@@ -135,7 +135,7 @@ def summary_rows(view: Overview) -> Iterator[dict[str, Any]]:
             for record in view.records
             if record.agent == summary.label and record.competition_id in set(summary.competition_ids)
         ]
-        asked = [record for record in runs if "calls" in record.llm]
+        asked = [record for record in runs if record.usage.calls is not None]
         spent = spending_of(summary.label, summary.split, asked) if asked else None
         precise = {own.measure: own for own in precisions(summary)}
         yield {

@@ -131,7 +131,7 @@ class _Row:
 
     @property
     def cost(self) -> str:
-        return format_dollars(self.record.cost) if self.record.llm.get("calls") else _NOTHING
+        return format_dollars(self.record.cost) if self.record.usage.calls else _NOTHING
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def parts(
 ) -> dict[str, Any]:
     """What the parts of the page show: the variables of their templates (``headlines.html``, ``plots.html``, …)."""
     common = _common(view.records)
-    costs = any(record.llm.get("calls") for record in view.records)
+    costs = any(record.usage.calls for record in view.records)
     rows = _rows(view, common, folder, log_bytes)
     drawn = plots(view)
     return {
@@ -231,7 +231,7 @@ def _lead(view: Overview) -> str:
     if not records:
         return f"{done} finished"
     first, last = min(r.started_at for r in records), max(r.ended_at for r in records)
-    costs = [record.cost for record in records if record.llm.get("calls")]
+    costs = [record.cost for record in records if record.usage.calls]
     known = [cost for cost in costs if cost is not None]
     spent = f", {'at least ' * (len(known) < len(costs))}{format_dollars(sum(known))} on models" if known else ""
     return (

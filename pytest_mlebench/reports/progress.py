@@ -281,7 +281,7 @@ def _event_line(logged: LoggedEvent) -> str:
 
 def _spent(group: RunGroup, running: Iterable[Path]) -> str:
     """What finished runs and those in progress have spent on language models so far; empty where they use none."""
-    costs: list[float | None] = [record.cost for record in group.records if record.llm.get("calls")]
+    costs: list[float | None] = [record.cost for record in group.records if record.usage.calls]
     for run_dir in running:
         if (run_dir / _CALLS).exists():
             from pytest_mlebench.llm.ledger import read_calls

@@ -340,16 +340,16 @@ def properties(record: RunRecord) -> list[tuple[str, Any]]:
 
 
 def _llm_properties(record: RunRecord) -> list[tuple[str, Any]]:
-    if "calls" not in record.llm:
+    usage = record.usage
+    if usage.calls is None:
         return []
-    tokens = record.llm.get("tokens")
     return [
-        ("cost", record.llm.get("cost")),
-        ("model_calls", record.llm["calls"]),
-        ("models", ", ".join(record.models_called)),
-        *((f"{name}_tokens", count) for name, count in (tokens or {}).items()),
-        ("model_seconds", record.llm.get("seconds")),
-        ("budget_ended", record.llm.get("budget_ended")),
+        ("cost", usage.cost),
+        ("model_calls", usage.calls),
+        ("models", ", ".join(usage.models)),
+        *((f"{name}_tokens", count) for name, count in usage.tokens.items()),
+        ("model_seconds", usage.seconds),
+        ("budget_ended", usage.budget_ended),
     ]
 
 
@@ -368,26 +368,24 @@ def _checks(sandbox: SandboxAccount) -> list[str]:
 
 
 def _models(record: RunRecord) -> list[str]:
-    llm = record.llm
-    if "calls" not in llm:
-        return ["the gateway was off"] if llm.get("gateway") == "off" else []
-    tokens, models = llm.get("tokens") or {}, llm.get("models") or {}
+    usage = record.usage
+    if usage.calls is None:
+        return ["the gateway was off"] if usage.gateway == "off" else []
+    tokens = usage.tokens
     lines = [
-        f"{pluralize(llm['calls'], 'call')}, {tokens.get('input', 0):,} tokens in, "
+        f"{pluralize(usage.calls, 'call')}, {tokens.get('input', 0):,} tokens in, "
         f"{tokens.get('cached', 0):,} of them cached, {tokens.get('output', 0):,} out, "
-        f"{format_duration(float(llm.get('seconds') or 0))}, cost "
-        f"{format_dollars(record.cost) if llm['calls'] else '$0'}"
+        f"{format_duration(usage.seconds)}, cost {format_dollars(record.cost) if usage.calls else '$0'}"
     ]
-    lines += [
-        f"{own.get('calls')} × {name}, {format_dollars(own.get('cost'))}" for name, own in list(models.items())[:_HOSTS]
-    ]
-    if replayed := llm.get("replayed"):
-        nearly = llm.get("replayed_nearly")
+    lines += [f"{own.calls} × {name}, {format_dollars(own.cost)}" for name, own in list(usage.models.items())[:_HOSTS]]
+    if usage.replayed:
+        nearly = usage.replayed_nearly
         lines.append(
-            f"{replayed} replayed" + (f", {nearly} of them by a question that was nearly the same" if nearly else "")
+            f"{usage.replayed} replayed"
+            + (f", {nearly} of them by a question that was nearly the same" if nearly else "")
         )
-    for what in ("errors", "withheld"):
-        if counts := llm.get(what):
+    for what, counts in (("errors", usage.errors), ("withheld", usage.withheld)):
+        if counts:
             lines.append(f"{what}: {counted(counts)}")
     return lines
 

@@ -481,7 +481,7 @@ def medal_label(record: RunRecord) -> str:
 
 
 def _row(record: RunRecord, *, with_cost: bool) -> tuple[str, ...]:
-    cost = ((format_dollars(record.cost) if record.llm.get("calls") else "-"),) if with_cost else ()
+    cost = ((format_dollars(record.cost) if record.usage.calls else "-"),) if with_cost else ()
     return (
         record.competition_id,
         record.agent,

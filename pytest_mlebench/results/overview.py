@@ -13,7 +13,6 @@ from functools import cache, cached_property
 from itertools import combinations
 from pathlib import Path
 from statistics import NormalDist, fmean
-from typing import Any
 
 from pytest_mlebench.catalog.catalogue import default_catalogue
 from pytest_mlebench.catalog.competition import FIRST, is_twin_label, split_and_version
@@ -476,7 +475,7 @@ def spending(records: Iterable[RunRecord]) -> list[Spending]:
     """By agent and split, of the runs that reached models by the gateway."""
     groups: dict[tuple[str, str], list[RunRecord]] = {}
     for record in records:
-        if "calls" in record.llm:
+        if record.usage.calls is not None:
             groups.setdefault((record.agent, record.split), []).append(record)
     order = sorted(groups, key=lambda key: (split_rank(key[1]), key[0]))
     return [spending_of(agent, split, groups[agent, split]) for agent, split in order]
@@ -484,33 +483,28 @@ def spending(records: Iterable[RunRecord]) -> list[Spending]:
 
 def spending_of(agent: str, split: str, records: Sequence[RunRecord]) -> Spending:
     """Of runs that reached models by the gateway, at least one."""
-    tokens = {name: sum(_counts(record.llm, "tokens").get(name, 0) for record in records) for name in _TOKENS}
-    costs = [0.0 if not record.llm["calls"] else record.cost for record in records]
-    known = [float(record.llm.get("known_cost") or 0) for record in records]
+    asked = [record.usage for record in records]
+    tokens = {name: sum(usage.tokens.get(name, 0) for usage in asked) for name in _TOKENS}
+    costs = [usage.cost if usage.calls else 0.0 for usage in asked]
     return Spending(
         agent=agent,
         split=split,
         runs=len(records),
         medals=sum(record.report.any_medal for record in records),
-        calls=sum(int(record.llm["calls"]) for record in records),
+        calls=sum(usage.calls or 0 for usage in asked),
         input_tokens=tokens["input"],
         cached_tokens=tokens["cached"],
         output_tokens=tokens["output"],
         reasoning_tokens=tokens["reasoning"],
         cost=None if None in costs else sum(cost for cost in costs if cost is not None),
-        known_cost=sum(known),
-        seconds=sum(float(record.llm.get("seconds") or 0) for record in records),
-        budgets_ended=sum(bool(record.llm.get("budget_ended")) for record in records),
-        failures=sum((Counter(_counts(record.llm, "errors")) for record in records), Counter()),
+        known_cost=sum(usage.known_cost for usage in asked),
+        seconds=sum(usage.seconds for usage in asked),
+        budgets_ended=sum(usage.budget_ended is not None for usage in asked),
+        failures=sum((Counter(usage.errors) for usage in asked), Counter()),
     )
 
 
 _TOKENS = ("input", "cached", "output", "reasoning")
-
-
-def _counts(llm: Mapping[str, Any], name: str) -> dict[str, int]:
-    values = llm.get(name)
-    return {str(name): int(value) for name, value in values.items()} if isinstance(values, Mapping) else {}
 
 
 MAX_STEPS = 1000

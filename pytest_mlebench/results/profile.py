@@ -190,9 +190,7 @@ def _asked(group: RunGroup) -> bool:
 def _past_gateway(group: RunGroup) -> list[RunRecord]:
     """Runs that could reach models on their own: without a gateway, or on a network that was not confined."""
     return [
-        record
-        for record in group.records
-        if record.llm.get("gateway") == "off" or record.sandbox.network not in _ENFORCED
+        record for record in group.records if record.usage.gateway == "off" or record.sandbox.network not in _ENFORCED
     ]
 
 
@@ -201,7 +199,7 @@ def _models(group: RunGroup) -> _Found:
     for record in group.records:
         calls.update(record.models_called)
     shown = _few([f"{name} ({pluralize(count, 'call')})" for name, count in calls.most_common()])
-    if any(record.llm.get("gateway") == "replay" or record.llm.get("replayed") for record in group.records):
+    if any(record.usage.gateway == "replay" or record.usage.replayed for record in group.records):
         return State.difference, "answers of models are from a recording"
     if past := _past_gateway(group):
         through = f"; through it: {shown}" if calls else ""
@@ -216,8 +214,7 @@ def _provider_tools(group: RunGroup) -> _Found:
         return State.unknown, "agents could reach providers past the gateway"
     withheld: Counter[str] = Counter()
     for record in group.records:
-        own = record.llm.get("withheld")
-        withheld.update({str(name): int(n) for name, n in own.items()} if isinstance(own, dict) else {})
+        withheld.update(record.usage.withheld)
     if withheld:
         return State.canonical, f"withheld: {_few([f'{name} × {n}' for name, n in withheld.most_common()])}"
     return State.canonical, "none was used" if _asked(group) else "no model was called"

@@ -31,7 +31,7 @@ from pytest_mlebench.io.processes import dead_folders, owned
 from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.group import GroupReader, runs_in_progress, shown_as_running
 from pytest_mlebench.records.outcome import NO_SUBMISSION, Report, SandboxAccount
-from pytest_mlebench.records.record import RUNNING, SUBMISSION, VALIDATION, RunKey, RunRecord, bounded
+from pytest_mlebench.records.record import RUNNING, SUBMISSION, VALIDATION, RunKey, RunRecord, Usage, bounded
 from pytest_mlebench.runs.files import open_files
 from pytest_mlebench.runs.timeline import read_validation_score, timeline
 from pytest_mlebench.sandbox import Ending, Execution, Limits, Sandbox, Task
@@ -273,6 +273,60 @@ def run_agent(
     >>> record.outcome.name, record.score
     ('no_medal', 72.61873)
     """
+    _expect_arguments(agent, competition, dataset, sandbox, options, seed)
+    if dataset.competition.is_twin:
+        competition = dataset.competition
+    if options.obfuscated:
+        _ = competition.obfuscated_description
+    run = _begin(agent, competition, dataset, options, RunKey(agent.id, competition.id, seed))
+    started = datetime.now(UTC)
+    with shown_as_running(run.run_dir, run.key, worker=options.worker, time_limit=options.limits.time_limit):
+        execution, error = _execute(run, sandbox)
+        ended = datetime.now(UTC)
+        report = graded(run.grader, run.run_dir)
+        notes = (*execution.sandbox.notes, *_notes(run))
+        if options.may_record is not None:
+            options.may_record()
+    llm = _llm(agent, run.gateway, options)
+    usage = Usage.of(llm)
+    left = "" if report.submission_exists else _left_instead(run.run_dir, execution)
+    record = RunRecord(
+        **_what_ran(agent, competition, dataset, options, run.run_dir, seed=seed, started=started, ended=ended),
+        ending=_ending(execution, usage),
+        seconds=round(execution.seconds, 3),
+        detail=_detail(execution, usage, run.gateway, left),
+        exit_code=execution.exit_code,
+        signal=execution.signal,
+        report=report,
+        error=error,
+        sandbox=replace(execution.sandbox, notes=notes),
+        confinement={"checker": run.checker.confinement, "grader": run.grader.confinement},
+        llm=llm,
+        validation_score=read_validation_score(run.run_dir),
+        permissions=permissions_of_run(agent, options.permissions, run.settings, execution.sandbox),
+    )
+    return _with_timeline(run, record)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """A run that can start: all that it needs is there, its directory included."""
+
+    key: RunKey
+    run_dir: Path
+    dataset: Dataset
+    options: RunOptions
+    settings: GatewaySettings | None
+    gateway: RunGateway | None
+    grader: Grader
+    checker: FormChecker
+    snapshots: Snapshots | None
+    task: Task
+
+
+def _expect_arguments(
+    agent: Agent, competition: Competition, dataset: Dataset, sandbox: Sandbox, options: RunOptions, seed: int
+) -> None:
     expect(agent, Agent, "the agent", "default_agents()['baseline'] is one")
     expect(competition, Competition, "the competition", "default_catalogue()['smoke-digits'] is one")
     expect(dataset, Dataset, "the dataset", "DataStore().prepare(competition) is one")
@@ -280,15 +334,14 @@ def run_agent(
     if isinstance(sandbox, str | type):
         raise TypeError(f"the sandbox must be one, not {sandbox!r} (LocalSandbox() is one)")
     check_seed(seed)
-    if dataset.competition.is_twin:
-        competition = dataset.competition
-    if options.obfuscated:
-        _ = competition.obfuscated_description
-    key = RunKey(agent.id, competition.id, seed)
+
+
+def _begin(agent: Agent, competition: Competition, dataset: Dataset, options: RunOptions, key: RunKey) -> _Run:
+    """Put together what the run needs, then make its directory; raises as ``run_agent``."""
     run_id = _new_run_id(key)
     run_dir = options.folder / run_id
     # An episode's seed gives its twin, so the commands of one must not find it.
-    variables = {"SEED": str(seed), "UNTIL": options.until} if options.steps is None else {}
+    variables = {"SEED": str(key.seed), "UNTIL": options.until} if options.steps is None else {}
     settings = options.gateway() if options.gateway is not None and agent.may_ask_models else None
     given = run_environment(agent, options.permissions, settings, replayed=options.replay is not None)
     gateway = None if settings is None else _gateway(settings, agent, run_dir, options, key, variables, given)
@@ -302,10 +355,7 @@ def run_agent(
     grader = Grader(competition, dataset, max_bytes=options.max_submission_bytes, limits=options.grading)
     checker = FormChecker(competition, dataset.public, max_bytes=options.max_submission_bytes, limits=options.grading)
     snapshots = _snapshots(run_dir, gateway, options)
-    try:  # when nothing is missing any more that would leave it empty
-        run_dir.mkdir(parents=True)
-    except OSError as problem:
-        raise SandboxError(f"run directory {run_dir} cannot be made: {problem.strerror}") from problem
+    _make(run_dir)  # when nothing is missing any more that would leave it empty
     task = Task(
         competition_id=OBFUSCATED_NAME if options.obfuscated else competition.id,
         agent=agent,
@@ -323,63 +373,96 @@ def run_agent(
         anonymous=options.obfuscated,
         keep=options.keep_sandbox,
     )
-    started = datetime.now(UTC)
-    error: str | None = None
-    with shown_as_running(run_dir, key, worker=options.worker, time_limit=options.limits.time_limit):
-        try:
-            with _shown(dataset, options) as public:
-                execution = sandbox.run(replace(task, public=public))
-        except SandboxError as problem:
-            execution = Execution(ending=Ending.NOT_STARTED, seconds=0.0)
-            error = str(problem)
-        ended = datetime.now(UTC)
-        report = graded(grader, run_dir)
-        notes = (
-            *(snapshots.notes if snapshots else ()),
-            *(() if checker.confinement.get("landlock") else (_UNCONFINED,)),
-            *(_write_trajectory(run_dir, agent, options) if gateway else ()),
-        )
-        if options.may_record is not None:
-            options.may_record()
-    llm = _llm(agent, gateway, options)
-    complete = RunRecord(
-        run_id=run_id,
-        run_group=options.folder.name,
-        **about_data(competition, dataset),
-        agent=agent.id,
-        seed=seed,
-        started_at=started.isoformat(),
-        ended_at=ended.isoformat(),
-        ending=_ending(execution, llm),
-        seconds=round(execution.seconds, 3),
-        detail=_detail(execution, llm, gateway, "" if report.submission_exists else _left_instead(run_dir, execution)),
-        exit_code=execution.exit_code,
-        signal=execution.signal,
-        report=report,
-        error=error,
-        versions=_versions(),
-        limits=asdict(options.limits),
-        sandbox=replace(execution.sandbox, notes=(*execution.sandbox.notes, *notes)),
-        confinement={"checker": checker.confinement, "grader": grader.confinement},
-        llm=llm,
-        agent_definition={**agent.describe(), "until": options.until},
-        description=_description(dataset, options),
-        validation_score=read_validation_score(run_dir),
-        permissions=permissions_of_run(agent, options.permissions, settings, execution.sandbox),
-        job=options.job,
+    return _Run(
+        key=key,
+        run_dir=run_dir,
+        dataset=dataset,
+        options=options,
+        settings=settings,
+        gateway=gateway,
+        grader=grader,
+        checker=checker,
+        snapshots=snapshots,
+        task=task,
     )
+
+
+def _make(run_dir: Path, *, may_exist: bool = False) -> None:
+    try:
+        run_dir.mkdir(parents=True, exist_ok=may_exist)
+    except OSError as problem:
+        raise SandboxError(f"run directory {run_dir} cannot be made: {problem.strerror}") from problem
+
+
+def _execute(run: _Run, sandbox: Sandbox) -> tuple[Execution, str | None]:
+    """Run the agent to its end; the text says why the harness failed, if it did."""
+    try:
+        with _shown(run.dataset, run.options) as public:
+            return sandbox.run(replace(run.task, public=public)), None
+    except SandboxError as problem:
+        return Execution(ending=Ending.NOT_STARTED, seconds=0.0), str(problem)
+
+
+def _notes(run: _Run) -> Iterator[str]:
+    """What the record notes beside what the sandbox tells; writes the trajectory."""
+    yield from run.snapshots.notes if run.snapshots else ()
+    if not run.checker.confinement.get("landlock"):
+        yield _UNCONFINED
+    if run.gateway:
+        yield from _write_trajectory(run.run_dir, run.task.agent, run.options)
+
+
+def _what_ran(
+    agent: Agent,
+    competition: Competition,
+    dataset: Dataset,
+    options: RunOptions,
+    run_dir: Path,
+    *,
+    seed: int,
+    started: datetime,
+    ended: datetime,
+) -> dict[str, Any]:
+    """What a record says of a run however it ended."""
+    return {
+        "run_id": run_dir.name,
+        "run_group": options.folder.name,
+        **about_data(competition, dataset),
+        "agent": agent.id,
+        "seed": seed,
+        "started_at": started.isoformat(),
+        "ended_at": ended.isoformat(),
+        "versions": _versions(),
+        "limits": asdict(options.limits),
+        "agent_definition": {**agent.describe(), "until": options.until},
+        "description": _description(dataset, options),
+        "job": options.job,
+    }
+
+
+def _with_timeline(run: _Run, complete: RunRecord) -> RunRecord:
+    """Write the record, and grade the snapshots of the submission."""
+    snapshots = run.snapshots
     if snapshots is None:
-        return _written(complete, run_dir)
+        return _written(complete, run.run_dir)
 
-    def with_timeline(grade: Callable[[Path], Report] | None) -> RunRecord:
-        limit = defaults.timeline_seconds(options.limits.time_limit)
-        points = timeline(snapshots, report, run_dir, seconds=complete.seconds, spent=llm, grade=grade, limit=limit)
-        return _written(replace(complete, timeline=points), run_dir)
+    def write(grade: Callable[[Path], Report] | None) -> RunRecord:
+        limit = defaults.timeline_seconds(run.options.limits.time_limit)
+        points = timeline(
+            snapshots,
+            complete.report,
+            run.run_dir,
+            seconds=complete.seconds,
+            spent=complete.llm,
+            grade=grade,
+            limit=limit,
+        )
+        return _written(replace(complete, timeline=points), run.run_dir)
 
-    record = with_timeline(None)  # a session that is interrupted while snapshots are graded keeps the run's result
+    record = write(None)  # a session that is interrupted while snapshots are graded keeps the run's result
     if all(point.final for point in record.timeline):
         return record
-    return with_timeline(partial(grader.report, certainty=False))
+    return write(partial(run.grader.report, certainty=False))
 
 
 def about_data(competition: Competition, dataset: Dataset) -> dict[str, Any]:
@@ -442,29 +525,15 @@ def record_lost(
     found = [run for run in runs_in_progress(options.folder) if run.key == key]
     run_dir = found[-1].run_dir if found else options.folder / _new_run_id(key)
     started = datetime.fromtimestamp(found[-1].started, UTC) if found else now
-    try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise SandboxError(f"run directory {run_dir} cannot be made: {problem.strerror}") from problem
+    _make(run_dir, may_exist=True)
     grader = Grader(competition, dataset, max_bytes=options.max_submission_bytes, limits=options.grading)
     lost = RunRecord(
-        run_id=run_dir.name,
-        run_group=options.folder.name,
-        **about_data(competition, dataset),
-        agent=agent.id,
-        seed=seed,
-        started_at=started.isoformat(),
-        ended_at=now.isoformat(),
+        **_what_ran(agent, competition, dataset, options, run_dir, seed=seed, started=started, ended=now),
         ending=ending,
         seconds=round((now - started).total_seconds(), 3),
         detail=detail,
         report=graded(grader, run_dir),
         error=detail if ending is Ending.NOT_STARTED else None,
-        versions=_versions(),
-        limits=asdict(options.limits),
-        agent_definition={**agent.describe(), "until": options.until},
-        description=_description(dataset, options),
-        job=options.job,
     )
     record = _written(lost, run_dir)
     (run_dir / RUNNING).unlink(missing_ok=True)
@@ -549,25 +618,25 @@ def _llm(agent: Agent, gateway: RunGateway | None, options: RunOptions) -> dict[
     return {"gateway": "off"} if options.gateway is None and agent.may_ask_models else {}
 
 
-def _ending(execution: Execution, llm: Mapping[str, Any]) -> Ending:
+def _ending(execution: Execution, usage: Usage) -> Ending:
     """How it ended; an agent that cannot continue without its model may well report that as a failure."""
     by_itself = execution.ending in (Ending.FINISHED, Ending.CRASHED) and execution.exit_code is not None
-    return Ending.BUDGET_ENDED if by_itself and llm.get("budget_ended") else execution.ending
+    return Ending.BUDGET_ENDED if by_itself and usage.budget_ended else execution.ending
 
 
-def _detail(execution: Execution, llm: Mapping[str, Any], gateway: RunGateway | None, left: str) -> str:
-    budget = llm.get("budget_ended")
-    if budget and _ending(execution, llm) != Ending.BUDGET_ENDED:
+def _detail(execution: Execution, usage: Usage, gateway: RunGateway | None, left: str) -> str:
+    budget = usage.budget_ended
+    if budget and _ending(execution, usage) != Ending.BUDGET_ENDED:
         budget = f"budget ended: {budget}"
-    missed = "" if gateway is None else _missed_gateway(execution, llm, gateway)
-    return "; ".join(filter(None, (execution.detail, budget, _refused(execution, llm), missed, left)))
+    missed = "" if gateway is None else _missed_gateway(execution, usage, gateway)
+    return "; ".join(filter(None, (execution.detail, budget, _refused(execution, usage), missed, left)))
 
 
-def _refused(execution: Execution, llm: Mapping[str, Any]) -> str:
+def _refused(execution: Execution, usage: Usage) -> str:
     """Why model calls failed, where that may be why the agent failed; empty otherwise."""
-    refusals: Mapping[str, int] = llm.get("refusals") or {}
-    failed = not llm.get("calls") or execution.ending == Ending.CRASHED
-    if not failed or llm.get("budget_ended") or not refusals:
+    refusals = usage.refusals
+    failed = not usage.calls or execution.ending == Ending.CRASHED
+    if not failed or usage.budget_ended or not refusals:
         return ""
     reason = max(refusals, key=lambda text: refusals[text])
     calls = sum(refusals.values())
@@ -588,11 +657,11 @@ def _left_instead(run_dir: Path, execution: Execution) -> str:
     return f"$SUBMISSION_DIR holds {', '.join(names[:_SHOWN_NAMES])}{more}" if names else ""
 
 
-def _missed_gateway(execution: Execution, llm: Mapping[str, Any], gateway: RunGateway) -> str:
+def _missed_gateway(execution: Execution, usage: Usage, gateway: RunGateway) -> str:
     """What to do about an agent that has its provider's address built in, and so does not find the gateway."""
     hosts = gateway.hosts
     refused = {made.host for made in execution.sandbox.connections if not made.allowed and made.host in hosts}
-    silent = not llm.get("calls") and not llm.get("errors")
+    silent = not usage.calls and not usage.errors
     if refused:
         what, variables = f"it asked {', '.join(sorted(refused))} itself", {hosts[host] for host in refused}
     elif silent and execution.ending == Ending.CRASHED:

@@ -94,19 +94,7 @@ class RunGroupWriter:
                 **settings,
                 "competitions": self._competitions(self.manifest.runs),
             }
-            made_with = self.manifest.settings.get("bench_version", FIRST)
-            if self.manifest.settings and made_with != self._version:
-                raise UsageError(
-                    f"run group {folder} is of version {made_with[1:]} of the benchmark, not of {self._version[1:]}: "
-                    "results of the two do not mix; name another --run-group"
-                )
-            changed = changes(self.manifest.settings, comparable)
-            if changed and not allow_changes:
-                raise UsageError(
-                    f"run group {folder} was made with other settings:\n  "
-                    + "\n  ".join(changed)
-                    + "\nrestore them, name another --run-group, or add --allow-changes to mix them in one group"
-                )
+            changed = self._changes(comparable, allowed=allow_changes)
             hardware = this_machine()
             if not self._is_new or not _has_tests(folder):
                 protect(folder)
@@ -141,6 +129,23 @@ class RunGroupWriter:
         except BaseException:
             self._lock.release()
             raise
+
+    def _changes(self, comparable: Mapping[str, Any], *, allowed: bool) -> tuple[str, ...]:
+        """How the settings differ from those of the group; raises UsageError where its runs would not compare."""
+        made_with = self.manifest.settings.get("bench_version", FIRST)
+        if self.manifest.settings and made_with != self._version:
+            raise UsageError(
+                f"run group {self.folder} is of version {made_with[1:]} of the benchmark, not of {self._version[1:]}: "
+                "results of the two do not mix; name another --run-group"
+            )
+        changed = changes(self.manifest.settings, comparable)
+        if changed and not allowed:
+            raise UsageError(
+                f"run group {self.folder} was made with other settings:\n  "
+                + "\n  ".join(changed)
+                + "\nrestore them, name another --run-group, or add --allow-changes to mix them in one group"
+            )
+        return changed
 
     def plan(self, runs: Iterable[PlannedRun]) -> None:
         """Note runs that the session is to do; those that are known already, as each worker reports the same, count

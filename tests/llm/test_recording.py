@@ -34,7 +34,7 @@ from pytest_mlebench.llm.ledger import (
     read_calls,
     without_volatile,
 )
-from pytest_mlebench.llm.prices import Prices, Tokens, Usage
+from pytest_mlebench.llm.prices import AnswerUsage, Prices, Tokens
 from pytest_mlebench.llm.providers import load_providers
 from pytest_mlebench.llm.requests import Refusal
 from tests.llm.conftest import Start
@@ -302,7 +302,7 @@ def test_a_prices_file_adds_and_corrects(tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
     file.write_text("gpt-4o: {input: 1, output: 2, cached: 0.5}\nopenrouter/my-*: {output: 3}\n")
     providers, prices = load_providers(), Prices.load(file)
-    usage = Usage(Tokens(input=1_000_000, output=1_000_000, cached=500_000))
+    usage = AnswerUsage(Tokens(input=1_000_000, output=1_000_000, cached=500_000))
     assert prices.cost(providers["openai"], "gpt-4o", usage) == Decimal("2.75")
     assert prices.cost(providers["openrouter"], "my-model", usage) == Decimal(3)
     assert prices.cost(providers["openai"], "my-model", usage) is None
@@ -311,7 +311,9 @@ def test_a_prices_file_adds_and_corrects(tmp_path: Path) -> None:
 
 def test_tiers_are_priced() -> None:
     gemini = load_providers()["gemini"]
-    small, large = (Prices({}).cost(gemini, "gemini-2.5-pro", Usage(Tokens(input=size))) for size in (200_000, 400_000))
+    small, large = (
+        Prices({}).cost(gemini, "gemini-2.5-pro", AnswerUsage(Tokens(input=size))) for size in (200_000, 400_000)
+    )
     assert small is not None
     assert large is not None
     assert large > 2 * small

@@ -13,7 +13,7 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.records.group import find_group, read_group
 from pytest_mlebench.records.outcome import Outcome
-from pytest_mlebench.records.record import RunKey
+from pytest_mlebench.records.record import ModelUsage, RunKey, Usage
 from pytest_mlebench.runs.writer import make_runs_dir
 from tests.groups import make_group, record_with
 
@@ -35,6 +35,38 @@ def test_the_same_arguments_make_the_same_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("outcome", Outcome)
 def test_a_run_can_be_had_with_every_outcome(outcome: str) -> None:
     assert record_with(default_catalogue()["spaceship-titanic"], outcome).outcome == outcome
+
+
+def test_what_a_record_says_of_models_is_read_once_for_all() -> None:
+    spaceship = default_catalogue()["spaceship-titanic"]
+    llm = {
+        "gateway": "on",
+        "calls": 2,
+        "cost": 0.5,
+        "tokens": {"input": 7, "odd": "many"},
+        "models": {"m": {"provider": "openai", "calls": 2, "cost": 0.5, "input_tokens": "7"}},
+        "errors": ["500"],
+        "refusals": {"no key": 1},
+        "budget_ended": "--max-calls=2",
+    }
+    record = replace(record_with(spaceship, Outcome.bronze), llm=llm)
+    usage = record.usage
+    assert (usage.gateway, usage.calls, usage.cost, usage.budget_ended) == ("on", 2, 0.5, "--max-calls=2")
+    assert (usage.tokens, usage.errors, usage.refusals) == ({"input": 7}, {}, {"no key": 1})  # odd values are left out
+    assert usage.models == {"m": ModelUsage(provider="openai", calls=2, cost=0.5)}
+    assert (record.cost, record.models_called, record.to_json()["llm"]) == (0.5, {"m": 2}, llm)
+    assert replace(record, llm={**llm, "calls": 0}).cost is None  # it asked nothing
+    assert replace(record, llm={"cost": 0.5}).cost == 0.5  # imported: nobody counted its calls
+    for wrong in ({"calls": "2"}, {"cost": "much"}, {"models": ["m"]}, {"models": {"m": {"calls": "2"}}}):
+        with pytest.raises(ValueError, match=r"llm\.\w+ must be"):
+            replace(record, llm=wrong)
+
+
+def test_a_run_that_was_refused_every_answer_says_why() -> None:
+    refused = {"calls": 0, "refusals": {"no key": 1, "too many requests": 3}}
+    assert Usage.of(refused).unanswered == "no model call was answered (4 failed): too many requests"
+    for answered in ({}, {**refused, "calls": 1}, {**refused, "budget_ended": "--max-cost=1"}, {"calls": 0}):
+        assert Usage.of(answered).unanswered == ""
 
 
 def test_a_group_is_found_by_its_folder_its_name_a_part_of_it_and_as_the_last(tmp_path: Path) -> None:

@@ -436,11 +436,8 @@ _PROVIDERS_CALLS = {"web_search_call", "file_search_call", "code_interpreter_cal
 
 def provider_tools(run: Run) -> Found:
     """What tools on the providers' side did."""
-    withheld = run.record.llm.get("withheld")
-    for name, count in withheld.items() if isinstance(withheld, Mapping) else ():
-        yield _finding(
-            run, _LOOK, f"it asked for the provider's tool {str(name)[:60]} ({count} ×), which it did not get"
-        )
+    for name, count in run.record.usage.withheld.items():
+        yield _finding(run, _LOOK, f"it asked for the provider's tool {name[:60]} ({count} ×), which it did not get")
     seen = False
     for body in read_bodies(run.run_dir):
         number = body.get("number")
@@ -448,7 +445,7 @@ def provider_tools(run: Run) -> Found:
             seen = True
             yield _finding(run, _LOOK, f"it used the provider's tool {name[:60]}", file="llm/bodies.jsonl.zst",
                 call=number if isinstance(number, int) else None, quote=what)  # fmt: skip
-    if run.provider_tools and run.record.llm.get("calls") and not seen:
+    if run.provider_tools and run.record.usage.calls and not seen:
         yield _finding(run, _LOOK, "tools that providers run were allowed: what they did is not known")
 
 

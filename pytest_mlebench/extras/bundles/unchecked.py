@@ -45,10 +45,10 @@ def not_checked(bundle: Bundle, group: RunGroup | None) -> Iterator[str]:
         yield f"permissions: what the user granted, of {pluralize(silent_records, 'run')} whose records do not say it"
     if skipped:
         yield f"timelines: {pluralize(skipped, 'snapshot')} were never graded"
-    silent = [r for r in group.records if r.llm.get("calls") and not (group.folder / r.run_id / BODIES).is_file()]
+    silent = [r for r in group.records if r.usage.calls and not (group.folder / r.run_id / BODIES).is_file()]
     if silent:
         yield f"model calls: what was said in {pluralize(len(silent), 'run')}, which is not in the bundle"
-    if off := sum(record.llm.get("gateway") == "off" for record in group.records):
+    if off := sum(record.usage.gateway == "off" for record in group.records):
         yield f"model calls: {pluralize(off, 'run')} called models past the gateway, which left no ledger"
     if sources := {record.data_source for record in group.records} - {""}:
         yield f"data: that it was fetched from {', '.join(sorted(sources))[:300]}"

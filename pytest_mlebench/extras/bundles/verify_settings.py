@@ -155,7 +155,7 @@ def _settings_by_session(manifest: Manifest) -> list[dict[str, Any]] | str:
 
 
 def _change(text: str) -> tuple[str, Any, Any] | None:
-    """The path, the earlier and the later value of a change, as ``runs.manifest.changes`` writes it."""
+    """The path, the earlier and the later value of a change, as ``records.manifest.changes`` writes it."""
     path, _, rest = text[:_MAX_CHANGE].partition(" was ")
     for found in re.finditer(", is ", rest):
         try:
@@ -282,7 +282,7 @@ def _of_agent(record: RunRecord, manifest: Manifest, version: str) -> Iterator[s
         yield "it does not say which data it had"
     if record.ending is Ending.FINISHED and record.exit_code not in (0, None):
         yield f"it finished, with the exit code {record.exit_code}"
-    if record.ending is Ending.BUDGET_ENDED and not record.llm.get("budget_ended"):
+    if record.ending is Ending.BUDGET_ENDED and not record.usage.budget_ended:
         yield "its budget ended, and its model calls did not end it"
     if record.description not in (None, "bundled", "obfuscated", "kaggle", "other"):
         yield f"its description is of no known kind: {record.description[:50]!r}"

@@ -127,10 +127,10 @@ def _model(agent: str, records: list[RunRecord], clean: facts.Clean) -> dict[str
     calls: dict[str, int] = {}
     providers: dict[str, str] = {}
     for record in records:
-        for called, count in record.models_called.items():
+        for called, own in record.usage.models.items():
             name = clean(called)
-            calls[name] = calls.get(name, 0) + count
-            providers[name] = str(record.llm["models"][called].get("provider") or "other")
+            calls[name] = calls.get(name, 0) + own.calls
+            providers[name] = own.provider or "other"
     name = max(calls, key=lambda own: calls[own]) if calls else f"without-a-model/{agent}"
     provider = providers.get(name, "none")
     parts = name.split("/") if "/" in name else [_DEVELOPERS.get(provider, provider), name]

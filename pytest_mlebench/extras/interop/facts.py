@@ -79,7 +79,6 @@ def parameters(group: RunGroup, record: RunRecord) -> dict[str, str | int | floa
 
 def metrics(record: RunRecord) -> dict[str, float]:
     """Finite numbers: score, medal (3 gold, 2 silver, 1 bronze, 0 none), percentile, cost in US dollars, tokens, …"""
-    tokens = record.llm.get("tokens")
     found: dict[str, Any] = {
         "score": record.score,
         "score_low": record.report.score_low,
@@ -91,8 +90,8 @@ def metrics(record: RunRecord) -> dict[str, float]:
         "percentile": record.report.percentile,
         "seconds": record.seconds,
         "cost": record.cost,
-        "calls": record.llm.get("calls"),
-        **({f"tokens.{name}": value for name, value in tokens.items()} if isinstance(tokens, Mapping) else {}),
+        "calls": record.usage.calls,
+        **{f"tokens.{name}": value for name, value in record.usage.tokens.items()},
     }
     return {name: float(value) for name, value in found.items() if is_number(value)}
 

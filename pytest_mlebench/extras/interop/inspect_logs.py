@@ -137,12 +137,10 @@ def _usage(records: Iterable[RunRecord]) -> dict[str, dict[str, int]]:
     """The tokens of each model, and all of them."""
     found: dict[str, dict[str, int]] = {}
     for record in records:
-        models = record.llm.get("models")
-        for name, own in models.items() if isinstance(models, dict) else ():
+        for name, own in record.usage.models.items():
             counts = found.setdefault(name, dict.fromkeys(_TOKENS, 0))
             for key in _TOKENS[:2]:
-                value = own.get(key) if isinstance(own, dict) else None
-                counts[key] += value if isinstance(value, int) else 0
+                counts[key] += getattr(own, key) or 0
             counts[_TOKENS[2]] = counts[_TOKENS[0]] + counts[_TOKENS[1]]
     return found
 

@@ -133,7 +133,6 @@ class RunSpans:
         span.name = self._clean(f"invoke_agent {record.agent}")
         span.start_time_unix_nano, span.end_time_unix_nano = start, max(start, end)
         models = list(record.models_called)
-        tokens = record.llm.get("tokens")
         passed, report = record.outcome.passed, record.report
         values: dict[Any, Any] = {
             Name.OPERATION: "invoke_agent",
@@ -141,7 +140,7 @@ class RunSpans:
             Name.AGENT: record.agent,
             Name.CONVERSATION: record.run_id,
             Name.MODEL: models[0] if len(models) == 1 else None,
-            **({name: tokens.get(own) for own, name in TOKENS.items()} if isinstance(tokens, Mapping) else {}),
+            **{name: record.usage.tokens.get(own) for own, name in TOKENS.items()},
             Name.ERROR: None if passed else record.outcome.value,
             "mlebench.run_id": record.run_id,
             "mlebench.run_group": record.run_group,

@@ -504,10 +504,7 @@ def _group(text: str) -> Group:
 
 
 def _run(group: str, folder: str, record: RunRecord) -> Run:
-    report, llm = record.report, record.llm
-    tokens = llm.get("tokens")
-    counts = tokens if isinstance(tokens, Mapping) else {}
-    calls = llm.get("calls")
+    report, usage = record.report, record.usage
     return Run(
         group_name=group,
         run_id=folder,
@@ -523,10 +520,10 @@ def _run(group: str, folder: str, record: RunRecord) -> Run:
         indicative=int(report.thresholds == "indicative"),
         seconds=record.seconds,
         cost=record.cost,
-        calls=int(calls) if isinstance(calls, int | float) else None,
-        tokens_in=_count(counts.get("input")),
-        tokens_out=_count(counts.get("output")),
-        models="\n".join(list(record.models_called)[:10]),
+        calls=_count(usage.calls),
+        tokens_in=_count(usage.tokens.get("input")),
+        tokens_out=_count(usage.tokens.get("output")),
+        models="\n".join(list(usage.models)[:10]),
         started_at=record.started_at,
         ended_at=record.ended_at,
         ending=record.ending.value,

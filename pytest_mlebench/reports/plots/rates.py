@@ -307,7 +307,7 @@ def cost_plot(records: Sequence[RunRecord], *, agents: Sequence[str] = ()) -> Pl
     known = [record for record in records if record.cost is not None]
     if not any(record.cost for record in known):
         return None
-    unknown = sum(bool(record.llm.get("calls")) and record.cost is None for record in records)
+    unknown = sum(bool(record.usage.calls) and record.cost is None for record in records)
     return Plot(
         name="cost",
         title="Medals over money spent",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -82,7 +80,7 @@ class RunPages:
             **self.site.run_context(request, group, run_id, record, "record"),
             details=run_details(record) if record is not None else [],
             connections=record.sandbox.connections[:500] if record is not None else (),
-            models=_models(record) if record is not None else {},
+            models=record.usage.models if record is not None else {},
             confinement=record.confinement if record is not None else {},
             text=code(text),
             left_out=max(0, size - _RECORD_SHOWN),
@@ -96,13 +94,6 @@ class RunPages:
             others, key=lambda run: (run.group_name != group.name, run.agent != record.agent, run.result.rank)
         )
         return order[:12]
-
-
-def _models(record: RunRecord) -> dict[str, Mapping[str, Any]]:
-    """What each model was asked; what does not record one is left out."""
-    found = record.llm.get("models")
-    accounts = found.items() if isinstance(found, Mapping) else ()
-    return {str(name): own for name, own in accounts if isinstance(own, Mapping)}
 
 
 def _details(record: RunRecord) -> list[tuple[str, str]]:
