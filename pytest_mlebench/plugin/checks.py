@@ -8,19 +8,19 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.dataset import checksum_errors
 from pytest_mlebench.errors import CompetitionError
-from pytest_mlebench.grading.grader import Grader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_mlebench.data.dataset import Dataset
+    from pytest_mlebench.gate.checks import Gate
     from pytest_mlebench.gate.golden import Grade
     from pytest_mlebench.records.outcome import Report
 
@@ -47,14 +47,22 @@ def checks(*, real_data: bool) -> Sequence[tuple[str, Check]]:
     )
 
 
+@cache
+def _gate() -> type[Gate]:
+    from pytest_mlebench.gate.checks import Gate
+
+    return Gate
+
+
 def synthetic_prepare(
     competition: Competition, synthetic_dataset: Dataset, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """The prepared files are byte for byte (archives member for member) those of the golden; cells are kept."""
-    from pytest_mlebench.gate.golden import advice, cell_differences, prepared_differences
-
-    _none(prepared_differences(competition, synthetic_dataset), advice(competition, "prepare.py", "synthetic.py"))
-    if (found := cell_differences(competition, synthetic_dataset, tmp_path)) is not None:
+    _none(
+        _gate().prepared_differences(competition, synthetic_dataset),
+        _gate().advice(competition, "prepare.py", "synthetic.py"),
+    )
+    if (found := _gate().cell_differences(competition, synthetic_dataset, tmp_path)) is not None:
         _none(_excepted(competition, "cells_are_kept", found, request), KEEP_CELLS if found else "")
 
 
@@ -62,15 +70,16 @@ def synthetic_scores(
     competition: Competition, synthetic_grades: dict[str, Grade], request: pytest.FixtureRequest
 ) -> None:
     """Every valid submission scores as in the golden; the answers themselves are valid."""
-    from pytest_mlebench.gate.golden import ANSWERS, advice, score_differences
-
     broken = any(grade.defect for grade in synthetic_grades.values())
-    _none(score_differences(competition, synthetic_grades), advice(competition, "grade.py", accept=not broken))
+    _none(
+        _gate().score_differences(competition, synthetic_grades),
+        _gate().advice(competition, "grade.py", accept=not broken),
+    )
     if placeholder := competition.placeholder_scores:
         with warnings.catch_warnings():  # a hint, also in a project that turns warnings into errors
             warnings.simplefilter("default")
             warnings.warn(pytest.PytestWarning(placeholder), stacklevel=1)
-    reason = synthetic_grades[ANSWERS].reason
+    reason = synthetic_grades[_gate().ANSWERS].reason
     invalid = [] if reason is None else [f"the perfect submission is invalid: {reason}"]
     _none(_excepted(competition, "answers_are_invalid", invalid, request))
 
@@ -83,12 +92,12 @@ def synthetic_rejections(
     request: pytest.FixtureRequest,
 ) -> None:
     """Every malformed submission is rejected, with a reason; rows are matched by ids; guesses earn no medal."""
-    from pytest_mlebench.gate.golden import advice, rejection_differences
-    from pytest_mlebench.gate.groups import medals_for_guesses, row_problems
-
-    _none(rejection_differences(competition, synthetic_grades), advice(competition, "grade.py"))
+    _none(_gate().rejection_differences(competition, synthetic_grades), _gate().advice(competition, "grade.py"))
     try:
-        rows, guesses = (find(competition, synthetic_dataset, tmp_path) for find in (row_problems, medals_for_guesses))
+        rows, guesses = (
+            find(competition, synthetic_dataset, tmp_path)
+            for find in (_gate().row_problems, _gate().medals_for_guesses)
+        )
     except CompetitionError as error:
         pytest.fail(str(error), pytrace=False)
     _none(
@@ -108,21 +117,19 @@ def synthetic_answers_stay_private(
 
 def real_checksums(dataset: Dataset, request: pytest.FixtureRequest) -> None:
     """The prepared files are the reference's; without checksums, their cells are those of the raw files."""
-    from pytest_mlebench.data.tables import changed_cells
-
     competition = dataset.competition
     if competition.checksums:
-        _none(checksum_errors(dataset))
+        _none(_gate().checksum_errors(dataset))
     elif not dataset.has_raw and competition.source != "bundled":
         pytest.skip("the competition has no checksums, and the store no raw data to compare cells with")
     else:
-        found = changed_cells(competition, dataset.raw, dataset)
+        found = _gate().changed_cells(competition, dataset.raw, dataset)
         _none(_excepted(competition, "cells_are_kept", found, request), KEEP_CELLS if found else "")
 
 
 def real_sample_submission(competition: Competition, dataset: Dataset) -> None:
     """The sample submission has its known score and earns no medal."""
-    report = Grader(competition, dataset).report(dataset.sample_submission)
+    report = _gate().Grader(competition, dataset).report(dataset.sample_submission)
     expected = competition.sample_submission_score
     if competition.is_corrected and expected is None:
         pass  # nobody has prepared it with the reference
@@ -138,7 +145,7 @@ def real_sample_submission(competition: Competition, dataset: Dataset) -> None:
 
 def real_perfect_submission(competition: Competition, dataset: Dataset) -> None:
     """The answers themselves earn gold."""
-    report = Grader(competition, dataset).report(dataset.perfect_submission)
+    report = _gate().Grader(competition, dataset).report(dataset.perfect_submission)
     if not report.gold_medal:
         why = f"is invalid: {report.error}" if report.score is None else f"scores {report.score:g}"
         file = competition.file("competition.yaml")
@@ -168,10 +175,8 @@ def _wrong_sample_score(competition: Competition, report: Report) -> str:
 
 
 def _no_leaks(competition: Competition, dataset: Dataset, request: pytest.FixtureRequest) -> None:
-    from pytest_mlebench.gate.leaks import exposed
-
     try:
-        shared, found = exposed(competition, dataset)
+        shared, found = _gate().exposed(competition, dataset)
     except CompetitionError as error:
         pytest.fail(f"{competition.file('competition.yaml')}: {error}", pytrace=False)
     _none(_excepted(competition, "groups_stay_apart", shared, request))

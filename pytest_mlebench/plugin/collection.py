@@ -30,9 +30,9 @@ from pytest_mlebench.plugin.session import (
     chooses,
     offered,
     prefers_benchmark,
-    replace_session,
     session_of,
     set_chosen_files,
+    update_session,
     usage_errors,
     ways_below,
 )
@@ -180,7 +180,7 @@ def choose_paths(config: pytest.Config) -> None:
     with usage_errors():
         session = session_of(config)
         if session.settings.split is not None:
-            session = replace_session(config, chosen=tuple(session.bench.competitions()))
+            session = update_session(config, chosen=tuple(session.catalogue.split(session.settings.split)))
         _choose_paths(config, session)
 
 
@@ -201,7 +201,7 @@ def _choose_paths(config: pytest.Config, session: Session) -> None:
     # `-k spaceship` needs no --split=dev.
     prefers_benchmark = settings.split is None and bool(config.option.keyword or config.option.markexpr)
     chosen: Iterable[Competition]
-    chosen = session.bench.catalogue if prefers_benchmark else session.bench.competitions(settings.split or "all")
+    chosen = session.catalogue if prefers_benchmark else session.catalogue.split(settings.split or "all")
     files = [competition.folder / "competition.yaml" for competition in chosen]
     set_chosen_files(config, files, prefers_benchmark=prefers_benchmark)
 
@@ -221,7 +221,7 @@ def _with_bundled(session: Session, argument: str, here: Path) -> str:
     if not path.startswith(NAMES) or (here / path).exists():
         return argument
 
-    found, (_, id, *rest) = session.bench.catalogue, Path(path).parts
+    found, (_, id, *rest) = session.catalogue, Path(path).parts
     if id in found:
         return "::".join([str(found[id].folder.joinpath(*rest)), *names])
     if rest == ["competition.yaml"]:
@@ -236,7 +236,7 @@ def list_markers(config: pytest.Config) -> None:
 
 
 def _markers(config: pytest.Config) -> dict[str, str]:
-    catalogue = session_of(config).bench.catalogue
+    catalogue = session_of(config).catalogue
     return {name: word for competition in catalogue for name, word in markers_of(competition).items()}
 
 

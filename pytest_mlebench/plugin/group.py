@@ -41,8 +41,8 @@ from pytest_mlebench.plugin.session import (
     engines,
     has_engines,
     is_worker,
-    replace_session,
     session_of,
+    update_session,
     usage_errors,
     writes_group,
 )
@@ -192,9 +192,11 @@ def _start_runs(config: pytest.Config, settings: Settings) -> None:
         bench = Bench(settings=settings, reporter=bench.reporter, workers=bench.workers)
     if not config.option.collectonly:
         bench = bench.settle_twins(folder)
-    session = replace_session(
+    session = update_session(
         config,
+        settings=bench.settings,
         bench=bench,
+        catalogue=bench.catalogue,
         agents=bench.chosen_agents,
         reader=GroupReader(folder),
         resumed=resumed,
@@ -223,7 +225,7 @@ def read_finished(config: pytest.Config) -> None:
     assert session.reader is not None
     again = session.settings.retry_failed
     finished = {record.key: record for record in session.reader.records() if record.outcome not in again}
-    replace_session(config, finished=finished)
+    update_session(config, finished=finished)
 
 
 def _check_agents(session: Session) -> None:

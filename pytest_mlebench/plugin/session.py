@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,7 +21,7 @@ from pytest_mlebench.runs.guard import CONFTEST, group_of, has_guard, is_group
 if TYPE_CHECKING:
     from pytest_mlebench.agents import Agent
     from pytest_mlebench.bench import Bench
-    from pytest_mlebench.catalog import Competition
+    from pytest_mlebench.catalog import Catalogue, Competition
     from pytest_mlebench.io.progress import Reporter
     from pytest_mlebench.options import Settings
     from pytest_mlebench.records.group import GroupReader
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from pytest_mlebench.records.record import RunKey, RunRecord
 
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
-_SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
-_REPORTER: pytest.StashKey[Reporter] = pytest.StashKey()
 _PREFERS_BENCHMARK = pytest.StashKey[bool]()
 _WAYS = pytest.StashKey[dict[Path, list[Path]]]()
 RECORD: pytest.StashKey[RunRecord] = pytest.StashKey()
@@ -56,11 +55,13 @@ NAMES = "competitions/"
 """How node ids of bundled competitions begin, wherever the package is installed."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Session:
-    """One invocation of pytest. Where no agents run, only ``bench``, ``rootdir`` and ``chosen`` matter."""
+    """One invocation of pytest. Where no agents run, only the first four and ``chosen`` matter."""
 
-    bench: Bench
+    settings: Settings
+    reporter: Reporter
+    workers: int
     rootdir: Path
     chosen: tuple[Competition, ...] | None = None
     """The competitions of ``--split``; None: all."""
@@ -75,9 +76,20 @@ class Session:
     runs_of: Callable[[Any], Iterator[pytest.Item]] | None = None
     """The items of a ``competition.yaml`` where agents run; None: its checks."""
 
-    @property
-    def settings(self) -> Settings:
-        return self.bench.settings
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The competitions; all that collecting needs."""
+        from pytest_mlebench.catalog import default_catalogue
+
+        return default_catalogue(*self.settings.competitions_dirs, version=self.settings.version)
+
+    @cached_property
+    def bench(self) -> Bench:
+        from pytest_mlebench.bench import Bench
+
+        bench = Bench(settings=self.settings, reporter=self.reporter, workers=self.workers)
+        bench.catalogue = self.catalogue
+        return bench
 
     @property
     def group(self) -> Path:
@@ -88,7 +100,7 @@ class Session:
     def competition_file(self, nodeid: str) -> Path:
         """The ``competition.yaml`` that a node id begins with."""
         name = nodeid.split("::")[0]
-        found = self.bench.catalogue
+        found = self.catalogue
         own, id = self.rootdir / name, Path(name).parent.name
         return own if own.exists() or id not in found else found[id].folder / own.name
 
@@ -131,18 +143,11 @@ def has_engines() -> bool:
 
 
 def session_of(config: pytest.Config) -> Session:
-    if _SESSION not in config.stash:
-        from pytest_mlebench.bench import Bench
-
-        settings, reporter = config.stash[_SETTINGS], config.stash[_REPORTER]
-        bench = Bench(settings=settings, reporter=reporter, workers=internals.worker_count(config))
-        config.stash[_SESSION] = Session(bench=bench, rootdir=config.rootpath)
     return config.stash[_SESSION]
 
 
 def settings_of(config: pytest.Config) -> Settings:
-    """The session's settings, which need nothing of the benchmark."""
-    return session_of(config).settings if _SESSION in config.stash else config.stash[_SETTINGS]
+    return session_of(config).settings
 
 
 def configure(config: pytest.Config, reporter: Reporter) -> None:
@@ -153,7 +158,12 @@ def configure(config: pytest.Config, reporter: Reporter) -> None:
         return
     options.release_short_names(config)
     with usage_errors():
-        config.stash[_SETTINGS], config.stash[_REPORTER] = options.read(config), reporter
+        config.stash[_SESSION] = Session(
+            settings=options.read(config),
+            reporter=reporter,
+            workers=internals.worker_count(config),
+            rootdir=config.rootpath,
+        )
 
 
 def check_options(config: pytest.Config) -> None:
@@ -176,9 +186,11 @@ def hands_over(config: pytest.Config) -> bool:
     return settings_of(config).cluster is not None and not is_worker(config) and not config.option.collectonly
 
 
-def replace_session(config: pytest.Config, **values: Any) -> Session:
+def update_session(config: pytest.Config, **values: Any) -> Session:
     """Change what is known of the session."""
-    config.stash[_SESSION] = session = replace(session_of(config), **values)
+    session = session_of(config)
+    for name, value in values.items():
+        setattr(session, name, value)
     return session
 
 

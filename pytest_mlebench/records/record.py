@@ -96,7 +96,11 @@ class RunKey(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelUsage:
-    """What a run asked of one language model. ``cost`` is in US dollars; None where a record does not tell."""
+    """What a run asked of one language model. ``cost`` is in US dollars; None where a record does not tell.
+
+    >>> Usage.of({"models": {"gpt-5": {"provider": "openai", "calls": 3, "cost": 0.02}}}).models["gpt-5"].calls
+    3
+    """
 
     provider: str = ""
     calls: int = 0
