@@ -132,11 +132,13 @@ class Bench:
 
     def store_of(self, seed: int = 0) -> DataStore:
         """The data of runs with a seed: with ``twin_per_seed`` each has its own."""
-        from pytest_mlebench.grading.twins import open_store
+        from pytest_mlebench.data.store import DataStore
 
         if not self.settings.has_twins:
-            return open_store(self.data_dir, source=self.settings.data_source)
-        return open_store(self.data_dir, twins_of(self._twins, seed if self.settings.twin_per_seed else None))
+            return DataStore(self.data_dir, source=self.settings.data_source, policy=None)
+        from pytest_mlebench.grading.twins import TwinStore
+
+        return TwinStore(self.data_dir, twins_of(self._twins, seed if self.settings.twin_per_seed else None))
 
     @cached_property
     def _twins(self) -> str:

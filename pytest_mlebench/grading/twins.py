@@ -476,8 +476,3 @@ class TwinStore(DataStore):
             dataset.twin_record.chmod(0o600)
             twin = {"key": self.twins.key, "size": self.twins.size, "run_seed": self.twins.run_seed}
             self._publish(dataset, made.dataset, verified=False, description="bundled", twin=twin)
-
-
-def open_store(data_dir: Path, twins: Twins | None = None, *, source: str | None = None) -> DataStore:
-    """The data of twins, or without them the real data, which ``source`` has if it is not in the folder."""
-    return DataStore(data_dir, source=source, policy=None) if twins is None else TwinStore(data_dir, twins)

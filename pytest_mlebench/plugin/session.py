@@ -15,7 +15,6 @@ import pytest
 from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
 from pytest_mlebench.io.extensions import extensions, load_extension
 from pytest_mlebench.plugin import internals, options
-from pytest_mlebench.plugin import options as plugin_options
 from pytest_mlebench.runs.guard import CONFTEST, group_of, has_guard, is_group
 
 if TYPE_CHECKING:
@@ -170,14 +169,14 @@ def check_options(config: pytest.Config) -> None:
     """See that each option on the command line has an effect; raises pytest.UsageError."""
     if not is_worker(config):
         with usage_errors():
-            plugin_options.check(settings_of(config), options.given(config))
+            options.check(settings_of(config), options.given(config))
 
 
 def header(config: pytest.Config) -> list[str]:
     """What a session without ``--agent`` says at its start: options that may have no effect."""
     if settings_of(config).has_runs:
         return []
-    ignored = plugin_options.without_effect(settings_of(config), options.given(config))
+    ignored = options.without_effect(settings_of(config), options.given(config))
     return [f"mlebench: without --agent, only tests that run agents use {', '.join(ignored)}"] if ignored else []
 
 
