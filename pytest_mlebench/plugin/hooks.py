@@ -6,7 +6,7 @@ Sessions that run agents also have the hooks in ``running``; those that choose c
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,9 +113,31 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Competitio
 def pytest_collection_finish(session: pytest.Session) -> None:
     looks = not session.config.option.collectonly and any(map(own.has_competition, session.items))
     if looks or own.settings_of(session.config).has_runs:
-        from pytest_mlebench.plugin import running
+        from pytest_mlebench.plugin import group
 
-        running.collection_finished(session)
+        group.collection_finished(session)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if own.is_ours(item):
+        from pytest_mlebench.plugin import reporting
+
+        reporting.attach(item, report)
+        reporting.mask(item, report)
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(
+    report: pytest.TestReport, config: pytest.Config
+) -> tuple[str, str, tuple[str, Mapping[str, bool]]] | None:
+    if not hasattr(report, own.ATTACHED):
+        return None
+    from pytest_mlebench.plugin import reporting
+
+    return reporting.status(config, report)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:

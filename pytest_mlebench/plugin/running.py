@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Mapping
 from typing import Any
 
 import pytest
@@ -35,12 +34,6 @@ def register(config: pytest.Config) -> None:
         config.pluginmanager.register(this, "mlebench-running")
 
 
-def collection_finished(session: pytest.Session) -> None:
-    """Plan the runs, and see that data can be had, when items are about competitions; raises pytest.UsageError."""
-    register(session.config)
-    group.collection_finished(session)
-
-
 @pytest.hookimpl(tryfirst=True)  # before xdist starts its workers
 def pytest_sessionstart(session: pytest.Session) -> None:
     group.open_group(session.config)
@@ -61,26 +54,8 @@ def pytest_runtestloop(session: pytest.Session) -> object | None:
     return None if own.session_of(session.config).settings.cluster is None else own.engines().loop(session)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    if own.is_ours(item):
-        reporting.attach(item, report)
-        reporting.mask(item, report)
-    return report
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_report_teststatus(
-    report: pytest.TestReport, config: pytest.Config
-) -> tuple[str, str, tuple[str, Mapping[str, bool]]] | None:
-    if not hasattr(report, own.ATTACHED):
-        return None
-    return reporting.status(config, report)
-
-
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    return reporting.header(config)
+    return reporting.header(config) if own.settings_of(config).has_runs else []
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
