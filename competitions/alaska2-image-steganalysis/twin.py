@@ -20,7 +20,7 @@ WAVES = np.kron(_COSINES, _COSINES).astype(np.float32)
 FREQUENCY = np.add.outer(np.arange(8), np.arange(8)).ravel()
 BANDS = [2, 3, 4, 5]
 """Sums of both frequencies, of the coefficients that a message may be hidden in."""
-LENGTHS = {75: 27648, 90: 39936, 95: 57344}
+LENGTHS = {75: 26112, 90: 38400, 95: 54272}
 """Bytes of a file by quality: what is hidden takes some."""
 
 

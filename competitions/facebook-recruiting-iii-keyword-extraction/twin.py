@@ -38,7 +38,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
             f"<p>{' '.join(_shuffled(rng, text))}</p>\n\n<pre><code>{' = '.join(_shuffled(rng, code))}\n</code></pre>\n"
         )
         known = {tag for tag in hinted if tag in named or set(jargon[tag]) & set(hints)}
-        best = known | {int(parent[tag]) for tag in known}
+        best = (known | {int(parent[tag]) for tag in known}) & chosen
         rows.append(
             (id, " ".join(_shuffled(rng, title)) + "?", body, *(_joined(names, s) for s in (chosen, named, best)))
         )
