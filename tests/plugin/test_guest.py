@@ -92,7 +92,7 @@ def test_starting_pytest_imports_nothing_heavy(guest: pytest.Pytester) -> None:
     added = modules() - modules("-p", "no:mlebench")
     assert {name.split(".")[0] for name in added} - set(sys.stdlib_module_names) == {"pytest_mlebench"}
     ours = {name.split(".")[1] for name in added if name.startswith("pytest_mlebench.")}
-    assert ours == {"bench", "defaults", "errors", "io", "options", "option_values", "plugin", "runs"}
+    assert ours == {"defaults", "errors", "io", "options", "option_values", "plugin", "runs"}
     of_runs = {name for name in added if name.startswith("pytest_mlebench.runs.")}
     assert of_runs == {"pytest_mlebench.runs.guard"}  # it looks at each folder, and imports nothing itself
 
