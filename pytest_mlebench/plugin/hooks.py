@@ -1,4 +1,4 @@
-"""The hooks of every session. This is a table of contents: what a hook does is in the module that it imports.
+"""The hooks of every session. Each one only calls the module that does the work.
 
 pytest imports this module at every start, in unrelated projects too: nothing heavy is imported before it is needed.
 Sessions that run agents also have the hooks in ``running``; those that choose competitions, two in ``collection``.

@@ -127,7 +127,7 @@ class Usage:
     known_cost: float = 0.0
     seconds: float = 0.0
     tokens: Mapping[str, int] = field(default_factory=dict)
-    """By kind: input (of which cached), output (of which reasoning)."""
+    """By kind. ``cached`` tokens are a part of ``input``, ``reasoning`` tokens a part of ``output``."""
     models: Mapping[str, ModelUsage] = field(default_factory=dict)
     errors: Mapping[str, int] = field(default_factory=dict)
     """Failed calls by their status."""

@@ -374,7 +374,7 @@ _NUMBERS = frozenset({"seed", "score", *THRESHOLDS, "time", "cost"})
 _SPARE = (*reversed(THRESHOLDS), "time", "ended", "cost", "firm", "seed")
 """What a narrow terminal can do without; names, medals and scores stay."""
 _LONGEST_HEAD = 12
-"""The most characters of an agent's name above its scores: longer names would leave no room for thresholds."""
+"""An agent's name above its scores is cut to this many characters, so that the thresholds still fit on the line."""
 
 
 def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:

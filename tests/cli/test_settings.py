@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy  # noqa: F401 - a session in this process forgets what it imports; numpy cannot be imported twice
 import pytest
 
+from pytest_mlebench import option_values
 from pytest_mlebench.cli.main import main
+from pytest_mlebench.data.dataset import DESCRIPTIONS, OBFUSCATED
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.ini import find_ini_file
 from pytest_mlebench.options import OPTIONS, from_ini, read
+from pytest_mlebench.records.outcome import THRESHOLDS
+from pytest_mlebench.sandbox.network.policy import NETWORKS
 
 KEYS = {
     "ini": 'mlebench_seeds = 3\nmlebench_runs_dir = my runs\nmlebench_agents_dir = a "b c"\nmlebench_split = lite\n',
@@ -38,6 +43,21 @@ PRINT_SETTINGS = """
         names = ("seeds", "runs_dir", "agents_dirs", "split", "competitions_dirs")
         print("settings", json.dumps({name: getattr(found, name) for name in names}, default=str))
 """
+
+
+@pytest.mark.parametrize(
+    ("parse", "values"),
+    [
+        (option_values.network, NETWORKS),
+        (option_values.description, (*DESCRIPTIONS, OBFUSCATED)),
+        (option_values.min_medal, THRESHOLDS),
+    ],
+)
+def test_an_option_takes_what_the_code_knows(parse: Callable[[str], str], values: tuple[str, ...]) -> None:
+    """The options name these values themselves: importing them would make every start of pytest slower."""
+    with pytest.raises(ValueError, match=f"is not one of {', '.join(values)}$"):
+        parse("other")
+    assert [parse(value) for value in values] == list(values)
 
 
 @pytest.fixture
