@@ -14,7 +14,7 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.grading.scorer import Scorer
 from pytest_mlebench.grading.twins import make_twin
-from tools.shortcuts import permuted
+from tools.shortcuts import permuted, spread
 from tools.solvers import SOLVERS
 from tools.twins import main, run_solver
 
@@ -84,3 +84,12 @@ def test_pictures_are_permuted_among_folders_that_are_classes(tmp_path: Path) ->
 def test_a_solver_that_fails_is_named(tmp_path: Path) -> None:
     with pytest.raises(MLEBenchError, match=f"left no submission .* {QUICK}"):
         run_solver(QUICK, tmp_path / "nowhere", tmp_path / "solver")
+
+
+def test_permuted_files_leave_no_class_more_of_its_own_than_of_others() -> None:
+    folders = ["cat"] * 60 + ["dog"] * 20
+    orders = [spread(folders, np.random.default_rng(seed)) for seed in range(20)]
+    for order in orders:
+        assert sorted(order) == list(range(80)) and order != sorted(order)
+        assert 14 <= sum(k < 60 for k in order[60:]) <= 16  # three quarters of the dogs' files are cats'
+    assert len({tuple(order) for order in orders}) == 20

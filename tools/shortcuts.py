@@ -234,16 +234,16 @@ def _permute_contents(folder: Path, rng: np.random.Generator) -> bool:
     many = [own for own in groups.values() if len(own) > _COMMON_NAMES]  # few are not of one kind
     for own in many:
         contents = [path.read_bytes() for path in own]
-        for path, k in zip(own, _spread([path.parent for path in own], rng), strict=True):
+        for path, k in zip(own, spread([path.parent for path in own], rng), strict=True):
             path.write_bytes(contents[k])
     return bool(many)
 
 
-def _spread(folders: Sequence[object], rng: np.random.Generator) -> list[int]:
+def spread(folders: Sequence[object], rng: np.random.Generator) -> list[int]:
     """The numbers of files in another order. Any part of it has files of each folder in proportion: where folders are
     classes, chance leaves none with more of its own files than of others.
 
-    >>> order = _spread(["cat"] * 6 + ["dog"] * 2, np.random.default_rng(0))
+    >>> order = spread(["cat"] * 6 + ["dog"] * 2, np.random.default_rng(0))
     >>> sorted(order) == list(range(8)), sum(k >= 6 for k in order[:4])
     (True, 1)
     """
