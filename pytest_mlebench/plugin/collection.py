@@ -20,7 +20,7 @@ from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.catalog.schema import close_matches
 from pytest_mlebench.errors import CompetitionError, UsageError
 from pytest_mlebench.io.files import bundled
-from pytest_mlebench.plugin import internals, options
+from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.checks import checks
 from pytest_mlebench.plugin.session import (
     FIXTURES,
@@ -28,6 +28,7 @@ from pytest_mlebench.plugin.session import (
     NAMES,
     Session,
     chooses,
+    given_options,
     offered,
     prefers_benchmark,
     session_of,
@@ -210,7 +211,7 @@ def _resumed_paths(config: pytest.Config, session: Session) -> list[str]:
     """The runs of a group that is resumed; its competitions if the command line names other agents or seeds."""
     if session.settings.split:
         return []
-    others = not {"--agent", "--seeds"}.isdisjoint(options.given(config))
+    others = not {"--agent", "--seeds"}.isdisjoint(given_options(config))
     files = ((session.competition_file(run.nodeid), run.nodeid.partition("::")[2]) for run in session.resumed)
     return list(dict.fromkeys(str(file) if others else f"{file}::{name}" for file, name in files))
 

@@ -1,12 +1,14 @@
 """The run group of a session and its agents: opened before the first run, given the planned runs, closed at the end.
 
-Data is prepared when an item needs it, or the item is skipped, as ``--prepare`` says.
+The hooks here are those of sessions that run agents, and of those with workers: registered where there are any. Data is
+prepared when an item needs it, or the item is skipped, as ``--prepare`` says.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -28,8 +30,9 @@ from pytest_mlebench.grading.twins import no_twin
 from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.progress import WarningNote
 from pytest_mlebench.options import Settings
-from pytest_mlebench.plugin import internals, options, reporting
+from pytest_mlebench.plugin import collection, internals, reporting
 from pytest_mlebench.plugin.collection import CompetitionFile, CompetitionItem, competition_of
+from pytest_mlebench.plugin.html import MedalReport
 from pytest_mlebench.plugin.reporting import Interruption, heartbeat, note_run, reporter_of
 from pytest_mlebench.plugin.session import (
     CANNOT_WORK,
@@ -38,12 +41,18 @@ from pytest_mlebench.plugin.session import (
     NOT_RUN,
     RECORD,
     Session,
+    check_options,
     engines,
+    given_options,
+    hands_over,
     has_engines,
     is_worker,
+    read_resumed_settings,
     session_of,
+    settings_of,
     update_session,
     usage_errors,
+    wants_html,
     writes_group,
 )
 from pytest_mlebench.records.group import LAST, GroupReader, find_group
@@ -170,9 +179,26 @@ def _judge(request: pytest.FixtureRequest, record: RunRecord) -> None:
 
 
 def start(config: pytest.Config) -> None:
-    """Read the run group and the agents of ``--agent`` and ``--resume``; raises pytest.UsageError."""
+    """Read the run group, the agents of ``--agent`` and ``--resume``, and what to collect; raises pytest.UsageError."""
     with usage_errors():
         _start_runs(config, session_of(config).settings)
+    check_options(config)
+    if hands_over(config):
+        with usage_errors():
+            engines().check(config)
+    collection.start(config)
+    register(config)
+    if wants_html(config):
+        config.pluginmanager.register(MedalReport(config), "mlebench-html")
+    if writes_group(config):
+        reporting.follow(config)
+
+
+def register(config: pytest.Config) -> None:
+    """Have pytest call the hooks of this module."""
+    this = sys.modules[__name__]
+    if not config.pluginmanager.is_registered(this):
+        config.pluginmanager.register(this, "mlebench-running")
 
 
 def _start_runs(config: pytest.Config, settings: Settings) -> None:
@@ -183,7 +209,7 @@ def _start_runs(config: pytest.Config, settings: Settings) -> None:
         manifest = Manifest.read(folder)
         if manifest is None:
             raise UsageError(f"run group {folder} has no {MANIFEST}: it cannot be resumed")
-        settings, resumed = options.read_resumed(config, manifest, folder / MANIFEST), manifest.runs
+        settings, resumed = read_resumed_settings(config, manifest, folder / MANIFEST), manifest.runs
     finished = [RunRecord.from_json(values) for values in sent["mlebench_finished"]] if sent else []
     bench = session_of(config).bench
     if sent:
@@ -205,7 +231,7 @@ def _start_runs(config: pytest.Config, settings: Settings) -> None:
         runs_of=runs_of,
     )
     if not sent:
-        if "--trust-agent" in options.given(config):
+        if "--trust-agent" in given_options(config):
             _check_trusted(session)
         _check_agents(session)
 
@@ -284,12 +310,16 @@ _PROBLEMS: pytest.StashKey[dict[str, str]] = pytest.StashKey()
 _HEARTBEAT: pytest.StashKey[ExitStack] = pytest.StashKey()
 
 
-def open_group(config: pytest.Config) -> None:
+@pytest.hookimpl(tryfirst=True)  # before xdist starts its workers
+def pytest_sessionstart(session: pytest.Session) -> None:
     """Open the run group; raises pytest.UsageError if it cannot be resumed.
 
     What keeps an agent's runs from starting is said before the first one (see ``plan_runs``).
     """
-    session = session_of(config)
+    _open_group(session.config, session_of(session.config))
+
+
+def _open_group(config: pytest.Config, session: Session) -> None:
     if is_worker(config) and session.settings.has_runs:
         config.stash[_HELD] = hold_as_worker(session.group)
     if not writes_group(config):
@@ -379,8 +409,22 @@ def _see_that_runs_can_start(config: pytest.Config, agents: Collection[str]) -> 
         reporter_of(config)(WarningNote(f"the runs of {id} will end at once: {problem}"))
 
 
-def close_group(config: pytest.Config) -> None:
+@pytest.hookimpl(tryfirst=True)  # before pytest's own
+def pytest_runtestloop(session: pytest.Session) -> object | None:
+    return None if settings_of(session.config).cluster is None else engines().loop(session)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return reporting.header(config) if settings_of(config).has_runs else []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    reporting.summarise(terminalreporter, config)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the run group's reports, complete its manifest, and tell GitHub Actions."""
+    config = session.config
     opened = config.stash.get(_OPENED, None)
     if _HEARTBEAT in config.stash:
         config.stash[_HEARTBEAT].close()
@@ -437,7 +481,8 @@ def _runs_agent(item: pytest.Item) -> bool:
     return isinstance(item, AgentRun) or "agent" in getattr(item, "fixturenames", ())
 
 
-def configure_worker(node: Any) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
     """Before xdist starts a worker: give it the run group, and let it send its plan and its events."""
     node.workerinput.update(for_workers(node.config))
     internals.open_worker_channel(node, partial(_receive, node))
@@ -460,7 +505,8 @@ def collection_finished(session: pytest.Session) -> None:
         _take_up(session.config, plan)
 
 
-def worker_collection_finished(node: Any) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any) -> None:
     """When an xdist worker has sent its items; all workers have the same."""
     if (plan := getattr(node, _SENT, None)) is not None and not node.config.stash.get(_CHECKED, False):
         node.config.stash[_CHECKED] = True

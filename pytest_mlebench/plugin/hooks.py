@@ -1,7 +1,7 @@
 """The hooks of every session. Each one only calls the module that does the work.
 
 pytest imports this module at every start, in unrelated projects too: nothing heavy is imported before it is needed.
-Sessions that run agents also have the hooks in ``running``; those that choose competitions, two in ``collection``.
+Sessions that run agents also have the hooks in ``group``; those that choose competitions, two in ``collection``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_mlebench.plugin import options
 from pytest_mlebench.plugin import session as own
 from pytest_mlebench.plugin.fixtures import (
     agent,
@@ -46,7 +45,7 @@ __all__ = [
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    options.add_ini_keys(parser)
+    own.add_ini_keys(parser)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -57,7 +56,7 @@ def pytest_load_initial_conftests(
     try:
         return (yield)
     finally:  # all other plugins and conftests have their names by now
-        options.add_options(parser)
+        own.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,9 +69,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.help:
         return
     if own.settings_of(config).has_runs:
-        from pytest_mlebench.plugin import running
+        from pytest_mlebench.plugin import group
 
-        running.start(config)
+        group.start(config)
         return
     own.check_options(config)
     if config.option.markers or own.chooses(config):
@@ -83,9 +82,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    from pytest_mlebench.plugin import running
+    from pytest_mlebench.plugin import group
 
-    running.register(config)
+    group.register(config)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

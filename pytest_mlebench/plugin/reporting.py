@@ -25,7 +25,7 @@ from pytest_mlebench.errors import MLEBenchError, UsageError
 from pytest_mlebench.io.extensions import extensions, load_extension
 from pytest_mlebench.io.progress import Thinned, WarningNote, event_from_json, event_to_json
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.plugin import internals, options
+from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.session import (
     ATTACHED,
     HARNESS_ERROR,
@@ -33,6 +33,7 @@ from pytest_mlebench.plugin.session import (
     NOT_RUN,
     RECORD,
     Session,
+    given_options,
     is_worker,
     session_of,
     usage_errors,
@@ -158,7 +159,7 @@ def header(config: pytest.Config) -> list[str]:
             for agent in session.agents
             if not agent.reads_until
         ]
-    return lines + [f"mlebench: {text}" for text in _unused_grants(session, options.given(config))]
+    return lines + [f"mlebench: {text}" for text in _unused_grants(session, given_options(config))]
 
 
 def _unused_grants(session: Session, given: AbstractSet[str]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pytest_mlebench import Bench
 from pytest_mlebench import options as settings
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.options import Settings
-from pytest_mlebench.plugin.options import check, without_effect
+from pytest_mlebench.plugin.session import check_effects, without_effect
 from tests.plugin.test_settings import from_words
 
 
@@ -39,7 +39,7 @@ def given(words: str) -> tuple[Settings, frozenset[str]]:
 )
 def test_an_option_that_would_be_ignored_is_refused(words: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        check(*given(words))
+        check_effects(*given(words))
     assert str(caught.value).startswith(message)
 
 
@@ -56,7 +56,7 @@ def test_an_option_that_would_be_ignored_is_refused(words: str, message: str) ->
     ],
 )
 def test_options_that_have_an_effect_together_are_taken(words: str) -> None:
-    check(*given(words))
+    check_effects(*given(words))
 
 
 def test_what_only_tests_of_ones_own_may_use_is_said_in_a_line() -> None:
