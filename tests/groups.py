@@ -1,6 +1,6 @@
 """Run groups on disk for tests and benchmarks: competitions of the bundled catalogue, made-up runs.
 
-As a command it makes one to look at: ``python tests/results/groups.py reports/example --agent=aide --seeds=3``.
+As a command it makes one to look at: ``python -m tests.groups reports/example --agent=aide --seeds=3``.
 """
 
 from __future__ import annotations

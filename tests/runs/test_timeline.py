@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +35,19 @@ submit() { { echo id,odd; for k in $(seq 0 19); do echo $((80 + k)),$(( (k + (k 
   > "$SUBMISSION_DIR/submission.csv"; }
 """
 """For agents: the first so many of the 20 answers are right."""
+SLOW_IF_PERFECT = """
+
+quick = grade
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    import time
+
+    score = quick(submission, answers)
+    time.sleep(300 * (score == 1))
+    return score
+"""
+"""At the end of a grader."""
 
 
 @pytest.fixture
@@ -212,22 +230,23 @@ def test_a_record_with_200_hostile_errors_stays_small(tmp_path: Path, competitio
 
 
 @pytest.mark.full
-def test_an_interruption_while_snapshots_are_graded_keeps_the_result(
-    tmp_path: Path, competition: Competition, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from pytest_mlebench.grading.grader import Grader
+def test_an_interruption_while_snapshots_are_graded_keeps_the_result(tmp_path: Path, competition: Competition) -> None:
+    slow = tmp_path / "slow" / competition.id
+    shutil.copytree(competition.folder, slow)
+    with (slow / "grade.py").open("a") as file:
+        file.write(SLOW_IF_PERFECT)
 
-    known = Grader.report
+    def interrupt() -> None:  # once the result is written, while the perfect snapshot is graded
+        while not list(tmp_path.glob("runs/group/*/run.json")):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
 
-    def report(self: Grader, path: Path, **options: Any) -> Report:
-        if path.parent.name == "snapshots":
-            raise KeyboardInterrupt
-        return known(self, path, **options)
-
-    monkeypatch.setattr(Grader, "report", report)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
     script = "submit 20; until ls $SUBMISSION_DIR/../../snapshots/*1.csv; do sleep 0.05; done; submit 15"
     with pytest.raises(KeyboardInterrupt):
-        run_script(script, local_sandbox(), tmp_path, competition)
+        run_script(script, local_sandbox(), tmp_path, Competition.load(slow / "competition.yaml"))
+    thread.join()
     (record,) = read_group(tmp_path / "runs/group").records
     assert record.outcome == "bronze" and record.timeline[-1].final
     assert record.timeline[0].error == "not graded: the session was interrupted"
