@@ -32,8 +32,7 @@ from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.group import GroupReader, runs_in_progress, shown_as_running
 from pytest_mlebench.records.outcome import NO_SUBMISSION, Report, SandboxAccount
 from pytest_mlebench.records.record import RUNNING, SUBMISSION, VALIDATION, RunKey, RunRecord, Usage, bounded
-from pytest_mlebench.runs.files import open_files
-from pytest_mlebench.runs.timeline import read_validation_score, timeline
+from pytest_mlebench.runs.files import open_files, read_validation_score, timeline
 from pytest_mlebench.sandbox import Ending, Execution, Limits, Sandbox, Task
 from pytest_mlebench.sandbox.collection import FOLDER, SnapshotPolicy, Snapshots
 from pytest_mlebench.sandbox.contract import Steps

@@ -28,13 +28,11 @@ from typing import IO, Any, Protocol
 
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.io.processes import owned
-from pytest_mlebench.sandbox.contract import Task
+from pytest_mlebench.sandbox.contract import UPLOADS, Task
 
 logger = logging.getLogger(__name__)
 
 PORT = 5000
-UPLOADS = "mlebench-check-"
-"""How the names of temporary folders of uploads begin."""
 _BLOCK = 1 << 16
 _MAX_PART_HEADER = 1 << 14
 _MAX_CONNECTIONS = 32

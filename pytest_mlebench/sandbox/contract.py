@@ -22,28 +22,28 @@ the task's run directory: ``run.log`` (what the agent printed, written while it 
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_mlebench import defaults
+from pytest_mlebench.agents import Permissions
 from pytest_mlebench.agents.registry import Agent, Launch, check_folder
 from pytest_mlebench.errors import AgentError, SandboxError
-from pytest_mlebench.io.files import bundled
+from pytest_mlebench.io.files import bundled, remove_tree
+from pytest_mlebench.io.processes import dead_folders
+from pytest_mlebench.io.progress import Note, Reporter, silent
 from pytest_mlebench.io.units import format_size, pluralize
 from pytest_mlebench.records.outcome import Ending, Limits, SandboxAccount
 
 if TYPE_CHECKING:
     from pytest_mlebench.llm.gateway import RunGateway
     from pytest_mlebench.sandbox.collection import Snapshots
-
-
-def _nothing() -> None:
-    pass
 
 
 class Steps(Protocol):
@@ -70,7 +70,7 @@ class Task:
     public: Path
     run_dir: Path
     validate: Callable[[Path], str]
-    stop_validation: Callable[[], None] = _nothing
+    stop_validation: Callable[[], None] = lambda: None
     max_submission_bytes: int = defaults.MAX_SUBMISSION_BYTES
     limits: Limits = field(default_factory=Limits)
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -146,6 +146,39 @@ class Sandbox(Protocol):
         """
 
 
+def choose(
+    kind: str,
+    agent: Agent,
+    permissions: Permissions,
+    *,
+    local: Callable[[], Sandbox],
+    container: Callable[[str], Sandbox],
+) -> Sandbox:
+    """The sandbox for ``auto``, ``docker``, ``podman`` or ``local``; raises SandboxError where there is none.
+
+    ``auto`` is Docker where an engine answers, else local for agents that are trusted: by the user, or because they
+    are bundled and made for it. ``local`` runs other bundled agents as well, but no agent of somebody else.
+    """
+    if kind == "local":
+        if agent.bundled or permissions.trusts(agent):
+            return local()
+        raise SandboxError(
+            f"agent {agent.id} would run without isolation, with your user's rights, in the local sandbox: "
+            f"--trust-agent={agent.id} permits it, --sandbox=docker gives it a container"
+        )
+    try:
+        return container("docker" if kind == "auto" else kind)
+    except SandboxError as error:
+        if kind != "auto":
+            raise
+        if permissions.trusts(agent):
+            return local()
+        raise SandboxError(
+            f"agent {agent.id} is not trusted and needs a container: {error}; or run it without isolation, with your "
+            f"user's rights: --trust-agent={agent.id}"
+        ) from error
+
+
 class ImageStore(Protocol):
     """The images of a sandbox, by their tags. What builds raises SandboxError."""
 
@@ -178,8 +211,7 @@ class AddedSandbox(ContainerSandbox, Protocol):
 
 INSTRUCTIONS = "instructions.txt"
 VALIDATE = "validate_submission.sh"
-SCRIPTS = (VALIDATE, "prompt.sh", "ask.sh", "options.sh")
-"""What agents find beside the instructions."""
+_SCRIPTS = (VALIDATE, "prompt.sh", "ask.sh", "options.sh")
 
 
 def render_instructions(*, data: str, submission: str, logs: str, code: str, validate: str, limits: Limits) -> str:
@@ -203,13 +235,8 @@ def clock(limits: Limits) -> dict[str, str]:
 
 
 def scripts() -> list[Path]:
-    """The scripts that agents find in their home."""
-    return [bundled("environment") / name for name in SCRIPTS]
-
-
-def validate_script() -> Path:
-    """The script with which an agent asks the submission checker."""
-    return bundled("environment") / VALIDATE
+    """The scripts that agents find in their home, beside the instructions."""
+    return [bundled("environment") / name for name in _SCRIPTS]
 
 
 def _hardware(limits: Limits) -> str:
@@ -227,5 +254,53 @@ def format_duration(seconds: float) -> str:
     for name, size in (("hour", 3600), ("minute", 60), ("second", 1)):
         number, left = divmod(left, size)
         if number:
-            parts.append(f"{number} {name}{'' if number == 1 else 's'}")
+            parts.append(pluralize(number, name))
     return " ".join(parts) or "0 seconds"
+
+
+LOCAL_HOME = ".home-"
+"""How the name of a local agent's home begins, in its run directory."""
+MEMORY_GROUP = "mlebench-memory-"
+"""How the names of control groups begin, which limit the memory of runs."""
+SOCKETS, UPLOADS, PODMAN_FOLDER = "mlebench-run-", "mlebench-check-", "mlebench-podman-"
+"""How the names of temporary folders begin: of a run's sockets, of the submission checker, of a Podman service."""
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something that a dead session left: what it is, its name, and the run group that it belonged to."""
+
+    kind: str
+    name: str
+    run_group: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}" + (f" (run group {self.run_group})" if self.run_group else "")
+
+    def report(self, reporter: Reporter, *, dry_run: bool) -> None:
+        reporter(Note(f"{'would remove' if dry_run else 'removing'} {self}"))
+
+
+def clean_folders(
+    run_dirs: Iterable[Path] = (), *, dry_run: bool = False, reporter: Reporter = silent
+) -> list[Leftover]:
+    """Remove the temporary folders of sessions that were killed; returns what they were, and reports each.
+
+    ``run_dirs`` are run directories, and the run group around them, in which agents that ran without a container had
+    their homes. With ``dry_run`` nothing is removed.
+    """
+    temporary = {Path(tempfile.gettempdir()), Path("/tmp")}
+    folders = [folder for name in (SOCKETS, UPLOADS, PODMAN_FOLDER) for folder in dead_folders(name, temporary)]
+    groups = dead_folders(MEMORY_GROUP, [Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")])
+    found = []
+    for path in [*folders, *dead_folders(LOCAL_HOME, run_dirs), *groups]:
+        found.append(Leftover("control group" if path in groups else "folder", str(path)))
+        found[-1].report(reporter, dry_run=dry_run)
+        if dry_run:
+            continue
+        if path not in groups:
+            remove_tree(path)
+            continue
+        with suppress(OSError):  # a supervisor is still ending its processes
+            path.rmdir()
+    return found

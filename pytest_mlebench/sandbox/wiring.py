@@ -30,9 +30,16 @@ from pytest_mlebench.sandbox.channels import (
     Started,
 )
 from pytest_mlebench.sandbox.checker import PORT, SubmissionChecker
-from pytest_mlebench.sandbox.contract import INSTRUCTIONS, VALIDATE, Task, clock, render_instructions, with_steps
-from pytest_mlebench.sandbox.endings import End
-from pytest_mlebench.sandbox.leftovers import SOCKETS
+from pytest_mlebench.sandbox.contract import (
+    INSTRUCTIONS,
+    SOCKETS,
+    VALIDATE,
+    Task,
+    clock,
+    render_instructions,
+    with_steps,
+)
+from pytest_mlebench.sandbox.limits import End
 from pytest_mlebench.sandbox.network.policy import Network, endpoints
 from pytest_mlebench.sandbox.network.proxy import Proxy
 from pytest_mlebench.sandbox.redaction import Redactor, connections, tail, validations

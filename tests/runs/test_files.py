@@ -14,8 +14,17 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.runs.files import FilesError, RunFile, _write, check_files, copy_files, is_safe, open_files, unpack
-from pytest_mlebench.runs.timeline import read_validation_score
+from pytest_mlebench.runs.files import (
+    FilesError,
+    RunFile,
+    _write,
+    check_files,
+    copy_files,
+    is_safe,
+    open_files,
+    read_validation_score,
+    unpack,
+)
 from pytest_mlebench.sandbox.collection import FilesWriter, member_name
 from tests.left import leave, left
 

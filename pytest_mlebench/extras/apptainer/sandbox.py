@@ -34,12 +34,11 @@ from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.records.outcome import RUN_LOG
 from pytest_mlebench.sandbox.channels import SubmissionChannel
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter, taking_snapshots
-from pytest_mlebench.sandbox.contract import Task, check_agent_folder
-from pytest_mlebench.sandbox.endings import End
+from pytest_mlebench.sandbox.contract import SOCKETS, Task, check_agent_folder, clean_folders
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage, machine_size
-from pytest_mlebench.sandbox.leftovers import SOCKETS, clean_folders
 from pytest_mlebench.sandbox.limits import (
     DiskWatcher,
+    End,
     FreeSpaceWatcher,
     Machine,
     apply,

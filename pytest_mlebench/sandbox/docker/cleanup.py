@@ -13,11 +13,11 @@ from docker.errors import APIError, NotFound
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import LABEL, dead_folders, is_dead
 from pytest_mlebench.io.progress import Reporter, silent
+from pytest_mlebench.sandbox.contract import Leftover, clean_folders
 from pytest_mlebench.sandbox.docker.container import PREFIX as DISK_PREFIX
 from pytest_mlebench.sandbox.docker.container import remove_disk
 from pytest_mlebench.sandbox.docker.engine import DOCKER, PODMAN, engine_errors
 from pytest_mlebench.sandbox.docker.podman import open_engine
-from pytest_mlebench.sandbox.leftovers import Leftover, clean_folders
 
 
 def clean(

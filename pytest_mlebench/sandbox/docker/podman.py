@@ -26,6 +26,7 @@ from docker.errors import APIError, DockerException
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import owned
+from pytest_mlebench.sandbox.contract import PODMAN_FOLDER
 from pytest_mlebench.sandbox.docker.engine import (
     DOCKER,
     PODMAN,
@@ -37,7 +38,6 @@ from pytest_mlebench.sandbox.docker.engine import (
     is_podman,
     try_socket,
 )
-from pytest_mlebench.sandbox.leftovers import PODMAN as FOLDER
 
 _API = "v4.0.0/libpod"
 _IDLE_SECONDS = 10
@@ -239,7 +239,7 @@ def _seccomp_file(profile: str) -> Path:
 
 def _own_folder() -> Path:
     """A folder for as long as this process lives; what a killed one left, ``mlebench clean`` and sessions remove."""
-    folder = Path(tempfile.mkdtemp(prefix=owned(FOLDER), dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix=owned(PODMAN_FOLDER), dir="/tmp"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 

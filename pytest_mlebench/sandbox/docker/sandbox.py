@@ -47,9 +47,8 @@ from pytest_mlebench.sandbox.docker.engine import DOCKER, engine_errors, free_sp
 from pytest_mlebench.sandbox.docker.images import Images
 from pytest_mlebench.sandbox.docker.podman import open_engine
 from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE, BuildNetwork
-from pytest_mlebench.sandbox.endings import End
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage
-from pytest_mlebench.sandbox.limits import DiskWatcher, FreeSpaceWatcher, Machine, apply, describe, disk_share
+from pytest_mlebench.sandbox.limits import DiskWatcher, End, FreeSpaceWatcher, Machine, apply, describe, disk_share
 from pytest_mlebench.sandbox.network.policy import NETWORKS, Network, check_form
 from pytest_mlebench.sandbox.redaction import LogWriter, Redactor, environment_secrets, tail
 from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS, HOME, Wiring, await_end, start_agent, want_descriptors, wire

@@ -35,6 +35,8 @@ from pytest_mlebench.sandbox.checker import SubmissionChecker
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter, SubmissionFile, taking_snapshots
 from pytest_mlebench.sandbox.contract import (
     INSTRUCTIONS,
+    LOCAL_HOME,
+    MEMORY_GROUP,
     VALIDATE,
     Execution,
     Task,
@@ -44,10 +46,8 @@ from pytest_mlebench.sandbox.contract import (
     scripts,
     with_steps,
 )
-from pytest_mlebench.sandbox.endings import End
 from pytest_mlebench.sandbox.gpus import GpuPool, GpuUsage, machine_size
-from pytest_mlebench.sandbox.leftovers import HOME, MEMORY_GROUP
-from pytest_mlebench.sandbox.limits import Machine, apply, describe
+from pytest_mlebench.sandbox.limits import End, Machine, apply, describe
 from pytest_mlebench.sandbox.local import supervisor
 from pytest_mlebench.sandbox.network.policy import NETWORKS
 from pytest_mlebench.sandbox.redaction import LogWriter, Redactor, environment_secrets, tail, validations
@@ -193,7 +193,7 @@ class LocalSandbox:
         task.run_dir.mkdir(parents=True, exist_ok=True)
         # In the run directory, since hard links to the data need its file system more often than not.
         place = task.run_dir.parent if task.anonymous else task.run_dir
-        home = Path(tempfile.mkdtemp(prefix=owned(HOME), dir=place)).resolve()
+        home = Path(tempfile.mkdtemp(prefix=owned(LOCAL_HOME), dir=place)).resolve()
         redactor = Redactor({*task.launch.secrets, *environment_secrets()})
         limits = task.limits
         size = limits.collect_bytes if limits.disk is None else min(limits.collect_bytes, limits.disk)
