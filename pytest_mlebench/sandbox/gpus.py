@@ -17,7 +17,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
 from types import TracebackType
 
@@ -252,40 +253,20 @@ def _release(held: list[tuple[Gpu, int]]) -> None:
         os.close(descriptor)
 
 
-_FIRST_SECONDS, _INTERVAL_SECONDS = 1.0, 10.0
-_MIB = 1 << 20
-
-
-@dataclass
-class _Series:
-    values: int = 0
-    total: float = 0.0
-    peak: float = 0.0
-
-    def add(self, value: float) -> None:
-        self.values += 1
-        self.total += value
-        self.peak = max(self.peak, value)
-
-
-@dataclass
-class _Gpu:
-    utilization: _Series = field(default_factory=_Series)
-    memory: _Series = field(default_factory=_Series)
-
-
 class GpuUsage:
     """A context manager that samples while an agent runs; a run without GPUs costs nothing.
 
     ``summary`` has for each GPU, by UUID, the number of ``samples``, ``utilization_mean`` and ``utilization_peak`` in
     percent, and ``memory_mean`` and ``memory_peak`` in bytes. What the driver does not tell is left out, as is the
-    utilisation of MIG instances, which it does not measure.
+    utilisation of MIG instances, which it does not measure. The first sample is taken after ``first_seconds``, others
+    at intervals of ``interval_seconds``.
     """
 
-    def __init__(self, gpus: Sequence[Gpu]) -> None:
+    def __init__(self, gpus: Sequence[Gpu], *, first_seconds: float = 1.0, interval_seconds: float = 10.0) -> None:
         # The driver counts what an instance's GPU did for all that use it, not for this run alone.
         self._uuids = [gpu.uuid for gpu in gpus if not gpu.parent]
-        self._seen: dict[str, _Gpu] = {}
+        self._pauses = chain([first_seconds], repeat(interval_seconds))
+        self._seen: dict[str, tuple[list[int], list[int]]] = {}
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -301,31 +282,23 @@ class GpuUsage:
 
     @property
     def summary(self) -> dict[str, dict[str, float]]:
-        return {uuid: values for uuid, gpu in self._seen.items() if (values := _summary(gpu))}
+        found: dict[str, dict[str, float]] = {}
+        for uuid, seen in self._seen.items():
+            for name, unit, values in zip(("utilization", "memory"), (1, 1 << 20), seen, strict=True):
+                if values:
+                    known = found.setdefault(uuid, {}) | {"samples": len(values)}
+                    known[f"{name}_mean"] = round(sum(values) * unit / len(values), 1)
+                    found[uuid] = known | {f"{name}_peak": max(values) * unit}
+        return found
 
     def _watch(self) -> None:
-        pause = _FIRST_SECONDS
-        while not self._done.wait(pause):
-            self._sample()
-            pause = _INTERVAL_SECONDS
-
-    def _sample(self) -> None:
-        for line in query("uuid,utilization.gpu,memory.used", *self._uuids):
-            uuid, *numbers = [text.strip() for text in line.split(",")]
-            if uuid in self._uuids and len(numbers) == 2:
-                gpu = self._seen.setdefault(uuid, _Gpu())
-                for series, text, unit in ((gpu.utilization, numbers[0], 1), (gpu.memory, numbers[1], _MIB)):
-                    if text.isdecimal():  # else [N/A], [Not Supported], …
-                        series.add(int(text) * unit)
-
-
-def _summary(gpu: _Gpu) -> dict[str, float]:
-    values: dict[str, float] = {}
-    for name, series in (("utilization", gpu.utilization), ("memory", gpu.memory)):
-        if series.values:
-            values |= {"samples": series.values, f"{name}_mean": round(series.total / series.values, 1)}
-            values[f"{name}_peak"] = series.peak
-    return values
+        while not self._done.wait(next(self._pauses)):
+            for line in query("uuid,utilization.gpu,memory.used", *self._uuids):
+                uuid, *texts = [text.strip() for text in line.split(",")]
+                if uuid in self._uuids and len(texts) == 2:
+                    for values, text in zip(self._seen.setdefault(uuid, ([], [])), texts, strict=True):
+                        if text.isdecimal():  # else [N/A], [Not Supported], …
+                            values.append(int(text))
 
 
 def this_machine() -> Hardware:

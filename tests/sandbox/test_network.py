@@ -285,9 +285,9 @@ def test_a_base_url_may_not_name_the_metadata_address_either_and_the_sandboxs_ow
 class Client:
     """Speaks to a proxy as a container's relay does."""
 
-    def __init__(self, folder: Path, *allowed: str) -> None:
+    def __init__(self, folder: Path, *allowed: str, **options: Any) -> None:
         self.path = folder / "proxy.sock"
-        self.proxy = Proxy(map(Endpoint.parse, allowed), unix_socket=self.path)
+        self.proxy = Proxy(map(Endpoint.parse, allowed), unix_socket=self.path, **options)
 
     def __enter__(self) -> Client:
         self.proxy.__enter__()
@@ -649,9 +649,8 @@ def test_a_host_that_is_down_is_a_bad_gateway(tmp_path: Path) -> None:
     assert "ConnectionRefused" in client.proxy.connections[0].reason
 
 
-def test_the_record_of_connections_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_mlebench.sandbox.network.proxy._RECORDED", 5)
-    with Client(tmp_path) as client:
+def test_the_record_of_connections_is_bounded(tmp_path: Path) -> None:
+    with Client(tmp_path, recorded=5) as client:
         for _ in range(8):
             client.send(b"CONNECT evil.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
     assert (len(client.proxy.connections), client.proxy.unrecorded) == (5, 3)

@@ -24,7 +24,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import ipaddress
 import logging
 import socket
 import struct
@@ -174,7 +173,7 @@ async def server_name(reader: asyncio.StreamReader, host: str) -> bytes:
         names = _names(message)
     except (asyncio.IncompleteReadError, struct.error, IndexError, UnicodeDecodeError) as error:
         raise HelloError(f"what was sent to {host} is not TLS") from error
-    wanted = [] if _is_address(host) else [host.lower().rstrip(".")]
+    wanted = [] if as_address(host) is not None else [host.lower().rstrip(".")]
     if names != wanted:
         raise HelloError(f"the connection to {host} asks for {', '.join(names)[:255] or 'no host'} instead")
     return raw
@@ -217,14 +216,6 @@ def _names(message: bytes) -> list[str]:
                 position += 3 + size
         at += length
     return names
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def upstream_proxy(scheme: str, host: str) -> SplitResult | None:
@@ -275,7 +266,6 @@ _CONNECT_SECONDS = 30
 _CONNECTIONS = 64
 _WAITING = 64
 """Further connections are closed at once: each takes a descriptor of the harness, which other runs need too."""
-_RECORDED = 1000
 _MAX_REASON = 500
 
 
@@ -286,13 +276,19 @@ class Refused(Exception):
 class Proxy:
     """Listens on a Unix socket, or an address, in a thread of its own; use it as a context manager.
 
-    ``connections`` has an entry for each connection, allowed or not, up to a thousand; ``unrecorded`` counts the rest.
+    ``connections`` has the first ``recorded`` connections, allowed or not; ``unrecorded`` counts the rest.
     """
 
     def __init__(
-        self, allowed: Iterable[Endpoint], *, unix_socket: Path | None = None, address: tuple[str, int] = ("", 0)
+        self,
+        allowed: Iterable[Endpoint],
+        *,
+        unix_socket: Path | None = None,
+        address: tuple[str, int] = ("", 0),
+        recorded: int = 1000,
     ) -> None:
         self.allowed = tuple(allowed)
+        self._recorded = recorded
         self.connections: list[Connection] = []
         self.unrecorded = 0
         self.address = address
@@ -358,7 +354,7 @@ class Proxy:
             self._record(record)
 
     def _record(self, record: dict[str, Any]) -> None:
-        if len(self.connections) < _RECORDED:
+        if len(self.connections) < self._recorded:
             self.connections.append(Connection(**record))
         else:
             self.unrecorded += 1
