@@ -16,11 +16,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, repeat
 from pathlib import Path
-from types import TracebackType
 
 from pytest_mlebench.errors import SandboxError, reason
 from pytest_mlebench.io.progress import Note, Reporter, silent
@@ -129,40 +128,30 @@ class GpuPool:
             return
         gpus = self.available()
         reported = False
-        while len(held := self._take(gpus, number)) < number:
+        while True:
+            with ExitStack() as held:
+                if len(taken := self._take(gpus, number, held)) == number:
+                    yield taken
+                    return
             if not reported:
                 reporter(Note(f"waiting for {number} of {pluralize(len(gpus), 'GPU')}: other runs use them"))
                 reported = True
             time.sleep(random.uniform(*_PAUSE))
-        try:
-            yield [gpu for gpu, _ in held]
-        finally:
-            _release(held)
 
     @contextmanager
     def free(self) -> Iterator[list[Gpu]]:
         """Hold those that nobody holds just now, which may be none."""
-        held = [(gpu, descriptor) for gpu in self.available() if (descriptor := self._lock(gpu)) is not None]
-        try:
-            yield [gpu for gpu, _ in held]
-        finally:
-            _release(held)
+        gpus = self.available()
+        with ExitStack() as held:
+            yield self._take(gpus, len(gpus), held)
 
-    def _take(self, gpus: list[Gpu], number: int) -> list[tuple[Gpu, int]]:
-        held: list[tuple[Gpu, int]] = []
-        try:
-            for gpu in gpus:
-                if len(held) == number:
-                    break
-                if (descriptor := self._lock(gpu)) is not None:
-                    held.append((gpu, descriptor))
-        except BaseException:
-            _release(held)
-            raise
-        if len(held) < number:
-            _release(held)
-            return []
-        return held
+    def _take(self, gpus: list[Gpu], number: int, held: ExitStack) -> list[Gpu]:
+        taken: list[Gpu] = []
+        for gpu in gpus:
+            if len(taken) < number and (descriptor := self._lock(gpu)) is not None:
+                held.callback(os.close, descriptor)
+                taken.append(gpu)
+        return taken
 
     def _lock(self, gpu: Gpu) -> int | None:
         name = f"{gpu.uuid.replace('/', '_')}.lock"
@@ -200,22 +189,20 @@ def _open_folder(path: Path) -> int:
 def _lock_file(folder: int, name: str) -> int | None:
     """The descriptor of a lock that was taken; None if somebody else has it. Raises OSError."""
     for _ in range(_TRIES):
-        descriptor = _open(folder, name)
-        try:
+        with ExitStack() as opened:
+            descriptor = _open(folder, name)
+            opened.callback(os.close, descriptor)
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(errno.EINVAL, "it is not a plain file", name)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return None
             if _is_still(descriptor, folder, name):
                 with suppress(PermissionError):  # of a user who keeps it from others
                     os.utime(descriptor)  # so that nobody who tidies up takes it for old
+                opened.pop_all()
                 return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
     raise FileExistsError(errno.EEXIST, "it comes and goes", name)
 
 
@@ -248,11 +235,6 @@ def _is_still(descriptor: int, folder: int, name: str) -> bool:
         return False
 
 
-def _release(held: list[tuple[Gpu, int]]) -> None:
-    for _, descriptor in held:
-        os.close(descriptor)
-
-
 class GpuUsage:
     """A context manager that samples while an agent runs; a run without GPUs costs nothing.
 
@@ -275,7 +257,7 @@ class GpuUsage:
             self._thread.start()
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._done.set()
         if self._uuids:
             self._thread.join()

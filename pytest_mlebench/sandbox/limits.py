@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from pytest_mlebench.errors import SandboxError
@@ -121,7 +120,7 @@ class DiskWatcher:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join()
 
@@ -278,7 +277,8 @@ class End:
     def judge(self) -> tuple[Ending, str]:
         """The ending, and in words the details it leaves open."""
         if self.time_limit is not None:
-            return Ending.TIMED_OUT, self._with_kills(f"stopped after {_duration(self.time_limit)}")
+            limit = format_duration(self.time_limit) if self.time_limit >= 60 else f"{self.time_limit:g} s"
+            return Ending.TIMED_OUT, self._with_kills(f"stopped after {limit}")
         if self.disk_full:
             return Ending.CRASHED, self._with_kills(f"disk full: {self.disk_full}")
         if self.out_of_memory:
@@ -306,7 +306,3 @@ class End:
             return text
         number = "a process was" if self.oom_kills == 1 else f"{self.oom_kills} processes were"
         return "; ".join(filter(None, [text, f"{number} killed for memory"]))
-
-
-def _duration(seconds: float) -> str:
-    return format_duration(seconds) if seconds >= 60 else f"{seconds:g} s"

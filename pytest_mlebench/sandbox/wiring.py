@@ -175,10 +175,6 @@ def want_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-class _GpusMissingError(SandboxError):
-    """The container does not have the GPUs that it was to have."""
-
-
 def start_agent(
     wiring: Wiring,
     inside: Inside,
@@ -199,26 +195,24 @@ def start_agent(
         waiting()
         channel.send({**_order(wiring), "gpus": list(gpus), **order})
         answer = channel.receive(START_SECONDS)
-        if isinstance(answer, GpusMissing):
-            raise _GpusMissingError(
-                f"the container sees only {answer.seen} of the run's {pluralize(len(gpus), 'GPU')} "
-                f"({', '.join(gpus)}), so the agent was not started: {gpu_advice}"
-            )
-        if not isinstance(answer, Started):
+        if not isinstance(answer, Started | GpusMissing):
             raise SandboxError("the container does not start the agent")
-    except _GpusMissingError:
-        inside.kill()
-        raise
     except (ControlChannelClosed, SandboxError) as error:
         inside.kill()
         inside.finish_output()
         output = tail(task.run_dir / RUN_LOG)
         reason = str(error) or "its first process ended"
         raise SandboxError(f"the container did not start: {reason}; its output ends with: {output}") from error
+    if isinstance(answer, GpusMissing):
+        inside.kill()
+        raise SandboxError(
+            f"the container sees only {answer.seen} of the run's {pluralize(len(gpus), 'GPU')} "
+            f"({', '.join(gpus)}), so the agent was not started: {gpu_advice}"
+        )
 
 
 def _order(wiring: Wiring) -> dict[str, Any]:
-    task, relays = wiring.task, wiring.relays
+    task = wiring.task
     start = task.agent.start.relative_to(task.agent.folder).as_posix()
     environment = {
         **CONTAINER_DIRS,
@@ -243,7 +237,7 @@ def _order(wiring: Wiring) -> dict[str, Any]:
         "command": ["/bin/bash", f"{CONTAINER_DIRS['AGENT_DIR']}/{start}", *task.launch.arguments],
         "environment": environment,
         "files": {f"{HOME}/{INSTRUCTIONS}": instructions},
-        "relays": dict(relays),
+        "relays": dict(wiring.relays),
         "submission": None,
     }
 

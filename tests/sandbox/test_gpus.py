@@ -182,7 +182,8 @@ def test_a_lease_is_freed_when_its_holder_dies(two_gpus: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None and holder.stdout.readline() == "held\n"
     pool = GpuPool(folder=two_gpus)
-    assert pool._take(pool.available(), 1) == []
+    with pool.free() as gpus:
+        assert gpus == []
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     with pool.lease(2) as gpus:
@@ -361,10 +362,8 @@ def test_a_lock_that_is_removed_while_it_is_opened_is_not_taken_for_a_lease(
             removed[0].unlink()
 
     monkeypatch.setattr(fcntl, "flock", lock)
-    with GpuPool(["0"], folder=two_gpus).lease(1):
-        assert removed and GpuPool(["0"], folder=two_gpus)._take(detect(), 2) == []
-        with GpuPool(["0"], folder=two_gpus).free() as gpus:
-            assert gpus == []
+    with GpuPool(["0"], folder=two_gpus).lease(1), GpuPool(folder=two_gpus).free() as gpus:
+        assert removed and [gpu.index for gpu in gpus] == [1]
 
 
 def test_a_lock_that_is_held_looks_new_to_whoever_tidies_up(two_gpus: Path) -> None:

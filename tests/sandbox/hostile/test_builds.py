@@ -47,7 +47,7 @@ def agent(tmp_path: Path) -> Agent:
 
 
 def build(client: docker.DockerClient, agent: Agent, *commands: str, **options: Any) -> list[str]:
-    """What building printed, with these options of ``Images``. Each Dockerfile is new, so that nothing comes from a cache."""
+    """What building printed, with these options of ``Images``. Each Dockerfile is new: nothing comes from a cache."""
     lines: list[str] = []
     agent.dockerfile.write_text(
         "\n".join(
