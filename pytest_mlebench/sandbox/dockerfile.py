@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import IO, Literal, Protocol
 
 from docker.utils.build import create_archive, exclude_paths
-from filelock import FileLock, Timeout
 
 from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.errors import SandboxError, reason
-from pytest_mlebench.io.progress import Reporter, Step
+from pytest_mlebench.io.locks import hold_lock
+from pytest_mlebench.io.progress import Reporter
 from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS
 
 _ESCAPE = re.compile(r"#\s*escape\s*=\s*([`\\])\s*", re.IGNORECASE)
@@ -389,13 +389,5 @@ def _read(dockerfile: Path) -> str:
 def one_builder(folder: Path, tag: str, reporter: Reporter) -> Iterator[None]:
     """One builder at a time for each image, by a lock in ``folder``; it is freed when its holder dies."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    lock = FileLock(folder / f"{tag.replace(':', '-')}.lock")
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        reporter(Step(tag, "waiting for another process that builds it"))
-        lock.acquire()
-    try:
+    with hold_lock(folder / f"{tag.replace(':', '-')}.lock", "builds", tag, reporter):
         yield
-    finally:
-        lock.release()

@@ -19,8 +19,8 @@ from typing import Any
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.units import format_size, pluralize
-from pytest_mlebench.records.outcome import Ending, Limits
-from pytest_mlebench.sandbox.contract import format_duration
+from pytest_mlebench.records.outcome import Ending, Limits, SandboxAccount
+from pytest_mlebench.sandbox.contract import Execution, format_duration
 
 _ROOT = Path("/sys/fs/cgroup")
 _NO_LIMIT = 1 << 60
@@ -288,6 +288,18 @@ class End:
         if self.oom_kills:
             return Ending.OUT_OF_MEMORY, self._with_kills(self._how())
         return Ending.CRASHED, self._how()
+
+    def execution(self, seconds: float, sandbox: SandboxAccount) -> Execution:
+        """How the agent's run went."""
+        ending, detail = self.judge()
+        return Execution(
+            ending=ending,
+            seconds=seconds,
+            exit_code=self.exit_code,
+            signal=self.signal,
+            detail=detail,
+            sandbox=sandbox,
+        )
 
     def _how(self) -> str:
         if self.lost:

@@ -258,10 +258,7 @@ class ApptainerSandbox:
             kept=str(scratch.folder) if task.keep else "",
             **wiring.account(redactor),
         )
-        ending, detail = end.judge()
-        return Execution(
-            ending=ending, seconds=seconds, exit_code=end.exit_code, signal=end.signal, detail=detail, sandbox=account
-        )
+        return end.execution(seconds, account)
 
     def _account(self, task: Task, image: str, gpus: Sequence[Gpu]) -> SandboxAccount:
         """What is known of a run before it starts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import docker
@@ -31,22 +31,16 @@ def clean(
     has the number now. What sessions of other machines, or in other process namespaces, left cannot be judged and
     stays. So do containers that were kept on purpose, unless ``kept``. Raises SandboxError if no engine answers.
     """
-    found: list[Leftover] = []
-
-    def removing(leftover: Leftover) -> bool:
-        found.append(leftover)
-        leftover.report(reporter, dry_run=dry_run)
-        return not dry_run
-
-    opened = open_engine(engine)
-    try:
-        for leftover in _dead_containers(opened.client, kept):
-            if removing(leftover):
+    with closing(open_engine(engine)) as opened:
+        found = _dead_containers(opened.client, kept)
+        for leftover in found:
+            leftover.report(reporter, dry_run=dry_run)
+            if not dry_run:
                 _remove(opened.client, leftover.name)
-    finally:
-        opened.close()
     for folder in dead_folders(DISK_PREFIX, [Path("/var/tmp")]):
-        if removing(Leftover("disk", str(folder))):
+        found.append(Leftover("disk", str(folder)))
+        found[-1].report(reporter, dry_run=dry_run)
+        if not dry_run:
             remove_disk(folder)
     return found + clean_folders(dry_run=dry_run, reporter=reporter)
 

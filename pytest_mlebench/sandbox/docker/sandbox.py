@@ -34,10 +34,10 @@ from pytest_mlebench.sandbox.collection import (
 )
 from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder
 from pytest_mlebench.sandbox.docker.container import (
+    USERS,
     Container,
     configuration,
     limited_disk,
-    new_user,
     own_files,
     own_mounts,
     run_self_test,
@@ -198,19 +198,20 @@ class DockerSandbox:
 
     def test_image(self, image: str) -> None:
         """Train each of its libraries once, on GPUs as well if runs get some; raises SandboxError for what fails."""
-        test = partial(run_self_test, self._engine, image, runtime=self._options.runtime, reporter=self._reporter)
-        test()
+        self._test(image)
         if self._options.gpus:
             with self._gpu_pool.lease(self._options.gpus, self._reporter) as gpus:
-                test("gpus", gpus=gpus)
+                self._test(image, "gpus", gpus=gpus)
+
+    def _test(self, image: str, *arguments: str, gpus: Sequence[Gpu] = ()) -> None:
+        runtime = self._options.runtime
+        run_self_test(self._engine, image, *arguments, gpus=gpus, runtime=runtime, reporter=self._reporter)
 
     def test_gpus(self, image: str) -> int:
         """Compute on each GPU that no run has just now, in a container; returns how many those are."""
         with self._gpu_pool.free() as gpus:
             if gpus:
-                run_self_test(
-                    self._engine, image, "gpus", gpus=gpus, runtime=self._options.runtime, reporter=self._reporter
-                )
+                self._test(image, "gpus", gpus=gpus)
             return len(gpus)
 
     def run(self, task: Task) -> Execution:
@@ -266,7 +267,7 @@ class DockerSandbox:
         try:
             order = {
                 "submission": _SUBMISSION_SOCKET if task.snapshots is not None else None,
-                "user": new_user(),
+                "user": secrets.choice(USERS),
             }
             advice = _GPU_ADVICE[self.name]
             start_agent(wiring, container, order, gpus=[gpu.uuid for gpu in gpus], gpu_advice=advice)
@@ -287,12 +288,9 @@ class DockerSandbox:
         end = _complete(end, container, watcher, task)
         if stopped and end.is_unexplained:
             raise SandboxError(f"container {container.name} was stopped from outside")
-        account = replace(account, left_out=tuple(left_out), left_out_unnamed=left_out_unnamed)
-        account = replace(account, gpu_usage=usage.summary, **wiring.account(redactor))
-        ending, detail = end.judge()
-        return Execution(
-            ending=ending, seconds=seconds, exit_code=end.exit_code, signal=end.signal, detail=detail, sandbox=account
-        )
+        left: dict[str, Any] = {"left_out": tuple(left_out), "left_out_unnamed": left_out_unnamed}
+        account = replace(account, gpu_usage=usage.summary, **left, **wiring.account(redactor))
+        return end.execution(seconds, account)
 
     def _start(
         self,

@@ -63,17 +63,15 @@ def create_home(home: Path, task: Task, validation_url: str) -> dict[str, str]:
         folder.mkdir()
     # A tree of its own: the folder next to the store's public data holds the answers.
     link_tree(task.public, folders["data"])
-    for folder in _folders(folders["data"]):
-        folder.chmod(0o555)
+    for path in (folders["data"], *folders["data"].rglob("*")):
+        if path.is_dir():
+            path.chmod(0o555)
     shutil.copytree(task.agent.folder, home / "agent")
     for file in scripts():
         shutil.copy(file, home)
     directories = {name: str(folder) for name, folder in folders.items() if name not in ("tmp", USER)}
-    script = str(home / VALIDATE)
-    (home / INSTRUCTIONS).write_text(
-        render_instructions(validate=script, limits=task.limits, **directories),
-        encoding="utf-8",
-    )
+    text = render_instructions(validate=str(home / VALIDATE), limits=task.limits, **directories)
+    (home / INSTRUCTIONS).write_text(text, encoding="utf-8")
     environment = {
         # The agent's `python` is ours: a trusted agent can count on the harness's packages.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
@@ -89,10 +87,6 @@ def create_home(home: Path, task: Task, validation_url: str) -> dict[str, str]:
         "VALIDATION_URL": validation_url,
     }
     return environment | dict(task.launch.environment)
-
-
-def _folders(root: Path) -> list[Path]:
-    return [root, *(path for path in root.rglob("*") if path.is_dir())]
 
 
 def link_tree(source: Path, target: Path) -> None:
@@ -231,16 +225,7 @@ class LocalSandbox:
                 validations=validations(checker.history, redactor),
                 kept=str(home) if task.keep else "",
             )
-            end = _end(result, task)
-            ending, detail = end.judge()
-            return Execution(
-                ending=ending,
-                seconds=result["seconds"],
-                exit_code=end.exit_code,
-                signal=end.signal,
-                detail=detail,
-                sandbox=account,
-            )
+            return _end(result, task).execution(result["seconds"], account)
         finally:
             if not task.keep:
                 remove_tree(home)
@@ -284,9 +269,7 @@ def _supervise(home: Path, task: Task, environment: dict[str, str], redactor: Re
             log.write(block)
         answer = process.stdout.readline()
     except BaseException:
-        with suppress(OSError):
-            process.stdin.write(b"stop\n")
-            process.stdin.flush()
+        _ask_to_stop(process)
         with suppress(subprocess.TimeoutExpired):
             process.wait(defaults.GRACE_SECONDS + 5)
         raise
@@ -304,18 +287,22 @@ def _supervise(home: Path, task: Task, environment: dict[str, str], redactor: Re
     return result
 
 
+def _ask_to_stop(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    with suppress(OSError):
+        process.stdin.write(b"stop\n")
+        process.stdin.flush()
+
+
 def _blocks(reader: int, task: Task, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
     """What the agent prints, to its end; a task that is stopped is ended by its supervisor."""
-    assert process.stdin is not None
     asked = task.steps is None
     while True:
         if not asked:
             ready, _, _ = select.select([reader], [], [], _STOP_SECONDS)
             if task.is_stopped:
                 asked = True
-                with suppress(OSError):
-                    process.stdin.write(b"stop\n")
-                    process.stdin.flush()
+                _ask_to_stop(process)
             if not ready:
                 continue
         if not (block := os.read(reader, _BLOCK)):
