@@ -73,6 +73,8 @@ class Task:
     stop_validation: Callable[[], None] = lambda: None
     max_submission_bytes: int = defaults.MAX_SUBMISSION_BYTES
     limits: Limits = field(default_factory=Limits)
+    grace_seconds: float | None = None
+    """Between SIGTERM and SIGKILL, when the time is over. None: the usual part of the time limit."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """What identifies this run, for names and labels: run group, run id, worker."""
     gateway: RunGateway | None = None
@@ -85,6 +87,11 @@ class Task:
     """Nothing that the agent can read of its sandbox may name the run, whose name has the competition's in it."""
     keep: bool = False
     """Keep what the sandbox ran in, for a look afterwards; ``SandboxAccount.kept`` says where."""
+
+    @property
+    def grace(self) -> float:
+        """Seconds between SIGTERM and SIGKILL."""
+        return defaults.grace(self.limits.time_limit) if self.grace_seconds is None else self.grace_seconds
 
     @property
     def is_stopped(self) -> bool:

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from pytest_mlebench import defaults
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import owned
 from pytest_mlebench.io.units import pluralize
@@ -76,8 +75,7 @@ class Inside(Protocol):
         """How many processes the kernel killed for memory, read on the host; None where the host cannot read it."""
 
 
-@dataclass(frozen=True)
-class Ports:
+class Ports(NamedTuple):
     """The ports of localhost at which the agent finds the harness."""
 
     checker: int = PORT
@@ -259,7 +257,7 @@ def await_end(wiring: Wiring, inside: Inside) -> End:
             if message := channel.receive(min(left, _POLL_SECONDS)):
                 return _end(message, inside)
         channel.send({"signal": "SIGTERM"})
-        message = channel.receive(defaults.grace(time_limit))
+        message = channel.receive(task.grace)
         return replace(_end(message, inside), time_limit=time_limit)
     except ControlChannelClosed:
         over = time.monotonic() >= deadline

@@ -20,7 +20,7 @@ import pytest
 from pytest_mlebench.agents.registry import Launch
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox.network.policy import Endpoint, endpoints
-from pytest_mlebench.sandbox.network.proxy import HelloError, Proxy, server_name
+from pytest_mlebench.sandbox.network.proxy import Proxy, Refused, server_name
 from tests.sandbox.scripted import Runner, docker_sandbox, make_runner, script_agent
 
 
@@ -350,7 +350,7 @@ def test_tls_for_the_very_host_is_passed_on_unchanged() -> None:
     ids=["other host", "no host", "http", "ssh", "short", "huge", "nothing", "cut"],
 )
 def test_anything_else_is_not_passed_on(sent: bytes) -> None:
-    with pytest.raises(HelloError):
+    with pytest.raises(Refused):
         asyncio.run(_checked(sent, "api.openai.com"))
 
 
@@ -544,7 +544,7 @@ def test_a_connection_that_encrypts_its_hosts_name_is_refused() -> None:
     body[at : at + 2] = (int.from_bytes(body[at : at + 2]) + len(extension)).to_bytes(2)
     body[at + 2 : at + 2] = extension
     body[1:4] = (len(body) - 4).to_bytes(3)
-    with pytest.raises(HelloError, match="ECH"):
+    with pytest.raises(Refused, match="ECH"):
         asyncio.run(_checked(b"\x16\x03\x01" + len(body).to_bytes(2) + bytes(body), "api.openai.com"))
 
 

@@ -241,7 +241,7 @@ def _supervise(home: Path, task: Task, environment: dict[str, str], redactor: Re
         "environment": environment,
         "output": writer,
         "time_limit": limits.time_limit,
-        "grace": defaults.grace(limits.time_limit),
+        "grace": task.grace,
         "memory_group": f"{owned(MEMORY_GROUP)}{secrets.token_hex(4)}",
         "cpus": _cpus(limits.cpus, task.labels.get("worker", "")),
         "limits": {
