@@ -25,6 +25,7 @@ import tempfile
 import threading
 import time
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -115,7 +116,7 @@ class Snapshots:
         self._policy = policy or SnapshotPolicy()
         self._max_bytes = max_bytes
         self._spent = spent
-        self._notes: dict[str, int] = {}
+        self._notes = Counter[str]()
         self._stored = 0
         self._stop = threading.Event()
 
@@ -153,7 +154,7 @@ class Snapshots:
                     next_at = now + self._policy.spacing_after(len(self.taken), self._stored)
         except (OSError, ValueError) as error:
             if not self._stop.is_set():
-                self._note(f"no further snapshots of the submission: {error}")
+                self._notes[f"no further snapshots of the submission: {error}"] += 1
         finally:
             with suppress(OSError):
                 self._partial.unlink(missing_ok=True)
@@ -164,9 +165,11 @@ class Snapshots:
 
     def _fits(self, size: int) -> bool:
         if size > self._max_bytes:
-            self._note(f"no snapshot of a submission of more than {format_size(self._max_bytes)}")
+            self._notes[f"no snapshot of a submission of more than {format_size(self._max_bytes)}"] += 1
         elif self._stored + size > self._policy.total_bytes:
-            self._note(f"no snapshot of a submission, as all together may have {format_size(self._policy.total_bytes)}")
+            self._notes[
+                f"no snapshot of a submission, as all together may have {format_size(self._policy.total_bytes)}"
+            ] += 1
         else:
             return True
         return False
@@ -179,7 +182,7 @@ class Snapshots:
             if not source.copy(identity, file.write) or file.tell() != identity[_SIZE]:
                 return False
         if not redactor.file(self._partial):
-            self._note("no snapshot of a submission that is an archive with a secret in it")
+            self._notes["no snapshot of a submission that is an archive with a secret in it"] += 1
             return True
         digest = digest_of(self._partial)
         if self.taken and self.taken[-1].digest == digest:
@@ -192,9 +195,6 @@ class Snapshots:
         made = {"calls": spent.get("calls"), "cost": spent.get("cost")}
         self.taken.append(Snapshot(seconds=round(seconds, 3), path=path, digest=digest, size=identity[_SIZE], **made))
         return True
-
-    def _note(self, why: str) -> None:
-        self._notes[why] = self._notes.get(why, 0) + 1
 
 
 def taking_snapshots(snapshots: Snapshots | None, source: Source, redactor: Redactor) -> AbstractContextManager[None]:

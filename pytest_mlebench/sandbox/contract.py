@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -284,8 +285,16 @@ class Leftover:
     def __str__(self) -> str:
         return f"{self.kind} {self.name}" + (f" (run group {self.run_group})" if self.run_group else "")
 
-    def report(self, reporter: Reporter, *, dry_run: bool) -> None:
-        reporter(Note(f"{'would remove' if dry_run else 'removing'} {self}"))
+
+def remove_leftovers(
+    found: Mapping[Leftover, Callable[[], object]], *, dry_run: bool, reporter: Reporter
+) -> list[Leftover]:
+    """Report leftovers, and remove each in the way that it has here; with ``dry_run`` nothing is removed."""
+    for leftover, remove in found.items():
+        reporter(Note(f"{'would remove' if dry_run else 'removing'} {leftover}"))
+        if not dry_run:
+            remove()
+    return list(found)
 
 
 def clean_folders(
@@ -299,15 +308,14 @@ def clean_folders(
     temporary = {Path(tempfile.gettempdir()), Path("/tmp")}
     folders = [folder for name in (SOCKETS, UPLOADS, PODMAN_FOLDER) for folder in dead_folders(name, temporary)]
     groups = dead_folders(MEMORY_GROUP, [Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")])
-    found = []
-    for path in [*folders, *dead_folders(LOCAL_HOME, run_dirs), *groups]:
-        found.append(Leftover("control group" if path in groups else "folder", str(path)))
-        found[-1].report(reporter, dry_run=dry_run)
-        if dry_run:
-            continue
-        if path not in groups:
-            remove_tree(path)
-            continue
-        with suppress(OSError):  # a supervisor is still ending its processes
-            path.rmdir()
-    return found
+    found: dict[Leftover, Callable[[], object]] = {
+        Leftover("folder", str(path)): partial(remove_tree, path)
+        for path in (*folders, *dead_folders(LOCAL_HOME, run_dirs))
+    }
+    found |= {Leftover("control group", str(group)): partial(_remove_group, group) for group in groups}
+    return remove_leftovers(found, dry_run=dry_run, reporter=reporter)
+
+
+def _remove_group(group: Path) -> None:
+    with suppress(OSError):  # a supervisor is still ending its processes
+        group.rmdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import docker
@@ -13,7 +14,7 @@ from docker.errors import APIError, NotFound
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import LABEL, dead_folders, is_dead
 from pytest_mlebench.io.progress import Reporter, silent
-from pytest_mlebench.sandbox.contract import Leftover, clean_folders
+from pytest_mlebench.sandbox.contract import Leftover, clean_folders, remove_leftovers
 from pytest_mlebench.sandbox.docker.container import PREFIX as DISK_PREFIX
 from pytest_mlebench.sandbox.docker.container import remove_disk
 from pytest_mlebench.sandbox.docker.engine import DOCKER, PODMAN, engine_errors
@@ -32,16 +33,12 @@ def clean(
     stays. So do containers that were kept on purpose, unless ``kept``. Raises SandboxError if no engine answers.
     """
     with closing(open_engine(engine)) as opened:
-        found = _dead_containers(opened.client, kept)
-        for leftover in found:
-            leftover.report(reporter, dry_run=dry_run)
-            if not dry_run:
-                _remove(opened.client, leftover.name)
-    for folder in dead_folders(DISK_PREFIX, [Path("/var/tmp")]):
-        found.append(Leftover("disk", str(folder)))
-        found[-1].report(reporter, dry_run=dry_run)
-        if not dry_run:
-            remove_disk(folder)
+        containers = _dead_containers(opened.client, kept)
+        removals = {own: partial(_remove, opened.client, own.name) for own in containers}
+        found = remove_leftovers(removals, dry_run=dry_run, reporter=reporter)
+    disks = dead_folders(DISK_PREFIX, [Path("/var/tmp")])
+    removals = {Leftover("disk", str(folder)): partial(remove_disk, folder) for folder in disks}
+    found += remove_leftovers(removals, dry_run=dry_run, reporter=reporter)
     return found + clean_folders(dry_run=dry_run, reporter=reporter)
 
 
