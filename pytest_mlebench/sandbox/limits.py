@@ -20,7 +20,7 @@ from typing import Any
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.units import format_size, pluralize
 from pytest_mlebench.records.outcome import Ending, Limits, SandboxAccount
-from pytest_mlebench.sandbox.contract import Execution, format_duration
+from pytest_mlebench.sandbox.contract import Execution, Task, format_duration
 
 _ROOT = Path("/sys/fs/cgroup")
 _NO_LIMIT = 1 << 60
@@ -223,6 +223,16 @@ def apply(limits: Limits, machine: Machine, *, workers: int = 1) -> Limits:
         memory=memory if limits.memory is None else limits.memory,
         cpus=max(0.01, cpus) if limits.cpus is None else limits.cpus,
     )
+
+
+def own_processors(task: Task) -> list[int]:
+    """Which processors the agent may use, empty for all; workers of one session take different ones."""
+    usable, number = sorted(os.sched_getaffinity(0)), task.limits.cpus
+    if number is None or number >= len(usable):
+        return []
+    count = max(1, math.ceil(number))
+    first = count * int("".join(filter(str.isdigit, task.labels.get("worker", ""))) or 0)
+    return [usable[(first + k) % len(usable)] for k in range(count)]
 
 
 def describe(limits: Limits) -> dict[str, Any]:

@@ -298,7 +298,6 @@ class Container:
     def __init__(self, engine: Engine, name: str) -> None:
         self.name = name
         self._engine = engine
-        self.engine = engine.name
         self._client = engine.client
         self._output: threading.Thread | None = None
         self._stream: Any = None

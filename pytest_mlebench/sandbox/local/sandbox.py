@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import secrets
 import select
@@ -47,7 +46,7 @@ from pytest_mlebench.sandbox.contract import (
     with_steps,
 )
 from pytest_mlebench.sandbox.gpus import GpuPool, GpuUsage, machine_size
-from pytest_mlebench.sandbox.limits import End, Machine, apply, describe
+from pytest_mlebench.sandbox.limits import End, Machine, apply, describe, own_processors
 from pytest_mlebench.sandbox.local import supervisor
 from pytest_mlebench.sandbox.network.policy import NETWORKS
 from pytest_mlebench.sandbox.redaction import LogWriter, Redactor, environment_secrets, tail, validations
@@ -243,7 +242,7 @@ def _supervise(home: Path, task: Task, environment: dict[str, str], redactor: Re
         "time_limit": limits.time_limit,
         "grace": task.grace,
         "memory_group": f"{owned(MEMORY_GROUP)}{secrets.token_hex(4)}",
-        "cpus": _cpus(limits.cpus, task.labels.get("worker", "")),
+        "cpus": own_processors(task),
         "limits": {
             "memory": limits.memory,
             "file_size": limits.disk,
@@ -322,13 +321,3 @@ def _end(result: dict[str, Any], task: Task) -> End:
         time_limit=limits.time_limit if reason == "timed out" else None,
         out_of_memory=out_of_memory,
     ).with_clues(limits, tail(task.run_dir / RUN_LOG), memory=True)
-
-
-def _cpus(number: float | None, worker: str) -> list[int]:
-    """Which processors the agent may use; workers of one session take different ones."""
-    usable = sorted(os.sched_getaffinity(0))
-    if number is None or number >= len(usable):
-        return []
-    count = max(1, math.ceil(number))
-    first = count * int("".join(filter(str.isdigit, worker)) or 0)
-    return [usable[(first + k) % len(usable)] for k in range(count)]
