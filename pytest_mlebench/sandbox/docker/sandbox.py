@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -88,6 +88,7 @@ class ContainerOptions:
     """The size of ``/dev/shm``, which counts as memory."""
     base_image: str | None = None
     heavy: str | None = None
+    build_arguments: Mapping[str, str] | None = None
     build_network: BuildNetwork = "full"
     bundled_build_network: BuildNetwork | None = None
     """That of the agents that come with the package; None: the same."""
@@ -139,6 +140,7 @@ class DockerSandbox:
             self._engine.client,
             base_image=options.base_image or BASE_IMAGE,
             heavy=options.heavy,
+            arguments=options.build_arguments,
             reporter=reporter,
             build_network=options.build_network,
             bundled_build_network=options.bundled_build_network,
