@@ -291,8 +291,8 @@ def run_agent(
         notes = (*execution.sandbox.notes, *_notes(run))
         if options.may_record is not None:
             options.may_record()
-    llm = {"gateway": "off"} if options.gateway is None and agent.may_ask_models else {}
-    llm = llm if gateway is None else gateway.account()
+    without = {"gateway": "off"} if options.gateway is None and agent.may_ask_models else {}
+    llm = without if gateway is None else gateway.account()
     usage = Usage.of(llm)
     left = "" if report.submission_exists else _left_instead(run_dir, execution)
     record = RunRecord(

@@ -266,14 +266,12 @@ class DockerSandbox:
         watched = replace(end, disk_full=watcher.full) if watcher is not None else end
         stopped = watched.is_unexplained and container.was_stopped_from_outside()
         container.kill()
-        left_out, left_out_unnamed = collect()
+        left = collect()
         container.finish_output()
         end = _complete(end, container, watcher, task)
         if stopped and end.is_unexplained:
             raise SandboxError(f"container {container.name} was stopped from outside")
-        left: dict[str, Any] = {"left_out": tuple(left_out), "left_out_unnamed": left_out_unnamed}
-        account = replace(account, **left, **wiring.account())
-        return end.execution(seconds, account)
+        return end.execution(seconds, replace(account, **left, **wiring.account()))
 
     def _start(self, container: Container, wiring: Wiring, image: str, stack: ExitStack) -> SandboxAccount:
         """Start the container, whose first process then waits for its order; returns what is known of it."""
@@ -360,11 +358,8 @@ def _complete(end: End, container: Container, watcher: DiskWatcher | None, task:
     return end.with_clues(task.limits, tail(task.run_dir / RUN_LOG))
 
 
-def _collect(task: Task, container: Container, redactor: Redactor) -> tuple[list[str], int]:
-    """Take out what the agent left; returns what was left out, and how many more there were.
-
-    Whatever the agent made of its folders, this takes what is there and goes on.
-    """
+def _collect(task: Task, container: Container, redactor: Redactor) -> dict[str, Any]:
+    """Take out what the agent left, whatever it made of its folders; returns what was left out, for the account."""
     left_out: list[str] = []
     unnamed = 0
     budget = task.limits.disk  # what sparse files pretend to hold counts
@@ -382,7 +377,7 @@ def _collect(task: Task, container: Container, redactor: Redactor) -> tuple[list
             unnamed += collector.unnamed
             if budget is not None:
                 budget = max(0, budget - collector.collected_bytes)
-    return left_out, unnamed
+    return {"left_out": tuple(left_out), "left_out_unnamed": unnamed}
 
 
 @contextmanager
