@@ -25,6 +25,7 @@ from pytest_mlebench.errors import SandboxError, reason
 from pytest_mlebench.io.progress import Note, Reporter, silent
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.outcome import Hardware
+from pytest_mlebench.sandbox.limits import Machine
 
 _PAUSE = (0.5, 1.5)
 _LISTED_GPU = re.compile(r"GPU \d+: .*\(UUID: (GPU-[\w-]+)\)")
@@ -285,20 +286,14 @@ class GpuUsage:
 
 def this_machine() -> Hardware:
     """The hardware found here; GPUs are those that ``nvidia-smi`` shows."""
-    cpus, memory = machine_size()
+    machine = Machine.here()
     return Hardware(
         host=socket.gethostname(),
         cpu=_cpu_model(),
-        cpus=cpus,
-        memory=memory,
+        cpus=machine.cpus,
+        memory=machine.memory,
         gpus=dict(Counter(gpu.name for gpu in detect())),
     )
-
-
-def machine_size() -> tuple[int, int]:
-    """Processors that this process may use, and the machine's memory in bytes."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cpus, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _cpu_model() -> str:

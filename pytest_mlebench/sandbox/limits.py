@@ -194,12 +194,19 @@ class Machine:
     cpus: int
     memory: int
 
+    @classmethod
+    def here(cls) -> Machine:
+        """This machine, with the processors that this process may use."""
+        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return cls(cpus=cpus, memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
-def apply(limits: Limits, machine: Machine, *, workers: int = 1) -> Limits:
-    """The limits with a fair share of ``machine`` for each of ``workers`` runs where they say nothing.
+
+def apply(limits: Limits, machine: Machine | None = None, *, workers: int = 1) -> Limits:
+    """The limits with a fair share of ``machine`` (None: this one) for each of ``workers`` runs where they say nothing.
 
     Raises SandboxError for limits that cannot be, or that are beyond the machine.
     """
+    machine = machine or Machine.here()
     for name, value in (("--time-limit", limits.time_limit), ("--cpus", limits.cpus)):
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise SandboxError(f"{name} is {value:g}, must be more than 0")

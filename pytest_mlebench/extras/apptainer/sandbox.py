@@ -32,12 +32,11 @@ from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.records.outcome import RUN_LOG
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
 from pytest_mlebench.sandbox.contract import SOCKETS, Task, check_agent_folder, clean_folders
-from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, machine_size
+from pytest_mlebench.sandbox.gpus import Gpu, GpuPool
 from pytest_mlebench.sandbox.limits import (
     DiskWatcher,
     End,
     FreeSpaceWatcher,
-    Machine,
     apply,
     delegated,
     describe,
@@ -90,12 +89,8 @@ class ApptainerSandbox:
         _ = self._program
         check_agent_folder(agent)
         self._gpu_pool.check(self._settings.gpus)
-        self._share(self._limits)
+        apply(self._limits, workers=self._workers)
         check_form(agent, self._settings.allow_hosts)
-
-    def _share(self, limits: Limits) -> Limits:
-        cpus, memory = machine_size()
-        return apply(limits, Machine(cpus=cpus, memory=memory), workers=self._workers)
 
     def prepare(self, agent: Agent) -> None:
         self.check(agent)
@@ -189,7 +184,7 @@ class ApptainerSandbox:
 
     def run(self, task: Task) -> Execution:
         self.check(task.agent)
-        task = replace(task, limits=self._share(task.limits))
+        task = replace(task, limits=apply(task.limits, workers=self._workers))
         image = self.images.agent(task.agent)
         abilities = self._probed(image)
         try:

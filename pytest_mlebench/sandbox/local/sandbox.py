@@ -45,8 +45,8 @@ from pytest_mlebench.sandbox.contract import (
     scripts,
     with_steps,
 )
-from pytest_mlebench.sandbox.gpus import GpuPool, GpuUsage, machine_size
-from pytest_mlebench.sandbox.limits import End, Machine, apply, describe, own_processors
+from pytest_mlebench.sandbox.gpus import GpuPool, GpuUsage
+from pytest_mlebench.sandbox.limits import End, apply, describe, own_processors
 from pytest_mlebench.sandbox.local import supervisor
 from pytest_mlebench.sandbox.network.policy import NETWORKS
 from pytest_mlebench.sandbox.redaction import LogWriter, Redactor, environment_secrets, tail, validations
@@ -164,18 +164,14 @@ class LocalSandbox:
         if shutil.which("bash") is None:
             raise SandboxError("the local sandbox needs bash")
         check_agent_folder(agent)
-        self._share(self._limits)
-
-    def _share(self, limits: Limits) -> Limits:
-        cpus, memory = machine_size()
-        return apply(limits, Machine(cpus=cpus, memory=memory), workers=self._workers)
+        apply(self._limits, workers=self._workers)
 
     def prepare(self, agent: Agent) -> None:
         """Nothing to do."""
 
     def run(self, task: Task) -> Execution:
         self.check(task.agent)
-        task = replace(task, limits=self._share(task.limits))
+        task = replace(task, limits=apply(task.limits, workers=self._workers))
         try:
             with task.gateway.open() if task.gateway is not None else nullcontext(task.launch) as launch:
                 return self._run(replace(task, launch=launch))
