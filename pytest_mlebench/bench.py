@@ -35,7 +35,7 @@ from pytest_mlebench.records.record import RunKey
 from pytest_mlebench.runs.writer import RunGroupWriter, make_runs_dir
 from pytest_mlebench.sandbox import Limits
 from pytest_mlebench.sandbox.collection import SnapshotPolicy
-from pytest_mlebench.sandbox.endings import choose
+from pytest_mlebench.sandbox.contract import choose
 
 if TYPE_CHECKING:
     from pytest_mlebench.agents import Agent

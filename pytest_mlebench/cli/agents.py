@@ -32,7 +32,8 @@ from pytest_mlebench.sandbox.docker.cleanup import clean_all
 from pytest_mlebench.sandbox.docker.engine import DOCKER, PODMAN
 from pytest_mlebench.sandbox.docker.podman import open_engine
 from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE, ENVIRONMENT
-from pytest_mlebench.sandbox.gpus import GpuPool, machine_size
+from pytest_mlebench.sandbox.gpus import GpuPool
+from pytest_mlebench.sandbox.limits import Machine
 
 Line = tuple[str, str, str]
 """``ok``, ``note`` or ``problem``; what was looked at; what was found, and what to do."""
@@ -212,10 +213,10 @@ def _disk(bench: Bench) -> Iterator[Line]:
 
 
 def _memory(_: Bench) -> Iterator[Line]:
-    cpus, memory = machine_size()
-    text = f"{format_size(memory)}, {pluralize(cpus, 'processor')}; runs share them (-n)"
-    yield ("ok" if memory >= LEAST_MEMORY else "problem"), "memory", text
-    if memory < defaults.GRADING_MEMORY:
+    machine = Machine.here()
+    text = f"{format_size(machine.memory)}, {pluralize(machine.cpus, 'processor')}; runs share them (-n)"
+    yield ("ok" if machine.memory >= LEAST_MEMORY else "problem"), "memory", text
+    if machine.memory < defaults.GRADING_MEMORY:
         yield "note", "memory", f"grading may use {format_size(defaults.GRADING_MEMORY)}: lower --grading-memory"
 
 

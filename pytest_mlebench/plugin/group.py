@@ -65,8 +65,8 @@ from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.results.overview import overview
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.runs.writer import hold_as_worker
+from pytest_mlebench.sandbox.contract import clean_folders
 from pytest_mlebench.sandbox.gpus import GpuPool
-from pytest_mlebench.sandbox.leftovers import clean_folders
 from pytest_mlebench.sandbox.redaction import tail
 
 if TYPE_CHECKING:

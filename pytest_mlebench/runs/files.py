@@ -3,36 +3,41 @@
 Groups of earlier versions have folders in its place, which are read the same way. Both may come from somebody else, so
 an archive is checked before anything of it is read: its members are regular files with plain names below ``code``,
 ``logs`` and ``submission``, each once, which do not overlap, and no larger than what deflate can make of their bytes.
+
+A run's timeline: what the submission was worth over time and over money, from its snapshots.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 import struct
+import time
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from pytest_mlebench.defaults import COLLECT_BYTES
+from pytest_mlebench import defaults
+from pytest_mlebench.catalog.leaderboard import Medal
 from pytest_mlebench.errors import DataError, UsageError, unusable
 from pytest_mlebench.io.units import format_size
-from pytest_mlebench.records.record import COLLECTED, FILES, SUBMISSION
-from pytest_mlebench.sandbox.collection import FilesWriter
+from pytest_mlebench.io.values import loads
+from pytest_mlebench.records.outcome import Report, TimelinePoint
+from pytest_mlebench.records.record import COLLECTED, FILES, SUBMISSION, VALIDATION
+from pytest_mlebench.sandbox.collection import FilesWriter, Snapshots, digest_of
 
-MAX_FILES = 400_000
+_MAX_FILES = 400_000
 _MAX_DIRECTORY = 64 << 20
 """Bytes of an archive's list of members."""
 _MAX_RATIO = 1032
 """What deflate makes of a byte at most."""
 _MAX_PATH = 65_000
-_MAX_CHECKED = 64 << 20
-"""Larger members are neither audited nor unpacked to be checked."""
 _BLOCK = 1 << 20
 _END, _LOCATOR, _END_64 = struct.Struct("<4s4H2LH"), struct.Struct("<4sLQL"), struct.Struct("<4sQ2H2L4Q")
 _REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -105,8 +110,8 @@ class RunFiles:
 
 
 @contextmanager
-def open_files(run_dir: Path) -> Iterator[RunFiles]:
-    """The files that a run left. Raises FilesError for an archive that is damaged or hostile.
+def open_files(run_dir: Path, *, max_files: int = _MAX_FILES) -> Iterator[RunFiles]:
+    """The files that a run left. Raises FilesError for an archive that is damaged or hostile, or of more files.
 
     >>> from pytest_mlebench import read_group
     >>> group = read_group(Path("reports/first"))
@@ -117,13 +122,13 @@ def open_files(run_dir: Path) -> Iterator[RunFiles]:
     try:
         descriptor = os.open(run_dir / FILES, _REGULAR)
     except FileNotFoundError:
-        yield RunFiles(run_dir, _in_folders(run_dir))
+        yield RunFiles(run_dir, _in_folders(run_dir, max_files))
         return
     except OSError as error:
         raise FilesError(f"{run_dir / FILES} cannot be read: {_why(error)}") from error
     with os.fdopen(descriptor, "rb") as file:
         try:
-            archive = _opened(file)
+            archive = _opened(file, max_files)
             files = _checked(archive)
         except (OSError, EOFError, ValueError, NotImplementedError, struct.error, zipfile.BadZipFile) as error:
             raise FilesError(f"{run_dir / FILES} cannot be read: {_why(error)}") from error
@@ -135,7 +140,7 @@ def _why(error: Exception) -> str:
     return unusable(error) if isinstance(error, OSError) else str(error) or type(error).__name__
 
 
-def _opened(file: IO[bytes]) -> zipfile.ZipFile:
+def _opened(file: IO[bytes], max_files: int) -> zipfile.ZipFile:
     """The archive, once its list of members is known to be of a bounded size. Raises ValueError."""
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         raise ValueError("it is not a regular file")
@@ -156,8 +161,8 @@ def _opened(file: IO[bytes]) -> zipfile.ZipFile:
     if max(sizes) > _MAX_DIRECTORY or offset > total:
         raise ValueError("its list of members is too large")
     file.seek(max(0, total - tail_size - max(sizes)))
-    if file.read(max(sizes) + tail_size).count(b"PK\x01\x02") > MAX_FILES:
-        raise ValueError(f"it has more than {MAX_FILES:,} members")
+    if file.read(max(sizes) + tail_size).count(b"PK\x01\x02") > max_files:
+        raise ValueError(f"it has more than {max_files:,} members")
     return zipfile.ZipFile(file)
 
 
@@ -166,20 +171,22 @@ def _checked(archive: zipfile.ZipFile) -> dict[str, RunFile]:
     found: dict[str, RunFile] = {}
     places: list[tuple[int, int]] = []
     for info in archive.infolist():
-        name = info.filename
+        name, packed = info.filename, info.compress_size
+        ratio = {zipfile.ZIP_STORED: 0, zipfile.ZIP_DEFLATED: _MAX_RATIO}.get(info.compress_type)
+        problem = None
         if not is_safe(name) or info.orig_filename != name:
-            raise ValueError(f"its member {name[:100]!r} is not a path below {', '.join(COLLECTED)}")
-        if name in found:
-            raise ValueError(f"its member {name[:100]!r} comes twice")
-        mode = info.external_attr >> 16
-        if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-            raise ValueError(f"its member {name[:100]!r} is not a regular file")
-        if info.flag_bits & 0x41 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError(f"its member {name[:100]!r} is encrypted, or packed in an unknown way")
-        is_stored = info.compress_type == zipfile.ZIP_STORED
-        if info.file_size > (info.compress_size if is_stored else info.compress_size * _MAX_RATIO + _MAX_RATIO):
-            raise ValueError(f"its member {name[:100]!r} is smaller than it says")
-        places.append((info.header_offset, 30 + len(name.encode()) + info.compress_size))
+            problem = f"is not a path below {', '.join(COLLECTED)}"
+        elif name in found:
+            problem = "comes twice"
+        elif stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
+            problem = "is not a regular file"
+        elif info.flag_bits & 0x41 or ratio is None:
+            problem = "is encrypted, or packed in an unknown way"
+        elif info.file_size > (packed * ratio + ratio if ratio else packed):
+            problem = "is smaller than it says"
+        if problem:
+            raise ValueError(f"its member {name[:100]!r} {problem}")
+        places.append((info.header_offset, 30 + len(name.encode()) + packed))
         found[name] = RunFile(name, info.file_size, info.CRC)
     places.sort()
     ends = [*(start for start, _ in places[1:]), archive.start_dir]
@@ -192,15 +199,15 @@ def _checked(archive: zipfile.ZipFile) -> dict[str, RunFile]:
     return ordered
 
 
-def check_files(run_dir: Path) -> None:
-    """Check the archive of a run that somebody else sent: its members, their total size, and the content of those that
-    an audit may read. Raises FilesError."""
+def check_files(run_dir: Path, *, max_bytes: int = defaults.COLLECT_BYTES, max_checked: int = 64 << 20) -> None:
+    """Check the archive of a run that somebody else sent: its members, their total size (``max_bytes`` for each
+    folder), and the content of those of at most ``max_checked`` bytes, which an audit may read. Raises FilesError."""
     with open_files(run_dir) as files:
         total = sum(file.size for file in files.below())
-        if total > (most := len(COLLECTED) * COLLECT_BYTES):
+        if total > (most := len(COLLECTED) * max_bytes):
             raise FilesError(f"{run_dir / FILES} unpacks to {format_size(total)}; at most {format_size(most)} are kept")
         for file in files.below():
-            if file.size <= _MAX_CHECKED:
+            if file.size <= max_checked:
                 with files.open(file.path) as member:
                     while member.read(_BLOCK):
                         pass
@@ -233,13 +240,13 @@ def regular_files(folder: Path) -> Iterator[Path]:
                     yield path
 
 
-def _in_folders(run_dir: Path) -> dict[str, RunFile]:
+def _in_folders(run_dir: Path, max_files: int) -> dict[str, RunFile]:
     """What a run of an earlier version left, in folders."""
     found: dict[str, RunFile] = {}
     for name in COLLECTED:
         for path in regular_files(run_dir / name):
             inside = path.relative_to(run_dir).as_posix()
-            if inside != SUBMISSION and len(found) < MAX_FILES:
+            if inside != SUBMISSION and len(found) < max_files:
                 found[inside] = RunFile(inside, path.lstat().st_size)
     return dict(sorted(found.items()))
 
@@ -313,3 +320,101 @@ def _write(root: int, file: RunFile, source: IO[bytes]) -> None:
                 left -= len(block)
     finally:
         os.close(here)
+
+
+_MAX_VALIDATION_BYTES = 1 << 16
+NOT_GRADED = "not graded: "
+"""How the error of a point begins that has no grade, though there may be nothing wrong with it."""
+_LATE = f"{NOT_GRADED}grading the run's snapshots took too long"
+_INTERRUPTED = f"{NOT_GRADED}the session was interrupted"
+
+
+def timeline(
+    snapshots: Snapshots,
+    report: Report,
+    run_dir: Path,
+    *,
+    seconds: float,
+    spent: Mapping[str, Any],
+    grade: Callable[[Path], Report] | None,
+    limit: float = defaults.TIMELINE_SECONDS,
+) -> tuple[TimelinePoint, ...]:
+    """The snapshots by time, and last the submission that the run left, whose ``report`` is known.
+
+    ``seconds`` and ``spent`` are those of the whole run. ``grade`` grades a snapshot; None: the others are not graded.
+    Grading ends after ``limit`` seconds; until then the order is such that what is graded covers the whole run.
+    """
+    taken, final = list(snapshots.taken), run_dir / SUBMISSION
+    final_digest = digest_of(final) if report.submission_exists and _is_file(final) else None
+    reports = {final_digest: report} if final_digest else {}
+    started = time.monotonic()
+    for number in _spread(len(taken)):
+        late = time.monotonic() - started > limit
+        if grade is not None and not late and taken[number].digest not in reports:
+            reports[taken[number].digest] = grade(taken[number].path)
+    missing = _INTERRUPTED if grade is None else _LATE
+    points = []
+    for snapshot in taken:
+        point = _point(
+            reports.get(snapshot.digest),
+            missing,
+            seconds=min(snapshot.seconds, round(seconds, 3)),  # a sandbox measures the run a little later
+            calls=snapshot.calls,
+            cost=snapshot.cost,
+            file=snapshot.path.relative_to(run_dir).as_posix(),
+            final=snapshot is taken[-1] and snapshot.digest == final_digest,
+        )
+        points.append(point)
+    if final_digest and not (points and points[-1].final):
+        at = seconds if snapshots.changed_at is None else min(seconds, snapshots.changed_at)
+        calls, cost = spent.get("calls"), spent.get("cost")
+        points.append(
+            _point(report, "", seconds=round(at, 3), calls=calls, cost=cost, file=SUBMISSION, final=True),
+        )
+    return tuple(points)
+
+
+def read_validation_score(run_dir: Path) -> float | None:
+    """The score that the agent itself expects, by its ``submission/validation.json``; None where it says nothing.
+
+    Whatever it wrote there, this is a finite number or None.
+    """
+    try:
+        with open_files(run_dir) as files:
+            found = files.get(VALIDATION)
+            if found is None or found.size > _MAX_VALIDATION_BYTES:
+                return None
+            values = loads(files.read(VALIDATION, _MAX_VALIDATION_BYTES))
+    except (FilesError, ValueError):
+        return None
+    score = values.get("validation_score") if isinstance(values, dict) else None
+    if isinstance(score, bool) or not isinstance(score, int | float) or abs(score) > 1e300:
+        return None
+    return float(score) if math.isfinite(score) else None
+
+
+def _point(report: Report | None, missing: str, **known: Any) -> TimelinePoint:
+    if report is None:
+        return TimelinePoint(**known, error=missing)
+    medal: Medal | None = report.medal
+    return TimelinePoint(**known, score=report.score, medal=medal, error=report.error)
+
+
+def _spread(count: int) -> Iterator[int]:
+    """The numbers below ``count`` in an order that soon covers their whole range: the last, the first, the middle, …
+
+    >>> list(_spread(5))
+    [4, 0, 2, 1, 3]
+    """
+    if count:
+        yield count - 1
+    if count > 1:
+        yield 0
+    step = 1 << (count - 1).bit_length() >> 1
+    while step:
+        yield from range(step, count - 1, 2 * step)
+        step //= 2
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()

@@ -106,24 +106,20 @@ class Regrader:
         if (competition := self.competition(record.competition_id)) is None:
             return None
         try:
-            found = self._store(record).dataset(competition)
+            store = TwinStore(self.store.root, Twins.of_record(record.twin)) if record.twin else self.store
+            found = store.dataset(competition)
         except DataError:
             return None
         return found if found.is_prepared else None
-
-    def _store(self, record: RunRecord) -> DataStore:
-        return TwinStore(self.store.root, Twins.of_record(record.twin)) if record.twin else self.store
 
     def obstacle(self, record: RunRecord, *, any_data: bool = False) -> str | None:
         """Why a run cannot be graded again here; None if it can. ``any_data``: other data than the run's will do."""
         id = record.competition_id
         if id not in self.catalogue:
             return f"there is no competition {id[:100]!r} here"
-        dataset = self.dataset(record)
-        if dataset is None:
+        if (dataset := self.dataset(record)) is None:
             return self._absent(record)
-        grader = self._grader(dataset)
-        if isinstance(grader, str):
+        if isinstance(grader := self._grader(dataset), str):
             return grader
         if not any_data and record.data and dict(record.data) != fingerprint(dataset):
             return f"the data of {id} here is not that of the run: their digests differ"

@@ -28,12 +28,12 @@ from pytest_mlebench.errors import AgentError, DataError, SandboxError, UsageErr
 from pytest_mlebench.grading.grader import FormChecker, Grader, GradingLimits
 from pytest_mlebench.io.files import expanded
 from pytest_mlebench.io.processes import dead_folders, owned
+from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.group import GroupReader, runs_in_progress, shown_as_running
 from pytest_mlebench.records.outcome import NO_SUBMISSION, Report, SandboxAccount
 from pytest_mlebench.records.record import RUNNING, SUBMISSION, VALIDATION, RunKey, RunRecord, Usage, bounded
-from pytest_mlebench.runs.files import open_files
-from pytest_mlebench.runs.timeline import read_validation_score, timeline
+from pytest_mlebench.runs.files import open_files, read_validation_score, timeline
 from pytest_mlebench.sandbox import Ending, Execution, Limits, Sandbox, Task
 from pytest_mlebench.sandbox.collection import FOLDER, SnapshotPolicy, Snapshots
 from pytest_mlebench.sandbox.contract import Steps
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 OBFUSCATED_NAME = "competition"
 """What an obfuscated competition is called."""
 _FOLDER = ".shown-"
-_KEPT = ".kept-"
 
 
 @contextmanager
@@ -65,7 +64,7 @@ def obfuscated_data(dataset: Dataset, *, keep: bool) -> Iterator[Path]:
     for dead in dead_folders(_FOLDER, [store]):
         shutil.rmtree(dead, ignore_errors=True)
     try:
-        folder = Path(tempfile.mkdtemp(prefix=_KEPT if keep else owned(_FOLDER), dir=store)).absolute()
+        folder = Path(tempfile.mkdtemp(prefix=".kept-" if keep else owned(_FOLDER), dir=store)).absolute()
     except OSError as error:
         raise SandboxError(
             f"data folder {store} cannot be written, which --description=obfuscated needs: {error.strerror}"
@@ -104,15 +103,21 @@ def run_environment(
     Raises AgentError for a secret that was not granted, and for a provider's address that the agent moves elsewhere:
     the gateway would send the provider's key there.
     """
-    providers = [] if gateway is None else list(gateway.providers.values())
-    ready = [own for own in providers if replayed or not own.keys or own.key(environment)]
-    of_gateway = {name for provider in providers for name in (*provider.keys, *provider.url_variables)}
-    permissions.check_secrets(agent, of_gateway)
+    providers = _providers(gateway)
+    permissions.check_secrets(agent, _variables(providers))
     for provider in providers:
         _check_place(agent, provider, providers, permissions, environment)
-    names = {name for provider in ready for name in (*provider.keys, *provider.url_variables)}
+    names = _variables(own for own in providers if replayed or not own.keys or own.key(environment))
     names |= {*permissions.allow_secrets} & {*agent.secret_names}
     return {name: environment[name] for name in names if environment.get(name)}
+
+
+def _providers(gateway: GatewaySettings | None) -> list[Provider]:
+    return [] if gateway is None else list(gateway.providers.values())
+
+
+def _variables(providers: Iterable[Provider]) -> set[str]:
+    return {name for provider in providers for name in (*provider.keys, *provider.url_variables)}
 
 
 def _check_place(
@@ -146,8 +151,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 def check_hosts(agent: Agent, permissions: Permissions, gateway: GatewaySettings | None) -> None:
     """See that the user permits each host that an agent wants to reach; raises SandboxError for the first other one."""
-    known = [] if gateway is None else list(gateway.providers.values())
-    through_gateway = {own.host for provider in known for own in (provider, provider.located())}
+    through_gateway = {own.host for provider in _providers(gateway) for own in (provider, provider.located())}
     endpoints(agent, Launch(environment=agent.env_vars), permissions.allow_hosts, without=through_gateway)
 
 
@@ -159,17 +163,16 @@ def permissions_of_run(
     ``used`` holds ``secrets`` given in plain, ``hosts`` reached directly, ``no_isolation`` and ``privileged``;
     ``bundled`` says that the package permits what the agent's definition asks for.
     """
-    providers = () if gateway is None else gateway.providers.values()
-    replaced = {name for provider in providers for name in (*provider.keys, *provider.url_variables)}
+    secrets = {*permissions.allow_secrets} & {*agent.secret_names}
     granted = {
         **permissions.to_json(),
-        "allow_secrets": sorted({*permissions.allow_secrets} & {*agent.secret_names}),
+        "allow_secrets": sorted(secrets),
         "trust_agents": [agent.id] if agent.id in permissions.trust_agents else [],
     }
     return {
         "bundled": agent.bundled,
         "granted": {name: value for name, value in granted.items() if value},
-        "used": used_permissions(account, sorted({*permissions.allow_secrets} & {*agent.secret_names} - replaced)),
+        "used": used_permissions(account, sorted(secrets - _variables(_providers(gateway)))),
     }
 
 
@@ -280,21 +283,23 @@ def run_agent(
         _ = competition.obfuscated_description
     run = _begin(agent, competition, dataset, options, RunKey(agent.id, competition.id, seed))
     started = datetime.now(UTC)
-    with shown_as_running(run.run_dir, run.key, worker=options.worker, time_limit=options.limits.time_limit):
+    run_dir, gateway = run.task.run_dir, run.task.gateway
+    with shown_as_running(run_dir, run.key, worker=options.worker, time_limit=options.limits.time_limit):
         execution, error = _execute(run, sandbox)
         ended = datetime.now(UTC)
-        report = graded(run.grader, run.run_dir)
+        report = graded(run.grader, run_dir)
         notes = (*execution.sandbox.notes, *_notes(run))
         if options.may_record is not None:
             options.may_record()
-    llm = _llm(agent, run.gateway, options)
+    without = {"gateway": "off"} if options.gateway is None and agent.may_ask_models else {}
+    llm = without if gateway is None else gateway.account()
     usage = Usage.of(llm)
-    left = "" if report.submission_exists else _left_instead(run.run_dir, execution)
+    left = "" if report.submission_exists else _left_instead(run_dir, execution)
     record = RunRecord(
-        **_what_ran(agent, competition, dataset, options, run.run_dir, seed=seed, started=started, ended=ended),
+        **_what_ran(agent, competition, dataset, options, run_dir, seed=seed, started=started, ended=ended),
         ending=_ending(execution, usage),
         seconds=round(execution.seconds, 3),
-        detail=_detail(execution, usage, run.gateway, left),
+        detail=_detail(execution, usage, gateway, left),
         exit_code=execution.exit_code,
         signal=execution.signal,
         report=report,
@@ -302,7 +307,7 @@ def run_agent(
         sandbox=replace(execution.sandbox, notes=notes),
         confinement={"checker": run.checker.confinement, "grader": run.grader.confinement},
         llm=llm,
-        validation_score=read_validation_score(run.run_dir),
+        validation_score=read_validation_score(run_dir),
         permissions=permissions_of_run(agent, options.permissions, run.settings, execution.sandbox),
     )
     return _with_timeline(run, record)
@@ -313,15 +318,12 @@ class _Run:
     """A run that can start: all that it needs is there, its directory included."""
 
     key: RunKey
-    run_dir: Path
+    task: Task
     dataset: Dataset
     options: RunOptions
     settings: GatewaySettings | None
-    gateway: RunGateway | None
     grader: Grader
     checker: FormChecker
-    snapshots: Snapshots | None
-    task: Task
 
 
 def _expect_arguments(
@@ -352,9 +354,13 @@ def _begin(agent: Agent, competition: Competition, dataset: Dataset, options: Ru
             f"{competition.id}: {dataset.prepared} is not prepared, or the times and inodes of its files may tell "
             f"answers; `DataStore(…).prepare` and `{command('prepare', competition)}` see to both"
         )
-    grader = Grader(competition, dataset, max_bytes=options.max_submission_bytes, limits=options.grading)
-    checker = FormChecker(competition, dataset.public, max_bytes=options.max_submission_bytes, limits=options.grading)
-    snapshots = _snapshots(run_dir, gateway, options)
+    max_bytes = options.max_submission_bytes
+    grader = Grader(competition, dataset, max_bytes=max_bytes, limits=options.grading)
+    checker = FormChecker(competition, dataset.public, max_bytes=max_bytes, limits=options.grading)
+    snapshots = None
+    if options.snapshots is not None:
+        spent = dict if gateway is None else gateway.account
+        snapshots = Snapshots(run_dir / FOLDER, policy=options.snapshots, max_bytes=max_bytes, spent=spent)
     _make(run_dir)  # when nothing is missing any more that would leave it empty
     task = Task(
         competition_id=OBFUSCATED_NAME if options.obfuscated else competition.id,
@@ -365,7 +371,7 @@ def _begin(agent: Agent, competition: Competition, dataset: Dataset, options: Ru
         run_dir=run_dir,
         validate=checker,
         stop_validation=checker.stop,
-        max_submission_bytes=options.max_submission_bytes,
+        max_submission_bytes=max_bytes,
         limits=options.limits,
         labels={"run_group": options.folder.name, "run_id": run_id, "worker": options.worker},
         snapshots=snapshots,
@@ -373,18 +379,7 @@ def _begin(agent: Agent, competition: Competition, dataset: Dataset, options: Ru
         anonymous=options.obfuscated,
         keep=options.keep_sandbox,
     )
-    return _Run(
-        key=key,
-        run_dir=run_dir,
-        dataset=dataset,
-        options=options,
-        settings=settings,
-        gateway=gateway,
-        grader=grader,
-        checker=checker,
-        snapshots=snapshots,
-        task=task,
-    )
+    return _Run(key=key, task=task, dataset=dataset, options=options, settings=settings, grader=grader, checker=checker)
 
 
 def _make(run_dir: Path, *, may_exist: bool = False) -> None:
@@ -396,8 +391,11 @@ def _make(run_dir: Path, *, may_exist: bool = False) -> None:
 
 def _execute(run: _Run, sandbox: Sandbox) -> tuple[Execution, str | None]:
     """Run the agent to its end; the text says why the harness failed, if it did."""
+    shown: AbstractContextManager[Path] = nullcontext(run.dataset.public)
+    if run.options.obfuscated:
+        shown = obfuscated_data(run.dataset, keep=run.options.keep_sandbox)
     try:
-        with _shown(run.dataset, run.options) as public:
+        with shown as public:
             return sandbox.run(replace(run.task, public=public)), None
     except SandboxError as problem:
         return Execution(ending=Ending.NOT_STARTED, seconds=0.0), str(problem)
@@ -405,11 +403,11 @@ def _execute(run: _Run, sandbox: Sandbox) -> tuple[Execution, str | None]:
 
 def _notes(run: _Run) -> Iterator[str]:
     """What the record notes beside what the sandbox tells; writes the trajectory."""
-    yield from run.snapshots.notes if run.snapshots else ()
+    yield from run.task.snapshots.notes if run.task.snapshots else ()
     if not run.checker.confinement.get("landlock"):
         yield _UNCONFINED
-    if run.gateway:
-        yield from _write_trajectory(run.run_dir, run.task.agent, run.options)
+    if run.task.gateway:
+        yield from _write_trajectory(run.task.run_dir, run.task.agent, run.options)
 
 
 def _what_ran(
@@ -432,32 +430,24 @@ def _what_ran(
         "seed": seed,
         "started_at": started.isoformat(),
         "ended_at": ended.isoformat(),
-        "versions": _versions(),
+        "versions": {"pytest-mlebench": __version__, "python": platform.python_version()},
         "limits": asdict(options.limits),
         "agent_definition": {**agent.describe(), "until": options.until},
-        "description": _description(dataset, options),
+        "description": OBFUSCATED if options.obfuscated else dataset.description,
         "job": options.job,
     }
 
 
 def _with_timeline(run: _Run, complete: RunRecord) -> RunRecord:
     """Write the record, and grade the snapshots of the submission."""
-    snapshots = run.snapshots
+    snapshots, run_dir = run.task.snapshots, run.task.run_dir
     if snapshots is None:
-        return _written(complete, run.run_dir)
+        return _written(complete, run_dir)
+    limit = defaults.timeline_seconds(run.options.limits.time_limit)
+    known = partial(timeline, snapshots, run_dir=run_dir, seconds=complete.seconds, spent=complete.llm, limit=limit)
 
     def write(grade: Callable[[Path], Report] | None) -> RunRecord:
-        limit = defaults.timeline_seconds(run.options.limits.time_limit)
-        points = timeline(
-            snapshots,
-            complete.report,
-            run.run_dir,
-            seconds=complete.seconds,
-            spent=complete.llm,
-            grade=grade,
-            limit=limit,
-        )
-        return _written(replace(complete, timeline=points), run.run_dir)
+        return _written(replace(complete, timeline=known(complete.report, grade=grade)), run_dir)
 
     record = write(None)  # a session that is interrupted while snapshots are graded keeps the run's result
     if all(point.final for point in record.timeline):
@@ -486,17 +476,6 @@ def graded(grader: Grader, run_dir: Path) -> Report:
         return report
     error = report.error.replace(f"{run_dir}/", "") if report.submission_exists else NO_SUBMISSION
     return replace(report, error=error)
-
-
-def _shown(dataset: Dataset, options: RunOptions) -> AbstractContextManager[Path]:
-    """The public files as the agent sees them."""
-    if options.obfuscated:
-        return obfuscated_data(dataset, keep=options.keep_sandbox)
-    return nullcontext(dataset.public)
-
-
-def _description(dataset: Dataset, options: RunOptions) -> str | None:
-    return OBFUSCATED if options.obfuscated else dataset.description
 
 
 def interrupted_runs(group: Path, key: RunKey) -> list[str]:
@@ -566,17 +545,6 @@ def _written(complete: RunRecord, run_dir: Path) -> RunRecord:
     return record
 
 
-def _snapshots(run_dir: Path, gateway: RunGateway | None, options: RunOptions) -> Snapshots | None:
-    if options.snapshots is None:
-        return None
-    return Snapshots(
-        run_dir / FOLDER,
-        policy=options.snapshots,
-        max_bytes=options.max_submission_bytes,
-        spent=dict if gateway is None else gateway.account,
-    )
-
-
 def _gateway(
     settings: GatewaySettings,
     agent: Agent,
@@ -591,31 +559,19 @@ def _gateway(
 
     if not providers_of(settings, agent, environment, replayed=options.replay is not None):
         return None
-    replay = None if options.replay is None else _recorded(options.replay, key, has_recording)
+    replay = None
+    if group := options.replay:
+        recorded = (group / record.run_id for record in _reader(group).records() if record.key == key)
+        if (replay := next(filter(has_recording, recorded), None)) is None:
+            raise SandboxError(
+                f"{group} has no recording of {key.agent} on {key.competition_id} with seed {key.seed}, which is to be "
+                "replayed"
+            )
     return RunGateway(settings, agent, run_dir=run_dir, variables=variables, replay=replay, environment=environment)
 
 
-@cache
-def _reader(group: Path) -> GroupReader:
-    """The reader of a group that is replayed: its records are read once for all runs."""
-    return GroupReader(group)
-
-
-def _recorded(group: Path, key: RunKey, has_recording: Callable[[Path], bool]) -> Path:
-    """The directory of the run in a group that is replayed."""
-    for record in _reader(group).records():
-        if record.key == key and has_recording(group / record.run_id):
-            return group / record.run_id
-    raise SandboxError(
-        f"{group} has no recording of {key.agent} on {key.competition_id} with seed {key.seed}, which is to be replayed"
-    )
-
-
-def _llm(agent: Agent, gateway: RunGateway | None, options: RunOptions) -> dict[str, Any]:
-    """What the record says of language models."""
-    if gateway is not None:
-        return gateway.account()
-    return {"gateway": "off"} if options.gateway is None and agent.may_ask_models else {}
+_reader = cache(GroupReader)
+"""The reader of a group that is replayed: its records are read once for all runs."""
 
 
 def _ending(execution: Execution, usage: Usage) -> Ending:
@@ -638,9 +594,7 @@ def _refused(execution: Execution, usage: Usage) -> str:
     failed = not usage.calls or execution.ending == Ending.CRASHED
     if not failed or usage.budget_ended or not refusals:
         return ""
-    reason = max(refusals, key=lambda text: refusals[text])
-    calls = sum(refusals.values())
-    return f"{calls} model {'call' if calls == 1 else 'calls'} failed: {reason}"
+    return f"{pluralize(sum(refusals.values()), 'model call')} failed: {max(refusals, key=lambda text: refusals[text])}"
 
 
 def _left_instead(run_dir: Path, execution: Execution) -> str:
@@ -674,7 +628,3 @@ def _missed_gateway(execution: Execution, usage: Usage, gateway: RunGateway) -> 
 
 def _new_run_id(key: RunKey) -> str:
     return f"{key.run_prefix}{secrets.token_hex(4)}"
-
-
-def _versions() -> Mapping[str, str]:
-    return {"pytest-mlebench": __version__, "python": platform.python_version()}

@@ -79,7 +79,8 @@ class RunGroupWriter:
         self._twins = twins or {}
         self._competition_file = competition_file
         self._version = str(settings.get("bench_version", FIRST))
-        self._lock = _lock(folder)
+        make_folder(folder)
+        self._lock = _acquired(folder, ", or name another group")
         try:
             _await_workers(folder, reporter)
             protect_all(folder.parent)
@@ -96,34 +97,26 @@ class RunGroupWriter:
             }
             changed = self._changes(comparable, allowed=allow_changes)
             hardware = this_machine()
-            if not self._is_new or not _has_tests(folder):
+            if not self._is_new or not any(folder.rglob("*.py")):  # else it is a folder of the user's own programs
                 protect(folder)
+            session = Session(
+                started_at=now,
+                workers=workers,
+                hardware=hardware,
+                libraries=library_versions(),
+                owner=owner_labels(),
+                changes=changed,
+                cluster=cluster or {},
+            )
+            kinds = set(sandboxes.values())
+            differences = canonical_differences(limits, hardware, workers=workers, sandboxes=kinds)
             self._write(
                 replace(
                     self.manifest,
                     options=options,
                     settings=merge(self.manifest.settings, comparable),
-                    sessions=(
-                        *self.manifest.sessions,
-                        Session(
-                            started_at=now,
-                            workers=workers,
-                            hardware=hardware,
-                            libraries=library_versions(),
-                            owner=owner_labels(),
-                            changes=changed,
-                            cluster=cluster or {},
-                        ),
-                    ),
-                    canonical=Canonical.of_all(
-                        self.manifest.canonical,
-                        [
-                            *canonical_differences(
-                                limits, hardware, workers=workers, sandboxes=set(sandboxes.values())
-                            ),
-                            *model_differences(settings),
-                        ],
-                    ),
+                    sessions=(*self.manifest.sessions, session),
+                    canonical=Canonical.of_all(self.manifest.canonical, [*differences, *model_differences(settings)]),
                 )
             )
         except BaseException:
@@ -197,19 +190,13 @@ class RunGroupWriter:
             raise UsageError(f"{self.folder} cannot be written: {error.strerror}") from error
 
 
-def _has_tests(folder: Path) -> bool:
-    """Whether somebody gave a folder of their own, with programs in it, for a run group's."""
-    return any(folder.rglob("*.py"))
-
-
 def make_folder(folder: Path) -> None:
     """Make a folder for run groups, if it is not there; raises UsageError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise UsageError(f"{folder} cannot be written: Not a directory") from error
     except OSError as error:
-        raise UsageError(f"{folder} cannot be written: {error.strerror}") from error
+        why = "Not a directory" if isinstance(error, FileExistsError) else error.strerror
+        raise UsageError(f"{folder} cannot be written: {why}") from error
 
 
 def make_runs_dir(folder: Path) -> None:
@@ -221,17 +208,15 @@ def make_runs_dir(folder: Path) -> None:
         (folder / ".gitignore").write_text("# Run groups. Delete this file to commit them.\n*\n", encoding="utf-8")
 
 
-def _lock(folder: Path) -> FileLock:
-    make_folder(folder)
+def _acquired(folder: Path, advice: str = "") -> FileLock:
+    """The lock of a group: no other session writes it meanwhile. Raises UsageError where one does."""
+    lock = FileLock(folder / LOCK)
     try:
-        lock = FileLock(folder / LOCK)
         lock.acquire(blocking=False)
     except Timeout as error:
-        raise UsageError(
-            f"run group {folder} is in use by another session; wait for its end, or name another group"
-        ) from error
+        raise UsageError(f"run group {folder} is in use by another session; wait for its end{advice}") from error
     except OSError as error:
-        raise UsageError(f"{folder} cannot be written: {error.strerror}") from error
+        raise UsageError(f"{folder} cannot be written: {reason(error)}") from error
     return lock
 
 
@@ -253,16 +238,14 @@ def _await_workers(folder: Path, reporter: Reporter) -> None:
         deadline, reported = time.monotonic() + _WAIT_FOR_WORKERS_SECONDS, False
         while True:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise UsageError(
                         f"workers of an earlier session still run in {folder}: wait for their end, or end them"
                     ) from None
             except OSError:
-                return
-            else:
-                return
+                return None
             if not reported:
                 reporter(Note("waiting for the workers of a session that was killed"))
                 reported = True
@@ -361,14 +344,7 @@ def annotate_group(folder: Path, text: str) -> None:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """No session writes the group meanwhile. Raises UsageError where one does."""
-    lock = FileLock(folder / LOCK)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout as error:
-        raise UsageError(f"run group {folder} is in use by a session; wait for its end") from error
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be written: {unusable(error)}") from error
+    lock = _acquired(folder)
     try:
         yield
     finally:

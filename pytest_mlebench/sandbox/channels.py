@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self, TypeGuard
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.values import loads
@@ -53,8 +52,8 @@ class AgentEnded:
     oom_kills: int | None
 
 
-class ControlChannel:
-    """A Unix socket that takes one caller, before any agent runs, and no other."""
+class _Channel:
+    """A Unix socket that takes one caller."""
 
     def __init__(self, path: Path) -> None:
         self._listener = socket.socket(socket.AF_UNIX)
@@ -64,13 +63,17 @@ class ControlChannel:
         self._peer: socket.socket | None = None
         self._buffer = b""
 
-    def __enter__(self) -> ControlChannel:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._listener.close()
         if self._peer is not None:
             self._peer.close()
+
+
+class ControlChannel(_Channel):
+    """Takes its caller before any agent runs."""
 
     def accept(self, *, timeout: float, alive: Callable[[], bool]) -> None:
         """Wait for the container's call; raises SandboxError where none comes."""
@@ -121,28 +124,27 @@ def parse_message(line: bytes) -> Started | AgentEnded | GpusMissing:
     if len(line) > _MAX_MESSAGE or line.count(b"[") + line.count(b"{") > _MAX_NESTING:
         raise ControlChannelClosed("a message that is too large")
     try:
-        message = json.loads(line)
+        message: Any = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ControlChannelClosed("a message that is not JSON") from error
     match message:
         case {"started": True}:
             return Started()
-        case {"gpus_seen": int(seen)} if not isinstance(seen, bool) and 0 <= seen < 1 << 16:
+        case {"gpus_seen": seen} if _is_number(seen, 1 << 16):
             return GpusMissing(seen)
-        case {"exit_code": int(code), **rest} if not isinstance(code, bool) and 0 <= code <= 255:
-            return AgentEnded(code, None, _oom_kills(rest))
-        case {"signal": str(name), **rest} if name in signal.Signals.__members__:
-            return AgentEnded(None, name, _oom_kills(rest))
+        case {"exit_code": code} if _is_number(code, 256) and _counts_kills(message):
+            return AgentEnded(code, None, message.get("oom_kills"))
+        case {"signal": str(name)} if name in signal.Signals.__members__ and _counts_kills(message):
+            return AgentEnded(None, name, message.get("oom_kills"))
     raise ControlChannelClosed("a message that is not in the protocol")
 
 
-def _oom_kills(message: Mapping[Any, Any]) -> int | None:
-    number = message.get("oom_kills")
-    if number is None:
-        return None
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 1 << 32:
-        raise ControlChannelClosed("a message that is not in the protocol")
-    return number
+def _is_number(value: object, end: int) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < end
+
+
+def _counts_kills(message: Mapping[Any, Any]) -> bool:
+    return message.get("oom_kills") is None or _is_number(message["oom_kills"], 1 << 32)
 
 
 _SECONDS = 30.0
@@ -151,25 +153,17 @@ _BLOCK = 1 << 16
 _NUMBERS = 5
 
 
-class SubmissionChannel:
-    """A Unix socket that takes one caller; a source of snapshots. Methods raise OSError for what is no answer."""
+class _BadAnswer(OSError):
+    def __init__(self) -> None:
+        super().__init__("the container's first process does not keep to the protocol")
+
+
+class SubmissionChannel(_Channel):
+    """A source of snapshots. Methods raise OSError for what is no answer."""
 
     def __init__(self, path: Path) -> None:
-        self._listener = socket.socket(socket.AF_UNIX)
+        super().__init__(path)
         self._listener.settimeout(_SECONDS)
-        self._listener.bind(str(path))
-        path.chmod(0o666)  # root in the container may be nobody here; the folder around it is private
-        self._listener.listen(1)
-        self._peer: socket.socket | None = None
-        self._buffer = b""
-
-    def __enter__(self) -> SubmissionChannel:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._listener.close()
-        if self._peer is not None:
-            self._peer.close()
 
     def look(self) -> Identity | None:
         return _identity(self._ask({"look": True}).get("identity"))
@@ -178,8 +172,8 @@ class SubmissionChannel:
         size = self._ask({"copy": list(identity)}).get("size")
         if size is None:
             return False
-        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= identity[2]:
-            raise OSError("the container's first process does not keep to the protocol")
+        if not _is_number(size, identity[2] + 1):
+            raise _BadAnswer
         while size:
             block = self._buffer or self._receive()
             write(block[:size])
@@ -203,7 +197,7 @@ class SubmissionChannel:
     def _answer(self) -> dict[str, Any]:
         while b"\n" not in self._buffer:
             if len(self._buffer) > _MAX_LINE:
-                raise OSError("the container's first process does not keep to the protocol")
+                raise _BadAnswer
             self._buffer += self._receive()
         line, _, self._buffer = self._buffer.partition(b"\n")
         try:
@@ -211,7 +205,7 @@ class SubmissionChannel:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise OSError("the container's first process does not keep to the protocol")
+            raise _BadAnswer
         return answer
 
     def _receive(self) -> bytes:
@@ -227,5 +221,5 @@ def _identity(value: Any) -> Identity | None:
         return None
     whole = isinstance(value, list) and len(value) == _NUMBERS and all(type(number) is int for number in value)
     if not whole or not 0 <= value[2] < 1 << 63:
-        raise OSError("the container's first process does not keep to the protocol")
+        raise _BadAnswer
     return tuple(value)

@@ -22,19 +22,17 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
+from io import BufferedIOBase
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.io.processes import owned
-from pytest_mlebench.sandbox.contract import Task
+from pytest_mlebench.sandbox.contract import UPLOADS, Task
 
 logger = logging.getLogger(__name__)
 
 PORT = 5000
-UPLOADS = "mlebench-check-"
-"""How the names of temporary folders of uploads begin."""
 _BLOCK = 1 << 16
 _MAX_PART_HEADER = 1 << 14
 _MAX_CONNECTIONS = 32
@@ -70,7 +68,7 @@ class SubmissionChecker:
         self._stop = stop
         self._step = step
         self._closing = threading.Event()
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._per_minute = requests_per_minute
         self._recent: deque[float] = deque()
         self._one_at_a_time = threading.Lock()
@@ -97,7 +95,7 @@ class SubmissionChecker:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closing.set()
         self._server.stop()
         self._thread.join()
@@ -131,10 +129,6 @@ class SubmissionChecker:
                 return _OVER  # what a validation that was stopped says is no verdict
             self.history.append((time.monotonic() - self._started, verdict[:_KEPT_TEXT]))
         return 200, verdict
-
-    @property
-    def max_bytes(self) -> int:
-        return self._max_bytes
 
     def _admit(self) -> bool:
         now = time.monotonic()
@@ -291,16 +285,23 @@ def _boundary(content_type: str) -> bytes | None:
     return None
 
 
-def _copy_part(source: _Readable, length: int, boundary: bytes, target: IO[bytes]) -> str | None:
+def _copy_part(source: BufferedIOBase, length: int, boundary: bytes, target: IO[bytes]) -> str | None:
     """Stream the form field ``file`` of a multipart body to a file; returns an error, or None.
 
     The body is read in blocks, so that a large upload needs no memory.
     """
-    body = _Limited(source, length)
+    left = length
+
+    def read() -> bytes:
+        nonlocal left
+        block = source.read(min(_BLOCK, left))
+        left -= len(block)
+        return block
+
     buffer = b""
     while True:  # one part after another, until the field is found
         while b"\r\n\r\n" not in buffer:
-            block = body.read(_BLOCK)
+            block = read()
             if not block or len(buffer) > _MAX_PART_HEADER:
                 return "The form has no field 'file'."
             buffer += block
@@ -312,7 +313,7 @@ def _copy_part(source: _Readable, length: int, boundary: bytes, target: IO[bytes
             if wanted and len(buffer) > keep:
                 target.write(buffer[:-keep])
             buffer = buffer[-keep:]
-            block = body.read(_BLOCK)
+            block = read()
             if not block:
                 return "The upload ended before the form did."
             buffer += block
@@ -320,17 +321,3 @@ def _copy_part(source: _Readable, length: int, boundary: bytes, target: IO[bytes
             target.write(buffer[:position])
             return None
         buffer = buffer[position + len(end) :]
-
-
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
-class _Limited:
-    def __init__(self, source: _Readable, length: int) -> None:
-        self._source, self._left = source, length
-
-    def read(self, size: int) -> bytes:
-        block = self._source.read(min(size, self._left))
-        self._left -= len(block)
-        return block

@@ -25,12 +25,12 @@ import tempfile
 import threading
 import time
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
 from pytest_mlebench import defaults
@@ -116,7 +116,7 @@ class Snapshots:
         self._policy = policy or SnapshotPolicy()
         self._max_bytes = max_bytes
         self._spent = spent
-        self._notes: dict[str, int] = {}
+        self._notes = Counter[str]()
         self._stored = 0
         self._stop = threading.Event()
 
@@ -154,7 +154,7 @@ class Snapshots:
                     next_at = now + self._policy.spacing_after(len(self.taken), self._stored)
         except (OSError, ValueError) as error:
             if not self._stop.is_set():
-                self._note(f"no further snapshots of the submission: {error}")
+                self._notes[f"no further snapshots of the submission: {error}"] += 1
         finally:
             with suppress(OSError):
                 self._partial.unlink(missing_ok=True)
@@ -165,9 +165,11 @@ class Snapshots:
 
     def _fits(self, size: int) -> bool:
         if size > self._max_bytes:
-            self._note(f"no snapshot of a submission of more than {format_size(self._max_bytes)}")
+            self._notes[f"no snapshot of a submission of more than {format_size(self._max_bytes)}"] += 1
         elif self._stored + size > self._policy.total_bytes:
-            self._note(f"no snapshot of a submission, as all together may have {format_size(self._policy.total_bytes)}")
+            self._notes[
+                f"no snapshot of a submission, as all together may have {format_size(self._policy.total_bytes)}"
+            ] += 1
         else:
             return True
         return False
@@ -180,7 +182,7 @@ class Snapshots:
             if not source.copy(identity, file.write) or file.tell() != identity[_SIZE]:
                 return False
         if not redactor.file(self._partial):
-            self._note("no snapshot of a submission that is an archive with a secret in it")
+            self._notes["no snapshot of a submission that is an archive with a secret in it"] += 1
             return True
         digest = digest_of(self._partial)
         if self.taken and self.taken[-1].digest == digest:
@@ -190,20 +192,9 @@ class Snapshots:
             path = self._folder / f"{len(self.taken) + 1:04}.csv"
             self._partial.rename(path)
             self._stored += identity[_SIZE]
-        self.taken.append(
-            Snapshot(
-                seconds=round(seconds, 3),
-                path=path,
-                digest=digest,
-                size=identity[_SIZE],
-                calls=spent.get("calls"),
-                cost=spent.get("cost"),
-            )
-        )
+        made = {"calls": spent.get("calls"), "cost": spent.get("cost")}
+        self.taken.append(Snapshot(seconds=round(seconds, 3), path=path, digest=digest, size=identity[_SIZE], **made))
         return True
-
-    def _note(self, why: str) -> None:
-        self._notes[why] = self._notes.get(why, 0) + 1
 
 
 def taking_snapshots(snapshots: Snapshots | None, source: Source, redactor: Redactor) -> AbstractContextManager[None]:
@@ -280,8 +271,8 @@ _MAX_NOTE = 300
 _MAX_NAME = 255
 """Bytes of one part of a name in the archive: every file system can hold it."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_MAX_NAMES, _MAX_MEMBERS = 24 << 20, 400_000
-"""Bytes of all names, and members, of an archive: its readers bear no longer list."""
+_MAX_MEMBERS = 400_000
+"""Of an archive: its readers bear no longer list."""
 _STORED = 64 << 20
 """Bytes of a file from which on it is not compressed: that would keep a run from ending for minutes."""
 
@@ -294,24 +285,22 @@ class FilesWriter:
     """Writes the archive of a run's files; a context manager. A run without files has no archive.
 
     Members depend on names and contents alone: dates and permissions are fixed. An archive that was interrupted keeps
-    the files that were complete.
+    the files that were complete. ``max_name_bytes`` bounds all names together, for its readers as well.
     """
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, *, max_name_bytes: int = 24 << 20) -> None:
         self.run_dir = run_dir
+        self._name_bytes_left = max_name_bytes
         self._partial = run_dir / f".{FILES}.part"
         self._archive: zipfile.ZipFile | None = None
         self._files: set[str] = set()
         self._folders: set[str] = set()
         self._copies: dict[str, int] = {}
-        self._names = 0
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._archive is None:
             return
         try:
@@ -343,8 +332,8 @@ class FilesWriter:
         while name in self._files or name in self._folders:
             self._copies[wanted] = self._copies.get(wanted, 1) + 1
             name = f"{wanted}~{self._copies[wanted]}"
-        self._names += len(name.encode())
-        if self._names > _MAX_NAMES or len(self._files) >= _MAX_MEMBERS:
+        self._name_bytes_left -= len(name.encode())
+        if self._name_bytes_left < 0 or len(self._files) >= _MAX_MEMBERS:
             raise OSError(errno.EFBIG, "too many names, or too long ones")
         self._files.add(name)
         self._folders.update(folders)
@@ -358,13 +347,7 @@ def member_name(part: str) -> str:
     'two%0Alines'
     """
     safe = "".join(
-        character
-        if character.isprintable() and character not in "\\/"
-        else "".join(
-            f"%{byte:02X}"
-            for byte in character.encode("utf-8", "surrogateescape" if _is_byte(character) else "surrogatepass")
-        )
-        for character in part
+        character if character.isprintable() and character not in "\\/" else _escaped(character) for character in part
     )
     encoded = safe.encode()
     if len(encoded) > _MAX_NAME:  # the end says what kind of file it is
@@ -372,8 +355,9 @@ def member_name(part: str) -> str:
     return safe if safe.strip(". ") else safe.replace(".", "%2E").replace(" ", "%20") or "%00"
 
 
-def _is_byte(character: str) -> bool:
-    return "\udc80" <= character <= "\udcff"
+def _escaped(character: str) -> str:
+    errors = "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass"
+    return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", errors))
 
 
 @dataclass
@@ -551,6 +535,10 @@ class _Stream(io.RawIOBase):
         return block
 
 
+def _tar(stream: _Stream) -> tarfile.TarFile:
+    return tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK)
+
+
 def collect_archive(chunks: Iterator[bytes], folders: Sequence[str], collector: Collector) -> None:
     """Take the regular files of a tar stream that lie below ``folders``; the collector notes what is left out.
 
@@ -562,7 +550,7 @@ def collect_archive(chunks: Iterator[bytes], folders: Sequence[str], collector: 
     stream = _Stream(chain([begin], chunks), collector.max_bytes + collector.max_files * 2048 + _SKIP)
     last = folders[0]
     try:
-        with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as tar:
+        with _tar(stream) as tar:
             for number, member in enumerate(tar):
                 last = member.name
                 if member.isreg() and member.size > stream.budget:
@@ -583,7 +571,7 @@ def collect_submission(chunks: Iterator[bytes], collector: Collector) -> None:
     if not (begin := next(chunks, b"")):
         return
     try:
-        with tarfile.open(fileobj=_Stream(chain([begin], chunks), _SKIP), mode="r|", bufsize=_BLOCK) as tar:
+        with _tar(_Stream(chain([begin], chunks), _SKIP)) as tar:
             member = tar.next()
             if member is not None and member.isreg() and collector.admit(SUBMISSION, member.size):
                 _keep(tar, member, SUBMISSION.split("/"), collector)

@@ -22,28 +22,29 @@ the task's run directory: ``run.log`` (what the agent printed, written while it 
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_mlebench import defaults
+from pytest_mlebench.agents import Permissions
 from pytest_mlebench.agents.registry import Agent, Launch, check_folder
 from pytest_mlebench.errors import AgentError, SandboxError
-from pytest_mlebench.io.files import bundled
+from pytest_mlebench.io.files import bundled, remove_tree
+from pytest_mlebench.io.processes import dead_folders
+from pytest_mlebench.io.progress import Note, Reporter, silent
 from pytest_mlebench.io.units import format_size, pluralize
 from pytest_mlebench.records.outcome import Ending, Limits, SandboxAccount
 
 if TYPE_CHECKING:
     from pytest_mlebench.llm.gateway import RunGateway
     from pytest_mlebench.sandbox.collection import Snapshots
-
-
-def _nothing() -> None:
-    pass
 
 
 class Steps(Protocol):
@@ -70,9 +71,11 @@ class Task:
     public: Path
     run_dir: Path
     validate: Callable[[Path], str]
-    stop_validation: Callable[[], None] = _nothing
+    stop_validation: Callable[[], None] = lambda: None
     max_submission_bytes: int = defaults.MAX_SUBMISSION_BYTES
     limits: Limits = field(default_factory=Limits)
+    grace_seconds: float | None = None
+    """Between SIGTERM and SIGKILL, when the time is over. None: the usual part of the time limit."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """What identifies this run, for names and labels: run group, run id, worker."""
     gateway: RunGateway | None = None
@@ -85,6 +88,11 @@ class Task:
     """Nothing that the agent can read of its sandbox may name the run, whose name has the competition's in it."""
     keep: bool = False
     """Keep what the sandbox ran in, for a look afterwards; ``SandboxAccount.kept`` says where."""
+
+    @property
+    def grace(self) -> float:
+        """Seconds between SIGTERM and SIGKILL."""
+        return defaults.grace(self.limits.time_limit) if self.grace_seconds is None else self.grace_seconds
 
     @property
     def is_stopped(self) -> bool:
@@ -146,6 +154,39 @@ class Sandbox(Protocol):
         """
 
 
+def choose(
+    kind: str,
+    agent: Agent,
+    permissions: Permissions,
+    *,
+    local: Callable[[], Sandbox],
+    container: Callable[[str], Sandbox],
+) -> Sandbox:
+    """The sandbox for ``auto``, ``docker``, ``podman`` or ``local``; raises SandboxError where there is none.
+
+    ``auto`` is Docker where an engine answers, else local for agents that are trusted: by the user, or because they
+    are bundled and made for it. ``local`` runs other bundled agents as well, but no agent of somebody else.
+    """
+    if kind == "local":
+        if agent.bundled or permissions.trusts(agent):
+            return local()
+        raise SandboxError(
+            f"agent {agent.id} would run without isolation, with your user's rights, in the local sandbox: "
+            f"--trust-agent={agent.id} permits it, --sandbox=docker gives it a container"
+        )
+    try:
+        return container("docker" if kind == "auto" else kind)
+    except SandboxError as error:
+        if kind != "auto":
+            raise
+        if permissions.trusts(agent):
+            return local()
+        raise SandboxError(
+            f"agent {agent.id} is not trusted and needs a container: {error}; or run it without isolation, with your "
+            f"user's rights: --trust-agent={agent.id}"
+        ) from error
+
+
 class ImageStore(Protocol):
     """The images of a sandbox, by their tags. What builds raises SandboxError."""
 
@@ -178,8 +219,7 @@ class AddedSandbox(ContainerSandbox, Protocol):
 
 INSTRUCTIONS = "instructions.txt"
 VALIDATE = "validate_submission.sh"
-SCRIPTS = (VALIDATE, "prompt.sh", "ask.sh", "options.sh")
-"""What agents find beside the instructions."""
+_SCRIPTS = (VALIDATE, "prompt.sh", "ask.sh", "options.sh")
 
 
 def render_instructions(*, data: str, submission: str, logs: str, code: str, validate: str, limits: Limits) -> str:
@@ -203,13 +243,8 @@ def clock(limits: Limits) -> dict[str, str]:
 
 
 def scripts() -> list[Path]:
-    """The scripts that agents find in their home."""
-    return [bundled("environment") / name for name in SCRIPTS]
-
-
-def validate_script() -> Path:
-    """The script with which an agent asks the submission checker."""
-    return bundled("environment") / VALIDATE
+    """The scripts that agents find in their home, beside the instructions."""
+    return [bundled("environment") / name for name in _SCRIPTS]
 
 
 def _hardware(limits: Limits) -> str:
@@ -227,5 +262,60 @@ def format_duration(seconds: float) -> str:
     for name, size in (("hour", 3600), ("minute", 60), ("second", 1)):
         number, left = divmod(left, size)
         if number:
-            parts.append(f"{number} {name}{'' if number == 1 else 's'}")
+            parts.append(pluralize(number, name))
     return " ".join(parts) or "0 seconds"
+
+
+LOCAL_HOME = ".home-"
+"""How the name of a local agent's home begins, in its run directory."""
+MEMORY_GROUP = "mlebench-memory-"
+"""How the names of control groups begin, which limit the memory of runs."""
+SOCKETS, UPLOADS, PODMAN_FOLDER = "mlebench-run-", "mlebench-check-", "mlebench-podman-"
+"""How the names of temporary folders begin: of a run's sockets, of the submission checker, of a Podman service."""
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something that a dead session left: what it is, its name, and the run group that it belonged to."""
+
+    kind: str
+    name: str
+    run_group: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}" + (f" (run group {self.run_group})" if self.run_group else "")
+
+
+def remove_leftovers(
+    found: Mapping[Leftover, Callable[[], object]], *, dry_run: bool, reporter: Reporter
+) -> list[Leftover]:
+    """Report leftovers, and remove each in the way that it has here; with ``dry_run`` nothing is removed."""
+    for leftover, remove in found.items():
+        reporter(Note(f"{'would remove' if dry_run else 'removing'} {leftover}"))
+        if not dry_run:
+            remove()
+    return list(found)
+
+
+def clean_folders(
+    run_dirs: Iterable[Path] = (), *, dry_run: bool = False, reporter: Reporter = silent
+) -> list[Leftover]:
+    """Remove the temporary folders of sessions that were killed; returns what they were, and reports each.
+
+    ``run_dirs`` are run directories, and the run group around them, in which agents that ran without a container had
+    their homes. With ``dry_run`` nothing is removed.
+    """
+    temporary = {Path(tempfile.gettempdir()), Path("/tmp")}
+    folders = [folder for name in (SOCKETS, UPLOADS, PODMAN_FOLDER) for folder in dead_folders(name, temporary)]
+    groups = dead_folders(MEMORY_GROUP, [Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")])
+    found: dict[Leftover, Callable[[], object]] = {
+        Leftover("folder", str(path)): partial(remove_tree, path)
+        for path in (*folders, *dead_folders(LOCAL_HOME, run_dirs))
+    }
+    found |= {Leftover("control group", str(group)): partial(_remove_group, group) for group in groups}
+    return remove_leftovers(found, dry_run=dry_run, reporter=reporter)
+
+
+def _remove_group(group: Path) -> None:
+    with suppress(OSError):  # a supervisor is still ending its processes
+        group.rmdir()

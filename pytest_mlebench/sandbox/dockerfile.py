@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import IO, Literal, Protocol
 
 from docker.utils.build import create_archive, exclude_paths
-from filelock import FileLock, Timeout
 
 from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.errors import SandboxError, reason
-from pytest_mlebench.io.progress import Reporter, Step
+from pytest_mlebench.io.locks import hold_lock
+from pytest_mlebench.io.progress import Reporter
 from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS
 
 _ESCAPE = re.compile(r"#\s*escape\s*=\s*([`\\])\s*", re.IGNORECASE)
@@ -117,19 +117,12 @@ class Rules:
         for instruction in instructions(text):
             try:
                 reading.take(instruction)
-            except _RefusedError as error:
+            except SandboxError as error:
                 raise SandboxError(f"line {instruction.line}: {error}") from None
 
     def check_image(self, image: str, what: str) -> None:
         """Raises SandboxError for an image that may not be ``what``."""
-        try:
-            _Reading(self).take_image(image, what)
-        except _RefusedError as error:
-            raise SandboxError(str(error)) from None
-
-
-class _RefusedError(Exception):
-    """What a Dockerfile may not have."""
+        _Reading(self).take_image(image, what)
 
 
 def _check_directives(text: str) -> None:
@@ -158,13 +151,13 @@ class _Reading:
     def take(self, instruction: Instruction) -> None:
         name, rest = instruction.name, instruction.rest
         if name not in _INSTRUCTIONS:
-            raise _RefusedError(f"{name[:50]!r} is not an instruction of a Dockerfile")
+            raise SandboxError(f"{name[:50]!r} is not an instruction of a Dockerfile")
         if name in ("RUN", "COPY", "ADD") and _HERE_DOCUMENT.search(rest):
-            raise _RefusedError(f"{name} has a here-document, which not every builder knows: COPY a file instead")
+            raise SandboxError(f"{name} has a here-document, which not every builder knows: COPY a file instead")
         flags, words = _words(rest)
         for flag in flags:
             if flag.partition("=")[0] not in _FLAGS.get(name, ()):
-                raise _RefusedError(f"{name} {flag!r:.200} is not supported")
+                raise SandboxError(f"{name} {flag!r:.200} is not supported")
         match name:
             case "FROM":
                 self._take_stage(words)
@@ -184,7 +177,7 @@ class _Reading:
 
     def _take_stage(self, words: Sequence[str]) -> None:
         if len(words) not in (1, 3) or (len(words) == 3 and words[1].upper() != "AS"):
-            raise _RefusedError("FROM takes an image, or an image AS a name")
+            raise SandboxError("FROM takes an image, or an image AS a name")
         image = _VARIABLE.sub(lambda match: self._value(match[1] or match[2]), words[0])
         if image.lower() not in self.names:
             self.take_image(image, "FROM")
@@ -194,7 +187,7 @@ class _Reading:
     def _value(self, name: str) -> str:
         value = self.arguments.get(name, "")
         if not value or '"' in value or "'" in value:
-            raise _RefusedError(f"FROM of ${name}: write the name of the image out, or ARG {name}=… before it")
+            raise SandboxError(f"FROM of ${name}: write the name of the image out, or ARG {name}=… before it")
         return value
 
     def _take_from(self, image: str, what: str) -> None:
@@ -208,7 +201,7 @@ class _Reading:
         values = dict(given)
         unknown = not values.keys() <= _MOUNT_OPTIONS or len(values) < len(given)
         if unknown or values.get("type", "bind") not in ("bind", "tmpfs"):
-            raise _RefusedError(f"RUN --mount={options!r:.200}: only files of this build can be mounted")
+            raise SandboxError(f"RUN --mount={options!r:.200}: only files of this build can be mounted")
         if "from" in values:
             self._take_from(values["from"], "RUN --mount")
 
@@ -217,11 +210,11 @@ class _Reading:
             return
         for source in words[:-1]:
             if re.search(r"""["'\\$`]|^\[""", source):
-                raise _RefusedError(
+                raise SandboxError(
                     f"ADD of {source!r:.200}: write the name of the file out, without variables and quotes"
                 )
             if ":/" in source or source.startswith("git@"):
-                raise _RefusedError(f"ADD of {source!r:.200}: download it in a RUN, or put it into the agent's folder")
+                raise SandboxError(f"ADD of {source!r:.200}: download it in a RUN, or put it into the agent's folder")
 
     def take_image(self, image: str, what: str) -> None:
         own = image in self.rules.own
@@ -229,15 +222,15 @@ class _Reading:
         repository = _full_name(match["repository"]) if match else ""
         in_files = match is not None and match["repository"] in _TRANSPORTS
         if not own and (in_files or repository.partition("/")[0] not in _REGISTRIES):
-            raise _RefusedError(f"{what} of {image!r:.200}, which is not the name of an image in a public registry")
+            raise SandboxError(f"{what} of {image!r:.200}, which is not the name of an image in a public registry")
         triggers = self.rules.images.triggers(image)
         if triggers is None and not (own or self.rules.fetching):
-            raise _RefusedError(
+            raise SandboxError(
                 f"{what} of the image {image!r:.200}, which this engine does not have: docker pull it before"
             )
         known = map(_full_name, self.rules.images.registries(image) if triggers is not None else [repository])
         if not own and repository not in known:
-            raise _RefusedError(
+            raise SandboxError(
                 f"{what} of the image {image!r:.200}, which was made on this machine: a build sees the agent's "
                 "folder and base images only"
             )
@@ -245,8 +238,8 @@ class _Reading:
         for trigger in triggers or ():
             try:
                 _Reading(self.rules, stages=0).take(_instruction(trigger, 0))
-            except _RefusedError as error:
-                raise _RefusedError(f"{error} (an ONBUILD of {image!r:.200})") from None
+            except SandboxError as error:
+                raise SandboxError(f"{error} (an ONBUILD of {image!r:.200})") from None
 
 
 def _full_name(repository: str) -> str:
@@ -396,13 +389,5 @@ def _read(dockerfile: Path) -> str:
 def one_builder(folder: Path, tag: str, reporter: Reporter) -> Iterator[None]:
     """One builder at a time for each image, by a lock in ``folder``; it is freed when its holder dies."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    lock = FileLock(folder / f"{tag.replace(':', '-')}.lock")
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        reporter(Step(tag, "waiting for another process that builds it"))
-        lock.acquire()
-    try:
+    with hold_lock(folder / f"{tag.replace(':', '-')}.lock", "builds", tag, reporter):
         yield
-    finally:
-        lock.release()

@@ -16,15 +16,16 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
-from types import TracebackType
 
 from pytest_mlebench.errors import SandboxError, reason
 from pytest_mlebench.io.progress import Note, Reporter, silent
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.outcome import Hardware
+from pytest_mlebench.sandbox.limits import Machine
 
 _PAUSE = (0.5, 1.5)
 _LISTED_GPU = re.compile(r"GPU \d+: .*\(UUID: (GPU-[\w-]+)\)")
@@ -128,40 +129,30 @@ class GpuPool:
             return
         gpus = self.available()
         reported = False
-        while len(held := self._take(gpus, number)) < number:
+        while True:
+            with ExitStack() as held:
+                if len(taken := self._take(gpus, number, held)) == number:
+                    yield taken
+                    return
             if not reported:
                 reporter(Note(f"waiting for {number} of {pluralize(len(gpus), 'GPU')}: other runs use them"))
                 reported = True
             time.sleep(random.uniform(*_PAUSE))
-        try:
-            yield [gpu for gpu, _ in held]
-        finally:
-            _release(held)
 
     @contextmanager
     def free(self) -> Iterator[list[Gpu]]:
         """Hold those that nobody holds just now, which may be none."""
-        held = [(gpu, descriptor) for gpu in self.available() if (descriptor := self._lock(gpu)) is not None]
-        try:
-            yield [gpu for gpu, _ in held]
-        finally:
-            _release(held)
+        gpus = self.available()
+        with ExitStack() as held:
+            yield self._take(gpus, len(gpus), held)
 
-    def _take(self, gpus: list[Gpu], number: int) -> list[tuple[Gpu, int]]:
-        held: list[tuple[Gpu, int]] = []
-        try:
-            for gpu in gpus:
-                if len(held) == number:
-                    break
-                if (descriptor := self._lock(gpu)) is not None:
-                    held.append((gpu, descriptor))
-        except BaseException:
-            _release(held)
-            raise
-        if len(held) < number:
-            _release(held)
-            return []
-        return held
+    def _take(self, gpus: list[Gpu], number: int, held: ExitStack) -> list[Gpu]:
+        taken: list[Gpu] = []
+        for gpu in gpus:
+            if len(taken) < number and (descriptor := self._lock(gpu)) is not None:
+                held.callback(os.close, descriptor)
+                taken.append(gpu)
+        return taken
 
     def _lock(self, gpu: Gpu) -> int | None:
         name = f"{gpu.uuid.replace('/', '_')}.lock"
@@ -199,22 +190,20 @@ def _open_folder(path: Path) -> int:
 def _lock_file(folder: int, name: str) -> int | None:
     """The descriptor of a lock that was taken; None if somebody else has it. Raises OSError."""
     for _ in range(_TRIES):
-        descriptor = _open(folder, name)
-        try:
+        with ExitStack() as opened:
+            descriptor = _open(folder, name)
+            opened.callback(os.close, descriptor)
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(errno.EINVAL, "it is not a plain file", name)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return None
             if _is_still(descriptor, folder, name):
                 with suppress(PermissionError):  # of a user who keeps it from others
                     os.utime(descriptor)  # so that nobody who tidies up takes it for old
+                opened.pop_all()
                 return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
     raise FileExistsError(errno.EEXIST, "it comes and goes", name)
 
 
@@ -247,45 +236,20 @@ def _is_still(descriptor: int, folder: int, name: str) -> bool:
         return False
 
 
-def _release(held: list[tuple[Gpu, int]]) -> None:
-    for _, descriptor in held:
-        os.close(descriptor)
-
-
-_FIRST_SECONDS, _INTERVAL_SECONDS = 1.0, 10.0
-_MIB = 1 << 20
-
-
-@dataclass
-class _Series:
-    values: int = 0
-    total: float = 0.0
-    peak: float = 0.0
-
-    def add(self, value: float) -> None:
-        self.values += 1
-        self.total += value
-        self.peak = max(self.peak, value)
-
-
-@dataclass
-class _Gpu:
-    utilization: _Series = field(default_factory=_Series)
-    memory: _Series = field(default_factory=_Series)
-
-
 class GpuUsage:
     """A context manager that samples while an agent runs; a run without GPUs costs nothing.
 
     ``summary`` has for each GPU, by UUID, the number of ``samples``, ``utilization_mean`` and ``utilization_peak`` in
     percent, and ``memory_mean`` and ``memory_peak`` in bytes. What the driver does not tell is left out, as is the
-    utilisation of MIG instances, which it does not measure.
+    utilisation of MIG instances, which it does not measure. The first sample is taken after ``first_seconds``, others
+    at intervals of ``interval_seconds``.
     """
 
-    def __init__(self, gpus: Sequence[Gpu]) -> None:
+    def __init__(self, gpus: Sequence[Gpu], *, first_seconds: float = 1.0, interval_seconds: float = 10.0) -> None:
         # The driver counts what an instance's GPU did for all that use it, not for this run alone.
         self._uuids = [gpu.uuid for gpu in gpus if not gpu.parent]
-        self._seen: dict[str, _Gpu] = {}
+        self._pauses = chain([first_seconds], repeat(interval_seconds))
+        self._seen: dict[str, tuple[list[int], list[int]]] = {}
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -294,56 +258,42 @@ class GpuUsage:
             self._thread.start()
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._done.set()
         if self._uuids:
             self._thread.join()
 
     @property
     def summary(self) -> dict[str, dict[str, float]]:
-        return {uuid: values for uuid, gpu in self._seen.items() if (values := _summary(gpu))}
+        found: dict[str, dict[str, float]] = {}
+        for uuid, seen in self._seen.items():
+            for name, unit, values in zip(("utilization", "memory"), (1, 1 << 20), seen, strict=True):
+                if values:
+                    known = found.setdefault(uuid, {}) | {"samples": len(values)}
+                    known[f"{name}_mean"] = round(sum(values) * unit / len(values), 1)
+                    found[uuid] = known | {f"{name}_peak": max(values) * unit}
+        return found
 
     def _watch(self) -> None:
-        pause = _FIRST_SECONDS
-        while not self._done.wait(pause):
-            self._sample()
-            pause = _INTERVAL_SECONDS
-
-    def _sample(self) -> None:
-        for line in query("uuid,utilization.gpu,memory.used", *self._uuids):
-            uuid, *numbers = [text.strip() for text in line.split(",")]
-            if uuid in self._uuids and len(numbers) == 2:
-                gpu = self._seen.setdefault(uuid, _Gpu())
-                for series, text, unit in ((gpu.utilization, numbers[0], 1), (gpu.memory, numbers[1], _MIB)):
-                    if text.isdecimal():  # else [N/A], [Not Supported], …
-                        series.add(int(text) * unit)
-
-
-def _summary(gpu: _Gpu) -> dict[str, float]:
-    values: dict[str, float] = {}
-    for name, series in (("utilization", gpu.utilization), ("memory", gpu.memory)):
-        if series.values:
-            values |= {"samples": series.values, f"{name}_mean": round(series.total / series.values, 1)}
-            values[f"{name}_peak"] = series.peak
-    return values
+        while not self._done.wait(next(self._pauses)):
+            for line in query("uuid,utilization.gpu,memory.used", *self._uuids):
+                uuid, *texts = [text.strip() for text in line.split(",")]
+                if uuid in self._uuids and len(texts) == 2:
+                    for values, text in zip(self._seen.setdefault(uuid, ([], [])), texts, strict=True):
+                        if text.isdecimal():  # else [N/A], [Not Supported], …
+                            values.append(int(text))
 
 
 def this_machine() -> Hardware:
     """The hardware found here; GPUs are those that ``nvidia-smi`` shows."""
-    cpus, memory = machine_size()
+    machine = Machine.here()
     return Hardware(
         host=socket.gethostname(),
         cpu=_cpu_model(),
-        cpus=cpus,
-        memory=memory,
+        cpus=machine.cpus,
+        memory=machine.memory,
         gpus=dict(Counter(gpu.name for gpu in detect())),
     )
-
-
-def machine_size() -> tuple[int, int]:
-    """Processors that this process may use, and the machine's memory in bytes."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cpus, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _cpu_model() -> str:

@@ -1,24 +1,26 @@
 """The limits of runs: a fair share of the machine for each, and a look at the disk where nothing keeps a limit.
 
-What control groups, of version 1 or 2, say of a process: its limit on memory, and how many were killed for that.
+What control groups, of version 1 or 2, say of a process: its limit on memory, and how many were killed for that. How an
+agent's run ended, its limits considered: one judge for all sandboxes.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.units import format_size, pluralize
-from pytest_mlebench.records.outcome import Limits
+from pytest_mlebench.records.outcome import Ending, Limits, SandboxAccount
+from pytest_mlebench.sandbox.contract import Execution, Task, format_duration
 
 _ROOT = Path("/sys/fs/cgroup")
 _NO_LIMIT = 1 << 60
@@ -118,7 +120,7 @@ class DiskWatcher:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join()
 
@@ -192,12 +194,19 @@ class Machine:
     cpus: int
     memory: int
 
+    @classmethod
+    def here(cls) -> Machine:
+        """This machine, with the processors that this process may use."""
+        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return cls(cpus=cpus, memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
-def apply(limits: Limits, machine: Machine, *, workers: int = 1) -> Limits:
-    """The limits with a fair share of ``machine`` for each of ``workers`` runs where they say nothing.
+
+def apply(limits: Limits, machine: Machine | None = None, *, workers: int = 1) -> Limits:
+    """The limits with a fair share of ``machine`` (None: this one) for each of ``workers`` runs where they say nothing.
 
     Raises SandboxError for limits that cannot be, or that are beyond the machine.
     """
+    machine = machine or Machine.here()
     for name, value in (("--time-limit", limits.time_limit), ("--cpus", limits.cpus)):
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise SandboxError(f"{name} is {value:g}, must be more than 0")
@@ -206,12 +215,13 @@ def apply(limits: Limits, machine: Machine, *, workers: int = 1) -> Limits:
             raise SandboxError(f"{name} is {size}, must be more than 0")
     if limits.cpus is not None and limits.cpus > machine.cpus:
         raise SandboxError(f"--cpus is {limits.cpus:g}, but this machine has {pluralize(machine.cpus, 'processor')}")
-    if limits.memory is not None and limits.memory > machine.memory:
-        available = format_size(machine.memory)
-        raise SandboxError(f"--memory is {format_size(limits.memory)}, but this machine has {available}")
-    if limits.memory is not None and limits.memory < _LEAST_MEMORY:
-        least = format_size(_LEAST_MEMORY)
-        raise SandboxError(f"--memory is {format_size(limits.memory)}, must be at least {least}")
+    if limits.memory is not None and not _LEAST_MEMORY <= limits.memory <= machine.memory:
+        most, least = (
+            f"but this machine has {format_size(machine.memory)}",
+            f"must be at least {format_size(_LEAST_MEMORY)}",
+        )
+        why = most if limits.memory > machine.memory else least
+        raise SandboxError(f"--memory is {format_size(limits.memory)}, {why}")
     kept = max(_KEPT_MEMORY, int(machine.memory * _KEPT_MEMORY_SHARE))
     memory = max(_LEAST_MEMORY, (machine.memory - min(kept, machine.memory // 2)) // workers)
     cpus = math.floor(machine.cpus * (1 - _KEPT_CPUS_SHARE) / workers * 100) / 100
@@ -222,6 +232,107 @@ def apply(limits: Limits, machine: Machine, *, workers: int = 1) -> Limits:
     )
 
 
+def own_processors(task: Task) -> list[int]:
+    """Which processors the agent may use, empty for all; workers of one session take different ones."""
+    usable, number = sorted(os.sched_getaffinity(0)), task.limits.cpus
+    if number is None or number >= len(usable):
+        return []
+    count = max(1, math.ceil(number))
+    first = count * int("".join(filter(str.isdigit, task.labels.get("worker", ""))) or 0)
+    return [usable[(first + k) % len(usable)] for k in range(count)]
+
+
 def describe(limits: Limits) -> dict[str, Any]:
     """The limits that applied, for a run's record; what is not there was unlimited."""
     return {name: value for name, value in asdict(limits).items() if value is not None}
+
+
+_MEMORY_ERRORS = ("MemoryError", "Cannot allocate memory", "std::bad_alloc")
+
+
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """Everything a sandbox knows about an agent's end.
+
+    ``lost``: nobody saw the end, because the container's first process died too. No agent can kill that process, so a
+    lost end without another explanation is not the agent's doing and has no ending.
+    """
+
+    exit_code: int | None = None
+    signal: str | None = None
+    oom_kills: int = 0
+    """Processes that the kernel killed for memory."""
+    time_limit: float | None = None
+    """Seconds, if the time limit ended the agent."""
+    out_of_memory: str = ""
+    """In words, if the sandbox stopped the agent for memory or a process of it was refused memory."""
+    disk_full: str = ""
+    lost: bool = False
+
+    @property
+    def is_unexplained(self) -> bool:
+        return self.lost and self.time_limit is None and not self.oom_kills and not self.disk_full
+
+    def with_clues(self, limits: Limits, log_tail: str, *, memory: bool = False) -> End:
+        """Add what limits and the end of the log suggest about a failure.
+
+        ``memory``: a failed allocation in the log counts as out of memory, where the kernel kills no process for it.
+        """
+        if self.exit_code == 0:
+            return self
+        disk_full = self.disk_full
+        if limits.disk is not None and not disk_full:
+            too_large = self.signal == "SIGXFSZ" or self.exit_code == 128 + signal.SIGXFSZ
+            if too_large or "File too large" in log_tail:
+                disk_full = f"a file grew over the limit of {format_size(limits.disk)}"
+            elif "No space left on device" in log_tail:
+                disk_full = f"the limit is {format_size(limits.disk)}"
+        out_of_memory = self.out_of_memory
+        if memory and limits.memory is not None and any(word in log_tail for word in _MEMORY_ERRORS):
+            out_of_memory = out_of_memory or f"a process asked for more than {format_size(limits.memory)}"
+        return replace(self, disk_full=disk_full, out_of_memory=out_of_memory)
+
+    def judge(self) -> tuple[Ending, str]:
+        """The ending, and in words the details it leaves open."""
+        if self.time_limit is not None:
+            limit = format_duration(self.time_limit) if self.time_limit >= 60 else f"{self.time_limit:g} s"
+            return Ending.TIMED_OUT, self._with_kills(f"stopped after {limit}")
+        if self.disk_full:
+            return Ending.CRASHED, self._with_kills(f"disk full: {self.disk_full}")
+        if self.out_of_memory:
+            return Ending.OUT_OF_MEMORY, self._with_kills(self.out_of_memory)
+        if self.exit_code == 0:
+            return Ending.FINISHED, self._with_kills("")
+        if self.oom_kills:
+            return Ending.OUT_OF_MEMORY, self._with_kills(self._how())
+        return Ending.CRASHED, self._how()
+
+    def execution(self, seconds: float, sandbox: SandboxAccount) -> Execution:
+        """How the agent's run went."""
+        ending, detail = self.judge()
+        return Execution(
+            ending=ending,
+            seconds=seconds,
+            exit_code=self.exit_code,
+            signal=self.signal,
+            detail=detail,
+            sandbox=sandbox,
+        )
+
+    def _how(self) -> str:
+        if self.lost:
+            return "the container's first process was killed too"
+        if self.signal:
+            return f"killed by {self.signal}"
+        code = self.exit_code or 0
+        try:  # as a shell reports it
+            name = signal.Signals(code - 128).name
+        except ValueError:
+            return f"exit code {code}"
+        return f"exit code {code} (a process of the agent was killed by {name})"
+
+    def _with_kills(self, text: str) -> str:
+        if not self.oom_kills:
+            return text
+        number = "a process was" if self.oom_kills == 1 else f"{self.oom_kills} processes were"
+        return "; ".join(filter(None, [text, f"{number} killed for memory"]))

@@ -34,9 +34,6 @@ _HARMLESS_NAME = re.compile(
 _LOOKS_RANDOM = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])[A-Za-z0-9_+=.~-]{16,}")
 _LOGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/@\s]*:([^/@\s]+)@")
 _BLOCK = 1 << 20
-_UNPACKED = 256 << 20
-"""So many bytes of an archive are looked through."""
-_MEMBERS = 10_000
 _MAX_VERDICT, _MAX_HOST, _MAX_METHOD, _MAX_REASON = 1000, 255, 20, 500
 _PACKED: dict[bytes, Callable[[Any], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 
@@ -52,9 +49,11 @@ class Redactor:
 
     These are base64 (both alphabets, at any offset), hexadecimal, URL encoding, UTF-16 and reversed. Secrets that
     overlap are masked together. Values shorter than ``MIN_SECRET`` are not looked for: they would match by chance.
+    Archives are looked through up to so many ``unpacked_bytes`` and ``members``.
     """
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, secrets: Iterable[str] = (), *, unpacked_bytes: int = 256 << 20, members: int = 10_000) -> None:
+        self._bounds = unpacked_bytes, members
         long = sorted({secret for secret in secrets if len(secret) >= MIN_SECRET})
         self._needles = sorted({form for secret in long for form in _forms(secret)})
         self.overlap = max((len(needle) for needle in self._needles), default=1) - 1
@@ -103,7 +102,7 @@ class Redactor:
                 file.seek(start + first)
                 file.write(b"*" * (end - first))  # of the same length: nothing else moves
             start += _BLOCK
-        return not any(self.spans(block) for block in _unpacked(file, self.overlap))
+        return not any(self.spans(block) for block in _unpacked(file, self.overlap, *self._bounds))
 
 
 def environment_secrets(environment: Mapping[str, str] = os.environ) -> set[str]:
@@ -160,7 +159,7 @@ def _forms(secret: str) -> Iterator[bytes]:
         yield quote_plus(secret, safe=safe).encode()
 
 
-def _unpacked(file: IO[Any], overlap: int) -> Iterator[bytes]:
+def _unpacked(file: IO[Any], overlap: int, left: int, members: int) -> Iterator[bytes]:
     """The contents of a compressed file or of a zip archive's members, in blocks that overlap, up to a bound."""
     try:
         magic = _read_at(file, 0, 6)
@@ -168,11 +167,10 @@ def _unpacked(file: IO[Any], overlap: int) -> Iterator[bytes]:
         opener = next((opener for prefix, opener in _PACKED.items() if magic.startswith(prefix)), None)
         if opener is not None:
             with opener(file) as stream:
-                yield from _blocks(stream, _UNPACKED, overlap)
+                yield from _blocks(stream, left, overlap)
         elif magic[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
             with zipfile.ZipFile(file) as archive:
-                left = _UNPACKED
-                for member in archive.infolist()[:_MEMBERS]:
+                for member in archive.infolist()[:members]:
                     yield member.filename.encode("utf-8", "replace")
                     with archive.open(member) as stream:
                         for block in _blocks(stream, left, overlap):
@@ -180,10 +178,8 @@ def _unpacked(file: IO[Any], overlap: int) -> Iterator[bytes]:
                             yield block
                     if left <= 0:
                         return
-    except (OSError, EOFError, ValueError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError):
+    except (OSError, EOFError, ValueError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile):
         return  # damaged or encrypted: nobody reads a secret out of it in passing
-    except zipfile.BadZipFile:
-        return
 
 
 def _blocks(stream: IO[bytes], limit: int, overlap: int) -> Iterator[bytes]:

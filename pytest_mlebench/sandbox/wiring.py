@@ -12,12 +12,11 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from pytest_mlebench import defaults
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import owned
 from pytest_mlebench.io.units import pluralize
@@ -28,14 +27,24 @@ from pytest_mlebench.sandbox.channels import (
     ControlChannelClosed,
     GpusMissing,
     Started,
+    SubmissionChannel,
 )
 from pytest_mlebench.sandbox.checker import PORT, SubmissionChecker
-from pytest_mlebench.sandbox.contract import INSTRUCTIONS, VALIDATE, Task, clock, render_instructions, with_steps
-from pytest_mlebench.sandbox.endings import End
-from pytest_mlebench.sandbox.leftovers import SOCKETS
+from pytest_mlebench.sandbox.collection import taking_snapshots
+from pytest_mlebench.sandbox.contract import (
+    INSTRUCTIONS,
+    SOCKETS,
+    VALIDATE,
+    Task,
+    clock,
+    render_instructions,
+    with_steps,
+)
+from pytest_mlebench.sandbox.gpus import Gpu, GpuUsage
+from pytest_mlebench.sandbox.limits import End
 from pytest_mlebench.sandbox.network.policy import Network, endpoints
 from pytest_mlebench.sandbox.network.proxy import Proxy
-from pytest_mlebench.sandbox.redaction import Redactor, connections, tail, validations
+from pytest_mlebench.sandbox.redaction import LogWriter, Redactor, connections, environment_secrets, tail, validations
 
 START_SECONDS = 120.0
 HOME = "/home"
@@ -48,6 +57,7 @@ CONTAINER_DIRS = {
 }
 """The build arguments that every agent's Dockerfile may count on."""
 _POLL_SECONDS = 1.0
+_SUBMISSION_SOCKET = "submission.sock"
 _DESCRIPTORS = 4096
 """Of this process; many systems give 1,024."""
 _LONGEST = 40
@@ -69,8 +79,7 @@ class Inside(Protocol):
         """How many processes the kernel killed for memory, read on the host; None where the host cannot read it."""
 
 
-@dataclass(frozen=True)
-class Ports:
+class Ports(NamedTuple):
     """The ports of localhost at which the agent finds the harness."""
 
     checker: int = PORT
@@ -90,33 +99,44 @@ class Ports:
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """The sockets between a run's container and the harness."""
+    """What a run's container and the harness have between them: sockets, the agent's GPUs, and its log."""
 
     task: Task
     """With what the gateway has the agent start with."""
     folder: Path
     checker: SubmissionChecker
     channel: ControlChannel
+    submission: SubmissionChannel
     proxy: Proxy | None
     ports: Ports
     relays: Mapping[str, str]
     """Names of sockets by the ports of localhost where the agent finds them."""
+    gpus: Sequence[Gpu]
+    usage: GpuUsage
+    redactor: Redactor
+    log: LogWriter
 
-    def account(self, redactor: Redactor) -> dict[str, Any]:
-        """What came over them, as fields of a ``SandboxAccount``."""
-        made = {"validations": validations(self.checker.history, redactor)}
+    def account(self) -> dict[str, Any]:
+        """What came over the sockets and what the GPUs did, as fields of a ``SandboxAccount``."""
+        made = {"validations": validations(self.checker.history, self.redactor), "gpu_usage": self.usage.summary}
         if self.proxy is None:
             return made
         return made | {
-            "connections": connections(self.proxy.connections, redactor),
+            "connections": connections(self.proxy.connections, self.redactor),
             "unrecorded_connections": self.proxy.unrecorded,
         }
 
 
 def wire(
-    task: Task, stack: ExitStack, *, network: Network, allow_hosts: Iterable[str], own_network: bool = True
+    task: Task,
+    stack: ExitStack,
+    *,
+    gpus: Sequence[Gpu],
+    network: Network,
+    allow_hosts: Iterable[str],
+    own_network: bool = True,
 ) -> Wiring:
-    """Open what the harness offers to a container, until the stack is closed.
+    """Open what the harness offers to a container, and the run's log, until the stack is closed.
 
     Without ``own_network`` the container has the ports of this machine, so the usual ones may be taken.
     """
@@ -140,7 +160,25 @@ def wire(
         allowed = endpoints(task.agent, task.launch, allow_hosts, without=through_gateway)
         proxy = stack.enter_context(Proxy(allowed, unix_socket=folder / "proxy.sock"))
         relays[str(ports.proxy)] = "proxy.sock"
-    return Wiring(task=task, folder=folder, checker=checker, channel=channel, proxy=proxy, ports=ports, relays=relays)
+    submission = stack.enter_context(SubmissionChannel(folder / _SUBMISSION_SOCKET))
+    task.run_dir.mkdir(parents=True, exist_ok=True)
+    redactor = Redactor({*task.launch.secrets, *environment_secrets()})
+    log = LogWriter(task.run_dir / RUN_LOG, task.limits.log_bytes, redactor)
+    stack.callback(log.close)
+    return Wiring(
+        task=task,
+        folder=folder,
+        checker=checker,
+        channel=channel,
+        submission=submission,
+        proxy=proxy,
+        ports=ports,
+        relays=relays,
+        gpus=gpus,
+        usage=GpuUsage(gpus),
+        redactor=redactor,
+        log=log,
+    )
 
 
 @contextmanager
@@ -168,50 +206,67 @@ def want_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-class _GpusMissingError(SandboxError):
-    """The container does not have the GPUs that it was to have."""
-
-
-def start_agent(
+def run_inside(
     wiring: Wiring,
     inside: Inside,
     order: Mapping[str, Any],
     *,
-    gpus: Sequence[str] = (),
-    gpu_advice: str = "",
+    gpu_advice: str,
+    collect: Callable[[], object],
+    watchers: Iterable[AbstractContextManager[object]] = (),
     waiting: Callable[[], None] = lambda: None,
-) -> None:
-    """Give the container's first process its order; returns when the agent runs, which sees ``gpus``.
+) -> tuple[End, float]:
+    """Start the agent in a container and await its end; returns that, and the seconds until then.
 
     ``order`` is what depends on the runtime; ``gpu_advice`` says what to do where GPUs are missing; ``waiting`` is
-    called when the first process waits for its order.
+    called when the first process waits for its order. The ``watchers`` watch while the agent runs. Whatever is raised,
+    the container is ended and ``collect`` called before.
     """
+    task = wiring.task
+    try:
+        _start_agent(wiring, inside, order, gpu_advice, waiting)
+        started = time.monotonic()
+        with ExitStack() as stack:
+            snapshots = taking_snapshots(task.snapshots, wiring.submission, wiring.redactor)
+            for watcher in (*watchers, snapshots, wiring.usage):
+                stack.enter_context(watcher)
+            end = _await_end(wiring, inside)
+        return end, time.monotonic() - started
+    except BaseException:
+        inside.kill()
+        with suppress(SandboxError):  # the first error is the one to report
+            collect()
+        raise
+
+
+def _start_agent(
+    wiring: Wiring, inside: Inside, order: Mapping[str, Any], gpu_advice: str, waiting: Callable[[], None]
+) -> None:
+    """Give the container's first process its order; returns when the agent runs."""
     task, channel = wiring.task, wiring.channel
+    gpus = [gpu.uuid for gpu in wiring.gpus]
     try:
         channel.accept(timeout=START_SECONDS, alive=inside.alive)
         waiting()
-        channel.send({**_order(wiring), "gpus": list(gpus), **order})
+        channel.send({**_order(wiring), "gpus": gpus, **order})
         answer = channel.receive(START_SECONDS)
-        if isinstance(answer, GpusMissing):
-            raise _GpusMissingError(
-                f"the container sees only {answer.seen} of the run's {pluralize(len(gpus), 'GPU')} "
-                f"({', '.join(gpus)}), so the agent was not started: {gpu_advice}"
-            )
-        if not isinstance(answer, Started):
+        if not isinstance(answer, Started | GpusMissing):
             raise SandboxError("the container does not start the agent")
-    except _GpusMissingError:
-        inside.kill()
-        raise
     except (ControlChannelClosed, SandboxError) as error:
         inside.kill()
         inside.finish_output()
         output = tail(task.run_dir / RUN_LOG)
         reason = str(error) or "its first process ended"
         raise SandboxError(f"the container did not start: {reason}; its output ends with: {output}") from error
+    if isinstance(answer, GpusMissing):
+        raise SandboxError(
+            f"the container sees only {answer.seen} of the run's {pluralize(len(gpus), 'GPU')} "
+            f"({', '.join(gpus)}), so the agent was not started: {gpu_advice}"
+        )
 
 
 def _order(wiring: Wiring) -> dict[str, Any]:
-    task, relays = wiring.task, wiring.relays
+    task = wiring.task
     start = task.agent.start.relative_to(task.agent.folder).as_posix()
     environment = {
         **CONTAINER_DIRS,
@@ -236,8 +291,8 @@ def _order(wiring: Wiring) -> dict[str, Any]:
         "command": ["/bin/bash", f"{CONTAINER_DIRS['AGENT_DIR']}/{start}", *task.launch.arguments],
         "environment": environment,
         "files": {f"{HOME}/{INSTRUCTIONS}": instructions},
-        "relays": dict(relays),
-        "submission": None,
+        "relays": dict(wiring.relays),
+        "submission": None if task.snapshots is None else _SUBMISSION_SOCKET,
     }
 
 
@@ -247,7 +302,7 @@ def _proxy_variables(port: int) -> dict[str, str]:
     return variables | {name.lower(): value for name, value in variables.items()}
 
 
-def await_end(wiring: Wiring, inside: Inside) -> End:
+def _await_end(wiring: Wiring, inside: Inside) -> End:
     """Wait for the agent's end, or make one when its time is over."""
     task, channel = wiring.task, wiring.channel
     time_limit = task.limits.time_limit
@@ -258,7 +313,7 @@ def await_end(wiring: Wiring, inside: Inside) -> End:
             if message := channel.receive(min(left, _POLL_SECONDS)):
                 return _end(message, inside)
         channel.send({"signal": "SIGTERM"})
-        message = channel.receive(defaults.grace(time_limit))
+        message = channel.receive(task.grace)
         return replace(_end(message, inside), time_limit=time_limit)
     except ControlChannelClosed:
         over = time.monotonic() >= deadline

@@ -19,7 +19,7 @@ from pytest_mlebench.llm.accounting import GatewaySettings
 from pytest_mlebench.llm.providers import Provider
 from pytest_mlebench.records.outcome import Connection, SandboxAccount
 from pytest_mlebench.runs.run import check_hosts, permissions_of_run, run_environment, used_permissions
-from pytest_mlebench.sandbox.endings import choose
+from pytest_mlebench.sandbox.contract import choose
 from pytest_mlebench.sandbox.redaction import environment_secrets
 
 SECRETS = {

@@ -22,7 +22,7 @@ import pytest
 from pytest_mlebench import Bench, Ending, Event, SandboxError, Step
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.extras.apptainer.images import SifImages
-from pytest_mlebench.sandbox.leftovers import SOCKETS, clean_folders
+from pytest_mlebench.sandbox.contract import SOCKETS, clean_folders
 from pytest_mlebench.sandbox.limits import delegated
 from tests.extent import ALL
 from tests.sandbox.scripted import AGENTS, ENGINE, MB, Runner, docker_sandbox, make_runner, script_agent

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.processes import owned
-from pytest_mlebench.sandbox.leftovers import SOCKETS
+from pytest_mlebench.sandbox.contract import SOCKETS
 from tests.cli.test_cli import mlebench
 
 

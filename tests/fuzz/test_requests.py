@@ -23,7 +23,7 @@ from pytest_mlebench.llm.requests import Admission, Refusal, Target, parse_body
 from pytest_mlebench.sandbox.channels import ControlChannel, ControlChannelClosed, parse_message
 from pytest_mlebench.sandbox.checker import SubmissionChecker
 from pytest_mlebench.sandbox.network.policy import Endpoint, as_address
-from pytest_mlebench.sandbox.network.proxy import BadRequest, HelloError, Proxy, read_request, server_name
+from pytest_mlebench.sandbox.network.proxy import Proxy, Refused, read_request, server_name
 from tests.fuzz.bounded import fuzzing, limited_time, run_limited
 
 pytestmark = pytest.mark.full
@@ -151,7 +151,7 @@ def test_any_request_to_the_proxy_is_parsed_or_refused() -> None:
                 assert [line for line in head if line.startswith(b"host:")] == [head[1]]
                 assert not (b"content-length" in b"".join(head[1:]) and b"transfer-encoding:" in b"".join(head[1:]))
 
-        with limited_time(), suppress(BadRequest):
+        with limited_time(), suppress(Refused):
             read(data, parse)
 
     run_limited(fuzz)
@@ -176,7 +176,7 @@ def test_any_client_hello_is_for_the_host_or_refused() -> None:
     @fuzzing
     @given(st.one_of(st.lists(st.one_of(records, framed), max_size=4).map(b"".join), REQUESTS))
     def fuzz(data: bytes) -> None:
-        with limited_time(), suppress(HelloError):
+        with limited_time(), suppress(Refused):
             read(data, lambda reader: server_name(reader, "api.test"))
 
     run_limited(fuzz)

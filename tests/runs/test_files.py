@@ -14,8 +14,17 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.runs.files import FilesError, RunFile, _write, check_files, copy_files, is_safe, open_files, unpack
-from pytest_mlebench.runs.timeline import read_validation_score
+from pytest_mlebench.runs.files import (
+    FilesError,
+    RunFile,
+    _write,
+    check_files,
+    copy_files,
+    is_safe,
+    open_files,
+    read_validation_score,
+    unpack,
+)
 from pytest_mlebench.sandbox.collection import FilesWriter, member_name
 from tests.left import leave, left
 
@@ -110,15 +119,12 @@ def test_an_archive_that_lies_about_its_content_gives_an_error_and_no_more_bytes
         files.read("code/a", 2000)
 
 
-def test_more_members_than_anybody_leaves_are_refused_before_they_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_mlebench.runs.files.MAX_FILES", 5)
+def test_more_members_than_anybody_leaves_are_refused_before_they_are_read(tmp_path: Path) -> None:
     (tmp_path / "files.zip").write_bytes(packed(*((f"code/{k}", b"") for k in range(6))))
-    with pytest.raises(FilesError, match="more than 5 members"), open_files(tmp_path):
+    with pytest.raises(FilesError, match="more than 5 members"), open_files(tmp_path, max_files=5):
         pass
     (tmp_path / "files.zip").write_bytes(packed(*((f"code/{k}", b"") for k in range(5))))
-    with open_files(tmp_path) as files:
+    with open_files(tmp_path, max_files=5) as files:
         assert len(files.below()) == 5
 
 
@@ -230,11 +236,8 @@ def test_any_name_can_be_read_back(part: str, tmp_path: Path) -> None:
     assert [path.read_text() for path in (tmp_path / "new").rglob("*.py")] == ["x"]
 
 
-def test_names_without_end_are_left_out_where_no_reader_would_bear_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_mlebench.sandbox.collection._MAX_NAMES", 25)
-    with FilesWriter(tmp_path) as writer:
+def test_names_without_end_are_left_out_where_no_reader_would_bear_them(tmp_path: Path) -> None:
+    with FilesWriter(tmp_path, max_name_bytes=25) as writer:
         writer.write(["code", "a" * 15], io.BytesIO(b"x"), 1)
         with pytest.raises(OSError, match="too many names"):
             writer.write(["code", "b" * 15], io.BytesIO(b"x"), 1)
@@ -295,12 +298,11 @@ def test_folders_of_earlier_versions_are_read_the_same_way(tmp_path: Path) -> No
     assert read_validation_score(tmp_path) == 0.5
 
 
-def test_folders_of_earlier_versions_are_bounded_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_mlebench.runs.files.MAX_FILES", 3)
+def test_folders_of_earlier_versions_are_bounded_as_well(tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     for k in range(5):
         (tmp_path / f"code/{k}").write_text("x")
-    with open_files(tmp_path) as files:
+    with open_files(tmp_path, max_files=3) as files:
         assert len(files.below()) == 3
 
 
@@ -323,28 +325,20 @@ def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
         pass
 
 
-def test_the_content_of_an_archive_from_others_is_checked_up_to_a_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_content_of_an_archive_from_others_is_checked_up_to_a_size(tmp_path: Path) -> None:
     (tmp_path / "files.zip").write_bytes(patched(GOOD, b"PK\x01\x02", 16, b"\0\0\0\0"))
     with pytest.raises(FilesError, match="CRC"):
         check_files(tmp_path)
-    monkeypatch.setattr("pytest_mlebench.runs.files._MAX_CHECKED", 999)
-    check_files(tmp_path)
-    monkeypatch.setattr("pytest_mlebench.runs.files._MAX_CHECKED", 1000)
+    check_files(tmp_path, max_checked=999)
     with pytest.raises(FilesError, match="CRC"):
-        check_files(tmp_path)
+        check_files(tmp_path, max_checked=1000)
 
 
-def test_an_archive_from_others_unpacks_to_no_more_than_a_run_may_leave(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_from_others_unpacks_to_no_more_than_a_run_may_leave(tmp_path: Path) -> None:
     leave(tmp_path, {"code/a": b"a" * 20, "logs/b": b"b" * 10})
-    monkeypatch.setattr("pytest_mlebench.runs.files.COLLECT_BYTES", 10)
-    check_files(tmp_path)
-    monkeypatch.setattr("pytest_mlebench.runs.files.COLLECT_BYTES", 9)
+    check_files(tmp_path, max_bytes=10)
     with pytest.raises(FilesError, match="unpacks to 30 bytes; at most 27 bytes are kept"):
-        check_files(tmp_path)
+        check_files(tmp_path, max_bytes=9)
 
 
 def test_a_file_that_an_agent_left_is_a_value(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.outcome import Report, TimelinePoint, last_change
 from pytest_mlebench.records.record import RunRecord, bounded
+from pytest_mlebench.runs.files import read_validation_score, timeline
 from pytest_mlebench.runs.run import RunOptions, run_agent
-from pytest_mlebench.runs.timeline import read_validation_score, timeline
 from pytest_mlebench.sandbox import Limits, Sandbox
 from pytest_mlebench.sandbox.collection import Snapshot, SnapshotPolicy, Snapshots, digest_of
 from tests.groups import report_of

@@ -16,8 +16,9 @@ from urllib.parse import urlparse
 
 import pytest
 
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.sandbox.checker import SubmissionChecker
-from pytest_mlebench.sandbox.contract import validate_script
+from pytest_mlebench.sandbox.contract import VALIDATE
 
 BOUNDARY = "frontier"
 
@@ -81,12 +82,12 @@ def test_curl_in_the_agents_script_works(checker: SubmissionChecker, tmp_path: P
     file = tmp_path / "submission.csv"
     file.write_text("id,x\n")
     done = subprocess.run(
-        ["bash", validate_script(), file], env={"VALIDATION_URL": checker.url, "PATH": "/usr/bin:/bin"},
+        ["bash", bundled("environment") / VALIDATE, file], env={"VALIDATION_URL": checker.url, "PATH": "/usr/bin:/bin"},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout) == {"result": "5 bytes, b'id,x\\n'"}
     missing = subprocess.run(
-        ["bash", validate_script(), tmp_path / "none"], capture_output=True, text=True, check=False
+        ["bash", bundled("environment") / VALIDATE, tmp_path / "none"], capture_output=True, text=True, check=False
     )
     assert missing.returncode == 2 and "is not a file" in missing.stderr
 
@@ -117,7 +118,7 @@ def test_a_large_upload_is_refused_before_it_is_read(checker: SubmissionChecker)
 def test_the_reason_for_refusing_a_large_file_arrives(checker: SubmissionChecker, tmp_path: Path, size: int) -> None:
     (tmp_path / "large.csv").write_bytes(bytes(size))
     done = subprocess.run(
-        ["bash", validate_script(), tmp_path / "large.csv"],
+        ["bash", bundled("environment") / VALIDATE, tmp_path / "large.csv"],
         env={"VALIDATION_URL": checker.url, "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout) == {"result": "The file is too large: at most 1,000,000 bytes."}

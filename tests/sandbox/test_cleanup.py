@@ -19,9 +19,9 @@ import pytest
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import LABEL, dead_folders, is_dead, owned, owner_labels
+from pytest_mlebench.sandbox.contract import SOCKETS, Leftover
 from pytest_mlebench.sandbox.docker import cleanup
 from pytest_mlebench.sandbox.docker.cleanup import clean
-from pytest_mlebench.sandbox.leftovers import SOCKETS, Leftover
 from tests.sandbox.scripted import ENGINE, Runner, docker_sandbox, script_agent
 
 SESSION = """

@@ -14,7 +14,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pytest_mlebench import defaults
 from pytest_mlebench.sandbox import Ending, Sandbox
 from tests.left import left
 from tests.sandbox.scripted import MB, SAMPLE, VALID, Runner
@@ -161,9 +160,9 @@ def test_the_time_limit_is_the_harnesss_and_what_was_there_is_kept(run: Runner) 
     assert time.monotonic() - started < 30
 
 
-def test_an_agent_is_asked_to_end_before_it_is_killed(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(defaults, "GRACE_SHARE", 10)  # of a short time: enough for a busy machine
-    result = run(f"trap '{SUBMIT}; echo goodbye; exit 0' TERM; sleep 600 & wait", time_limit=4)
+def test_an_agent_is_asked_to_end_before_it_is_killed(run: Runner) -> None:
+    script = f"trap '{SUBMIT}; echo goodbye; exit 0' TERM; sleep 600 & wait"
+    result = run(script, time_limit=4, grace_seconds=5.0)  # enough for a busy machine
     assert result.execution.ending == Ending.TIMED_OUT
     assert "goodbye" in result.log
     assert result.submission == SAMPLE

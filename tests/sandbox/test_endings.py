@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_mlebench.sandbox import Ending, Limits
-from pytest_mlebench.sandbox.endings import End
+from pytest_mlebench.sandbox.limits import End
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,7 @@ import pytest
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.progress import Event, Note
 from pytest_mlebench.records.outcome import Limits
-from pytest_mlebench.sandbox import gpus as gpu_usage
-from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, detect
+from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage, detect
 from tests.sandbox.scripted import MB
 
 
@@ -80,7 +79,7 @@ def test_ids_choose_instances_or_all_those_of_a_gpu(ids: list[str], chosen: int,
     assert len(GpuPool(ids, folder=mig).available()) == chosen
 
 
-def test_the_record_has_what_a_runs_gpus_did(two_gpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_record_has_what_a_runs_gpus_did(two_gpus: Path) -> None:
     counter = two_gpus.parent / "counter"
     program = two_gpus.parent / "bin/nvidia-smi"
     program.write_text(
@@ -94,9 +93,7 @@ case $(wc -l < {counter}) in
 esac
 """
     )
-    monkeypatch.setattr(gpu_usage, "_FIRST_SECONDS", 0.05)
-    monkeypatch.setattr(gpu_usage, "_INTERVAL_SECONDS", 0.05)
-    with gpu_usage.GpuUsage([Gpu(0, "GPU-aaaa", "Test GPU")]) as usage:
+    with GpuUsage([Gpu(0, "GPU-aaaa", "Test GPU")], first_seconds=0.05, interval_seconds=0.05) as usage:
         deadline = time.monotonic() + 60
         while not counter.exists() or len(counter.read_text()) < 4:
             assert time.monotonic() < deadline
@@ -110,7 +107,7 @@ esac
             "memory_peak": 3000.0 * MB,
         }
     }
-    assert gpu_usage.GpuUsage([]).summary == {}
+    assert GpuUsage([]).summary == {}
 
 
 def test_a_broken_driver_is_no_gpu(two_gpus: Path) -> None:
@@ -185,7 +182,8 @@ def test_a_lease_is_freed_when_its_holder_dies(two_gpus: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None and holder.stdout.readline() == "held\n"
     pool = GpuPool(folder=two_gpus)
-    assert pool._take(pool.available(), 1) == []
+    with pool.free() as gpus:
+        assert gpus == []
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     with pool.lease(2) as gpus:
@@ -364,10 +362,8 @@ def test_a_lock_that_is_removed_while_it_is_opened_is_not_taken_for_a_lease(
             removed[0].unlink()
 
     monkeypatch.setattr(fcntl, "flock", lock)
-    with GpuPool(["0"], folder=two_gpus).lease(1):
-        assert removed and GpuPool(["0"], folder=two_gpus)._take(detect(), 2) == []
-        with GpuPool(["0"], folder=two_gpus).free() as gpus:
-            assert gpus == []
+    with GpuPool(["0"], folder=two_gpus).lease(1), GpuPool(folder=two_gpus).free() as gpus:
+        assert removed and [gpu.index for gpu in gpus] == [1]
 
 
 def test_a_lock_that_is_held_looks_new_to_whoever_tidies_up(two_gpus: Path) -> None:

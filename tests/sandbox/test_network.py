@@ -20,7 +20,7 @@ import pytest
 from pytest_mlebench.agents.registry import Launch
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox.network.policy import Endpoint, endpoints
-from pytest_mlebench.sandbox.network.proxy import HelloError, Proxy, server_name
+from pytest_mlebench.sandbox.network.proxy import Proxy, Refused, server_name
 from tests.sandbox.scripted import Runner, docker_sandbox, make_runner, script_agent
 
 
@@ -285,9 +285,9 @@ def test_a_base_url_may_not_name_the_metadata_address_either_and_the_sandboxs_ow
 class Client:
     """Speaks to a proxy as a container's relay does."""
 
-    def __init__(self, folder: Path, *allowed: str) -> None:
+    def __init__(self, folder: Path, *allowed: str, **options: Any) -> None:
         self.path = folder / "proxy.sock"
-        self.proxy = Proxy(map(Endpoint.parse, allowed), unix_socket=self.path)
+        self.proxy = Proxy(map(Endpoint.parse, allowed), unix_socket=self.path, **options)
 
     def __enter__(self) -> Client:
         self.proxy.__enter__()
@@ -350,7 +350,7 @@ def test_tls_for_the_very_host_is_passed_on_unchanged() -> None:
     ids=["other host", "no host", "http", "ssh", "short", "huge", "nothing", "cut"],
 )
 def test_anything_else_is_not_passed_on(sent: bytes) -> None:
-    with pytest.raises(HelloError):
+    with pytest.raises(Refused):
         asyncio.run(_checked(sent, "api.openai.com"))
 
 
@@ -544,7 +544,7 @@ def test_a_connection_that_encrypts_its_hosts_name_is_refused() -> None:
     body[at : at + 2] = (int.from_bytes(body[at : at + 2]) + len(extension)).to_bytes(2)
     body[at + 2 : at + 2] = extension
     body[1:4] = (len(body) - 4).to_bytes(3)
-    with pytest.raises(HelloError, match="ECH"):
+    with pytest.raises(Refused, match="ECH"):
         asyncio.run(_checked(b"\x16\x03\x01" + len(body).to_bytes(2) + bytes(body), "api.openai.com"))
 
 
@@ -649,9 +649,8 @@ def test_a_host_that_is_down_is_a_bad_gateway(tmp_path: Path) -> None:
     assert "ConnectionRefused" in client.proxy.connections[0].reason
 
 
-def test_the_record_of_connections_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_mlebench.sandbox.network.proxy._RECORDED", 5)
-    with Client(tmp_path) as client:
+def test_the_record_of_connections_is_bounded(tmp_path: Path) -> None:
+    with Client(tmp_path, recorded=5) as client:
         for _ in range(8):
             client.send(b"CONNECT evil.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
     assert (len(client.proxy.connections), client.proxy.unrecorded) == (5, 3)

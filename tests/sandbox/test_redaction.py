@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import bz2
 import gzip
+import inspect
 import io
 import lzma
 import tarfile
@@ -122,16 +123,18 @@ def test_the_longest_form_of_a_secret_is_masked_where_only_its_first_byte_is_in_
     assert path.read_bytes()[-len(longest) :] == b"*" * len(longest)
 
 
-def test_archives_are_looked_through_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (redaction._UNPACKED, redaction._MEMBERS, redaction._BLOCK) == (256 << 20, 10_000, 1 << 20)
-    monkeypatch.setattr(redaction, "_UNPACKED", 3 << 20)
+def test_archives_are_looked_through_up_to_a_bound(tmp_path: Path) -> None:
+    defaults = inspect.signature(Redactor).parameters
+    assert (defaults["unpacked_bytes"].default, defaults["members"].default) == (256 << 20, 10_000)
+    assert redaction._BLOCK == 1 << 20
+    redactor = Redactor([SECRET], unpacked_bytes=3 << 20)
 
-    def is_kept(*members: bytes) -> bool:
+    def is_kept(*members: bytes, redactor: Redactor = redactor) -> bool:
         path = tmp_path / "a.zip"
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             for number, content in enumerate(members):
                 archive.writestr(f"{number}", content)
-        return Redactor([SECRET]).file(path)
+        return redactor.file(path)
 
     block, secret = b"x" * (1 << 20), SECRET.encode()
     assert not is_kept(block, block, secret)
@@ -140,10 +143,10 @@ def test_archives_are_looked_through_up_to_a_bound(tmp_path: Path, monkeypatch: 
     assert not is_kept(block, block, block[1:], secret), "as one byte is left"
     assert is_kept(block * 3 + secret)
     (tmp_path / "a.gz").write_bytes(gzip.compress(block * 3 + secret))
-    assert Redactor([SECRET]).file(tmp_path / "a.gz")
-    monkeypatch.setattr(redaction, "_MEMBERS", 2)
-    assert not is_kept(b"", secret)
-    assert is_kept(b"", b"", secret)
+    assert redactor.file(tmp_path / "a.gz")
+    first = Redactor([SECRET], members=2)
+    assert not is_kept(b"", secret, redactor=first)
+    assert is_kept(b"", b"", secret, redactor=first)
 
 
 def test_values_that_would_match_by_chance_are_not_looked_for() -> None:

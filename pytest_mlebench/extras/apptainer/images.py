@@ -26,7 +26,7 @@ from pytest_mlebench.extras.apptainer.program import Program, build_environment,
 from pytest_mlebench.io.files import bundled, publish, remove_tree, write_text
 from pytest_mlebench.io.processes import owned
 from pytest_mlebench.io.values import json_text, loads
-from pytest_mlebench.sandbox.contract import check_agent_folder
+from pytest_mlebench.sandbox.contract import SOCKETS, check_agent_folder
 from pytest_mlebench.sandbox.dockerfile import (
     BASE_IMAGE,
     ENVIRONMENT,
@@ -38,7 +38,6 @@ from pytest_mlebench.sandbox.dockerfile import (
     environment_recipe,
     one_builder,
 )
-from pytest_mlebench.sandbox.leftovers import SOCKETS
 
 _TAIL_LINES = 40
 _NOT_FETCHED = "conveyor failed to get"

@@ -7,14 +7,12 @@ local disk, which is removed afterwards.
 
 from __future__ import annotations
 
-import math
 import os
 import resource
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -32,29 +30,26 @@ from pytest_mlebench.io.files import bundled, remove_tree
 from pytest_mlebench.io.processes import owned, sigterm_interrupts
 from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.records.outcome import RUN_LOG
-from pytest_mlebench.sandbox.channels import SubmissionChannel
-from pytest_mlebench.sandbox.collection import Collector, FilesWriter, taking_snapshots
-from pytest_mlebench.sandbox.contract import Task, check_agent_folder
-from pytest_mlebench.sandbox.endings import End
-from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage, machine_size
-from pytest_mlebench.sandbox.leftovers import SOCKETS, clean_folders
+from pytest_mlebench.sandbox.collection import Collector, FilesWriter
+from pytest_mlebench.sandbox.contract import SOCKETS, Task, check_agent_folder, clean_folders
+from pytest_mlebench.sandbox.gpus import Gpu, GpuPool
 from pytest_mlebench.sandbox.limits import (
     DiskWatcher,
+    End,
     FreeSpaceWatcher,
-    Machine,
     apply,
     delegated,
     describe,
     disk_share,
     memory_limit,
+    own_processors,
 )
 from pytest_mlebench.sandbox.local.sandbox import link_tree
 from pytest_mlebench.sandbox.network.policy import Network, check_form
-from pytest_mlebench.sandbox.redaction import LogWriter, Redactor, environment_secrets, tail
-from pytest_mlebench.sandbox.wiring import DATA, Wiring, await_end, start_agent, want_descriptors, wire
+from pytest_mlebench.sandbox.redaction import Redactor, tail
+from pytest_mlebench.sandbox.wiring import DATA, run_inside, want_descriptors, wire
 
 _HARNESS = "/opt/mlebench-harness"
-_SUBMISSION_SOCKET = "submission.sock"
 _INIT = "/opt/mlebench/init.py"
 _PYTHON = "/usr/bin/python3"
 _PROBE_SECONDS = 120.0
@@ -94,12 +89,8 @@ class ApptainerSandbox:
         _ = self._program
         check_agent_folder(agent)
         self._gpu_pool.check(self._settings.gpus)
-        self._share(self._limits)
+        apply(self._limits, workers=self._workers)
         check_form(agent, self._settings.allow_hosts)
-
-    def _share(self, limits: Limits) -> Limits:
-        cpus, memory = machine_size()
-        return apply(limits, Machine(cpus=cpus, memory=memory), workers=self._workers)
 
     def prepare(self, agent: Agent) -> None:
         self.check(agent)
@@ -193,7 +184,7 @@ class ApptainerSandbox:
 
     def run(self, task: Task) -> Execution:
         self.check(task.agent)
-        task = replace(task, limits=self._share(task.limits))
+        task = replace(task, limits=apply(task.limits, workers=self._workers))
         image = self.images.agent(task.agent)
         abilities = self._probed(image)
         try:
@@ -209,13 +200,8 @@ class ApptainerSandbox:
         visible = {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in gpus)}
         task = replace(task, launch=replace(task.launch, environment={**visible, **task.launch.environment}))
         allowed = self._settings.allow_hosts
-        wiring = wire(task, stack, network=network, allow_hosts=allowed, own_network=network != "full")
-        submission = stack.enter_context(SubmissionChannel(wiring.folder / _SUBMISSION_SOCKET))
+        wiring = wire(task, stack, gpus=gpus, network=network, allow_hosts=allowed, own_network=network != "full")
         task = wiring.task
-        task.run_dir.mkdir(parents=True, exist_ok=True)
-        redactor = Redactor({*task.launch.secrets, *environment_secrets()})
-        log = LogWriter(task.run_dir / RUN_LOG, task.limits.log_bytes, redactor)
-        stack.callback(log.close)
         scratch = _Scratch(keep=task.keep)
         stack.callback(scratch.remove)
         container = Container()
@@ -226,43 +212,38 @@ class ApptainerSandbox:
         command = self._command(image, disk, network=network, gpus=len(gpus), group=group)
         mounts = _mounts(scratch.folder, task, wiring.folder, disk)
         program = [_PYTHON, "-I", _INIT, _HARNESS]
-        container.start([*command[:-1], *mounts, command[-1], *program], [] if group else _processors(task), log)
+        container.start(
+            [*command[:-1], *mounts, command[-1], *program], [] if group else own_processors(task), wiring.log
+        )
         watched, share = (None, None) if disk.is_limited else (task.limits.disk, self._disk_share)
         space = _disk_watcher(watched, scratch.folder, container, share)
         memory = MemoryWatcher(task.limits.memory or 0, container, container.kill)
-        looking = memory if group is None else nullcontext()
-        usage = GpuUsage(gpus)
-        collect = partial(_collect, task, disk, self.images.file(image), redactor)
-        try:
-            _start(wiring, container, gpus, grouped=group is not None)
-            started = time.monotonic()
-            with space, looking, taking_snapshots(task.snapshots, submission, redactor), usage:
-                end = await_end(wiring, container)
-            seconds = time.monotonic() - started
-        except BaseException:
-            container.kill()
-            with suppress(SandboxError):  # the first error is the one to report
-                collect()
-            raise
+        collect = partial(_collect, task, disk, self.images.file(image), wiring.redactor)
+        numbers = _numbers(task.limits, grouped=group is not None)
+        end, seconds = run_inside(
+            wiring,
+            container,
+            {"limits": numbers, "user": os.getuid(), "filter": compiled()},
+            gpu_advice=_GPU_ADVICE,
+            collect=collect,
+            watchers=[space, memory] if group is None else [space],
+            waiting=container.find_first,
+        )
         container.kill()
         collector = collect()
         container.finish_output()
-        log.close()
+        wiring.log.close()
         end = _complete(end, space, memory, task)
         account = replace(
             self._account(task, image, gpus),
             disk="image" if disk.is_limited else "watched",
-            gpu_usage=usage.summary,
             notes=(*abilities.notes, *_job_notes()),
             left_out=tuple(collector.left_out),
             left_out_unnamed=collector.unnamed,
             kept=str(scratch.folder) if task.keep else "",
-            **wiring.account(redactor),
+            **wiring.account(),
         )
-        ending, detail = end.judge()
-        return Execution(
-            ending=ending, seconds=seconds, exit_code=end.exit_code, signal=end.signal, detail=detail, sandbox=account
-        )
+        return end.execution(seconds, account)
 
     def _account(self, task: Task, image: str, gpus: Sequence[Gpu]) -> SandboxAccount:
         """What is known of a run before it starts."""
@@ -333,17 +314,6 @@ def _group(limits: Limits | None) -> list[str]:
     return options + (["--cpus", f"{limits.cpus:g}"] if limits.cpus else [])
 
 
-def _start(wiring: Wiring, container: Container, gpus: Sequence[Gpu], *, grouped: bool) -> None:
-    uuids = [gpu.uuid for gpu in gpus]
-    order = {
-        "limits": _numbers(wiring.task.limits, grouped=grouped),
-        "user": os.getuid(),
-        "filter": compiled(),
-        "submission": _SUBMISSION_SOCKET if wiring.task.snapshots is not None else None,
-    }
-    start_agent(wiring, container, order, gpus=uuids, gpu_advice=_GPU_ADVICE, waiting=container.find_first)
-
-
 def _numbers(limits: Limits, *, grouped: bool) -> dict[str, int]:
     """The kernel's limits for the agent's processes.
 
@@ -361,16 +331,6 @@ def _numbers(limits: Limits, *, grouped: bool) -> dict[str, int]:
     if limits.disk is not None:  # at once, and not only when somebody looks
         numbers["RLIMIT_FSIZE"] = limits.disk
     return numbers
-
-
-def _processors(task: Task) -> list[int]:
-    """Which processors the agent may use; workers of one session take different ones."""
-    usable, number = sorted(os.sched_getaffinity(0)), task.limits.cpus
-    if number is None or number >= len(usable):
-        return []
-    count = max(1, math.ceil(number))
-    first = count * int("".join(filter(str.isdigit, task.labels.get("worker", ""))) or 0)
-    return [usable[(first + k) % len(usable)] for k in range(count)]
 
 
 def _disk_watcher(limit: int | None, scratch: Path, container: Container, share: int | None) -> DiskWatcher:

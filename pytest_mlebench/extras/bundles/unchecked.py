@@ -11,7 +11,7 @@ from pytest_mlebench.llm.ledger import BODIES
 from pytest_mlebench.records.group import RunGroup, runs_in_progress
 from pytest_mlebench.records.record import RECORD
 from pytest_mlebench.results.findings import FINDINGS, MEASURED
-from pytest_mlebench.runs.timeline import NOT_GRADED
+from pytest_mlebench.runs.files import NOT_GRADED
 
 ALWAYS = (
     "machines: processors, memory, GPUs, operating systems, versions of Python and of libraries are as the maker says",

@@ -39,9 +39,8 @@ from pytest_mlebench.records.outcome import Report, TimelinePoint
 from pytest_mlebench.records.record import RECORD, SUBMISSION, RunRecord
 from pytest_mlebench.results.findings import LOCAL, NOT_ISOLATED, Findings
 from pytest_mlebench.results.profile import Card, Check, Result, fairness_profile
-from pytest_mlebench.runs.files import FilesError, check_files
+from pytest_mlebench.runs.files import NOT_GRADED, FilesError, check_files, read_validation_score
 from pytest_mlebench.runs.regrade import Regrader, differences, same_score, took_too_much
-from pytest_mlebench.runs.timeline import NOT_GRADED, read_validation_score
 from pytest_mlebench.sandbox.collection import FOLDER as SNAPSHOTS
 from pytest_mlebench.sandbox.collection import digest_of
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import docker
@@ -13,11 +14,11 @@ from docker.errors import APIError, NotFound
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import LABEL, dead_folders, is_dead
 from pytest_mlebench.io.progress import Reporter, silent
+from pytest_mlebench.sandbox.contract import Leftover, clean_folders, remove_leftovers
 from pytest_mlebench.sandbox.docker.container import PREFIX as DISK_PREFIX
 from pytest_mlebench.sandbox.docker.container import remove_disk
 from pytest_mlebench.sandbox.docker.engine import DOCKER, PODMAN, engine_errors
 from pytest_mlebench.sandbox.docker.podman import open_engine
-from pytest_mlebench.sandbox.leftovers import Leftover, clean_folders
 
 
 def clean(
@@ -31,23 +32,13 @@ def clean(
     has the number now. What sessions of other machines, or in other process namespaces, left cannot be judged and
     stays. So do containers that were kept on purpose, unless ``kept``. Raises SandboxError if no engine answers.
     """
-    found: list[Leftover] = []
-
-    def removing(leftover: Leftover) -> bool:
-        found.append(leftover)
-        leftover.report(reporter, dry_run=dry_run)
-        return not dry_run
-
-    opened = open_engine(engine)
-    try:
-        for leftover in _dead_containers(opened.client, kept):
-            if removing(leftover):
-                _remove(opened.client, leftover.name)
-    finally:
-        opened.close()
-    for folder in dead_folders(DISK_PREFIX, [Path("/var/tmp")]):
-        if removing(Leftover("disk", str(folder))):
-            remove_disk(folder)
+    with closing(open_engine(engine)) as opened:
+        containers = _dead_containers(opened.client, kept)
+        removals = {own: partial(_remove, opened.client, own.name) for own in containers}
+        found = remove_leftovers(removals, dry_run=dry_run, reporter=reporter)
+    disks = dead_folders(DISK_PREFIX, [Path("/var/tmp")])
+    removals = {Leftover("disk", str(folder)): partial(remove_disk, folder) for folder in disks}
+    found += remove_leftovers(removals, dry_run=dry_run, reporter=reporter)
     return found + clean_folders(dry_run=dry_run, reporter=reporter)
 
 

@@ -55,14 +55,10 @@ from pytest_mlebench.sandbox.wiring import DATA
 
 INIT = "/opt/mlebench/init.py"
 USERS = range(0x70000000, 0x7FFFFFFF)
-"""Numbers that no distribution gives to users, and systemd to no container."""
+"""Numbers that no distribution gives to users, and systemd to no container. Which one a run gets cannot be told
+beforehand."""
 _TERMINALS = 128
 _OWN_KERNEL = ("runsc", "kata")
-
-
-def new_user() -> int:
-    """A number for a run's user: which one cannot be told beforehand."""
-    return USERS[secrets.randbelow(len(USERS))]
 
 
 def own_files(folder: Path, public: Path) -> None:
@@ -302,7 +298,6 @@ class Container:
     def __init__(self, engine: Engine, name: str) -> None:
         self.name = name
         self._engine = engine
-        self.engine = engine.name
         self._client = engine.client
         self._output: threading.Thread | None = None
         self._stream: Any = None
@@ -348,8 +343,7 @@ class Container:
                         self._log_error = error
 
     def alive(self) -> bool:
-        with _engine("inspect"):
-            return bool(self.state()["Running"])
+        return bool(self.state()["Running"])
 
     def state(self) -> dict[str, Any]:
         with _engine("inspect"):
@@ -507,11 +501,8 @@ class _Lines:
         self.last = ""
 
     def write(self, block: bytes) -> None:
-        for line in self._whole(block):
+        *whole, self._rest = (self._rest + block).split(b"\n")
+        for line in filter(bytes.strip, whole):
             if self.last:
                 self._reporter(Note(self.last))
-            self.last = line
-
-    def _whole(self, block: bytes) -> Iterator[str]:
-        *whole, self._rest = (self._rest + block).split(b"\n")
-        yield from (line.decode(errors="replace").rstrip() for line in whole if line.strip())
+            self.last = line.decode(errors="replace").rstrip()

@@ -118,7 +118,7 @@ class Images:
     ``heavy``, ``cpu`` or ``cuda``, adds the common machine-learning packages to the environment. ``reporter`` gets one
     event for each image that is built; the builder's own lines are logged at level DEBUG. ``build_network`` is what the
     Dockerfiles of agents reach while they are built (see ``build_network``); the environment is ours and is built with
-    all of it. ``limit_memory``: whether the engine can.
+    all of it. ``limit_memory``: whether the engine can. ``max_bytes`` is for one image.
     """
 
     def __init__(
@@ -133,6 +133,9 @@ class Images:
         build_network: BuildNetwork = "full",
         bundled_build_network: BuildNetwork | None = None,
         limit_memory: bool = True,
+        build_seconds: float = defaults.BUILD_SECONDS,
+        build_memory: int = defaults.BUILD_MEMORY,
+        max_bytes: int = defaults.IMAGE_BYTES,
     ) -> None:
         if build_network not in BUILD_NETWORKS:
             raise SandboxError(f"build network {build_network!r} must be one of {', '.join(BUILD_NETWORKS)}")
@@ -140,6 +143,7 @@ class Images:
         self._bundled_build_network = bundled_build_network or build_network
         self._client = client
         self._limit_memory = limit_memory
+        self._build_seconds, self._build_memory, self._max_bytes = build_seconds, build_memory, max_bytes
         self._folder = folder or bundled("environment")
         self._is_ours = folder is None
         self._arguments = {
@@ -260,8 +264,8 @@ class Images:
         log: deque[str] = deque(maxlen=_TAIL_LINES)
         step = ""
         name = "Dockerfile.mlebench"
-        deadline = time.monotonic() + defaults.BUILD_SECONDS
-        memory = min(defaults.BUILD_MEMORY, int(engine_info(self._client).get("MemTotal") or defaults.BUILD_MEMORY))
+        deadline = time.monotonic() + self._build_seconds
+        memory = min(self._build_memory, int(engine_info(self._client).get("MemTotal") or self._build_memory))
         try:
             with tempfile.TemporaryFile() as context, build_network(self._client, recipe.network) as (mode, proxies):
                 recipe.write_context(context, name)
@@ -284,7 +288,7 @@ class Images:
                         step = line if line.startswith(("Step ", "STEP ")) else step
                         logger.debug("%s", line[:_MAX_LINE])
                         if time.monotonic() > deadline:
-                            raise _BuildError(f"the build takes longer than {format_duration(defaults.BUILD_SECONDS)}")
+                            raise _BuildError(f"the build takes longer than {format_duration(self._build_seconds)}")
         except _BuildError as error:
             log.append(str(error))
         except (DockerException, OSError, ValueError) as error:  # what is in the folder may break the packing
@@ -312,11 +316,10 @@ class Images:
 
     def _check_size(self, tag: str) -> None:
         size = int(self._inspect(tag).get("Size") or 0)
-        if size > defaults.IMAGE_BYTES:
+        if size > self._max_bytes:
             with engine_errors(f"remove image {tag}"):
                 self._client.images.remove(tag, force=True)
-            most = format_size(defaults.IMAGE_BYTES)
-            raise SandboxError(f"image {tag} has {format_size(size)}, may have {most}")
+            raise SandboxError(f"image {tag} has {format_size(size)}, may have {format_size(self._max_bytes)}")
 
     def workdir(self, tag: str) -> str:
         """The folder in which the programs of an image start; raises SandboxError."""

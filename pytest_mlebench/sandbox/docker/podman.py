@@ -26,6 +26,7 @@ from docker.errors import APIError, DockerException
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import owned
+from pytest_mlebench.sandbox.contract import PODMAN_FOLDER
 from pytest_mlebench.sandbox.docker.engine import (
     DOCKER,
     PODMAN,
@@ -37,7 +38,6 @@ from pytest_mlebench.sandbox.docker.engine import (
     is_podman,
     try_socket,
 )
-from pytest_mlebench.sandbox.leftovers import PODMAN as FOLDER
 
 _API = "v4.0.0/libpod"
 _IDLE_SECONDS = 10
@@ -140,7 +140,10 @@ class PodmanEngine(Engine):
         """Podman asks for a million files and processes, which is refused where its own limits are lower."""
         limits = []
         for kind, number in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
-            known = [_MOST_RLIMIT, *_hard_limits(number, self._server)]
+            found = [resource.getrlimit(number)[1]]
+            with suppress(OSError, ValueError):
+                found += [resource.prlimit(self._server, number)[1]] if self._server else []
+            known = [_MOST_RLIMIT, *(limit for limit in found if limit != resource.RLIM_INFINITY)]
             if kind == "nproc":  # as Podman itself does
                 with suppress(OSError, ValueError):
                     known.append(int(Path("/proc/sys/kernel/pid_max").read_text()))
@@ -155,14 +158,6 @@ class PodmanEngine(Engine):
             peer = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
             return int(struct.unpack("3i", peer)[0])
         return 0
-
-
-def _hard_limits(number: int, server: int) -> list[int]:
-    found = [resource.getrlimit(number)[1]]
-    if server:
-        with suppress(OSError, ValueError):
-            found.append(resource.prlimit(server, number)[1])
-    return [limit for limit in found if limit != resource.RLIM_INFINITY]
 
 
 def _specification(settings: Mapping[str, Any], rlimits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -239,7 +234,7 @@ def _seccomp_file(profile: str) -> Path:
 
 def _own_folder() -> Path:
     """A folder for as long as this process lives; what a killed one left, ``mlebench clean`` and sessions remove."""
-    folder = Path(tempfile.mkdtemp(prefix=owned(FOLDER), dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix=owned(PODMAN_FOLDER), dir="/tmp"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 

@@ -6,9 +6,8 @@ import logging
 import os
 import re
 import secrets
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,21 +22,19 @@ from pytest_mlebench.io.processes import LABEL, owner_labels, sigterm_interrupts
 from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.io.units import listed
 from pytest_mlebench.records.outcome import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
-from pytest_mlebench.sandbox.channels import SubmissionChannel
 from pytest_mlebench.sandbox.collection import (
     Collector,
     DiskFull,
     FilesWriter,
     collect_archive,
     collect_submission,
-    taking_snapshots,
 )
 from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder
 from pytest_mlebench.sandbox.docker.container import (
+    USERS,
     Container,
     configuration,
     limited_disk,
-    new_user,
     own_files,
     own_mounts,
     run_self_test,
@@ -47,17 +44,15 @@ from pytest_mlebench.sandbox.docker.engine import DOCKER, engine_errors, free_sp
 from pytest_mlebench.sandbox.docker.images import Images
 from pytest_mlebench.sandbox.docker.podman import open_engine
 from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE, BuildNetwork
-from pytest_mlebench.sandbox.endings import End
-from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage
-from pytest_mlebench.sandbox.limits import DiskWatcher, FreeSpaceWatcher, Machine, apply, describe, disk_share
+from pytest_mlebench.sandbox.gpus import Gpu, GpuPool
+from pytest_mlebench.sandbox.limits import DiskWatcher, End, FreeSpaceWatcher, Machine, apply, describe, disk_share
 from pytest_mlebench.sandbox.network.policy import NETWORKS, Network, check_form
-from pytest_mlebench.sandbox.redaction import LogWriter, Redactor, environment_secrets, tail
-from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS, HOME, Wiring, await_end, start_agent, want_descriptors, wire
+from pytest_mlebench.sandbox.redaction import Redactor, tail
+from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS, HOME, Wiring, run_inside, want_descriptors, wire
 
 logger = logging.getLogger(__name__)
 
 ACCEPT_PRIVILEGED = "I_ACCEPT_RUNNING_PRIVILEGED_CONTAINERS"
-_SUBMISSION_SOCKET = "submission.sock"
 _NO_MOUNT = re.compile(r"mount", re.IGNORECASE)
 """In what a container runtime says when it cannot make a mount."""
 _GPU_ADVICE = {
@@ -199,19 +194,20 @@ class DockerSandbox:
 
     def test_image(self, image: str) -> None:
         """Train each of its libraries once, on GPUs as well if runs get some; raises SandboxError for what fails."""
-        test = partial(run_self_test, self._engine, image, runtime=self._options.runtime, reporter=self._reporter)
-        test()
+        self._test(image)
         if self._options.gpus:
             with self._gpu_pool.lease(self._options.gpus, self._reporter) as gpus:
-                test("gpus", gpus=gpus)
+                self._test(image, "gpus", gpus=gpus)
+
+    def _test(self, image: str, *arguments: str, gpus: Sequence[Gpu] = ()) -> None:
+        runtime = self._options.runtime
+        run_self_test(self._engine, image, *arguments, gpus=gpus, runtime=runtime, reporter=self._reporter)
 
     def test_gpus(self, image: str) -> int:
         """Compute on each GPU that no run has just now, in a container; returns how many those are."""
         with self._gpu_pool.free() as gpus:
             if gpus:
-                run_self_test(
-                    self._engine, image, "gpus", gpus=gpus, runtime=self._options.runtime, reporter=self._reporter
-                )
+                self._test(image, "gpus", gpus=gpus)
             return len(gpus)
 
     def run(self, task: Task) -> Execution:
@@ -244,66 +240,40 @@ class DockerSandbox:
     def _run(self, task: Task, image: str, stack: ExitStack) -> Execution:
         stack.enter_context(sigterm_interrupts())
         gpus = stack.enter_context(self._gpu_pool.lease(task.limits.gpus, self._reporter))
-        wiring = wire(task, stack, network=self._options.network, allow_hosts=self._options.allow_hosts)
-        submission = stack.enter_context(SubmissionChannel(wiring.folder / _SUBMISSION_SOCKET))
+        wiring = wire(task, stack, gpus=gpus, network=self._options.network, allow_hosts=self._options.allow_hosts)
         task = wiring.task
-        task.run_dir.mkdir(parents=True, exist_ok=True)
-        redactor = Redactor({*task.launch.secrets, *environment_secrets()})
-        log = LogWriter(task.run_dir / RUN_LOG, task.limits.log_bytes, redactor)
-        stack.callback(log.close)
         container = Container(self._engine, _container_name(task))
         if not task.keep:
             stack.callback(container.remove)
         stack.callback(container.close)
         stack.callback(container.kill)
-        account = self._start(container, wiring, image, gpus, log, stack)
+        account = self._start(container, wiring, image, stack)
         watcher: DiskWatcher | None = None
         if task.limits.disk is None:
             free = partial(free_space, self._info)
             watcher = FreeSpaceWatcher(free, container.written, container.kill, share=self._disk_share)
         elif account.disk != "loop":
             watcher = DiskWatcher(task.limits.disk, container.written, container.kill)
-        usage = GpuUsage(gpus)
-        try:
-            order = {
-                "submission": _SUBMISSION_SOCKET if task.snapshots is not None else None,
-                "user": new_user(),
-            }
-            advice = _GPU_ADVICE[self.name]
-            start_agent(wiring, container, order, gpus=[gpu.uuid for gpu in gpus], gpu_advice=advice)
-            started = time.monotonic()
-            with watcher or ExitStack(), taking_snapshots(task.snapshots, submission, redactor), usage:
-                end = await_end(wiring, container)
-            seconds = time.monotonic() - started
-        except BaseException:
-            container.kill()
-            with suppress(SandboxError):  # the first error is the one to report
-                _collect(task, container, redactor)
-            raise
+        collect = partial(_collect, task, container, wiring.redactor)
+        end, seconds = run_inside(
+            wiring,
+            container,
+            {"user": secrets.choice(USERS)},
+            gpu_advice=_GPU_ADVICE[self.name],
+            collect=collect,
+            watchers=[] if watcher is None else [watcher],
+        )
         watched = replace(end, disk_full=watcher.full) if watcher is not None else end
         stopped = watched.is_unexplained and container.was_stopped_from_outside()
         container.kill()
-        left_out, left_out_unnamed = _collect(task, container, redactor)
+        left = collect()
         container.finish_output()
         end = _complete(end, container, watcher, task)
         if stopped and end.is_unexplained:
             raise SandboxError(f"container {container.name} was stopped from outside")
-        account = replace(account, left_out=tuple(left_out), left_out_unnamed=left_out_unnamed)
-        account = replace(account, gpu_usage=usage.summary, **wiring.account(redactor))
-        ending, detail = end.judge()
-        return Execution(
-            ending=ending, seconds=seconds, exit_code=end.exit_code, signal=end.signal, detail=detail, sandbox=account
-        )
+        return end.execution(seconds, replace(account, **left, **wiring.account()))
 
-    def _start(
-        self,
-        container: Container,
-        wiring: Wiring,
-        image: str,
-        gpus: Sequence[Gpu],
-        log: LogWriter,
-        stack: ExitStack,
-    ) -> SandboxAccount:
+    def _start(self, container: Container, wiring: Wiring, image: str, stack: ExitStack) -> SandboxAccount:
         """Start the container, whose first process then waits for its order; returns what is known of it."""
         task, limits, options = wiring.task, wiring.task.limits, self._options
         network_mode = "none"
@@ -322,13 +292,13 @@ class DockerSandbox:
                 own=own,
                 sockets=wiring.folder,
                 network_mode=network_mode,
-                gpus=gpus,
+                gpus=wiring.gpus,
                 runtime=options.runtime,
                 privileged=task.agent.privileged,
                 shm_bytes=options.shm_bytes,
             )
             container.create(image, settings, _labels(task), quota=quota)
-            container.start(log)
+            container.start(wiring.log)
 
         notes = [f"not enforced by this engine: {name}" for name in self._engine.unenforced]
         try:
@@ -350,7 +320,7 @@ class DockerSandbox:
             build_network=self.images.build_network_of(task.agent),
             runtime=runtime,
             privileged=task.agent.privileged,
-            gpus=tuple(gpu.uuid for gpu in gpus),
+            gpus=tuple(gpu.uuid for gpu in wiring.gpus),
             disk=enforced if limits.disk is not None else "watched" if self._disk_share is not None else "",
             limits=describe(limits if limits.disk is not None else replace(limits, disk=self._disk_share)),
             notes=tuple(notes),
@@ -388,11 +358,8 @@ def _complete(end: End, container: Container, watcher: DiskWatcher | None, task:
     return end.with_clues(task.limits, tail(task.run_dir / RUN_LOG))
 
 
-def _collect(task: Task, container: Container, redactor: Redactor) -> tuple[list[str], int]:
-    """Take out what the agent left; returns what was left out, and how many more there were.
-
-    Whatever the agent made of its folders, this takes what is there and goes on.
-    """
+def _collect(task: Task, container: Container, redactor: Redactor) -> dict[str, Any]:
+    """Take out what the agent left, whatever it made of its folders; returns what was left out, for the account."""
     left_out: list[str] = []
     unnamed = 0
     budget = task.limits.disk  # what sparse files pretend to hold counts
@@ -410,7 +377,7 @@ def _collect(task: Task, container: Container, redactor: Redactor) -> tuple[list
             unnamed += collector.unnamed
             if budget is not None:
                 budget = max(0, budget - collector.collected_bytes)
-    return left_out, unnamed
+    return {"left_out": tuple(left_out), "left_out_unnamed": unnamed}
 
 
 @contextmanager

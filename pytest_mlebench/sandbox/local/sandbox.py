@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import secrets
 import select
@@ -35,6 +34,8 @@ from pytest_mlebench.sandbox.checker import SubmissionChecker
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter, SubmissionFile, taking_snapshots
 from pytest_mlebench.sandbox.contract import (
     INSTRUCTIONS,
+    LOCAL_HOME,
+    MEMORY_GROUP,
     VALIDATE,
     Execution,
     Task,
@@ -44,10 +45,8 @@ from pytest_mlebench.sandbox.contract import (
     scripts,
     with_steps,
 )
-from pytest_mlebench.sandbox.endings import End
-from pytest_mlebench.sandbox.gpus import GpuPool, GpuUsage, machine_size
-from pytest_mlebench.sandbox.leftovers import HOME, MEMORY_GROUP
-from pytest_mlebench.sandbox.limits import Machine, apply, describe
+from pytest_mlebench.sandbox.gpus import GpuPool, GpuUsage
+from pytest_mlebench.sandbox.limits import End, apply, describe, own_processors
 from pytest_mlebench.sandbox.local import supervisor
 from pytest_mlebench.sandbox.network.policy import NETWORKS
 from pytest_mlebench.sandbox.redaction import LogWriter, Redactor, environment_secrets, tail, validations
@@ -63,17 +62,15 @@ def create_home(home: Path, task: Task, validation_url: str) -> dict[str, str]:
         folder.mkdir()
     # A tree of its own: the folder next to the store's public data holds the answers.
     link_tree(task.public, folders["data"])
-    for folder in _folders(folders["data"]):
-        folder.chmod(0o555)
+    for path in (folders["data"], *folders["data"].rglob("*")):
+        if path.is_dir():
+            path.chmod(0o555)
     shutil.copytree(task.agent.folder, home / "agent")
     for file in scripts():
         shutil.copy(file, home)
     directories = {name: str(folder) for name, folder in folders.items() if name not in ("tmp", USER)}
-    script = str(home / VALIDATE)
-    (home / INSTRUCTIONS).write_text(
-        render_instructions(validate=script, limits=task.limits, **directories),
-        encoding="utf-8",
-    )
+    text = render_instructions(validate=str(home / VALIDATE), limits=task.limits, **directories)
+    (home / INSTRUCTIONS).write_text(text, encoding="utf-8")
     environment = {
         # The agent's `python` is ours: a trusted agent can count on the harness's packages.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
@@ -89,10 +86,6 @@ def create_home(home: Path, task: Task, validation_url: str) -> dict[str, str]:
         "VALIDATION_URL": validation_url,
     }
     return environment | dict(task.launch.environment)
-
-
-def _folders(root: Path) -> list[Path]:
-    return [root, *(path for path in root.rglob("*") if path.is_dir())]
 
 
 def link_tree(source: Path, target: Path) -> None:
@@ -171,18 +164,14 @@ class LocalSandbox:
         if shutil.which("bash") is None:
             raise SandboxError("the local sandbox needs bash")
         check_agent_folder(agent)
-        self._share(self._limits)
-
-    def _share(self, limits: Limits) -> Limits:
-        cpus, memory = machine_size()
-        return apply(limits, Machine(cpus=cpus, memory=memory), workers=self._workers)
+        apply(self._limits, workers=self._workers)
 
     def prepare(self, agent: Agent) -> None:
         """Nothing to do."""
 
     def run(self, task: Task) -> Execution:
         self.check(task.agent)
-        task = replace(task, limits=self._share(task.limits))
+        task = replace(task, limits=apply(task.limits, workers=self._workers))
         try:
             with task.gateway.open() if task.gateway is not None else nullcontext(task.launch) as launch:
                 return self._run(replace(task, launch=launch))
@@ -193,7 +182,7 @@ class LocalSandbox:
         task.run_dir.mkdir(parents=True, exist_ok=True)
         # In the run directory, since hard links to the data need its file system more often than not.
         place = task.run_dir.parent if task.anonymous else task.run_dir
-        home = Path(tempfile.mkdtemp(prefix=owned(HOME), dir=place)).resolve()
+        home = Path(tempfile.mkdtemp(prefix=owned(LOCAL_HOME), dir=place)).resolve()
         redactor = Redactor({*task.launch.secrets, *environment_secrets()})
         limits = task.limits
         size = limits.collect_bytes if limits.disk is None else min(limits.collect_bytes, limits.disk)
@@ -231,16 +220,7 @@ class LocalSandbox:
                 validations=validations(checker.history, redactor),
                 kept=str(home) if task.keep else "",
             )
-            end = _end(result, task)
-            ending, detail = end.judge()
-            return Execution(
-                ending=ending,
-                seconds=result["seconds"],
-                exit_code=end.exit_code,
-                signal=end.signal,
-                detail=detail,
-                sandbox=account,
-            )
+            return _end(result, task).execution(result["seconds"], account)
         finally:
             if not task.keep:
                 remove_tree(home)
@@ -256,9 +236,9 @@ def _supervise(home: Path, task: Task, environment: dict[str, str], redactor: Re
         "environment": environment,
         "output": writer,
         "time_limit": limits.time_limit,
-        "grace": defaults.grace(limits.time_limit),
+        "grace": task.grace,
         "memory_group": f"{owned(MEMORY_GROUP)}{secrets.token_hex(4)}",
-        "cpus": _cpus(limits.cpus, task.labels.get("worker", "")),
+        "cpus": own_processors(task),
         "limits": {
             "memory": limits.memory,
             "file_size": limits.disk,
@@ -284,9 +264,7 @@ def _supervise(home: Path, task: Task, environment: dict[str, str], redactor: Re
             log.write(block)
         answer = process.stdout.readline()
     except BaseException:
-        with suppress(OSError):
-            process.stdin.write(b"stop\n")
-            process.stdin.flush()
+        _ask_to_stop(process)
         with suppress(subprocess.TimeoutExpired):
             process.wait(defaults.GRACE_SECONDS + 5)
         raise
@@ -304,18 +282,22 @@ def _supervise(home: Path, task: Task, environment: dict[str, str], redactor: Re
     return result
 
 
+def _ask_to_stop(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    with suppress(OSError):
+        process.stdin.write(b"stop\n")
+        process.stdin.flush()
+
+
 def _blocks(reader: int, task: Task, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
     """What the agent prints, to its end; a task that is stopped is ended by its supervisor."""
-    assert process.stdin is not None
     asked = task.steps is None
     while True:
         if not asked:
             ready, _, _ = select.select([reader], [], [], _STOP_SECONDS)
             if task.is_stopped:
                 asked = True
-                with suppress(OSError):
-                    process.stdin.write(b"stop\n")
-                    process.stdin.flush()
+                _ask_to_stop(process)
             if not ready:
                 continue
         if not (block := os.read(reader, _BLOCK)):
@@ -335,13 +317,3 @@ def _end(result: dict[str, Any], task: Task) -> End:
         time_limit=limits.time_limit if reason == "timed out" else None,
         out_of_memory=out_of_memory,
     ).with_clues(limits, tail(task.run_dir / RUN_LOG), memory=True)
-
-
-def _cpus(number: float | None, worker: str) -> list[int]:
-    """Which processors the agent may use; workers of one session take different ones."""
-    usable = sorted(os.sched_getaffinity(0))
-    if number is None or number >= len(usable):
-        return []
-    count = max(1, math.ceil(number))
-    first = count * int("".join(filter(str.isdigit, worker)) or 0)
-    return [usable[(first + k) % len(usable)] for k in range(count)]

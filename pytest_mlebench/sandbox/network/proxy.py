@@ -24,7 +24,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import ipaddress
 import logging
 import socket
 import struct
@@ -33,7 +32,6 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -51,8 +49,8 @@ _OWN_FIELDS = {b"host", b"connection", b"proxy-connection", b"proxy-authorizatio
 """Fields that end at a proxy, or that it writes itself (RFC 9110, 7.6.1)."""
 
 
-class BadRequest(Exception):
-    """Not a request that this proxy forwards; the text is the reason."""
+class Refused(Exception):
+    """Why a connection is not made, or a request not forwarded."""
 
 
 @dataclass(frozen=True)
@@ -89,34 +87,34 @@ class ProxyRequest:
                 yield server.send(h11.EndOfMessage()) or b""
                 return
             else:
-                raise BadRequest("the request's body ended early")
+                raise Refused("the request's body ended early")
 
 
 async def read_request(reader: asyncio.StreamReader) -> ProxyRequest:
-    """Read a request's head; raises BadRequest for what is not a request for a proxy, in exactly one reading."""
+    """Read a request's head; raises Refused for what is not a request for a proxy, in exactly one reading."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError as error:
-        raise BadRequest(f"not a request: its head has more than {_MAX_HEAD} bytes") from error
+        raise Refused(f"not a request: its head has more than {_MAX_HEAD} bytes") from error
     except asyncio.IncompleteReadError as error:
-        raise BadRequest("not a request: it has no end") from error
+        raise Refused("not a request: it has no end") from error
     if b"\n" in head.replace(b"\r\n", b"") or b"\r" in head.replace(b"\r\n", b"") or b"\0" in head:
-        raise BadRequest("not a request: lines must end with CR LF")
+        raise Refused("not a request: lines must end with CR LF")
     if b"\r\n " in head or b"\r\n\t" in head:
-        raise BadRequest("not a request: its lines are folded")
+        raise Refused("not a request: its lines are folded")
     client = h11.Connection(our_role=h11.SERVER, max_incomplete_event_size=_MAX_HEAD)
     try:
         client.receive_data(head)
         event = client.next_event()
     except h11.RemoteProtocolError as error:
-        raise BadRequest(f"not a request: {error}") from error
+        raise Refused(f"not a request: {error}") from error
     if not isinstance(event, h11.Request):
-        raise BadRequest("not a request")
+        raise Refused("not a request")
     names = [name for name, _ in event.headers]
     if b"transfer-encoding" in names and b"content-length" in names:
-        raise BadRequest("a request has Content-Length or Transfer-Encoding, not both")
+        raise Refused("a request has Content-Length or Transfer-Encoding, not both")
     if b"upgrade" in names:
-        raise BadRequest("the protocol cannot be changed through this proxy")
+        raise Refused("the protocol cannot be changed through this proxy")
     method, host, port, target = _target(event)
     return ProxyRequest(method, host, port, target, tuple(event.headers), client, reader)
 
@@ -129,14 +127,14 @@ async def _next_event(client: h11.Connection, reader: asyncio.StreamReader) -> o
                 return event
             client.receive_data(await reader.read(_BLOCK))
         except h11.RemoteProtocolError as error:
-            raise BadRequest(f"not a request's body: {error}") from error
+            raise Refused(f"not a request's body: {error}") from error
 
 
 def _target(request: h11.Request) -> tuple[str, str, int, bytes]:
     """Method, host, port, and the target in the form that a server expects."""
     method, text = request.method.decode("ascii"), request.target.decode("ascii", "replace")
     if method not in _METHODS:
-        raise BadRequest("not a method that is passed on")
+        raise Refused("not a method that is passed on")
     try:
         if set(text) & set("@\\#") or not text.isascii():  # readers of URLs do not agree on what these mean
             raise ValueError("a character that is not allowed")
@@ -149,7 +147,7 @@ def _target(request: h11.Request) -> tuple[str, str, int, bytes]:
         if not is_host_name(host) and as_address(host) is None:
             raise ValueError("not a host name")
     except ValueError as error:
-        raise BadRequest(f"not a request for a proxy: {error}") from error
+        raise Refused(f"not a request for a proxy: {error}") from error
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return method, host, 80 if port is None else port, path.encode()
 
@@ -160,12 +158,8 @@ _ENCRYPTED_CLIENT_HELLO = (0xFE0D, 0xFFCE)
 _MAX_HELLO = 1 << 16
 
 
-class HelloError(Exception):
-    """A connection does not begin with TLS for the host that it was allowed to reach."""
-
-
 async def server_name(reader: asyncio.StreamReader, host: str) -> bytes:
-    """Read a ClientHello that asks for ``host`` and return its bytes, to be passed on; raises HelloError.
+    """Read a ClientHello that asks for ``host`` and return its bytes, to be passed on; raises Refused.
 
     For an address there is no server name to ask for.
     """
@@ -173,10 +167,10 @@ async def server_name(reader: asyncio.StreamReader, host: str) -> bytes:
         raw, message = await _client_hello(reader)
         names = _names(message)
     except (asyncio.IncompleteReadError, struct.error, IndexError, UnicodeDecodeError) as error:
-        raise HelloError(f"what was sent to {host} is not TLS") from error
-    wanted = [] if _is_address(host) else [host.lower().rstrip(".")]
+        raise Refused(f"what was sent to {host} is not TLS") from error
+    wanted = [] if as_address(host) is not None else [host.lower().rstrip(".")]
     if names != wanted:
-        raise HelloError(f"the connection to {host} asks for {', '.join(names)[:255] or 'no host'} instead")
+        raise Refused(f"the connection to {host} asks for {', '.join(names)[:255] or 'no host'} instead")
     return raw
 
 
@@ -186,12 +180,12 @@ async def _client_hello(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
         header = await reader.readexactly(5)
         kind, _, length = struct.unpack("!BHH", header)
         if kind != _HANDSHAKE or len(raw) + length > _MAX_HELLO:
-            raise HelloError("what was sent is not a TLS handshake")
+            raise Refused("what was sent is not a TLS handshake")
         record = await reader.readexactly(length)
         raw += header + record
         message += record
     if message[0] != _CLIENT_HELLO:
-        raise HelloError("what was sent is not a TLS handshake")
+        raise Refused("what was sent is not a TLS handshake")
     return raw, message
 
 
@@ -208,7 +202,7 @@ def _names(message: bytes) -> list[str]:
         kind, length = struct.unpack_from("!HH", message, at)
         at += 4
         if kind in _ENCRYPTED_CLIENT_HELLO:  # whom it really asks for cannot be seen
-            raise HelloError("the connection encrypts the name of the host that it asks for (ECH), which is refused")
+            raise Refused("the connection encrypts the name of the host that it asks for (ECH), which is refused")
         if kind == _SERVER_NAME:
             position, stop = at + 2, at + length
             while position < stop:
@@ -217,14 +211,6 @@ def _names(message: bytes) -> list[str]:
                 position += 3 + size
         at += length
     return names
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def upstream_proxy(scheme: str, host: str) -> SplitResult | None:
@@ -275,24 +261,25 @@ _CONNECT_SECONDS = 30
 _CONNECTIONS = 64
 _WAITING = 64
 """Further connections are closed at once: each takes a descriptor of the harness, which other runs need too."""
-_RECORDED = 1000
 _MAX_REASON = 500
-
-
-class Refused(Exception):
-    """Why a connection is not made."""
 
 
 class Proxy:
     """Listens on a Unix socket, or an address, in a thread of its own; use it as a context manager.
 
-    ``connections`` has an entry for each connection, allowed or not, up to a thousand; ``unrecorded`` counts the rest.
+    ``connections`` has the first ``recorded`` connections, allowed or not; ``unrecorded`` counts the rest.
     """
 
     def __init__(
-        self, allowed: Iterable[Endpoint], *, unix_socket: Path | None = None, address: tuple[str, int] = ("", 0)
+        self,
+        allowed: Iterable[Endpoint],
+        *,
+        unix_socket: Path | None = None,
+        address: tuple[str, int] = ("", 0),
+        recorded: int = 1000,
     ) -> None:
         self.allowed = tuple(allowed)
+        self._recorded = recorded
         self.connections: list[Connection] = []
         self.unrecorded = 0
         self.address = address
@@ -308,7 +295,7 @@ class Proxy:
         asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(10)
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         with contextlib.suppress(TimeoutError):
             asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -340,16 +327,13 @@ class Proxy:
         try:
             async with self._free:
                 await self._handle(reader, writer, record)
-        except (Refused, BadRequest, HelloError) as reason:
+        except Refused as reason:
             record.update(allowed=False, reason=bounded(str(reason), _MAX_REASON))
             await _answer(writer, "403 Forbidden", f"{reason}\n")
-        except (OSError, TimeoutError, EOFError) as error:
-            record.setdefault("reason", bounded(f"{type(error).__name__}: {error}", _MAX_REASON))
-            await _answer(writer, "502 Bad Gateway", "The host cannot be reached.\n")
         except asyncio.CancelledError:  # the run is over
-            record.setdefault("reason", "still open when the run ended")
+            record.update(reason="still open when the run ended")
         except Exception as error:  # whatever an agent sends, the proxy lives on and the record has it
-            logger.debug("proxy: unexpected error", exc_info=True)
+            logger.debug("proxy: a connection failed", exc_info=True)
             record.update(reason=bounded(f"{type(error).__name__}: {error}", _MAX_REASON))
             await _answer(writer, "502 Bad Gateway", "The host cannot be reached.\n")
         finally:
@@ -358,7 +342,7 @@ class Proxy:
             self._record(record)
 
     def _record(self, record: dict[str, Any]) -> None:
-        if len(self.connections) < _RECORDED:
+        if len(self.connections) < self._recorded:
             self.connections.append(Connection(**record))
         else:
             self.unrecorded += 1

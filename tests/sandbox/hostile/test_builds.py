@@ -8,11 +8,11 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
 
-from pytest_mlebench import defaults
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.progress import event_text, log_reported
@@ -46,8 +46,8 @@ def agent(tmp_path: Path) -> Agent:
     return replace(script_agent(), folder=folder, start=folder / "start.sh", dockerfile=folder / "Dockerfile")
 
 
-def build(client: docker.DockerClient, agent: Agent, *commands: str, network: BuildNetwork = "full") -> list[str]:
-    """What building printed. Each Dockerfile is new, so that nothing comes from a cache."""
+def build(client: docker.DockerClient, agent: Agent, *commands: str, **options: Any) -> list[str]:
+    """What building printed, with these options of ``Images``. Each Dockerfile is new: nothing comes from a cache."""
     lines: list[str] = []
     agent.dockerfile.write_text(
         "\n".join(
@@ -56,7 +56,7 @@ def build(client: docker.DockerClient, agent: Agent, *commands: str, network: Bu
     )
     docker_sandbox().images.environment()  # type: ignore[attr-defined]
     with log_reported(lambda event: lines.append(event_text(event)), builder_log, logging.DEBUG):
-        Images(client, build_network=network).agent(agent)
+        Images(client, **options).agent(agent)
     return lines
 
 
@@ -76,7 +76,7 @@ def test_a_dockerfile_wants_to_send_the_folder_out_without_a_network(
 ) -> None:
     urls = [f"http://{host}:{listener.port}/" for host in (*listener.addresses, "host.docker.internal")]
     lines = build(
-        client, agent, reach(*urls, "https://example.com/"), "ls /sys/class/net | sed s/^/net./", network="none"
+        client, agent, reach(*urls, "https://example.com/"), "ls /sys/class/net | sed s/^/net./", build_network="none"
     )
     assert statuses(lines) == {"000"} and not listener.callers
     assert [line for line in lines if line.startswith("net.")] == ["net.lo"]
@@ -92,7 +92,7 @@ def test_a_dockerfile_wants_more_than_registries(client: docker.DockerClient, ag
         direct.replace("curl", "curl --noproxy '*'"),
         reach(*(f"http://{host}:{listener.port}/" for host in listener.addresses if host.startswith("127."))),
         "getent hosts example.com && echo status resolved; true",
-        network="registries",
+        build_network="registries",
     )
     assert statuses(lines) <= {"000", "403"} and not listener.callers
 
@@ -117,29 +117,20 @@ def test_a_dockerfile_wants_files_from_above_its_folder(client: docker.DockerCli
     ]
 
 
-def test_a_dockerfile_wants_all_memory(
-    client: docker.DockerClient, agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(defaults, "BUILD_MEMORY", 64 << 20)
+def test_a_dockerfile_wants_all_memory(client: docker.DockerClient, agent: Agent) -> None:
     with pytest.raises(SandboxError, match="does not build"):
-        build(client, agent, "python3 -c 'x = bytearray(1 << 29); print(\"had it\")'")
+        build(client, agent, "python3 -c 'x = bytearray(1 << 29); print(\"had it\")'", build_memory=64 << 20)
 
 
-def test_a_dockerfile_wants_to_build_for_ever(
-    client: docker.DockerClient, agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(defaults, "BUILD_SECONDS", 3.0)
+def test_a_dockerfile_wants_to_build_for_ever(client: docker.DockerClient, agent: Agent) -> None:
     with pytest.raises(SandboxError, match="takes longer than 3 seconds"):
-        build(client, agent, "while true; do echo still building; sleep 0.1; done")
+        build(client, agent, "while true; do echo still building; sleep 0.1; done", build_seconds=3.0)
 
 
-def test_a_dockerfile_wants_the_whole_disk(
-    client: docker.DockerClient, agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dockerfile_wants_the_whole_disk(client: docker.DockerClient, agent: Agent) -> None:
     base = int(client.images.get(docker_sandbox().images.environment()).attrs["Size"])  # type: ignore[attr-defined]
-    monkeypatch.setattr(defaults, "IMAGE_BYTES", base + (20 << 20))
     with pytest.raises(SandboxError, match=r"image mlebench-agent-builder:.* may have"):
-        build(client, agent, "head -c 64M /dev/urandom > /fill")
+        build(client, agent, "head -c 64M /dev/urandom > /fill", max_bytes=base + (20 << 20))
 
 
 def test_a_dockerfile_wants_to_replace_the_first_process(client: docker.DockerClient, agent: Agent) -> None:
