@@ -193,10 +193,18 @@ def _known(name: str, names: Collection[str], longest: int = _NAME, most: int = 
 class Ledger:
     """Writes a run's calls; ``secrets`` are never in what it writes. To be used by one thread."""
 
-    def __init__(self, run_dir: Path, *, record: RecordLevel = "bodies", secrets: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        record: RecordLevel = "bodies",
+        secrets: Iterable[str] = (),
+        max_calls_bytes: int = MAX_CALLS_BYTES,
+        max_body_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
         self.totals = Totals()
         self.left_out = 0
-        self._record = record
+        self._max_calls_bytes, self._max_body_bytes = max_calls_bytes, max_body_bytes
         self._secrets = sorted({text for secret in secrets if secret for text in _spellings(secret)}, reverse=True)
         self._calls: io.FileIO | None = None
         self._bodies: ZstdFile | None = None
@@ -228,7 +236,7 @@ class Ledger:
         self._calls.write(line.encode("utf-8", "replace") + b"\n")
 
     def _is_full(self) -> bool:
-        return self._calls is not None and self._calls.tell() > MAX_CALLS_BYTES
+        return self._calls is not None and self._calls.tell() > self._max_calls_bytes
 
     def write_bodies(self, number: int, bodies: Mapping[str, Any]) -> None:
         """Note what was said in a call; what has the form of ``JsonText`` stays as it is."""
@@ -239,7 +247,7 @@ class Ledger:
             for name, value in bodies.items()
         )
         content = self._clean(f'{{"number": {number}{"".join(fields)}}}\n').encode("utf-8", "replace")
-        if len(content) > MAX_BODY_BYTES or self._bodies_file.tell() > MAX_BODIES_BYTES:
+        if len(content) > self._max_body_bytes or self._bodies_file.tell() > MAX_BODIES_BYTES:
             self.left_out += 1
             return
         self._bodies.write(content)

@@ -30,8 +30,6 @@ MAX_BODY = 32 << 20
 """As much as Anthropic takes; the others take less inline."""
 MAX_BODIES = 256 << 20
 """Of all requests that are in progress."""
-HEAD_SECONDS = 30.0
-BODY_SECONDS = 120.0
 _KEY_HEADERS = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
 
 
@@ -78,7 +76,7 @@ class Service:
 
         def connected() -> asyncio.Protocol:
             protocol = server()
-            loop.call_later(HEAD_SECONDS, self._end_silent, protocol)
+            loop.call_later(self._settings.head_seconds, self._end_silent, protocol)
             return protocol
 
         async with session() as client:
@@ -234,10 +232,11 @@ class Service:
                 await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 request.writer.output_size = 0
             try:
-                async with asyncio.timeout(BODY_SECONDS):
+                async with asyncio.timeout(self._settings.body_seconds):
                     exchange.raw = await request.read()
             except TimeoutError:
-                raise Refusal("invalid", f"the body did not come within {BODY_SECONDS:g} s") from None
+                why = f"the body did not come within {self._settings.body_seconds:g} s"
+                raise Refusal("invalid", why) from None
             except web.HTTPRequestEntityTooLarge:
                 raise Refusal("too_large", f"the body is larger than {MAX_BODY >> 20} MiB") from None
             except aiohttp.ClientError as error:

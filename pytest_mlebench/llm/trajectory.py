@@ -54,12 +54,12 @@ class _Conversation:
 class _Builder:
     """``clean`` takes secrets out of a text."""
 
-    def __init__(self, clean: Callable[[str], str], max_characters: int = MAX_CHARACTERS) -> None:
+    def __init__(self, clean: Callable[[str], str], max_characters: int, max_text: int) -> None:
         self.conversations: list[_Conversation] = []
         self.left_out = 0
         """Calls that are in no conversation."""
         self._clean = clean
-        self._left = max_characters
+        self._left, self._max_text = max_characters, max_text
         self._by_id: dict[str, _Conversation] = {}
 
     def add(self, said: Said, call: Mapping[str, Any]) -> None:
@@ -178,7 +178,7 @@ class _Builder:
     def _text(self, text: str) -> str:
         """The text without secrets, cut where it, or the trajectory, is too long."""
         text = self._clean(text)
-        length = min(len(text), MAX_TEXT, max(0, self._left))
+        length = min(len(text), self._max_text, max(0, self._left))
         self._left -= length
         kept = text[:length]
         return kept if length == len(text) else f"{kept}… [{len(text) - length:,} characters left out]"
@@ -188,7 +188,7 @@ class _Builder:
 
     def _arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         text = json.dumps(arguments, ensure_ascii=False, default=str)
-        if len(text) > MAX_TEXT or len(text) > self._left:
+        if len(text) > min(self._max_text, self._left):
             return {"left_out": f"{len(text)} characters"}
         self._left -= len(text)
         found = json.loads(self._clean(text))
@@ -203,13 +203,14 @@ def build(
     clean: Callable[[str], str] = str,
     seconds: float = SECONDS,
     max_characters: int = MAX_CHARACTERS,
+    max_text: int = MAX_TEXT,
 ) -> Trajectory | None:
     """The trajectory of a run, as ATIF has it; None where no call was recorded with what was said.
 
     ``clean`` takes secrets out of a text. Reading ends after ``seconds``; what is left out then is in ``notes``.
     """
     calls = {call.get("number"): call for call in read_calls(run_dir)}
-    builder, notes = _Builder(clean, max_characters), []
+    builder, notes = _Builder(clean, max_characters, max_text), []
     deadline = time.monotonic() + seconds
     for body in _in_order(run_dir, calls):
         call = calls.get(body.get("number"), {})

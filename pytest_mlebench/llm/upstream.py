@@ -111,15 +111,7 @@ def _connection_options(headers: Mapping[str, str]) -> set[str]:
     return {name.strip().lower() for name in headers.get("Connection", "").split(",")}
 
 
-MAX_ANSWER = 128 << 20
-MAX_ANSWERS = 256 << 20
-"""Bytes of all answers that are in progress. No agent needs as many; an answer that is unpacked on its way, from a
-provider that means harm, would fill the memory of the harness."""
 MAX_RECORDED_STREAM = 32 << 20
-CALL_SECONDS = 2 * 3600.0
-"""The longest that an answer may take, so that a stream without an end has one."""
-READ_SECONDS = 120.0
-"""The longest that an agent may take to read what has arrived: until then its call holds what it reserved."""
 _PASSED_BACK = re.compile(
     "content-type|date|server-timing|retry-after(-ms)?|x-should-retry|(x-)?request-id|x-goog-request-id|cf-ray"
     "|openai-(model|processing-ms|version)|(x|anthropic)-ratelimit-[a-z0-9-]+|x-(reasoning-included|models-etag)",
@@ -147,7 +139,7 @@ class UpstreamClient:
     def __init__(
         self, settings: GatewaySettings, session: aiohttp.ClientSession, keys: Mapping[str, str], accounting: Accounting
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self._session = session
         self._keys = keys
         self.accounting = accounting
@@ -163,15 +155,15 @@ class UpstreamClient:
         if provider.name not in self._proxies:  # the environment does not change, and is slow to look through
             self._proxies[provider.name] = proxy_of(url)
         proxy, login = self._proxies[provider.name]
-        for attempt in range(self._settings.retries + 1):
-            last = attempt == self._settings.retries
+        for attempt in range(self.settings.retries + 1):
+            last = attempt == self.settings.retries
             call.retries = attempt
-            if self._settings.rpm is not None and call.kind in PAID:
-                await self.accounting.pace(provider, self._settings.rpm)
+            if self.settings.rpm is not None and call.kind in PAID:
+                await self.accounting.pace(provider, self.settings.rpm)
             try:
                 exchange.stage = Stage.SENT
                 async with (
-                    asyncio.timeout(CALL_SECONDS),
+                    asyncio.timeout(self.settings.call_seconds),
                     self._session.request(
                         request.method,
                         url,
@@ -211,7 +203,7 @@ class UpstreamClient:
 
     def keep(self, exchange: Exchange, more: int) -> bool:
         """Count what a call keeps in memory until it ends; False where all calls together would keep too much."""
-        if self._bytes + more > MAX_ANSWERS:
+        if self._bytes + more > self.settings.max_answers:
             return False
         self._bytes += more
         exchange.answer.kept += more
@@ -239,8 +231,8 @@ class UpstreamClient:
         received = bytearray()
         async for chunk in upstream.content.iter_any():
             received += chunk
-            if len(received) > MAX_ANSWER:
-                raise Refusal("upstream", f"{call.provider}'s answer is larger than {MAX_ANSWER >> 20} MiB")
+            if len(received) > (most := self.settings.max_answer):
+                raise Refusal("upstream", f"{call.provider}'s answer is larger than {most >> 20} MiB")
             if not self.keep(exchange, len(chunk)):
                 raise Refusal("overloaded", "too many large answers at once")
         content = bytes(received)
@@ -311,15 +303,16 @@ class PassedStream:
             await self._write(passed)
         if not may_end:
             self._read(found)
-        if call.response_bytes > MAX_ANSWER:
-            raise aiohttp.ClientPayloadError(f"it is longer than {MAX_ANSWER >> 20} MiB")
+        if call.response_bytes > (most := self._client.settings.max_answer):
+            raise aiohttp.ClientPayloadError(f"it is longer than {most >> 20} MiB")
 
     async def _write(self, chunk: bytes) -> None:
+        seconds = self._client.settings.read_seconds
         try:
-            async with asyncio.timeout(READ_SECONDS):
+            async with asyncio.timeout(seconds):
                 await self._response.write(chunk)
         except TimeoutError:
-            raise aiohttp.ClientPayloadError(f"its client read nothing for {READ_SECONDS:g} s") from None
+            raise aiohttp.ClientPayloadError(f"its client read nothing for {seconds:g} s") from None
 
     def _keep(self, chunk: bytes) -> None:
         call = self._exchange.call

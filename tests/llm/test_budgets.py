@@ -181,11 +181,10 @@ def test_a_call_whose_usage_is_unknown_costs_what_was_reserved(
 
 
 def test_an_answer_that_did_not_arrive_costs_what_was_reserved(
-    start: Start, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
     """The provider may have made it, and charges for it."""
-    monkeypatch.setattr("pytest_mlebench.llm.upstream.CALL_SECONDS", 0.3)
-    gateway = start(limits=Limits(max_cost=Decimal(150)), prices=prices(tmp_path))
+    gateway = start(limits=Limits(max_cost=Decimal(150)), prices=prices(tmp_path), call_seconds=0.3)
     upstream.pause = 1
     assert ask(gateway, {**ASKED, "stream": False}).status == 504
     upstream.pause = 0
