@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pytest_mlebench.llm.api import (
@@ -40,6 +41,7 @@ from pytest_mlebench.llm.requests import (
     Wrong,
     base64,
     by_address,
+    client_tool,
     count,
     data_url,
     either,
@@ -60,14 +62,6 @@ from pytest_mlebench.llm.requests import (
 )
 
 CHAT, RESPONSES = "chat", "responses"
-_PATHS = {
-    ("POST", "/chat/completions"): Endpoint(kind="generate", api=CHAT),
-    ("POST", "/responses"): Endpoint(kind="generate", api=RESPONSES),
-    ("POST", "/embeddings"): Endpoint(kind="embed", api="embeddings", stream=False),
-    ("GET", "/models"): Endpoint(kind="models", stream=False),
-}
-_MODEL = re.compile(r"/models/[A-Za-z0-9][A-Za-z0-9._:-]*(/[A-Za-z0-9][A-Za-z0-9._:-]*)*")
-
 _CLIENT_TOOLS = {"function", "custom", "local_shell", "apply_patch", "computer_use_preview", "computer", "tool_search"}
 """Tools that the client itself runs; any other type is the provider's. (A search among tools reaches no network.)"""
 _MAY_HOLD_TOOLS = "are kept by the provider and may hold tools that reach the network"
@@ -150,35 +144,33 @@ _SAMPLING: dict[str, Rule] = {
 
 
 def _tool(value: Any, admission: Admission) -> Any:
-    """A tool that the client runs; others are withheld."""
-    if type(value) is not dict:
-        raise Wrong("must be an object")
-    kind = value.get("type")
-    if kind == "namespace" and type(value.get("tools")) is list:
+    """A tool that the client runs, or several in a namespace; others are withheld."""
+    if type(value) is dict and value.get("type") == "namespace" and type(value.get("tools")) is list:
         made = _namespace(value, admission)
         return made if made["tools"] else DROPPED
-    if admission.provider_tools or (type(kind) is str and kind in admission.types):
-        admission.unbounded |= not _is_clients(value)
-        return value
-    if not _is_clients(value):
-        admission.withheld.append(str(kind)[:64])
-        return DROPPED
     return _client_tool(value, admission)
 
 
-_client_tool = fields(
-    *("name", "description", "execution", "environment_id"),
-    function=_function,
-    custom=Fields({"name": text, "description": text, "format": mapping}),
-    parameters=mapping,
-    output_schema=mapping,
-    format=mapping,
-    strict=flag,
-    defer_loading=flag,
-    cache_control=_cache,
-    display_width=count,
-    display_height=count,
-    environment=either({str: word, dict: fields("local")}),
+def _is_clients(tool: Body) -> bool:
+    type = tool.get("type")
+    if type == "shell":  # without an environment of the client's it runs in a container of the provider's
+        environment = tool.get("environment")
+        return isinstance(environment, dict) and environment.get("type") == "local"
+    return isinstance(type, str) and type in _CLIENT_TOOLS and not {"server_url", "connector_id"} & tool.keys()
+
+
+_client_tool = client_tool(
+    fields(
+        *("name", "description", "execution", "environment_id"),
+        function=_function,
+        custom=Fields({"name": text, "description": text, "format": mapping}),
+        **dict.fromkeys(("parameters", "output_schema", "format"), mapping),
+        **dict.fromkeys(("strict", "defer_loading"), flag),
+        cache_control=_cache,
+        **dict.fromkeys(("display_width", "display_height"), count),
+        environment=either({str: word, dict: fields("local")}),
+    ),
+    _is_clients,
 )
 _namespace = fields("name", "description", tools=many(_tool))
 _named = Fields({"name": text})
@@ -372,17 +364,12 @@ _EMBEDDINGS = Fields(
     },
     needs=("input",),
 )
-_TYPES: dict[Problem, tuple[str, str | None]] = {
-    "authentication": ("invalid_request_error", "invalid_api_key"),
-    "not_found": ("invalid_request_error", "unknown_url"),
-    "invalid": ("invalid_request_error", None),
-    "too_large": ("invalid_request_error", "request_too_large"),
-    "unsupported": ("invalid_request_error", None),
-    "budget": ("insufficient_quota", "insufficient_quota"),
-    "model": ("invalid_request_error", "model_not_found"),
-    "overloaded": ("server_error", None),
-    "upstream": ("server_error", None),
-    "timeout": ("server_error", None),
+_CODES: dict[Problem, str] = {
+    "authentication": "invalid_api_key",
+    "not_found": "unknown_url",
+    "too_large": "request_too_large",
+    "budget": "insufficient_quota",
+    "model": "model_not_found",
 }
 
 
@@ -390,16 +377,21 @@ class OpenAI(API):
     name = "openai"
     key_header = "authorization"
     usage_of = "openai"
+    paths = MappingProxyType(
+        {
+            "POST /chat/completions": Endpoint(kind="generate", api=CHAT),
+            "POST /responses": Endpoint(kind="generate", api=RESPONSES),
+            "POST /embeddings": Endpoint(kind="embed", api="embeddings", stream=False),
+        }
+    )
+    models = re.compile(r"/models(/[A-Za-z0-9][A-Za-z0-9._:-]*)*")
     query = frozenset({"limit", "after"})
 
-    def endpoint(self, method: str, path: str) -> Endpoint | None:
-        if method == "GET" and _MODEL.fullmatch(path):
-            return _PATHS["GET", "/models"]
-        return _PATHS.get((method, path))
-
     def error(self, problem: Problem, message: str) -> Body:
-        type, code = _TYPES[problem]
-        return {"error": {"message": message, "type": type, "param": None, "code": code}}
+        type = "server_error" if self.status(problem) >= 500 else "invalid_request_error"
+        if problem == "budget":
+            type = "insufficient_quota"
+        return {"error": {"message": message, "type": type, "param": None, "code": _CODES.get(problem)}}
 
     def rules(self, endpoint: Endpoint) -> Rule:
         return {CHAT: _CHAT, RESPONSES: _RESPONSES}.get(endpoint.api, _EMBEDDINGS)
@@ -502,14 +494,6 @@ def _is_reference(item: Body) -> bool:
     if item.get("type") == "item_reference" or not (item.get("type") or item.get("role")):
         return True
     return not any(item.get(name) is not None and item[name] != [] for name in _WHOLE_ITEMS)
-
-
-def _is_clients(tool: Body) -> bool:
-    type = tool.get("type")
-    if type == "shell":  # without an environment of the client's it runs in a container of the provider's
-        environment = tool.get("environment")
-        return isinstance(environment, dict) and environment.get("type") == "local"
-    return isinstance(type, str) and type in _CLIENT_TOOLS and not {"server_url", "connector_id"} & tool.keys()
 
 
 class _Chat(StreamReader):

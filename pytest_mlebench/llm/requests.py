@@ -179,16 +179,22 @@ class Admission:
 Rule = Callable[[Any, Admission], Any]
 
 
-def text(value: Any, _: Admission) -> Any:
-    if type(value) is not str:
-        raise Wrong("must be a string")
-    return value
+_JSON_TYPES = {str: "a string", list: "a list", dict: "an object", bool: "true or false", int: "a number"}
 
 
-def flag(value: Any, _: Admission) -> Any:
-    if type(value) is not bool:
-        raise Wrong("must be true or false")
-    return value
+def _of_type(kind: type) -> Rule:
+    def rule(value: Any, _: Admission) -> Any:
+        if type(value) is not kind:
+            raise Wrong(f"must be {_JSON_TYPES[kind]}")
+        return value
+
+    return rule
+
+
+text = _of_type(str)
+flag = _of_type(bool)
+mapping = _of_type(dict)
+"""An object whose keys are the agent's own, such as a tool's JSON schema."""
 
 
 def count(value: Any, _: Admission) -> Any:
@@ -207,18 +213,6 @@ def whole(value: Any, _: Admission) -> Any:
 def number(value: Any, _: Admission) -> Any:
     if type(value) not in (int, float) or not math.isfinite(value) or abs(value) > 1e18:
         raise Wrong("must be a number")
-    return value
-
-
-def free(value: Any, _: Admission) -> Any:
-    """What the provider hands to the model, or gets from the agent's own tools, as JSON of any form."""
-    return value
-
-
-def mapping(value: Any, _: Admission) -> Any:
-    """An object whose keys are the agent's own, such as a tool's JSON schema."""
-    if type(value) is not dict:
-        raise Wrong("must be an object")
     return value
 
 
@@ -314,17 +308,12 @@ def some_of(*values: str) -> Rule:
     known = frozenset(values)
 
     def rule(value: Any, admission: Admission) -> Any:
-        if type(value) is not str:
-            raise Wrong("must be a string")
-        if value in known or admission.provider_tools:
+        if text(value, admission) in known or admission.provider_tools:
             return value
         admission.drop(f"{admission.name('')}{value[:64]}")
         return DROPPED
 
     return many(rule)
-
-
-_JSON_TYPES = {str: "a string", list: "a list", dict: "an object", bool: "true or false", int: "a number"}
 
 
 def either(rules: Mapping[type, Rule]) -> Rule:
@@ -341,9 +330,7 @@ def either(rules: Mapping[type, Rule]) -> Rule:
 
 def data_url(value: Any, admission: Admission) -> Any:
     """Media inline."""
-    if type(value) is not str:
-        raise Wrong("must be a string")
-    if value[:5].lower() == "data:":
+    if text(value, admission)[:5].lower() == "data:":
         admission.saw_media(value[5:64].lower().partition(";")[0])
     elif admission.provider_tools:
         admission.unbounded = True
@@ -354,9 +341,7 @@ def data_url(value: Any, admission: Admission) -> Any:
 
 def base64(value: Any, admission: Admission) -> Any:
     """Media inline, of which the field beside it gives the type."""
-    if type(value) is not str:
-        raise Wrong("must be a string")
-    if _BASE64.fullmatch(value) is None:
+    if _BASE64.fullmatch(text(value, admission)) is None:
         raise Wrong(INLINE)
     return value
 
@@ -379,8 +364,7 @@ class Fields:
         self._normal = {normal(name): name for name in known}
 
     def __call__(self, value: Any, admission: Admission) -> Any:
-        if type(value) is not dict:
-            raise Wrong("must be an object")
+        mapping(value, admission)
         made: dict[str, Any] = {}
         known = self.known
         for key, item in value.items():
@@ -425,27 +409,40 @@ class Fields:
 class Tagged:
     """An object whose ``type`` says which fields it has."""
 
-    def __init__(self, kinds: Mapping[str, Rule], *, default: str = "", what: str = "", tag: str = "type") -> None:
+    def __init__(self, kinds: Mapping[str, Rule], *, default: str | None = None, what: str = "") -> None:
         self._kinds = kinds
         self._default = default
         self._what = what
-        self._tag = tag
 
     def __call__(self, value: Any, admission: Admission) -> Any:
-        if type(value) is not dict:
-            raise Wrong("must be an object")
-        kind = value.get(self._tag)
-        if kind is None and self._default:
+        kind = mapping(value, admission).get("type")
+        if kind is None:
             kind = self._default
         if type(kind) is not str:
-            raise Wrong(f"{self._tag} must be a string")
-        rule = self._kinds.get(kind)
-        if rule is not None:
+            raise Wrong("type must be a string")
+        if (rule := self._kinds.get(kind)) is not None:
             return rule(value, admission)
         if kind in admission.types or admission.provider_tools:
             admission.unbounded = True
             return value
         raise Wrong(f"{self._what} of type {kind[:64]!r} is not passed on; {INLINE}")
+
+
+def client_tool(rule: Rule, is_clients: Callable[[dict[str, Any]], bool]) -> Rule:
+    """A tool that the client runs, by the rule; others are withheld."""
+
+    def tool(value: Any, admission: Admission) -> Any:
+        kind = mapping(value, admission).get("type")
+        if admission.provider_tools or (type(kind) is str and kind in admission.types):
+            admission.unbounded |= not is_clients(value)
+            return value
+        if is_clients(value):
+            return rule(value, admission)
+        admission.withheld.append(str(kind)[:64])
+        admission.withheld_names.add(str(value.get("name")))
+        return DROPPED
+
+    return tool
 
 
 def fields(*words: str, **known: Rule) -> Fields:
