@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from pytest_mlebench.llm.api import API, Body, Endpoint, Expected, StreamReader, json_object
+from pytest_mlebench.llm.api import API, Body, Endpoint, StreamReader, json_object
 from pytest_mlebench.llm.budget import Account, Limits, Over, Wait
 from pytest_mlebench.llm.ledger import Call, JsonText, Ledger, RecordLevel, Totals
 from pytest_mlebench.llm.prices import Most, Prices, read_usage
@@ -192,10 +192,6 @@ class Exchange:
     def elapsed(self) -> float:
         return round(time.monotonic() - self.started, 6)
 
-    def expected(self) -> Expected:
-        """The most that its answer can use."""
-        return self.api.expected(self.route.endpoint, self.body or {}, len(self.raw), self.admission)
-
     def limit_output(self, tokens: int) -> bool:
         """Limit the length of the answer; False where that is not possible."""
         route = self.route
@@ -290,7 +286,7 @@ class Accounting:
             self._settings.prices,
             exchange.route.provider,
             exchange.context,
-            exchange.expected(),
+            exchange.api.expected(exchange.route.endpoint, exchange.body or {}, len(exchange.raw), exchange.admission),
         )
         found = []
         for model in exchange.models:

@@ -18,7 +18,7 @@ from typing import Any
 
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.llm.api import Message, Said
-from pytest_mlebench.llm.ledger import read_bodies, read_calls
+from pytest_mlebench.llm.ledger import common_length, read_bodies, read_calls
 from pytest_mlebench.llm.providers import said_in
 
 TRAJECTORY = "trajectory.json"
@@ -103,7 +103,7 @@ class _Builder:
             own, rest = conversation.prints, conversation.prints[conversation.answered :]
             if prints[last + 1 :][: len(rest)] != rest or (last < 0) != (not conversation.answered):
                 continue
-            common = _common(own, prints)
+            common = common_length(own, prints)
             repeats = last >= 0 and own[conversation.answered - 1] == prints[last]
             changed = last >= 0 and conversation.answered - 1 == last <= common
             if (last < 0 or repeats or changed) and (best is None or common >= best[0]):
@@ -325,7 +325,3 @@ def _moment(call: Mapping[str, Any], *, ended: bool = False) -> str | None:
     seconds = call.get("seconds") if ended else 0
     passed = timedelta(seconds=float(seconds)) if isinstance(seconds, int | float) else timedelta()
     return (began + passed).isoformat(timespec="milliseconds")
-
-
-def _common(one: list[bytes], other: list[bytes]) -> int:
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

@@ -35,22 +35,6 @@ CANCELLED = "cancelled by the client"
 CONNECT_SECONDS = 30.0
 IDLE_SECONDS = 900.0
 """The longest silence of a provider; models that reason long are silent that long."""
-_NOT_PASSED_BACK = frozenset(
-    {
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "content-length",
-        "content-encoding",
-        "set-cookie",
-        "alt-svc",
-        "strict-transport-security",
-    }
-)
 
 
 def session() -> aiohttp.ClientSession:
@@ -97,20 +81,6 @@ def headers_there(headers: Mapping[str, str], provider: Provider, key: str) -> d
     return {**kept, **provider.headers, "Accept-Encoding": "identity"}
 
 
-def headers_back(headers: Mapping[str, str]) -> dict[str, str]:
-    """What the client gets of a provider's headers."""
-    named = _connection_options(headers)
-    return {
-        name: value
-        for name, value in headers.items()
-        if name.lower() not in _NOT_PASSED_BACK and name.lower() not in named
-    }
-
-
-def _connection_options(headers: Mapping[str, str]) -> set[str]:
-    return {name.strip().lower() for name in headers.get("Connection", "").split(",")}
-
-
 MAX_RECORDED_STREAM = 32 << 20
 _PASSED_BACK = re.compile(
     "content-type|date|server-timing|retry-after(-ms)?|x-should-retry|(x-)?request-id|x-goog-request-id|cf-ray"
@@ -121,6 +91,16 @@ _PASSED_BACK = re.compile(
 _BACKOFF_SECONDS = 1.0
 _MAX_BACKOFF_SECONDS = 60.0
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+
+
+def headers_back(headers: Mapping[str, str], key: str) -> dict[str, str]:
+    """What the client gets of a provider's headers, without its key."""
+    only_for_gateway = {name.strip().lower() for name in headers.get("Connection", "").split(",")}
+    return {
+        name: value.replace(key, HIDDEN) if key else value
+        for name, value in headers.items()
+        if _PASSED_BACK.fullmatch(name) and name.lower() not in only_for_gateway
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,11 +201,7 @@ class UpstreamClient:
             exchange.stage = Stage.REFUSED
             raise Refusal("upstream", f"{call.provider} answered with a web page, not JSON: check its base URL")
         call.status = upstream.status
-        headers = {
-            name: value.replace(key, HIDDEN) if key else value
-            for name, value in headers_back(upstream.headers).items()
-            if _PASSED_BACK.fullmatch(name)
-        }
+        headers = headers_back(upstream.headers, key)
         if call.stream and upstream.status < 300:
             return await PassedStream(self, exchange, upstream, drop_usage=drop_usage).run(headers, key)
         received = bytearray()
