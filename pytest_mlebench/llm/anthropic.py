@@ -327,9 +327,6 @@ class _Messages(StreamReader):
                 known = {key: value for key, value in event["usage"].items() if value is not None}
                 self._answer["usage"] = {**(before if isinstance(before, dict) else {}), **known}
 
-    def is_last(self, event: Body | None, data: str | None) -> bool:
-        return event is not None and event.get("type") == "message_stop"
-
     def _delta(self, index: int, delta: Body) -> None:
         block = self._blocks.setdefault(index, {})
         for key, value in delta.items():

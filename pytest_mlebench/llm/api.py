@@ -80,13 +80,7 @@ class StreamReader(ABC):
         """The answer so far."""
 
     last: ClassVar[tuple[str, ...]] = ()
-    """What the data of an event has in it, or is, after which clients stop reading; other events may have it too."""
-    usage: ClassVar[str | None] = None
-    """What the data of an event has in it that may not be passed on as it is."""
-
-    def is_last(self, event: Body | None, data: str | None) -> bool:
-        """Whether clients stop reading after this event."""
-        return False
+    """The types, or the data, of events after which clients stop reading."""
 
     def pass_on(self, event: Body) -> Body | None:
         """The event as the client gets it; None where the client does not get it at all."""

@@ -500,7 +500,6 @@ class _Chat(StreamReader):
     """``chat.completion.chunk`` objects to a ``chat.completion``."""
 
     last = ("[DONE]",)
-    usage = "usage"
 
     def __init__(self, drop_usage: bool) -> None:
         self._drop_usage = drop_usage
@@ -535,9 +534,6 @@ class _Chat(StreamReader):
                 if isinstance(call, dict):
                     call.pop("index", None)
         return {**self._answer, "object": "chat.completion", "choices": choices}
-
-    def is_last(self, event: Body | None, data: str | None) -> bool:
-        return data == "[DONE]"
 
     def pass_on(self, event: Body) -> Body | None:
         if not self._drop_usage or "usage" not in event:
@@ -574,13 +570,10 @@ def merge_delta(whole: Body, delta: Body) -> None:
             whole[key] = json.loads(json.dumps(value)) if isinstance(value, dict | list) else value
 
 
-_LAST = {"response.completed", "response.incomplete", "response.failed"}
-
-
 class _Responses(StreamReader):
     """Events of a response; the last one holds all of it."""
 
-    last = tuple(_LAST)
+    last = ("response.completed", "response.incomplete", "response.failed")
 
     def __init__(self) -> None:
         self._answer: Body = {}
@@ -591,9 +584,6 @@ class _Responses(StreamReader):
             self._answer = response
         if event.get("type") == "response.output_item.done":
             self._items[as_count(event.get("output_index")) or 0] = event.get("item")
-
-    def is_last(self, event: Body | None, data: str | None) -> bool:
-        return event is not None and event.get("type") in _LAST
 
     def answer(self) -> Body:
         if self._answer.get("output") or not self._items:

@@ -11,12 +11,9 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.io.values import load_yaml
 from pytest_mlebench.llm.api import Expected
-from pytest_mlebench.llm.providers import Provider
+from pytest_mlebench.llm.providers import Provider, read_mapping
 
 _FIELDS = {
     "input": "input_mtok",
@@ -295,14 +292,7 @@ def matches_any(patterns: tuple[str, ...], provider: Provider, model: str) -> bo
 
 
 def _read(file: Path) -> dict[str, OwnPrice]:
-    try:
-        values = load_yaml(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"prices in {file} cannot be read: {' '.join(str(error).split())}") from error
-    if not isinstance(values, dict):
-        raise UsageError(
-            f"{file}: must be a mapping of models to prices, such as `my-model: {{input: 0.5, output: 2}}`"
-        )
+    values = read_mapping(file, "prices", "models to prices, such as `my-model: {input: 0.5, output: 2}`")
     return {str(name): _price(value, f"{file}: {name}") for name, value in values.items()}
 
 

@@ -270,15 +270,11 @@ class PassedStream:
         found = list(events.feed(chunk)) if events else []
         passed = b"".join(_without_usage(reader, event) for event in found) if self._drop_usage else chunk
         self._keep(passed)
-        # Clients read no further than the last event, and may end the run: what the call used is noted before they
-        # can. All others are passed on before they are read.
-        may_end = any(mark in event.data for event in found if event.data for mark in reader.last)
-        if may_end and self._read(found) and events is not None and not events.rest():
+        # Clients read no further than the last event, and may end the run: what the call used is noted before they can.
+        if self._read(found) and events is not None and not events.rest():
             await self._complete()
         if passed:
             await self._write(passed)
-        if not may_end:
-            self._read(found)
         if call.response_bytes > (most := self._client.settings.max_answer):
             raise aiohttp.ClientPayloadError(f"it is longer than {most >> 20} MiB")
 
@@ -308,7 +304,7 @@ class PassedStream:
                 self._reader.feed(event.value)
                 if event.value.get("error"):
                     self._exchange.call.error = error_text(event.value, event.content)
-            ended |= self._reader.is_last(event.value, event.data)
+            ended |= event.data in self._reader.last or (event.value or {}).get("type") in self._reader.last
         return ended
 
     async def _complete(self) -> None:
@@ -318,9 +314,7 @@ class PassedStream:
 
 def _without_usage(reader: StreamReader, event: Event) -> bytes:
     """An event without the usage that its client has not asked for."""
-    if event.data is None or reader.usage is None or reader.usage not in event.data or event.value is None:
-        return event.content
-    kept = reader.pass_on(event.value)
+    kept = None if event.value is None else reader.pass_on(event.value)
     if kept is event.value:
         return event.content
     return b"" if kept is None else sse(None, kept)
