@@ -282,12 +282,9 @@ class Accounting:
     def _most(self, exchange: Exchange) -> Most:
         """The most that a call can cost: that of the dearest model. Raises Refusal where that is unknown, but must not
         be."""
-        prices, provider, context, expected = (
-            self._settings.prices,
-            exchange.route.provider,
-            exchange.context,
-            exchange.api.expected(exchange.route.endpoint, exchange.body or {}, len(exchange.raw), exchange.admission),
-        )
+        prices, provider, context = self._settings.prices, exchange.route.provider, exchange.context
+        endpoint, body, size = exchange.route.endpoint, exchange.body or {}, len(exchange.raw)
+        expected = exchange.api.expected(endpoint, body, size, exchange.admission)
         found = []
         for model in exchange.models:
             most = prices.most(provider, model, expected, context)

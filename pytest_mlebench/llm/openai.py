@@ -66,19 +66,8 @@ _CLIENT_TOOLS = {"function", "custom", "local_shell", "apply_patch", "computer_u
 """Tools that the client itself runs; any other type is the provider's. (A search among tools reaches no network.)"""
 _MAY_HOLD_TOOLS = "are kept by the provider and may hold tools that reach the network"
 _FALLBACKS = "a request names one model; others could cost more, so fallbacks and routing are not passed on"
-_MODEL_CHOICES = {name: refused(_FALLBACKS) for name in ("models", "fallbacks", "route", "preset", "user_config")}
-_MODEL_CHOICES["provider"] = refused(_FALLBACKS)
-_WHOLE_ITEMS = (
-    "content",
-    "encrypted_content",
-    "arguments",
-    "output",
-    "input",
-    "action",
-    "operation",
-    "result",
-    "tools",
-)
+_MODEL_CHOICES = dict.fromkeys("models fallbacks route preset user_config provider".split(), refused(_FALLBACKS))
+_WHOLE_ITEMS = tuple("content encrypted_content arguments output input action operation result tools".split())
 """Fields of an item of a conversation that has all that it says in itself."""
 _SEARCHING = re.compile(r"(-search(-|$))|deep-research|[:-]online|(^|/)sonar|(^|/)compound", re.IGNORECASE)
 """Models that search the network by themselves."""
@@ -119,8 +108,9 @@ _SAMPLING: dict[str, Rule] = {
     "stream_options": Fields({"include_usage": flag, "include_obfuscation": flag}),
     "n": count,
     "best_of": refused("ask for several answers with n"),
-    "background": refused("answers that are fetched later are not offered here"),
-    "background_options": refused("answers that are fetched later are not offered here"),
+    **dict.fromkeys(
+        ("background", "background_options"), refused("answers that are fetched later are not offered here")
+    ),
     "extra_body": Fields({"google": _google}),
     "google": _google,
     "thinking": _thinking,
@@ -627,12 +617,8 @@ def _response_events(answer: Body) -> Iterator[Body]:
         if item.get("type") == "function_call":
             arguments = item.get("arguments") or ""
             yield {"type": "response.function_call_arguments.delta", **place, "delta": arguments}
-            yield {
-                "type": "response.function_call_arguments.done",
-                **place,
-                "name": item.get("name"),
-                "arguments": arguments,
-            }
+            done = {"name": item.get("name"), "arguments": arguments}
+            yield {"type": "response.function_call_arguments.done", **place, **done}
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
     ended = {"incomplete": "response.incomplete", "failed": "response.failed"}
     yield {"type": ended.get(str(answer.get("status")), "response.completed"), "response": answer}
@@ -674,16 +660,13 @@ def _said_in_response(request: Mapping[str, Any], answer: Mapping[str, Any]) -> 
     items = [{"role": "user", "content": given}] if isinstance(given, str) else as_objects(given)
     messages = [Message(role="system", text=told)] if (told := content_text(request.get("instructions"))) else []
     messages += grouped(map(_item_message, items))
-    output = [
-        message for message in grouped(map(_item_message, as_objects(answer.get("output")))) if message.role == "agent"
-    ]
-    previous = request.get("previous_response_id")
+    output = grouped(map(_item_message, as_objects(answer.get("output"))))
     return Said(
         messages=messages,
-        answer=output[0] if output else None,
+        answer=next((message for message in output if message.role == "agent"), None),
         tools=as_objects(request.get("tools")),
         id=as_string(answer.get("id")) or None,
-        previous=previous if isinstance(previous, str) else None,
+        previous=as_text(request.get("previous_response_id")),
     )
 
 
@@ -691,9 +674,8 @@ def _item_message(item: Mapping[str, Any]) -> Message:
     """An item of a response's input or output."""
     type, id = as_string(item.get("type") or "message"), item.get("call_id") or item.get("id")
     if type.endswith("_output"):
-        return Message(
-            role="results", results=(ToolResult(id=as_string(id), content=content_text(item.get("output"))),)
-        )
+        result = ToolResult(id=as_string(id), content=content_text(item.get("output")))
+        return Message(role="results", results=(result,))
     if type == "reasoning":
         return Message(role="agent", reasoning=content_text(item.get("summary")) or content_text(item.get("content")))
     if type.endswith("_call"):

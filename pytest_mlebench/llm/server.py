@@ -251,12 +251,8 @@ class Service:
 
     def _admit(self, exchange: Exchange) -> Body:
         """The body as it is sent: what the allow-lists name, written anew. Raises Refusal."""
-        admission, call, body, endpoint = (
-            exchange.admission,
-            exchange.call,
-            exchange.body or {},
-            exchange.route.endpoint,
-        )
+        admission, call = exchange.admission, exchange.call
+        body, endpoint = exchange.body or {}, exchange.route.endpoint
         admission.model = call.model
         if endpoint.kind != "other":
             body = exchange.body = exchange.api.admit(endpoint, body, admission)
@@ -282,7 +278,10 @@ class Service:
         call.stream = bool(streamed)
         exchange.models = [model]
         if "models" in provider.fields and body.get("models") is not None:
-            exchange.models += text_list("models", body["models"])
+            others = body["models"]
+            if not isinstance(others, list) or not all(isinstance(one, str) and len(one) <= 256 for one in others):
+                raise Refusal("invalid", "models must be a list of strings")
+            exchange.models += others
         for model in exchange.models:
             why = "" if model in allowed else exchange.api.why_not_model(model, routed=provider.is_router)
             if why:
@@ -325,10 +324,7 @@ class Service:
 def headers_of(exchange: Exchange) -> dict[str, str]:
     """The headers of a request that are passed on, as the gateway writes them. Raises Refusal."""
     request, call, provider = exchange.request, exchange.call, exchange.route.provider
-    made = {
-        "Accept": "text/event-stream" if call.stream else "application/json",
-        "User-Agent": "pytest-mlebench",
-    }
+    made = {"Accept": "text/event-stream" if call.stream else "application/json", "User-Agent": "pytest-mlebench"}
     if request.method == "POST":
         made["Content-Type"] = "application/json"
     further = dict.fromkeys(provider.request_headers, _HEADER)
@@ -347,12 +343,6 @@ def headers_of(exchange: Exchange) -> dict[str, str]:
 
 
 _HEADER = re.compile("[ -~]{1,4096}")
-
-
-def text_list(name: str, values: Any) -> list[str]:
-    if not isinstance(values, list) or not all(isinstance(value, str) and len(value) <= 256 for value in values):
-        raise Refusal("invalid", f"{name} must be a list of strings")
-    return values
 
 
 def _error(api: API, problem: Problem, message: str) -> web.Response:

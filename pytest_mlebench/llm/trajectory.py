@@ -49,6 +49,7 @@ class _Conversation:
     steps: list[dict[str, Any]] = field(default_factory=list)
     waiting: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The step of each call without a result, by the call's id."""
+    answers: int = 0
 
 
 class _Builder:
@@ -150,6 +151,7 @@ class _Builder:
                 step["tool_calls"].append({**entry, "arguments": self._arguments(made.arguments)})
                 conversation.waiting[id] = step
         if is_answer:
+            conversation.answers += 1
             step["llm_call_count"] = 1
             step["timestamp"] = _moment(call, ended=True)
             if isinstance(model := call.get("answered_model") or call.get("model"), str) and model:
@@ -225,10 +227,10 @@ def build(
         return None
     if builder.left_out:
         notes.append(f"Left out: {pluralize(builder.left_out, 'call')} of further conversations.")
-    failed = sum(call.get("kind") == "generate" and not _succeeded(call) for call in calls.values())
-    if failed:
+    statuses = [call.get("status") for call in calls.values() if call.get("kind") == "generate"]
+    if failed := sum(not isinstance(status, int) or status >= 300 for status in statuses):
         notes.append(f"{pluralize(failed, 'call')} had no answer.")
-    longest = max(conversations, key=lambda one: (_answers(one), len(one.steps)))
+    longest = max(conversations, key=lambda one: (one.answers, len(one.steps)))
     described = {"name": agent, "version": version}
     trajectories = [_trajectory(one, number, described, clean) for number, one in enumerate(conversations, 1)]
     main = trajectories[conversations.index(longest)]
@@ -305,15 +307,6 @@ def _metrics(call: Mapping[str, Any]) -> dict[str, Any]:
         metrics["cost_usd"] = cost
     seconds = {name: call[name] for name in ("seconds", "first_token") if isinstance(call.get(name), int | float)}
     return {**metrics, "extra": {**extra, **seconds}}
-
-
-def _answers(conversation: _Conversation) -> int:
-    return sum(step.get("llm_call_count") == 1 for step in conversation.steps)
-
-
-def _succeeded(call: Mapping[str, Any]) -> bool:
-    status = call.get("status")
-    return isinstance(status, int) and status < 300
 
 
 def _moment(call: Mapping[str, Any], *, ended: bool = False) -> str | None:
