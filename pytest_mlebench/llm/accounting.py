@@ -404,7 +404,7 @@ class Accounting:
             known = not prices.unpriced(provider, call.model, exchange.context)
             for model in filter(None, (call.answered_model, call.model)):
                 if call.cost is None and known:
-                    call.cost = prices.cost(provider, model, usage, context)
+                    call.cost = prices.cost(provider, model, usage.detail, context)
         if call.replayed:
             call.cost = _ZERO
 

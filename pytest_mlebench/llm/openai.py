@@ -354,6 +354,7 @@ _EMBEDDINGS = Fields(
     },
     needs=("input",),
 )
+_CHAT_LIMITS = ("max_completion_tokens", "max_tokens")
 _CODES: dict[Problem, str] = {
     "authentication": "invalid_api_key",
     "not_found": "unknown_url",
@@ -407,15 +408,11 @@ class OpenAI(API):
         return ""
 
     def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> Expected:
-        names = ("max_output_tokens",) if endpoint.api == RESPONSES else ("max_completion_tokens", "max_tokens")
-        limits = [
-            limit
-            for name in names
-            if (limit := body.get(name)) and (endpoint.api == RESPONSES or name in admission.output_limits)
-        ]
+        names = [name for name in _CHAT_LIMITS if name in admission.output_limits]
+        limits = [body.get(name) or 0 for name in (("max_output_tokens",) if endpoint.api == RESPONSES else names)]
         return Expected(
             input_tokens=None if admission.unbounded or admission.stored else size + admission.media * MEDIA_TOKENS,
-            output_tokens=0 if endpoint.kind == "embed" else max(limits, default=None),
+            output_tokens=0 if endpoint.kind == "embed" else max(limits, default=0) or None,
             answers=max(1, body.get("n") or 1),
             audio=admission.unbounded,
             media_output="audio" if "audio" in (body.get("modalities") or ()) or body.get("audio") else "",
@@ -424,11 +421,11 @@ class OpenAI(API):
     def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str, admission: Admission) -> bool:
         if endpoint.kind != "generate":
             return False
-        names = ("max_output_tokens",) if endpoint.api == RESPONSES else ("max_completion_tokens", "max_tokens")
-        given = [known for known in names if known in body]
-        if endpoint.api != RESPONSES and not any(known in admission.output_limits for known in given):
-            given = [name]
-        for known in given or [names[0] if endpoint.api == RESPONSES else name]:
+        if endpoint.api == RESPONSES:
+            body["max_output_tokens"] = tokens
+            return True
+        given = [known for known in _CHAT_LIMITS if known in body]
+        for known in given if any(known in admission.output_limits for known in given) else [name]:
             body[known] = tokens
         return True
 

@@ -84,7 +84,7 @@ class AnswerUsage:
     """What an answer says that it used: ``tokens``, and genai-prices' own finer account of it."""
 
     tokens: Tokens
-    detail: Any = None
+    detail: Any
 
 
 @dataclass(frozen=True)
@@ -99,13 +99,11 @@ class Prices:
         return cls({pattern: price for file in files for pattern, price in _read(file).items()})
 
     def cost(
-        self, provider: Provider, model: str, usage: AnswerUsage, context: Mapping[str, str] | None = None
+        self, provider: Provider, model: str, detail: Any, context: Mapping[str, str] | None = None
     ) -> Decimal | None:
-        """US dollars of a call; None where the model has no known price."""
+        """US dollars of a call that used what ``AnswerUsage.detail`` says; None where the model has no known price."""
         from genai_prices import calc_price
 
-        tokens = usage.tokens
-        detail = usage.detail if usage.detail is not None else _detail(tokens)
         own = self._own(provider, model)
         with contextlib.suppress(LookupError, ValueError):
             if own is not None and own.rates:
@@ -177,8 +175,7 @@ class Prices:
     ) -> Decimal | None:
         from genai_prices import Usage as Detail
 
-        detail = Detail(input_tokens=input, output_tokens=output, **more)
-        return self.cost(provider, model, AnswerUsage(Tokens(input, output), detail), context)
+        return self.cost(provider, model, Detail(input_tokens=input, output_tokens=output, **more), context)
 
     def _own(self, provider: Provider, model: str) -> OwnPrice | None:
         names = (f"{provider.name}/{model}", model)
@@ -248,18 +245,6 @@ def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> AnswerUsage
     if any(not 0 <= value < _MAX_TOKENS for value in vars(tokens).values()):
         return None
     return AnswerUsage(tokens, usage)
-
-
-def _detail(tokens: Tokens) -> Any:
-    from genai_prices import Usage as Detail
-
-    return Detail(
-        input_tokens=tokens.input,
-        output_tokens=tokens.output,
-        cache_read_tokens=tokens.cached,
-        cache_write_tokens=tokens.cache_written,
-        output_reasoning_tokens=tokens.reasoning,
-    )
 
 
 def _model_price(own: OwnPrice) -> Any:

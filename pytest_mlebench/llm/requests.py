@@ -182,45 +182,35 @@ Rule = Callable[[Any, Admission], Any]
 _JSON_TYPES = {str: "a string", list: "a list", dict: "an object", bool: "true or false", int: "a number"}
 
 
-def _of_type(kind: type) -> Rule:
+def _rule(admits: Callable[[Any], bool], what: str) -> Rule:
     def rule(value: Any, _: Admission) -> Any:
-        if type(value) is not kind:
-            raise Wrong(f"must be {_JSON_TYPES[kind]}")
+        if not admits(value):
+            raise Wrong(f"must be {what}")
         return value
 
     return rule
 
 
-text = _of_type(str)
-flag = _of_type(bool)
-mapping = _of_type(dict)
+text = _rule(lambda value: type(value) is str, "a string")
+flag = _rule(lambda value: type(value) is bool, "true or false")
+count = _rule(lambda value: type(value) is int and 0 <= value < MOST_TOKENS, "a whole number of at least 0")
+"""A number of tokens, answers, …"""
+whole = _rule(lambda value: type(value) is int and abs(value) < 1 << 63, "a whole number")
+number = _rule(lambda value: type(value) in (int, float) and abs(value) <= 1e18, "a number")
+word = _rule(lambda value: type(value) is str and _NAME.fullmatch(value) is not None, "a word")
+"""A choice that selects nothing of what the lists guard, such as an effort, a voice or a format."""
+mapping = _rule(lambda value: type(value) is dict, "an object")
 """An object whose keys are the agent's own, such as a tool's JSON schema."""
+labels = _rule(
+    lambda value: type(value) is dict and {*map(type, value.values())} <= {str, int, float, bool, type(None)},
+    "an object of strings",
+)
+"""Short notes of the client's: an object of strings, numbers and booleans."""
 
 
-def count(value: Any, _: Admission) -> Any:
-    """A number of tokens, answers, …"""
-    if type(value) is not int or not 0 <= value < MOST_TOKENS:
-        raise Wrong("must be a whole number of at least 0")
-    return value
-
-
-def whole(value: Any, _: Admission) -> Any:
-    if type(value) is not int or abs(value) >= 1 << 63:
-        raise Wrong("must be a whole number")
-    return value
-
-
-def number(value: Any, _: Admission) -> Any:
-    if type(value) not in (int, float) or not math.isfinite(value) or abs(value) > 1e18:
-        raise Wrong("must be a number")
-    return value
-
-
-def labels(value: Any, _: Admission) -> Any:
-    """Short notes of the client's: an object of strings, numbers and booleans."""
-    if type(value) is not dict or not all(type(item) in (str, int, float, bool, type(None)) for item in value.values()):
-        raise Wrong("must be an object of strings")
-    return value
+def one_of(*values: str) -> Rule:
+    """A string of these."""
+    return _rule(lambda value: type(value) is str and value in values, f"one of {', '.join(sorted(values))}")
 
 
 def refused(why: str) -> Rule:
@@ -261,25 +251,6 @@ def only_with_provider(what: str) -> Rule:
         return DROPPED
 
     return rule
-
-
-def one_of(*values: str) -> Rule:
-    """A string of these."""
-    known = frozenset(values)
-
-    def rule(value: Any, _: Admission) -> Any:
-        if type(value) is not str or value not in known:
-            raise Wrong(f"must be one of {', '.join(sorted(known))}")
-        return value
-
-    return rule
-
-
-def word(value: Any, _: Admission) -> Any:
-    """A choice that selects nothing of what the lists guard, such as an effort, a voice or a format."""
-    if type(value) is not str or _NAME.fullmatch(value) is None:
-        raise Wrong("must be a word")
-    return value
 
 
 def many(rule: Rule, most: int = 1_000_000) -> Rule:

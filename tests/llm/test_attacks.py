@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +23,7 @@ from backports import zstd
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
 from tests.llm.conftest import Start
-from tests.llm.talking import CHAT, QUESTION, ask, head, send
+from tests.llm.talking import CHAT, QUESTION, ask, head, send, until
 from tests.llm.upstreams import KEY, Failure, Upstream
 
 pytestmark = pytest.mark.full
@@ -482,7 +481,7 @@ def test_a_stream_that_never_ends_is_ended(start: Start, upstream: Upstream, run
     answer = send(gateway, head(gateway, f"Content-Length: {len(data)}") + data, timeout=30)
     assert b"still here" in answer
     assert not answer.endswith(b"0\r\n\r\n")  # a client can see that this is not all
-    _wait(lambda: read_calls(run_dir))
+    until(lambda: read_calls(run_dir))
     (call,) = read_calls(run_dir)
     assert "broke off" in call["error"]
     assert call["tokens"] is None
@@ -496,7 +495,7 @@ def test_a_stream_that_breaks_off_breaks_off_for_the_client(
     answer = send(gateway, head(gateway, f"Content-Length: {len(data)}") + data)
     assert b"Standard " in answer
     assert not answer.endswith(b"0\r\n\r\n")
-    _wait(lambda: read_calls(run_dir))
+    until(lambda: read_calls(run_dir))
     assert read_calls(run_dir)[0]["tokens"] is None
 
 
@@ -655,10 +654,3 @@ def test_many_at_once_do_not_disturb_each_other(gateway: Gateway, upstream: Upst
     assert sorted(statuses) == [200] * 40 + [400] * 20
     assert len(read_calls(run_dir)) == 60
     assert sorted(call["number"] for call in read_calls(run_dir)) == list(range(1, 61))
-
-
-def _wait(condition: Any, seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.02)

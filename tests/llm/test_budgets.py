@@ -32,7 +32,7 @@ from pytest_mlebench.llm.ledger import read_calls
 from pytest_mlebench.llm.prices import Prices
 from pytest_mlebench.llm.providers import load_providers
 from tests.llm.conftest import Start
-from tests.llm.talking import QUESTION, ask
+from tests.llm.talking import QUESTION, ask, until
 from tests.llm.upstreams import REASONING, REPLY, Upstream
 
 OUTPUT = len(REPLY.split()) + REASONING
@@ -147,7 +147,7 @@ def test_what_a_killed_session_spent_is_not_forgotten(start: Start, upstream: Up
     assert ask(killed, ASKED).status == 200
     upstream.endless = True
     threading.Thread(target=_ask_until_killed, args=(killed,), daemon=True).start()
-    _wait(lambda: upstream.open == 1)
+    until(lambda: upstream.open == 1)
     time.sleep(0.3)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -286,10 +286,3 @@ def test_bundled_prices_bound_what_a_call_can_cost() -> None:
     assert Prices({}).most(provider, "gpt-4o", Expected(None, 0)).input == 128_000
     cached = Prices({}).most(load_providers()["anthropic"], "claude-sonnet-4-6", Expected(1000, 0))
     assert cached.input_cost == Decimal("0.006")  # all of it written to the cache for an hour: twice the input's price
-
-
-def _wait(condition: Any, seconds: float = 15) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.02)

@@ -15,6 +15,7 @@ from typing import Any
 import anthropic
 import openai
 import pytest
+from genai_prices import Usage
 from google import genai
 from google.genai import types as genai_types
 
@@ -34,7 +35,7 @@ from pytest_mlebench.llm.ledger import (
     read_calls,
     without_volatile,
 )
-from pytest_mlebench.llm.prices import AnswerUsage, Prices, Tokens
+from pytest_mlebench.llm.prices import Prices, Tokens
 from pytest_mlebench.llm.providers import load_providers
 from pytest_mlebench.llm.requests import Refusal
 from tests.llm.conftest import Start
@@ -301,7 +302,7 @@ def test_a_prices_file_adds_and_corrects(tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
     file.write_text("gpt-4o: {input: 1, output: 2, cached: 0.5}\nopenrouter/my-*: {output: 3}\n")
     providers, prices = load_providers(), Prices.load(file)
-    usage = AnswerUsage(Tokens(input=1_000_000, output=1_000_000, cached=500_000))
+    usage = Usage(input_tokens=1_000_000, output_tokens=1_000_000, cache_read_tokens=500_000)
     assert prices.cost(providers["openai"], "gpt-4o", usage) == Decimal("2.75")
     assert prices.cost(providers["openrouter"], "my-model", usage) == Decimal(3)
     assert prices.cost(providers["openai"], "my-model", usage) is None
@@ -311,7 +312,8 @@ def test_a_prices_file_adds_and_corrects(tmp_path: Path) -> None:
 def test_tiers_are_priced() -> None:
     gemini = load_providers()["gemini"]
     small, large = (
-        Prices({}).cost(gemini, "gemini-2.5-pro", AnswerUsage(Tokens(input=size))) for size in (200_000, 400_000)
+        Prices({}).cost(gemini, "gemini-2.5-pro", Usage(input_tokens=size, output_tokens=0))
+        for size in (200_000, 400_000)
     )
     assert small is not None
     assert large is not None

@@ -6,9 +6,7 @@ import http.client
 import json
 import socket
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from decimal import Decimal
@@ -22,7 +20,7 @@ from pytest_mlebench.llm.budget import Account, Limits
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import read_calls
 from tests.llm.conftest import Start
-from tests.llm.talking import QUESTION, ask, head
+from tests.llm.talking import QUESTION, ask, head, until
 from tests.llm.test_budgets import ASKED, OUTPUT, prices
 from tests.llm.upstreams import Failure, Upstream
 
@@ -41,13 +39,6 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(Account, "pace", noted)
     return found
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.01)
 
 
 def ended(gateway: Gateway) -> int:
