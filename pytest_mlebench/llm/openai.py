@@ -409,10 +409,12 @@ class OpenAI(API):
 
     def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> Expected:
         names = [name for name in _CHAT_LIMITS if name in admission.output_limits]
-        limits = [body.get(name) or 0 for name in (("max_output_tokens",) if endpoint.api == RESPONSES else names)]
+        if endpoint.api == RESPONSES:
+            names = ["max_output_tokens"]
+        limit = max((body.get(name) or 0 for name in names), default=0)
         return Expected(
             input_tokens=None if admission.unbounded or admission.stored else size + admission.media * MEDIA_TOKENS,
-            output_tokens=0 if endpoint.kind == "embed" else max(limits, default=0) or None,
+            output_tokens=0 if endpoint.kind == "embed" else limit or None,
             answers=max(1, body.get("n") or 1),
             audio=admission.unbounded,
             media_output="audio" if "audio" in (body.get("modalities") or ()) or body.get("audio") else "",

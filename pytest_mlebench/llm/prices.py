@@ -250,9 +250,7 @@ def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> AnswerUsage
 def _model_price(own: OwnPrice) -> Any:
     from genai_prices.types import ModelPrice
 
-    rates = dict(own.rates)
-    for missing in ("input", "output"):
-        rates.setdefault(missing, Decimal(0))
+    rates = {"input": Decimal(0), "output": Decimal(0), **own.rates}
     return ModelPrice(**{_FIELDS[name]: rate for name, rate in rates.items()})
 
 
