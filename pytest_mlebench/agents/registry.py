@@ -239,56 +239,49 @@ def _check_size(file: Path, text: str) -> None:
 
     Of two equal keys a reader sees the first and YAML takes the last, so there may be none.
     """
-    sizes: dict[str, int] = {}
-    open_nodes: list[tuple[str | None, int]] = []  # anchor, and how many nodes came before
-    keys = _Keys()
+    sizes: dict[str | None, int] = {}
+    open_nodes: list[_OpenNode] = []
     nodes = 0
     for event in yaml.parse(text, Loader=LOADER):
-        if (key := keys.repeated(event)) is not None:
-            raise AgentError(f"{file}: has the key {key[:60]!r} twice{_line(event)}")
         if isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = open_nodes.pop()
-            if anchor is not None:
-                sizes[anchor] = nodes - before
-        elif isinstance(event, yaml.CollectionStartEvent):
-            open_nodes.append((event.anchor, nodes))
-            nodes += 1
-        elif isinstance(event, yaml.ScalarEvent):
-            nodes += 1
-        elif isinstance(event, yaml.AliasEvent):
-            if any(anchor == event.anchor for anchor, _ in open_nodes):
+            node = open_nodes.pop()
+            sizes[node.anchor] = nodes - node.before
+        elif isinstance(event, yaml.NodeEvent):
+            if open_nodes and (key := open_nodes[-1].repeated(event)) is not None:
+                line = f" (line {event.start_mark.line + 1})" if event.start_mark else ""
+                raise AgentError(f"{file}: has the key {key[:60]!r} twice{line}")
+            if isinstance(event, yaml.AliasEvent) and any(node.anchor == event.anchor for node in open_nodes):
                 raise AgentError(f"{file}: the alias *{event.anchor} refers to what it is part of")
-            nodes += sizes.get(str(event.anchor), 1)
+            if isinstance(event, yaml.CollectionStartEvent):
+                keys: set[str] | None = set() if isinstance(event, yaml.MappingStartEvent) else None
+                open_nodes.append(_OpenNode(event.anchor, nodes, keys))
+            nodes += sizes.get(event.anchor, 1) if isinstance(event, yaml.AliasEvent) else 1
         if len(open_nodes) > _MAX_DEPTH:
             raise AgentError(f"{file}: has more than {_MAX_DEPTH} levels")
         if nodes > _MAX_NODES:
             raise AgentError(f"{file}: has more than {_MAX_NODES:,} values, aliases expanded")
 
 
-def _line(event: Any) -> str:
-    return f" (line {event.start_mark.line + 1})" if event.start_mark else ""
+@dataclass
+class _OpenNode:
+    """A list or a mapping whose end is still to come; ``before``: how many nodes came before it."""
 
+    anchor: str | None
+    before: int
+    keys: set[str] | None
+    """None: a list."""
+    at_key: bool = True
 
-class _Keys:
-    """Sees a text's YAML events go by, and which of them are keys."""
-
-    def __init__(self) -> None:
-        self._open: list[tuple[set[str], bool] | None] = []  # keys of a mapping and whether one is next; None: a list
-
-    def repeated(self, event: Any) -> str | None:
-        """The key that the event is, if its mapping has it already."""
-        if isinstance(event, yaml.CollectionEndEvent):
-            self._open.pop()
+    def repeated(self, node: yaml.NodeEvent) -> str | None:
+        """Take in the next node in it; returns the key that it is, if the mapping has that already."""
+        if self.keys is None:
             return None
-        found = None
-        if isinstance(event, yaml.NodeEvent) and self._open and (mapping := self._open[-1]) is not None:
-            keys, is_key = mapping
-            self._open[-1] = keys, not is_key
-            if is_key and isinstance(event, yaml.ScalarEvent) and event.value != "<<":
-                found = event.value if event.value in keys else None
-                keys.add(event.value)
-        if isinstance(event, yaml.CollectionStartEvent):
-            self._open.append((set(), True) if isinstance(event, yaml.MappingStartEvent) else None)
+        is_key, self.at_key = self.at_key, not self.at_key
+        if not is_key or not isinstance(node, yaml.ScalarEvent) or node.value == "<<":
+            return None
+        key: str = node.value
+        found = key if key in self.keys else None
+        self.keys.add(key)
         return found
 
 

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from pytest_mlebench.llm.api import API, Body, Endpoint, Expected, StreamReader, json_object
+from pytest_mlebench.llm.api import API, Body, Endpoint, StreamReader, json_object
 from pytest_mlebench.llm.budget import Account, Limits, Over, Wait
 from pytest_mlebench.llm.ledger import Call, JsonText, Ledger, RecordLevel, Totals
 from pytest_mlebench.llm.prices import Most, Prices, read_usage
@@ -35,12 +35,6 @@ SHORT = 64 << 10
 """Bytes of a call that is noted at once."""
 PAID = ("generate", "embed")
 """The kinds of calls that providers charge for."""
-MAX_OPEN = 256
-"""Calls of one run that are in progress at once; further ones wait."""
-MAX_WAITING = 1024
-"""Calls of one run that wait; further ones are refused."""
-WAIT_SECONDS = 600.0
-"""The longest that a call waits for a place, its turn or its budget; clients give up by then."""
 _MOST_IDS, _LONGEST_ID = 1000, 256
 """Of one answer."""
 _ZERO = Decimal(0)
@@ -59,6 +53,25 @@ class GatewaySettings:
     retries: int = 0
     rpm: float | None = None
     allow_provider_tools: bool = False
+    max_open: int = 256
+    """Calls of one run that are in progress at once; further ones wait."""
+    max_waiting: int = 1024
+    """Calls of one run that wait; further ones are refused."""
+    max_answer: int = 128 << 20
+    """Bytes of an answer."""
+    max_answers: int = 256 << 20
+    """Bytes of all answers that are in progress. No agent needs as many; an answer that is unpacked on its way, from a
+    provider that means harm, would fill the memory of the harness."""
+    head_seconds: float = 30.0
+    """The longest that the head of a request may take to arrive."""
+    body_seconds: float = 120.0
+    """The longest that its body may take."""
+    wait_seconds: float = 600.0
+    """The longest that a call waits for a place, its turn or its budget; clients give up by then."""
+    call_seconds: float = 2 * 3600.0
+    """The longest that an answer may take, so that a stream without an end has one."""
+    read_seconds: float = 120.0
+    """The longest that an agent may take to read what has arrived: until then its call holds what it reserved."""
 
     @classmethod
     def load(
@@ -179,10 +192,6 @@ class Exchange:
     def elapsed(self) -> float:
         return round(time.monotonic() - self.started, 6)
 
-    def expected(self) -> Expected:
-        """The most that its answer can use."""
-        return self.api.expected(self.route.endpoint, self.body or {}, len(self.raw), self.admission)
-
     def limit_output(self, tokens: int) -> bool:
         """Limit the length of the answer; False where that is not possible."""
         route = self.route
@@ -216,7 +225,7 @@ class Accounting:
         self._turns: dict[str, asyncio.Lock] = {}
         """One for each provider: a run holds one turn at a time, in which the others have theirs."""
         self._settled = asyncio.Event()
-        self._places = asyncio.Semaphore(MAX_OPEN)
+        self._places = asyncio.Semaphore(settings.max_open)
         self._placed: set[int] = set()
         """The calls that hold a place, by their numbers."""
         self._waiting = 0
@@ -251,7 +260,7 @@ class Accounting:
             raise Refusal("invalid", f"what {call.endpoint} costs is not known, so a budget cannot be held")
         most = partial(self._most, exchange)
         wanted = await self.do(most)
-        async with _patience("other calls hold what is left of the budget"), self._turn:  # in order of arrival
+        async with self._patience("other calls hold what is left of the budget"), self._turn:  # in order of arrival
             while True:
                 self._settled.clear()
                 got = await self.do(partial(self._take, exchange, account, wanted))
@@ -273,12 +282,9 @@ class Accounting:
     def _most(self, exchange: Exchange) -> Most:
         """The most that a call can cost: that of the dearest model. Raises Refusal where that is unknown, but must not
         be."""
-        prices, provider, context, expected = (
-            self._settings.prices,
-            exchange.route.provider,
-            exchange.context,
-            exchange.expected(),
-        )
+        prices, provider, context = self._settings.prices, exchange.route.provider, exchange.context
+        endpoint, body, size = exchange.route.endpoint, exchange.body or {}, len(exchange.raw)
+        expected = exchange.api.expected(endpoint, body, size, exchange.admission)
         found = []
         for model in exchange.models:
             most = prices.most(provider, model, expected, context)
@@ -297,11 +303,11 @@ class Accounting:
 
     async def enter(self, exchange: Exchange) -> None:
         """Take a place among the run's calls in progress, until ``finish``; raises Refusal if too many wait."""
-        if self._waiting >= MAX_WAITING:
-            raise Refusal("overloaded", f"{MAX_WAITING} calls of this run wait already: ask fewer at once")
+        if self._waiting >= self._settings.max_waiting:
+            raise Refusal("overloaded", f"{self._waiting} calls of this run wait already: ask fewer at once")
         self._waiting += 1
         try:
-            async with _patience(f"{MAX_OPEN} calls of this run are in progress"):
+            async with self._patience(f"{self._settings.max_open} calls of this run are in progress"):
                 await self._places.acquire()
         finally:
             self._waiting -= 1
@@ -312,7 +318,7 @@ class Accounting:
         account, name = self._account, provider.name
         assert account is not None
         async with (
-            _patience(f"--llm-rpm={rpm:g} is shared by all runs", at_least=120 / rpm),
+            self._patience(f"--llm-rpm={rpm:g} is shared by all runs", at_least=120 / rpm),
             self._turns.setdefault(name, asyncio.Lock()),
         ):
             try:
@@ -320,6 +326,16 @@ class Accounting:
             except BaseException:
                 await self.do(partial(account.give_back, name))
                 raise
+
+    @contextlib.asynccontextmanager
+    async def _patience(self, why: str, *, at_least: float = 0) -> AsyncIterator[None]:
+        """Within, a call waits; after ``wait_seconds`` it is refused, so that its agent learns why."""
+        seconds = max(self._settings.wait_seconds, at_least)
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            raise Refusal("overloaded", f"the call waited {seconds:g} s: {why}; try again later") from None
 
     async def finish(self, exchange: Exchange) -> None:
         """Settle and record a call, once."""
@@ -388,20 +404,9 @@ class Accounting:
             known = not prices.unpriced(provider, call.model, exchange.context)
             for model in filter(None, (call.answered_model, call.model)):
                 if call.cost is None and known:
-                    call.cost = prices.cost(provider, model, usage, context)
+                    call.cost = prices.cost(provider, model, usage.detail, context)
         if call.replayed:
             call.cost = _ZERO
-
-
-@contextlib.asynccontextmanager
-async def _patience(why: str, *, at_least: float = 0) -> AsyncIterator[None]:
-    """Within, a call waits; after ``WAIT_SECONDS`` it is refused, so that its agent learns why."""
-    seconds = max(WAIT_SECONDS, at_least)
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except TimeoutError:
-        raise Refusal("overloaded", f"the call waited {seconds:g} s: {why}; try again later") from None
 
 
 def _ended(over: Over) -> str:

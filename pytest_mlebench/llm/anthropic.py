@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any
 
@@ -38,9 +38,9 @@ from pytest_mlebench.llm.requests import (
     Problem,
     Rule,
     Tagged,
-    Wrong,
     base64,
     by_address,
+    client_tool,
     count,
     either,
     fields,
@@ -55,12 +55,6 @@ from pytest_mlebench.llm.requests import (
     word,
 )
 
-_PATHS = {
-    ("POST", "/v1/messages"): Endpoint(kind="generate"),
-    ("POST", "/v1/messages/count_tokens"): Endpoint(kind="count", stream=False),
-    ("GET", "/v1/models"): Endpoint(kind="models", stream=False),
-}
-_MODEL = re.compile(r"/v1/models/[A-Za-z0-9][A-Za-z0-9._-]*")
 _CLIENT_TOOLS = re.compile(r"custom|(bash|text_editor|computer|memory|tool_search_tool_(regex|bm25))_\d{8}")
 """Tools that the client itself runs, and the search among tools, which reaches no network."""
 _BETAS = re.compile(
@@ -128,28 +122,21 @@ _blocks = either(
 )
 
 
-def _tool(value: Any, admission: Admission) -> Any:
-    """A tool that the client runs; others are withheld."""
-    if type(value) is not dict:
-        raise Wrong("must be an object")
-    kind = value.get("type")
-    if admission.provider_tools or (type(kind) is str and kind in admission.types):
-        admission.unbounded |= not _is_clients(value)
-        return value
-    if not _is_clients(value):
-        admission.withheld.append(str(kind)[:64])
-        admission.withheld_names.add(str(value.get("name")))
-        return DROPPED
-    return _client_tool(value, admission)
+def _is_clients(tool: Body) -> bool:
+    type = tool.get("type")
+    return type is None or (isinstance(type, str) and _CLIENT_TOOLS.fullmatch(type) is not None)
 
 
-_client_tool = fields(
-    *("name", "description"),
-    input_schema=mapping,
-    input_examples=many(mapping),
-    cache_control=_cache,
-    **dict.fromkeys(("strict", "defer_loading", "eager_input_streaming", "enable_zoom"), flag),
-    **dict.fromkeys(("max_characters", "display_height_px", "display_width_px", "display_number"), count),
+_tool = client_tool(
+    fields(
+        *("name", "description"),
+        input_schema=mapping,
+        input_examples=many(mapping),
+        cache_control=_cache,
+        **dict.fromkeys(("strict", "defer_loading", "eager_input_streaming", "enable_zoom"), flag),
+        **dict.fromkeys(("max_characters", "display_height_px", "display_width_px", "display_number"), count),
+    ),
+    _is_clients,
 )
 _EDITS = ("clear_tool_uses_20250919", "clear_thinking_20251015")
 _amount = either({str: word, dict: fields(value=count)})
@@ -223,15 +210,17 @@ class Anthropic(API):
     name = "anthropic"
     key_header = "x-api-key"
     usage_of = "anthropic"
+    paths = MappingProxyType(
+        {
+            "POST /v1/messages": Endpoint(kind="generate"),
+            "POST /v1/messages/count_tokens": Endpoint(kind="count", stream=False),
+        }
+    )
+    models = re.compile(r"/v1/models(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
     query = frozenset({"beta", "limit", "before_id", "after_id"})
     headers = MappingProxyType(
         {"anthropic-version": re.compile(r"\d{4}-\d\d-\d\d"), "anthropic-beta": re.compile("[ -~]{0,4096}")}
     )
-
-    def endpoint(self, method: str, path: str) -> Endpoint | None:
-        if method == "GET" and _MODEL.fullmatch(path):
-            return _PATHS["GET", "/v1/models"]
-        return _PATHS.get((method, path))
 
     def error(self, problem: Problem, message: str) -> Body:
         return {"type": "error", "error": {"type": _TYPES[problem], "message": message}}
@@ -280,7 +269,25 @@ class Anthropic(API):
             yield event["type"], event
 
     def said(self, path: str, request: Body, answer: Body) -> Said:
-        return _said(request, answer)
+        messages = [Message(role="system", text=told)] if (told := content_text(request.get("system"))) else []
+        for message in as_objects(request.get("messages")):
+            blocks = message.get("content")
+            if message.get("role") == "assistant":
+                messages.append(_agent_message(blocks))
+                continue
+            results = [
+                ToolResult(id=as_string(block.get("tool_use_id")), content=content_text(block.get("content")))
+                for block in as_objects(blocks)
+                if block.get("type") == "tool_result"
+            ]
+            if results:
+                messages.append(Message(role="results", results=tuple(results)))
+            if isinstance(blocks, list):
+                blocks = [block for block in blocks if as_object(block).get("type") != "tool_result"]
+            if blocks or not results:
+                messages.append(Message(role="user", text=content_text(blocks)))
+        reply = _agent_message(answer.get("content")) if answer else None
+        return Said(messages=grouped(messages), answer=reply, tools=as_objects(request.get("tools")))
 
     def question(self, question: Question) -> tuple[str, Body]:
         tool = {"name": ANSWER, "description": "Give the answers.", "input_schema": question.schema}
@@ -292,11 +299,6 @@ class Anthropic(API):
             "tools": [tool],
             "tool_choice": {"type": "tool", "name": ANSWER},
         }
-
-
-def _is_clients(tool: Body) -> bool:
-    type = tool.get("type")
-    return type is None or (isinstance(type, str) and _CLIENT_TOOLS.fullmatch(type) is not None)
 
 
 class _Messages(StreamReader):
@@ -324,9 +326,6 @@ class _Messages(StreamReader):
                 before = self._answer.get("usage")
                 known = {key: value for key, value in event["usage"].items() if value is not None}
                 self._answer["usage"] = {**(before if isinstance(before, dict) else {}), **known}
-
-    def is_last(self, event: Body | None, data: str | None) -> bool:
-        return event is not None and event.get("type") == "message_stop"
 
     def _delta(self, index: int, delta: Body) -> None:
         block = self._blocks.setdefault(index, {})
@@ -381,29 +380,6 @@ def _block(block: Body) -> tuple[Body, list[Any]]:
             ]
         case _:
             return block, []
-
-
-def _said(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
-    messages = [Message(role="system", text=told)] if (told := content_text(request.get("system"))) else []
-    for message in as_objects(request.get("messages")):
-        if message.get("role") == "assistant":
-            messages.append(_agent_message(message.get("content")))
-            continue
-        blocks = message.get("content")
-        results = [
-            ToolResult(id=as_string(block.get("tool_use_id")), content=content_text(block.get("content")))
-            for block in as_objects(blocks)
-            if block.get("type") == "tool_result"
-        ]
-        if results:
-            messages.append(Message(role="results", results=tuple(results)))
-        rest = blocks
-        if isinstance(blocks, list):
-            rest = [block for block in blocks if as_object(block).get("type") != "tool_result"]
-        if rest or not results:
-            messages.append(Message(role="user", text=content_text(rest)))
-    reply = _agent_message(answer.get("content")) if answer else None
-    return Said(messages=grouped(messages), answer=reply, tools=as_objects(request.get("tools")))
 
 
 def _agent_message(content: Any) -> Message:

@@ -80,13 +80,7 @@ class StreamReader(ABC):
         """The answer so far."""
 
     last: ClassVar[tuple[str, ...]] = ()
-    """What the data of an event has in it, or is, after which clients stop reading; other events may have it too."""
-    usage: ClassVar[str | None] = None
-    """What the data of an event has in it that may not be passed on as it is."""
-
-    def is_last(self, event: Body | None, data: str | None) -> bool:
-        """Whether clients stop reading after this event."""
-        return False
+    """The types, or the data, of events after which clients stop reading."""
 
     def pass_on(self, event: Body) -> Body | None:
         """The event as the client gets it; None where the client does not get it at all."""
@@ -167,6 +161,9 @@ class API(ABC):
     key_header: ClassVar[str]
     usage_of: ClassVar[str]
     """Whose reader of usage in genai-prices reads its answers."""
+    paths: ClassVar[Mapping[str, Endpoint]] = MappingProxyType({})
+    """What its methods and paths are, other than those of ``models``, which list models."""
+    models: ClassVar[re.Pattern[str]]
     query: ClassVar[frozenset[str]] = frozenset()
     """The parameters of a query that are passed on."""
     headers: ClassVar[Mapping[str, re.Pattern[str]]] = MappingProxyType({})
@@ -176,9 +173,11 @@ class API(ABC):
         """Of a list of features that are not final those that pass, and the others."""
         return "", names.split(",")
 
-    @abstractmethod
     def endpoint(self, method: str, path: str) -> Endpoint | None:
         """What a path below the provider's base URL is; None for one that is not listed."""
+        if method == "GET" and self.models.fullmatch(path):
+            return Endpoint(kind="models", stream=False)
+        return self.paths.get(f"{method} {path}")
 
     @abstractmethod
     def error(self, problem: Problem, message: str) -> Body:
@@ -344,15 +343,19 @@ class StreamTooLarge(Exception):
 
 
 class Event:
-    """A server-sent event: its bytes, the text of its data, and the object that this is."""
+    """A server-sent event: its bytes, the text of its data, and the object that this is.
+
+    ``data`` is None where it has none, ``value`` where its data is anything else, such as ``[DONE]``.
+    """
 
     def __init__(self, content: bytes) -> None:
         self.content = content
-        self.data = data(content)
+        lines = [line[5:].removeprefix(b" ") for line in _LINE.split(content) if line.startswith(b"data:")]
+        self.data = b"\n".join(lines).decode("utf-8", "replace") if lines else None
 
     @cached_property
     def value(self) -> dict[str, Any] | None:
-        return parse(self.data)
+        return _object(self.data) if self.data and self.data[0] == "{" else None
 
 
 class ServerSentEvents:
@@ -379,18 +382,9 @@ class ServerSentEvents:
         return self._rest
 
 
-def data(event: bytes) -> str | None:
-    """The data of an event; None where it has none."""
-    lines = [line[5:].removeprefix(b" ") for line in _LINE.split(event) if line.startswith(b"data:")]
-    return b"\n".join(lines).decode("utf-8", "replace") if lines else None
-
-
-def parse(text: str | None) -> dict[str, Any] | None:
-    """The object that an event's data is; None for anything else, such as ``[DONE]``."""
-    if not text or text[0] != "{":
-        return None
+def _object(content: str | bytes) -> dict[str, Any] | None:
     try:
-        value = loads(text)
+        value = loads(content)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
@@ -411,10 +405,7 @@ def parse_array(content: bytes) -> list[dict[str, Any]]:
 
 
 def json_object(content: bytes) -> dict[str, Any] | None:
+    """The object that an answer is; None for anything else, and for more than any honest answer holds."""
     if content.count(b"{") + content.count(b"[") > MAX_ELEMENTS or content.count(b",") > MAX_ANSWERED_NUMBERS:
         return None
-    try:
-        value = loads(content)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
+    return _object(content)

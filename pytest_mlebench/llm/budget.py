@@ -15,8 +15,8 @@ import socket
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
@@ -282,21 +282,12 @@ class Account:
             amounts[run] = calls + more[0], tokens + more[1], cost + more[2]
         return amounts
 
-    def _transaction(self) -> _Transaction:
-        return _Transaction(self._database)
-
-
-class _Transaction:
-    """Takes the file's lock at once: a transaction that began by reading could not be promoted."""
-
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
-
-    def __enter__(self) -> None:
-        self._database.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._database.execute("COMMIT" if kind is None else "ROLLBACK")
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Takes the file's lock at once: a transaction that began by reading could not be promoted."""
+        with self._database:  # commits, or rolls back
+            self._database.execute("BEGIN IMMEDIATE")
+            yield
 
 
 def share_of(total: int, others: Iterable[int]) -> int:

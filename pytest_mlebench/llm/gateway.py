@@ -21,7 +21,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -144,29 +144,24 @@ def new_token() -> str:
     return f"sk-mlebench-{secrets.token_hex(24)}"
 
 
+@dataclass(eq=False, repr=False)
 class RunGateway:
     """One run's gateway: a sandbox opens it where its agent reaches it, and starts the agent with what that gives.
 
     ``variables`` are further ones of the agent's environment; ``replay`` is the run whose recording answers.
     """
 
-    def __init__(
-        self,
-        settings: GatewaySettings,
-        agent: Agent,
-        *,
-        run_dir: Path,
-        variables: Mapping[str, str] | None = None,
-        replay: Path | None = None,
-        environment: Mapping[str, str] = os.environ,
-    ) -> None:
-        self._settings = settings
-        self._agent = agent
-        self._run_dir = run_dir
-        self._variables = dict(variables or {})
-        self._replay = replay
-        self._environment = environment
-        self._providers = providers_of(settings, agent, environment, replayed=replay is not None)
+    settings: GatewaySettings
+    agent: Agent
+    _: KW_ONLY
+    run_dir: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
+    replay: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    def __post_init__(self) -> None:
+        replayed = self.replay is not None
+        self._providers = providers_of(self.settings, self.agent, self.environment, replayed=replayed)
         self._gateway: Gateway | None = None
 
     @property
@@ -175,7 +170,7 @@ class RunGateway:
 
         Each with the variable that has the gateway's address in its place; empty where there is none.
         """
-        known = (self._settings.providers[provider.name] for provider in self._providers)
+        known = (self.settings.providers[provider.name] for provider in self._providers)
         return {provider.host: next(iter(provider.url_variables), "") for provider in (*known, *self._providers)}
 
     @contextlib.contextmanager
@@ -184,32 +179,26 @@ class RunGateway:
 
         Gives what the agent is started with: tokens and the gateway's URLs, no key. Raises SandboxError.
         """
-        keys = {key for provider in self._providers if (key := provider.key(self._environment))}
+        keys = {key for provider in self._providers if (key := provider.key(self.environment))}
         with Gateway(
-            self._settings,
+            self.settings,
             self._providers,
-            run_dir=self._run_dir,
-            account_folder=self._run_dir.parent,
+            run_dir=self.run_dir,
+            account_folder=self.run_dir.parent,
             unix_socket=unix_socket,
-            secrets=keys | _other_secrets(self._agent, self._environment),
-            replay=self._replay,
+            secrets=keys | _other_secrets(self.agent, self.environment),
+            replay=self.replay,
         ) as gateway:
             self._gateway = gateway
-            launch = keyless(
-                self._agent,
-                self._providers,
-                url or gateway.url,
-                gateway.token,
-                self._environment,
-                all=bool(self._replay),
-            )
-            yield replace(launch, environment={**self._variables, **launch.environment}, secrets=launch.secrets | keys)
+            at, all = url or gateway.url, bool(self.replay)
+            launch = keyless(self.agent, self._providers, at, gateway.token, self.environment, all=all)
+            yield replace(launch, environment={**self.variables, **launch.environment}, secrets=launch.secrets | keys)
 
     def account(self) -> dict[str, Any]:
         """For the run's record: the totals of its calls."""
         providers = [provider.name for provider in self._providers]
         totals = self._gateway.totals.to_json() if self._gateway is not None else {}
-        return {"gateway": "replay" if self._replay else "on", "providers": providers, **totals}
+        return {"gateway": "replay" if self.replay else "on", "providers": providers, **totals}
 
 
 def has_recording(run_dir: Path) -> bool:
@@ -227,11 +216,10 @@ def providers_of(
     names, hosts = set(agent.secret_names), {host.partition("://")[2] or host for host in agent.llm_hosts}
     found = []
     for provider in settings.providers.values():
-        own = {name: value for name, value in _urls(agent).items() if name in provider.url_variables}
         own = {
             name: value
-            for name, value in own.items()
-            if not any(other.is_above(value) for other in settings.providers.values())
+            for name, value in _urls(agent).items()
+            if name in provider.url_variables and not any(one.is_above(value) for one in settings.providers.values())
         }
         there = provider.located(environment).located(own)
         if not there.key(environment) and provider.keys and not replayed:

@@ -52,7 +52,6 @@ from pytest_mlebench.llm.requests import (
 )
 
 _CALL = re.compile(r"/v1(?:beta|alpha)?/models/([A-Za-z0-9][A-Za-z0-9._-]*):([A-Za-z]+)")
-_MODELS = re.compile(r"/v1(?:beta|alpha)?/models(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 _CLIENT_TOOLS = {"functiondeclarations", "computeruse"}
 """Tools that the client itself runs; any other field of a tool is the provider's."""
 
@@ -109,8 +108,7 @@ _contents = either({dict: _content, list: many(_content)})
 
 def _tool(value: Any, admission: Admission) -> Any:
     """The part of a tool that the client runs; any other field is the provider's, and withheld."""
-    if type(value) is not dict:
-        raise Wrong("must be an object")
+    mapping(value, admission)
     own = {key: item for key, item in value.items() if normal(key) in _CLIENT_TOOLS or key in admission.types}
     if admission.provider_tools:
         admission.unbounded |= own.keys() != value.keys()
@@ -124,8 +122,7 @@ _declaration = _known(
         "name": text,
         "description": text,
         "behavior": word,
-        **dict.fromkeys(("parameters", "response"), mapping),
-        **dict.fromkeys(("parametersJsonSchema", "responseJsonSchema"), mapping),
+        **dict.fromkeys(("parameters", "response", "parametersJsonSchema", "responseJsonSchema"), mapping),
     }
 )
 _client_tool = _known(
@@ -156,9 +153,7 @@ _config = _known(
         "responseModalities": many(_modality),
         "thinkingConfig": _known({"includeThoughts": flag, "thinkingBudget": whole, "thinkingLevel": word}),
         "mediaResolution": word,
-        "enableAffectiveDialog": flag,
-        "enableEnhancedCivicAnswers": flag,
-        "audioTimestamp": flag,
+        **dict.fromkeys(("enableAffectiveDialog", "enableEnhancedCivicAnswers", "audioTimestamp"), flag),
         "imageConfig": _known({"aspectRatio": text, "imageSize": word}),
         "speechConfig": _known(
             {
@@ -227,15 +222,14 @@ class Gemini(API):
     name = "gemini"
     key_header = "x-goog-api-key"
     usage_of = "google"
+    models = re.compile(r"/v1(?:beta|alpha)?/models(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
     # Others (`fields`, `$httpMethod`, `access_token`, …) change what is asked, and what of the answer is seen.
     query = frozenset({"alt", "pageSize", "pageToken"})
 
     def endpoint(self, method: str, path: str) -> Endpoint | None:
-        if method == "GET" and _MODELS.fullmatch(path):
-            return Endpoint(kind="models", stream=False)
         match = _CALL.fullmatch(path) if method == "POST" else None
         if match is None:
-            return None
+            return super().endpoint(method, path)
         model, what = match.groups()
         match what:
             case "generateContent" | "streamGenerateContent":
@@ -280,9 +274,7 @@ class Gemini(API):
         by_name = _WITH_MEDIA.search(endpoint.model or "") if endpoint.kind == "generate" else None
         return Expected(
             input_tokens=None if admission.unbounded else size + admission.media * MEDIA_TOKENS,
-            output_tokens=(config.get("maxOutputTokens") or None)
-            if endpoint.kind == "generate"
-            else 0,  # 0 is no limit
+            output_tokens=(config.get("maxOutputTokens") or None) if endpoint.kind == "generate" else 0,
             answers=max(1, config.get("candidateCount") or 1),
             audio=admission.unbounded,
             media_output=next(iter(modalities), by_name[0] if by_name else ""),
@@ -304,7 +296,22 @@ class Gemini(API):
         return as_text(answer.get("modelVersion"))
 
     def said(self, path: str, request: Body, answer: Body) -> Said:
-        return _said(request, answer)
+        system = as_object(request.get("systemInstruction") or request.get("system_instruction"))
+        messages = [Message(role="system", text=told)] if (told := content_text(system.get("parts"))) else []
+        number, open_calls = 0, dict[str, list[str]]()
+        for content in as_objects(request.get("contents")):
+            message, number = _content_messages(content, number, open_calls)
+            messages += message
+        reply = None
+        if candidates := as_objects(answer.get("candidates")):
+            content = {**as_object(candidates[0].get("content")), "role": "model"}
+            (reply,), _ = _content_messages(content, number, {})
+        tools = [
+            declaration
+            for tool in as_objects(request.get("tools"))
+            for declaration in as_objects(tool.get("functionDeclarations") or tool.get("function_declarations"))
+        ]
+        return Said(messages=grouped(messages), answer=reply, tools=tools)
 
     def question(self, question: Question) -> tuple[str, Body]:
         return f"/v1beta/models/{question.model}:generateContent", {
@@ -341,7 +348,7 @@ class _Contents(StreamReader):
                 parts = content.setdefault("parts", [])
                 content |= {name: item for name, item in value.items() if name != "parts"}
                 for part in value.get("parts") or ():
-                    if parts and _is_text(part) and _is_text(parts[-1]) and _kind(part) == _kind(parts[-1]):
+                    if parts and _continues(part, parts[-1]):
                         parts[-1] = {**parts[-1], **part, "text": parts[-1]["text"] + part["text"]}
                     else:
                         parts.append(part)
@@ -352,33 +359,10 @@ class _Contents(StreamReader):
         return {**self._answer, "candidates": [self._candidates[index] for index in sorted(self._candidates)]}
 
 
-def _is_text(part: Any) -> bool:
-    return isinstance(part, dict) and isinstance(part.get("text"), str)
-
-
-def _kind(part: Body) -> bool:
-    return bool(part.get("thought"))
-
-
-def _said(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
-    system = as_object(request.get("systemInstruction") or request.get("system_instruction"))
-    messages = [Message(role="system", text=told)] if (told := content_text(system.get("parts"))) else []
-    number, open_calls = 0, dict[str, list[str]]()
-    for content in as_objects(request.get("contents")):
-        message, number = _content_messages(content, number, open_calls)
-        messages += message
-    candidates = as_objects(answer.get("candidates"))
-    reply = None
-    if candidates:
-        content = {**as_object(candidates[0].get("content")), "role": "model"}
-        found, _ = _content_messages(content, number, {})
-        reply = found[0] if found else None
-    tools = [
-        declaration
-        for tool in as_objects(request.get("tools"))
-        for declaration in as_objects(tool.get("functionDeclarations") or tool.get("function_declarations"))
-    ]
-    return Said(messages=grouped(messages), answer=reply, tools=tools)
+def _continues(part: Any, last: Any) -> bool:
+    """Whether both are texts, of thought or of the answer."""
+    are_texts = all(isinstance(one, dict) and isinstance(one.get("text"), str) for one in (part, last))
+    return are_texts and bool(part.get("thought")) == bool(last.get("thought"))
 
 
 def _content_messages(

@@ -15,10 +15,11 @@ import io
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -164,24 +165,13 @@ class Totals:
 
     def to_json(self) -> dict[str, Any]:
         """For ``run.json``; ``cost`` is null where the cost of a call is not known."""
+        values = {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
         return {
-            "calls": self.calls,
+            **values,
             "tokens": self.tokens.to_json(),
             "cost": None if self.calls_of_unknown_cost else float(self.cost),
             "known_cost": float(self.cost),
-            "calls_of_unknown_cost": self.calls_of_unknown_cost,
-            "calls_of_unknown_usage": self.calls_of_unknown_usage,
-            "models": self.models,
             "seconds": round(self.seconds, 3),
-            "retries": self.retries,
-            "replayed": self.replayed,
-            "replayed_nearly": self.replayed_nearly,
-            "replay_misses": self.replay_misses,
-            "errors": dict(self.errors),
-            "withheld": dict(self.withheld),
-            "dropped": dict(self.dropped),
-            "refusals": dict(self.refusals),
-            "budget_ended": self.budget_ended,
         }
 
 
@@ -193,10 +183,18 @@ def _known(name: str, names: Collection[str], longest: int = _NAME, most: int = 
 class Ledger:
     """Writes a run's calls; ``secrets`` are never in what it writes. To be used by one thread."""
 
-    def __init__(self, run_dir: Path, *, record: RecordLevel = "bodies", secrets: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        record: RecordLevel = "bodies",
+        secrets: Iterable[str] = (),
+        max_calls_bytes: int = MAX_CALLS_BYTES,
+        max_body_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
         self.totals = Totals()
         self.left_out = 0
-        self._record = record
+        self._max_calls_bytes, self._max_body_bytes = max_calls_bytes, max_body_bytes
         self._secrets = sorted({text for secret in secrets if secret for text in _spellings(secret)}, reverse=True)
         self._calls: io.FileIO | None = None
         self._bodies: ZstdFile | None = None
@@ -228,7 +226,7 @@ class Ledger:
         self._calls.write(line.encode("utf-8", "replace") + b"\n")
 
     def _is_full(self) -> bool:
-        return self._calls is not None and self._calls.tell() > MAX_CALLS_BYTES
+        return self._calls is not None and self._calls.tell() > self._max_calls_bytes
 
     def write_bodies(self, number: int, bodies: Mapping[str, Any]) -> None:
         """Note what was said in a call; what has the form of ``JsonText`` stays as it is."""
@@ -239,7 +237,7 @@ class Ledger:
             for name, value in bodies.items()
         )
         content = self._clean(f'{{"number": {number}{"".join(fields)}}}\n').encode("utf-8", "replace")
-        if len(content) > MAX_BODY_BYTES or self._bodies_file.tell() > MAX_BODIES_BYTES:
+        if len(content) > self._max_body_bytes or self._bodies_file.tell() > MAX_BODIES_BYTES:
             self.left_out += 1
             return
         self._bodies.write(content)
@@ -303,18 +301,8 @@ def _json(line: bytes) -> Any:
 
 
 VOLATILE = frozenset(
-    {
-        "stream",
-        "stream_options",
-        "user",
-        "metadata",
-        "store",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "client_metadata",
-        "service_tier",
-    }
+    "stream stream_options user metadata store prompt_cache_key prompt_cache_retention safety_identifier "
+    "client_metadata service_tier".split()
 )
 """Top-level fields that say nothing of the question: how the answer is sent, who asks, what is cached."""
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
@@ -404,22 +392,21 @@ def first_difference(recorded: Any, asked: Any, where: str = "") -> str:
                 place = f"{where}.{key}" if where else key
                 return first_difference(recorded.get(key, _ABSENT), asked.get(key, _ABSENT), place)
     if isinstance(recorded, list) and isinstance(asked, list):
-        for index in range(max(len(recorded), len(asked))):
-            one, other = _at(recorded, index), _at(asked, index)
+        for index, (one, other) in enumerate(zip_longest(recorded, asked, fillvalue=_ABSENT)):
             if one != other:
                 return first_difference(one, other, f"{where}[{index}]")
     if isinstance(recorded, str) and isinstance(asked, str):
-        start = next((i for i, (one, other) in enumerate(zip(recorded, asked, strict=False)) if one != other), None)
-        start = max(0, (min(len(recorded), len(asked)) if start is None else start) - 20)
+        start = max(0, common_length(recorded, asked) - 20)
         recorded, asked = recorded[start:], asked[start:]
     return f"{where or 'the request'} was {_shown(recorded)}, is {_shown(asked)}"
 
 
+def common_length(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """How many elements two sequences begin with that are the same."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
 _ABSENT = object()
-
-
-def _at(values: list[Any], index: int) -> Any:
-    return values[index] if index < len(values) else _ABSENT
 
 
 def _shown(value: Any) -> str:
@@ -431,9 +418,6 @@ def _shown(value: Any) -> str:
 
 def _likeness(recorded: str, asked: str) -> tuple[int, float]:
     """How much two requests have in common: how far they are the same, then how alike what follows is."""
-    common = next(
-        (i for i, (one, other) in enumerate(zip(recorded, asked, strict=False)) if one != other),
-        min(len(recorded), len(asked)),
-    )
+    common = common_length(recorded, asked)
     rest = slice(common, common + 400)
     return common, difflib.SequenceMatcher(None, recorded[rest], asked[rest], autojunk=False).quick_ratio()

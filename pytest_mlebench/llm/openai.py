@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pytest_mlebench.llm.api import (
@@ -40,6 +41,7 @@ from pytest_mlebench.llm.requests import (
     Wrong,
     base64,
     by_address,
+    client_tool,
     count,
     data_url,
     either,
@@ -60,31 +62,12 @@ from pytest_mlebench.llm.requests import (
 )
 
 CHAT, RESPONSES = "chat", "responses"
-_PATHS = {
-    ("POST", "/chat/completions"): Endpoint(kind="generate", api=CHAT),
-    ("POST", "/responses"): Endpoint(kind="generate", api=RESPONSES),
-    ("POST", "/embeddings"): Endpoint(kind="embed", api="embeddings", stream=False),
-    ("GET", "/models"): Endpoint(kind="models", stream=False),
-}
-_MODEL = re.compile(r"/models/[A-Za-z0-9][A-Za-z0-9._:-]*(/[A-Za-z0-9][A-Za-z0-9._:-]*)*")
-
 _CLIENT_TOOLS = {"function", "custom", "local_shell", "apply_patch", "computer_use_preview", "computer", "tool_search"}
 """Tools that the client itself runs; any other type is the provider's. (A search among tools reaches no network.)"""
 _MAY_HOLD_TOOLS = "are kept by the provider and may hold tools that reach the network"
 _FALLBACKS = "a request names one model; others could cost more, so fallbacks and routing are not passed on"
-_MODEL_CHOICES = {name: refused(_FALLBACKS) for name in ("models", "fallbacks", "route", "preset", "user_config")}
-_MODEL_CHOICES["provider"] = refused(_FALLBACKS)
-_WHOLE_ITEMS = (
-    "content",
-    "encrypted_content",
-    "arguments",
-    "output",
-    "input",
-    "action",
-    "operation",
-    "result",
-    "tools",
-)
+_MODEL_CHOICES = dict.fromkeys("models fallbacks route preset user_config provider".split(), refused(_FALLBACKS))
+_WHOLE_ITEMS = tuple("content encrypted_content arguments output input action operation result tools".split())
 """Fields of an item of a conversation that has all that it says in itself."""
 _SEARCHING = re.compile(r"(-search(-|$))|deep-research|[:-]online|(^|/)sonar|(^|/)compound", re.IGNORECASE)
 """Models that search the network by themselves."""
@@ -125,8 +108,9 @@ _SAMPLING: dict[str, Rule] = {
     "stream_options": Fields({"include_usage": flag, "include_obfuscation": flag}),
     "n": count,
     "best_of": refused("ask for several answers with n"),
-    "background": refused("answers that are fetched later are not offered here"),
-    "background_options": refused("answers that are fetched later are not offered here"),
+    **dict.fromkeys(
+        ("background", "background_options"), refused("answers that are fetched later are not offered here")
+    ),
     "extra_body": Fields({"google": _google}),
     "google": _google,
     "thinking": _thinking,
@@ -150,35 +134,33 @@ _SAMPLING: dict[str, Rule] = {
 
 
 def _tool(value: Any, admission: Admission) -> Any:
-    """A tool that the client runs; others are withheld."""
-    if type(value) is not dict:
-        raise Wrong("must be an object")
-    kind = value.get("type")
-    if kind == "namespace" and type(value.get("tools")) is list:
+    """A tool that the client runs, or several in a namespace; others are withheld."""
+    if type(value) is dict and value.get("type") == "namespace" and type(value.get("tools")) is list:
         made = _namespace(value, admission)
         return made if made["tools"] else DROPPED
-    if admission.provider_tools or (type(kind) is str and kind in admission.types):
-        admission.unbounded |= not _is_clients(value)
-        return value
-    if not _is_clients(value):
-        admission.withheld.append(str(kind)[:64])
-        return DROPPED
     return _client_tool(value, admission)
 
 
-_client_tool = fields(
-    *("name", "description", "execution", "environment_id"),
-    function=_function,
-    custom=Fields({"name": text, "description": text, "format": mapping}),
-    parameters=mapping,
-    output_schema=mapping,
-    format=mapping,
-    strict=flag,
-    defer_loading=flag,
-    cache_control=_cache,
-    display_width=count,
-    display_height=count,
-    environment=either({str: word, dict: fields("local")}),
+def _is_clients(tool: Body) -> bool:
+    type = tool.get("type")
+    if type == "shell":  # without an environment of the client's it runs in a container of the provider's
+        environment = tool.get("environment")
+        return isinstance(environment, dict) and environment.get("type") == "local"
+    return isinstance(type, str) and type in _CLIENT_TOOLS and not {"server_url", "connector_id"} & tool.keys()
+
+
+_client_tool = client_tool(
+    fields(
+        *("name", "description", "execution", "environment_id"),
+        function=_function,
+        custom=Fields({"name": text, "description": text, "format": mapping}),
+        **dict.fromkeys(("parameters", "output_schema", "format"), mapping),
+        **dict.fromkeys(("strict", "defer_loading"), flag),
+        cache_control=_cache,
+        **dict.fromkeys(("display_width", "display_height"), count),
+        environment=either({str: word, dict: fields("local")}),
+    ),
+    _is_clients,
 )
 _namespace = fields("name", "description", tools=many(_tool))
 _named = Fields({"name": text})
@@ -372,17 +354,13 @@ _EMBEDDINGS = Fields(
     },
     needs=("input",),
 )
-_TYPES: dict[Problem, tuple[str, str | None]] = {
-    "authentication": ("invalid_request_error", "invalid_api_key"),
-    "not_found": ("invalid_request_error", "unknown_url"),
-    "invalid": ("invalid_request_error", None),
-    "too_large": ("invalid_request_error", "request_too_large"),
-    "unsupported": ("invalid_request_error", None),
-    "budget": ("insufficient_quota", "insufficient_quota"),
-    "model": ("invalid_request_error", "model_not_found"),
-    "overloaded": ("server_error", None),
-    "upstream": ("server_error", None),
-    "timeout": ("server_error", None),
+_CHAT_LIMITS = ("max_completion_tokens", "max_tokens")
+_CODES: dict[Problem, str] = {
+    "authentication": "invalid_api_key",
+    "not_found": "unknown_url",
+    "too_large": "request_too_large",
+    "budget": "insufficient_quota",
+    "model": "model_not_found",
 }
 
 
@@ -390,16 +368,21 @@ class OpenAI(API):
     name = "openai"
     key_header = "authorization"
     usage_of = "openai"
+    paths = MappingProxyType(
+        {
+            "POST /chat/completions": Endpoint(kind="generate", api=CHAT),
+            "POST /responses": Endpoint(kind="generate", api=RESPONSES),
+            "POST /embeddings": Endpoint(kind="embed", api="embeddings", stream=False),
+        }
+    )
+    models = re.compile(r"/models(/[A-Za-z0-9][A-Za-z0-9._:-]*)*")
     query = frozenset({"limit", "after"})
 
-    def endpoint(self, method: str, path: str) -> Endpoint | None:
-        if method == "GET" and _MODEL.fullmatch(path):
-            return _PATHS["GET", "/models"]
-        return _PATHS.get((method, path))
-
     def error(self, problem: Problem, message: str) -> Body:
-        type, code = _TYPES[problem]
-        return {"error": {"message": message, "type": type, "param": None, "code": code}}
+        type = "server_error" if self.status(problem) >= 500 else "invalid_request_error"
+        if problem == "budget":
+            type = "insufficient_quota"
+        return {"error": {"message": message, "type": type, "param": None, "code": _CODES.get(problem)}}
 
     def rules(self, endpoint: Endpoint) -> Rule:
         return {CHAT: _CHAT, RESPONSES: _RESPONSES}.get(endpoint.api, _EMBEDDINGS)
@@ -425,15 +408,13 @@ class OpenAI(API):
         return ""
 
     def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> Expected:
-        names = ("max_output_tokens",) if endpoint.api == RESPONSES else ("max_completion_tokens", "max_tokens")
-        limits = [
-            limit
-            for name in names
-            if (limit := body.get(name)) and (endpoint.api == RESPONSES or name in admission.output_limits)
-        ]
+        names = [name for name in _CHAT_LIMITS if name in admission.output_limits]
+        if endpoint.api == RESPONSES:
+            names = ["max_output_tokens"]
+        limit = max((body.get(name) or 0 for name in names), default=0)
         return Expected(
             input_tokens=None if admission.unbounded or admission.stored else size + admission.media * MEDIA_TOKENS,
-            output_tokens=0 if endpoint.kind == "embed" else max(limits, default=None),
+            output_tokens=0 if endpoint.kind == "embed" else limit or None,
             answers=max(1, body.get("n") or 1),
             audio=admission.unbounded,
             media_output="audio" if "audio" in (body.get("modalities") or ()) or body.get("audio") else "",
@@ -442,11 +423,11 @@ class OpenAI(API):
     def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str, admission: Admission) -> bool:
         if endpoint.kind != "generate":
             return False
-        names = ("max_output_tokens",) if endpoint.api == RESPONSES else ("max_completion_tokens", "max_tokens")
-        given = [known for known in names if known in body]
-        if endpoint.api != RESPONSES and not any(known in admission.output_limits for known in given):
-            given = [name]
-        for known in given or [names[0] if endpoint.api == RESPONSES else name]:
+        if endpoint.api == RESPONSES:
+            body["max_output_tokens"] = tokens
+            return True
+        given = [known for known in _CHAT_LIMITS if known in body]
+        for known in given if any(known in admission.output_limits for known in given) else [name]:
             body[known] = tokens
         return True
 
@@ -504,19 +485,10 @@ def _is_reference(item: Body) -> bool:
     return not any(item.get(name) is not None and item[name] != [] for name in _WHOLE_ITEMS)
 
 
-def _is_clients(tool: Body) -> bool:
-    type = tool.get("type")
-    if type == "shell":  # without an environment of the client's it runs in a container of the provider's
-        environment = tool.get("environment")
-        return isinstance(environment, dict) and environment.get("type") == "local"
-    return isinstance(type, str) and type in _CLIENT_TOOLS and not {"server_url", "connector_id"} & tool.keys()
-
-
 class _Chat(StreamReader):
     """``chat.completion.chunk`` objects to a ``chat.completion``."""
 
     last = ("[DONE]",)
-    usage = "usage"
 
     def __init__(self, drop_usage: bool) -> None:
         self._drop_usage = drop_usage
@@ -551,9 +523,6 @@ class _Chat(StreamReader):
                 if isinstance(call, dict):
                     call.pop("index", None)
         return {**self._answer, "object": "chat.completion", "choices": choices}
-
-    def is_last(self, event: Body | None, data: str | None) -> bool:
-        return data == "[DONE]"
 
     def pass_on(self, event: Body) -> Body | None:
         if not self._drop_usage or "usage" not in event:
@@ -590,13 +559,10 @@ def merge_delta(whole: Body, delta: Body) -> None:
             whole[key] = json.loads(json.dumps(value)) if isinstance(value, dict | list) else value
 
 
-_LAST = {"response.completed", "response.incomplete", "response.failed"}
-
-
 class _Responses(StreamReader):
     """Events of a response; the last one holds all of it."""
 
-    last = tuple(_LAST)
+    last = ("response.completed", "response.incomplete", "response.failed")
 
     def __init__(self) -> None:
         self._answer: Body = {}
@@ -607,9 +573,6 @@ class _Responses(StreamReader):
             self._answer = response
         if event.get("type") == "response.output_item.done":
             self._items[as_count(event.get("output_index")) or 0] = event.get("item")
-
-    def is_last(self, event: Body | None, data: str | None) -> bool:
-        return event is not None and event.get("type") in _LAST
 
     def answer(self) -> Body:
         if self._answer.get("output") or not self._items:
@@ -653,12 +616,8 @@ def _response_events(answer: Body) -> Iterator[Body]:
         if item.get("type") == "function_call":
             arguments = item.get("arguments") or ""
             yield {"type": "response.function_call_arguments.delta", **place, "delta": arguments}
-            yield {
-                "type": "response.function_call_arguments.done",
-                **place,
-                "name": item.get("name"),
-                "arguments": arguments,
-            }
+            done = {"name": item.get("name"), "arguments": arguments}
+            yield {"type": "response.function_call_arguments.done", **place, **done}
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
     ended = {"incomplete": "response.incomplete", "failed": "response.failed"}
     yield {"type": ended.get(str(answer.get("status")), "response.completed"), "response": answer}
@@ -700,16 +659,13 @@ def _said_in_response(request: Mapping[str, Any], answer: Mapping[str, Any]) -> 
     items = [{"role": "user", "content": given}] if isinstance(given, str) else as_objects(given)
     messages = [Message(role="system", text=told)] if (told := content_text(request.get("instructions"))) else []
     messages += grouped(map(_item_message, items))
-    output = [
-        message for message in grouped(map(_item_message, as_objects(answer.get("output")))) if message.role == "agent"
-    ]
-    previous = request.get("previous_response_id")
+    output = grouped(map(_item_message, as_objects(answer.get("output"))))
     return Said(
         messages=messages,
-        answer=output[0] if output else None,
+        answer=next((message for message in output if message.role == "agent"), None),
         tools=as_objects(request.get("tools")),
         id=as_string(answer.get("id")) or None,
-        previous=previous if isinstance(previous, str) else None,
+        previous=as_text(request.get("previous_response_id")),
     )
 
 
@@ -717,9 +673,8 @@ def _item_message(item: Mapping[str, Any]) -> Message:
     """An item of a response's input or output."""
     type, id = as_string(item.get("type") or "message"), item.get("call_id") or item.get("id")
     if type.endswith("_output"):
-        return Message(
-            role="results", results=(ToolResult(id=as_string(id), content=content_text(item.get("output"))),)
-        )
+        result = ToolResult(id=as_string(id), content=content_text(item.get("output")))
+        return Message(role="results", results=(result,))
     if type == "reasoning":
         return Message(role="agent", reasoning=content_text(item.get("summary")) or content_text(item.get("content")))
     if type.endswith("_call"):

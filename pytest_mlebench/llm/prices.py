@@ -11,12 +11,9 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.io.values import load_yaml
 from pytest_mlebench.llm.api import Expected
-from pytest_mlebench.llm.providers import Provider
+from pytest_mlebench.llm.providers import Provider, read_mapping
 
 _FIELDS = {
     "input": "input_mtok",
@@ -87,7 +84,7 @@ class AnswerUsage:
     """What an answer says that it used: ``tokens``, and genai-prices' own finer account of it."""
 
     tokens: Tokens
-    detail: Any = None
+    detail: Any
 
 
 @dataclass(frozen=True)
@@ -102,13 +99,11 @@ class Prices:
         return cls({pattern: price for file in files for pattern, price in _read(file).items()})
 
     def cost(
-        self, provider: Provider, model: str, usage: AnswerUsage, context: Mapping[str, str] | None = None
+        self, provider: Provider, model: str, detail: Any, context: Mapping[str, str] | None = None
     ) -> Decimal | None:
-        """US dollars of a call; None where the model has no known price."""
+        """US dollars of a call that used what ``AnswerUsage.detail`` says; None where the model has no known price."""
         from genai_prices import calc_price
 
-        tokens = usage.tokens
-        detail = usage.detail if usage.detail is not None else _detail(tokens)
         own = self._own(provider, model)
         with contextlib.suppress(LookupError, ValueError):
             if own is not None and own.rates:
@@ -180,8 +175,7 @@ class Prices:
     ) -> Decimal | None:
         from genai_prices import Usage as Detail
 
-        detail = Detail(input_tokens=input, output_tokens=output, **more)
-        return self.cost(provider, model, AnswerUsage(Tokens(input, output), detail), context)
+        return self.cost(provider, model, Detail(input_tokens=input, output_tokens=output, **more), context)
 
     def _own(self, provider: Provider, model: str) -> OwnPrice | None:
         names = (f"{provider.name}/{model}", model)
@@ -253,24 +247,10 @@ def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> AnswerUsage
     return AnswerUsage(tokens, usage)
 
 
-def _detail(tokens: Tokens) -> Any:
-    from genai_prices import Usage as Detail
-
-    return Detail(
-        input_tokens=tokens.input,
-        output_tokens=tokens.output,
-        cache_read_tokens=tokens.cached,
-        cache_write_tokens=tokens.cache_written,
-        output_reasoning_tokens=tokens.reasoning,
-    )
-
-
 def _model_price(own: OwnPrice) -> Any:
     from genai_prices.types import ModelPrice
 
-    rates = dict(own.rates)
-    for missing in ("input", "output"):
-        rates.setdefault(missing, Decimal(0))
+    rates = {"input": Decimal(0), "output": Decimal(0), **own.rates}
     return ModelPrice(**{_FIELDS[name]: rate for name, rate in rates.items()})
 
 
@@ -295,14 +275,7 @@ def matches_any(patterns: tuple[str, ...], provider: Provider, model: str) -> bo
 
 
 def _read(file: Path) -> dict[str, OwnPrice]:
-    try:
-        values = load_yaml(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"prices in {file} cannot be read: {' '.join(str(error).split())}") from error
-    if not isinstance(values, dict):
-        raise UsageError(
-            f"{file}: must be a mapping of models to prices, such as `my-model: {{input: 0.5, output: 2}}`"
-        )
+    values = read_mapping(file, "prices", "models to prices, such as `my-model: {input: 0.5, output: 2}`")
     return {str(name): _price(value, f"{file}: {name}") for name, value in values.items()}
 
 

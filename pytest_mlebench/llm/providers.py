@@ -129,13 +129,19 @@ def said_in(flavour: str, body: Mapping[str, Any]) -> Said:
     return api.said(str(body.get("path")), as_object(body.get("request")), as_object(body.get("response")))
 
 
-def _read(file: Path) -> list[Provider]:
+def read_mapping(file: Path, what: str, form: str) -> dict[Any, Any]:
+    """A YAML file of ``what``, a mapping of the form given; raises UsageError."""
     try:
         values = load_yaml(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"providers in {file} cannot be read: {' '.join(str(error).split())}") from error
+        raise UsageError(f"{what} in {file} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
-        raise UsageError(f"{file}: must be a mapping of providers' names to what they are")
+        raise UsageError(f"{file}: must be a mapping of {form}")
+    return values
+
+
+def _read(file: Path) -> list[Provider]:
+    values = read_mapping(file, "providers", "providers' names to what they are")
     return [_provider(name, value, f"{file}: provider {name}") for name, value in values.items()]
 
 

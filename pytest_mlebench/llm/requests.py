@@ -179,54 +179,38 @@ class Admission:
 Rule = Callable[[Any, Admission], Any]
 
 
-def text(value: Any, _: Admission) -> Any:
-    if type(value) is not str:
-        raise Wrong("must be a string")
-    return value
+_JSON_TYPES = {str: "a string", list: "a list", dict: "an object", bool: "true or false", int: "a number"}
 
 
-def flag(value: Any, _: Admission) -> Any:
-    if type(value) is not bool:
-        raise Wrong("must be true or false")
-    return value
+def _rule(admits: Callable[[Any], bool], what: str) -> Rule:
+    def rule(value: Any, _: Admission) -> Any:
+        if not admits(value):
+            raise Wrong(f"must be {what}")
+        return value
+
+    return rule
 
 
-def count(value: Any, _: Admission) -> Any:
-    """A number of tokens, answers, …"""
-    if type(value) is not int or not 0 <= value < MOST_TOKENS:
-        raise Wrong("must be a whole number of at least 0")
-    return value
+text = _rule(lambda value: type(value) is str, "a string")
+flag = _rule(lambda value: type(value) is bool, "true or false")
+count = _rule(lambda value: type(value) is int and 0 <= value < MOST_TOKENS, "a whole number of at least 0")
+"""A number of tokens, answers, …"""
+whole = _rule(lambda value: type(value) is int and abs(value) < 1 << 63, "a whole number")
+number = _rule(lambda value: type(value) in (int, float) and abs(value) <= 1e18, "a number")
+word = _rule(lambda value: type(value) is str and _NAME.fullmatch(value) is not None, "a word")
+"""A choice that selects nothing of what the lists guard, such as an effort, a voice or a format."""
+mapping = _rule(lambda value: type(value) is dict, "an object")
+"""An object whose keys are the agent's own, such as a tool's JSON schema."""
+labels = _rule(
+    lambda value: type(value) is dict and {*map(type, value.values())} <= {str, int, float, bool, type(None)},
+    "an object of strings",
+)
+"""Short notes of the client's: an object of strings, numbers and booleans."""
 
 
-def whole(value: Any, _: Admission) -> Any:
-    if type(value) is not int or abs(value) >= 1 << 63:
-        raise Wrong("must be a whole number")
-    return value
-
-
-def number(value: Any, _: Admission) -> Any:
-    if type(value) not in (int, float) or not math.isfinite(value) or abs(value) > 1e18:
-        raise Wrong("must be a number")
-    return value
-
-
-def free(value: Any, _: Admission) -> Any:
-    """What the provider hands to the model, or gets from the agent's own tools, as JSON of any form."""
-    return value
-
-
-def mapping(value: Any, _: Admission) -> Any:
-    """An object whose keys are the agent's own, such as a tool's JSON schema."""
-    if type(value) is not dict:
-        raise Wrong("must be an object")
-    return value
-
-
-def labels(value: Any, _: Admission) -> Any:
-    """Short notes of the client's: an object of strings, numbers and booleans."""
-    if type(value) is not dict or not all(type(item) in (str, int, float, bool, type(None)) for item in value.values()):
-        raise Wrong("must be an object of strings")
-    return value
+def one_of(*values: str) -> Rule:
+    """A string of these."""
+    return _rule(lambda value: type(value) is str and value in values, f"one of {', '.join(sorted(values))}")
 
 
 def refused(why: str) -> Rule:
@@ -269,25 +253,6 @@ def only_with_provider(what: str) -> Rule:
     return rule
 
 
-def one_of(*values: str) -> Rule:
-    """A string of these."""
-    known = frozenset(values)
-
-    def rule(value: Any, _: Admission) -> Any:
-        if type(value) is not str or value not in known:
-            raise Wrong(f"must be one of {', '.join(sorted(known))}")
-        return value
-
-    return rule
-
-
-def word(value: Any, _: Admission) -> Any:
-    """A choice that selects nothing of what the lists guard, such as an effort, a voice or a format."""
-    if type(value) is not str or _NAME.fullmatch(value) is None:
-        raise Wrong("must be a word")
-    return value
-
-
 def many(rule: Rule, most: int = 1_000_000) -> Rule:
     """A list of what the rule admits."""
 
@@ -314,17 +279,12 @@ def some_of(*values: str) -> Rule:
     known = frozenset(values)
 
     def rule(value: Any, admission: Admission) -> Any:
-        if type(value) is not str:
-            raise Wrong("must be a string")
-        if value in known or admission.provider_tools:
+        if text(value, admission) in known or admission.provider_tools:
             return value
         admission.drop(f"{admission.name('')}{value[:64]}")
         return DROPPED
 
     return many(rule)
-
-
-_JSON_TYPES = {str: "a string", list: "a list", dict: "an object", bool: "true or false", int: "a number"}
 
 
 def either(rules: Mapping[type, Rule]) -> Rule:
@@ -341,9 +301,7 @@ def either(rules: Mapping[type, Rule]) -> Rule:
 
 def data_url(value: Any, admission: Admission) -> Any:
     """Media inline."""
-    if type(value) is not str:
-        raise Wrong("must be a string")
-    if value[:5].lower() == "data:":
+    if text(value, admission)[:5].lower() == "data:":
         admission.saw_media(value[5:64].lower().partition(";")[0])
     elif admission.provider_tools:
         admission.unbounded = True
@@ -354,9 +312,7 @@ def data_url(value: Any, admission: Admission) -> Any:
 
 def base64(value: Any, admission: Admission) -> Any:
     """Media inline, of which the field beside it gives the type."""
-    if type(value) is not str:
-        raise Wrong("must be a string")
-    if _BASE64.fullmatch(value) is None:
+    if _BASE64.fullmatch(text(value, admission)) is None:
         raise Wrong(INLINE)
     return value
 
@@ -379,8 +335,7 @@ class Fields:
         self._normal = {normal(name): name for name in known}
 
     def __call__(self, value: Any, admission: Admission) -> Any:
-        if type(value) is not dict:
-            raise Wrong("must be an object")
+        mapping(value, admission)
         made: dict[str, Any] = {}
         known = self.known
         for key, item in value.items():
@@ -425,27 +380,40 @@ class Fields:
 class Tagged:
     """An object whose ``type`` says which fields it has."""
 
-    def __init__(self, kinds: Mapping[str, Rule], *, default: str = "", what: str = "", tag: str = "type") -> None:
+    def __init__(self, kinds: Mapping[str, Rule], *, default: str | None = None, what: str = "") -> None:
         self._kinds = kinds
         self._default = default
         self._what = what
-        self._tag = tag
 
     def __call__(self, value: Any, admission: Admission) -> Any:
-        if type(value) is not dict:
-            raise Wrong("must be an object")
-        kind = value.get(self._tag)
-        if kind is None and self._default:
+        kind = mapping(value, admission).get("type")
+        if kind is None:
             kind = self._default
         if type(kind) is not str:
-            raise Wrong(f"{self._tag} must be a string")
-        rule = self._kinds.get(kind)
-        if rule is not None:
+            raise Wrong("type must be a string")
+        if (rule := self._kinds.get(kind)) is not None:
             return rule(value, admission)
         if kind in admission.types or admission.provider_tools:
             admission.unbounded = True
             return value
         raise Wrong(f"{self._what} of type {kind[:64]!r} is not passed on; {INLINE}")
+
+
+def client_tool(rule: Rule, is_clients: Callable[[dict[str, Any]], bool]) -> Rule:
+    """A tool that the client runs, by the rule; others are withheld."""
+
+    def tool(value: Any, admission: Admission) -> Any:
+        kind = mapping(value, admission).get("type")
+        if admission.provider_tools or (type(kind) is str and kind in admission.types):
+            admission.unbounded |= not is_clients(value)
+            return value
+        if is_clients(value):
+            return rule(value, admission)
+        admission.withheld.append(str(kind)[:64])
+        admission.withheld_names.add(str(value.get("name")))
+        return DROPPED
+
+    return tool
 
 
 def fields(*words: str, **known: Rule) -> Fields:

@@ -10,6 +10,7 @@ import logging
 import re
 import socket
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,30 +31,22 @@ MAX_BODY = 32 << 20
 """As much as Anthropic takes; the others take less inline."""
 MAX_BODIES = 256 << 20
 """Of all requests that are in progress."""
-HEAD_SECONDS = 30.0
-BODY_SECONDS = 120.0
 _KEY_HEADERS = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
 
 
+@dataclass(eq=False, repr=False)
 class Service:
     """Answers one run's requests. To be made and used in one event loop."""
 
-    def __init__(
-        self,
-        settings: GatewaySettings,
-        providers: Mapping[str, Provider],
-        accounting: Accounting,
-        *,
-        token: str,
-        keys: Mapping[str, str],
-        replay: Path | None,
-    ) -> None:
-        self._settings = settings
-        self._providers = providers
-        self._accounting = accounting
-        self._token = token
-        self._keys = keys
-        self._replay = replay
+    settings: GatewaySettings
+    providers: Mapping[str, Provider]
+    accounting: Accounting
+    _: KW_ONLY
+    token: str
+    keys: Mapping[str, str]
+    replay: Path | None
+
+    def __post_init__(self) -> None:
         self._recording: Recording | None = None
         self._number = 0
         self._bytes = 0
@@ -78,14 +71,14 @@ class Service:
 
         def connected() -> asyncio.Protocol:
             protocol = server()
-            loop.call_later(HEAD_SECONDS, self._end_silent, protocol)
+            loop.call_later(self.settings.head_seconds, self._end_silent, protocol)
             return protocol
 
         async with session() as client:
-            self._upstream = UpstreamClient(self._settings, client, self._keys, self._accounting)
+            self._upstream = UpstreamClient(self.settings, client, self.keys, self.accounting)
             make = loop.create_unix_server if listening.family == socket.AF_UNIX else loop.create_server
             accepting = await make(connected, sock=listening, backlog=backlog)
-            warming = asyncio.ensure_future(self._accounting.do(self._warm_up))
+            warming = asyncio.ensure_future(self.accounting.do(self._warm_up))
             try:
                 yield
             finally:
@@ -108,8 +101,8 @@ class Service:
         from genai_prices.data_snapshot import get_snapshot
 
         get_snapshot()
-        if self._replay is not None:
-            self._recording = Recording(self._replay)
+        if self.replay is not None:
+            self._recording = Recording(self.replay)
 
     def _end_silent(self, protocol: web.RequestHandler) -> None:
         """End a connection on which no request came in time."""
@@ -124,15 +117,11 @@ class Service:
         self._handlers.add(task)
         task.add_done_callback(self._handlers.discard)
         target = Target.of(request.raw_path)
-        provider = self._providers.get(target.provider)
+        provider = self.providers.get(target.provider)
         api = provider.api if provider else APIS["openai"]
         self._number += 1
-        call = Call(
-            number=self._number,
-            flavour=api.name,
-            provider=provider.name if provider else "",
-            endpoint=target.path[:256],
-        )
+        name = provider.name if provider else ""
+        call = Call(number=self._number, flavour=api.name, provider=name, endpoint=target.path[:256])
         exchange: Exchange | None = None
         known = False
         try:
@@ -156,9 +145,9 @@ class Service:
             return _error(api, "upstream", "the gateway failed")
         finally:
             if exchange is not None:
-                await self._accounting.finish(exchange)
+                await self.accounting.finish(exchange)
             elif known:  # what strangers ask does not fill the ledger
-                await self._accounting.refuse(call)
+                await self.accounting.refuse(call)
 
     def _is_right(self, request: web.BaseRequest, query: Mapping[str, str]) -> bool:
         given = [value for name in _KEY_HEADERS for value in request.headers.getall(name, ())]
@@ -167,13 +156,13 @@ class Service:
         for value in given:
             scheme, _, rest = value.partition(" ")
             word = rest.strip() if scheme.lower() == "bearer" else value
-            right |= hmac.compare_digest(word.encode("utf-8", "replace"), self._token.encode())
+            right |= hmac.compare_digest(word.encode("utf-8", "replace"), self.token.encode())
         return right
 
     def _exchange(self, request: web.BaseRequest, call: Call, provider: Provider | None, target: Target) -> Exchange:
         """What is asked, as far as path and query tell. Raises Refusal for what is on no list."""
         if provider is None:
-            given = ", ".join(f"/{name}" for name in self._providers) or "none"
+            given = ", ".join(f"/{name}" for name in self.providers) or "none"
             raise Refusal("not_found", f"no provider is at this path; this run has {given}")
         api, path = provider.api, target.path
         if api.name == "openai":
@@ -186,7 +175,7 @@ class Service:
         call.kind = endpoint.kind
         admission = Admission(
             received=self._received,
-            provider_tools=self._settings.allow_provider_tools,
+            provider_tools=self.settings.allow_provider_tools,
             fields=provider.fields,
             types=provider.types,
             output_limits=provider.output_limits,
@@ -205,15 +194,15 @@ class Service:
         if query.get("alt", "sse") not in ("sse", "json"):
             raise Refusal("invalid", f"alt={query['alt'][:20]!r} is not passed on, only sse and json")
         if exchange.request.method != "POST":
-            if self._replay is not None:
+            if self.replay is not None:
                 return await self._replayed(exchange)
             outgoing = Outgoing(headers=headers_of(exchange))
             call.dropped = tuple(exchange.admission.dropped)
-            await self._accounting.enter(exchange)
+            await self.accounting.enter(exchange)
             return await self._upstream.forward(exchange, outgoing)
         async with self._read(exchange):
             self._check(exchange)
-            if self._replay is not None:
+            if self.replay is not None:
                 return await self._replayed(exchange)
             outgoing = await self._written(exchange)
             return await self._upstream.forward(exchange, outgoing)
@@ -234,10 +223,11 @@ class Service:
                 await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 request.writer.output_size = 0
             try:
-                async with asyncio.timeout(BODY_SECONDS):
+                async with asyncio.timeout(self.settings.body_seconds):
                     exchange.raw = await request.read()
             except TimeoutError:
-                raise Refusal("invalid", f"the body did not come within {BODY_SECONDS:g} s") from None
+                why = f"the body did not come within {self.settings.body_seconds:g} s"
+                raise Refusal("invalid", why) from None
             except web.HTTPRequestEntityTooLarge:
                 raise Refusal("too_large", f"the body is larger than {MAX_BODY >> 20} MiB") from None
             except aiohttp.ClientError as error:
@@ -252,21 +242,17 @@ class Service:
         """What is sent for a request with a body, once the most that it can cost is reserved. Raises Refusal."""
         call, endpoint, headers = exchange.call, exchange.route.endpoint, headers_of(exchange)
         body = self._admit(exchange)
-        await self._accounting.enter(exchange)
-        if self._settings.limits and endpoint.kind in (*PAID, "other"):
-            await self._accounting.reserve(exchange)
+        await self.accounting.enter(exchange)
+        if self.settings.limits and endpoint.kind in (*PAID, "other"):
+            await self.accounting.reserve(exchange)
         asked = call.stream and exchange.api.ask_for_usage(endpoint, body)
         call.dropped = tuple(exchange.admission.dropped)
         return Outgoing(headers=headers, content=json.dumps(body).encode(), drop_usage=asked)
 
     def _admit(self, exchange: Exchange) -> Body:
         """The body as it is sent: what the allow-lists name, written anew. Raises Refusal."""
-        admission, call, body, endpoint = (
-            exchange.admission,
-            exchange.call,
-            exchange.body or {},
-            exchange.route.endpoint,
-        )
+        admission, call = exchange.admission, exchange.call
+        body, endpoint = exchange.body or {}, exchange.route.endpoint
         admission.model = call.model
         if endpoint.kind != "other":
             body = exchange.body = exchange.api.admit(endpoint, body, admission)
@@ -278,7 +264,7 @@ class Service:
 
     def _check(self, exchange: Exchange) -> None:
         """Which model is asked, and how; raises Refusal for one that this run may not use."""
-        call, allowed, body = exchange.call, self._settings.models, exchange.body or {}
+        call, allowed, body = exchange.call, self.settings.models, exchange.body or {}
         provider, endpoint = exchange.route.provider, exchange.route.endpoint
         model = endpoint.model or body.get("model")
         if endpoint.kind == "other" and model is None and not allowed:
@@ -292,7 +278,10 @@ class Service:
         call.stream = bool(streamed)
         exchange.models = [model]
         if "models" in provider.fields and body.get("models") is not None:
-            exchange.models += text_list("models", body["models"])
+            others = body["models"]
+            if not isinstance(others, list) or not all(isinstance(one, str) and len(one) <= 256 for one in others):
+                raise Refusal("invalid", "models must be a list of strings")
+            exchange.models += others
         for model in exchange.models:
             why = "" if model in allowed else exchange.api.why_not_model(model, routed=provider.is_router)
             if why:
@@ -308,9 +297,9 @@ class Service:
             return self._recording.find(route.recorded, exchange.body)
 
         try:
-            recorded, call.replayed_nearly = await self._accounting.do(find)
+            recorded, call.replayed_nearly = await self.accounting.do(find)
         except Refusal:
-            self._accounting.totals.replay_misses += 1
+            self.accounting.totals.replay_misses += 1
             raise
         answer = recorded["response"]
         came.value = answer if isinstance(answer, dict) else None
@@ -328,17 +317,14 @@ class Service:
             content = b"".join(sse(name, data) for name, data in exchange.api.as_stream(route.endpoint, answer))
         call.response_bytes = len(content)
         came.chunks = [content] if call.stream else None
-        await self._accounting.finish(exchange)
+        await self.accounting.finish(exchange)
         return web.Response(body=content, content_type=type)
 
 
 def headers_of(exchange: Exchange) -> dict[str, str]:
     """The headers of a request that are passed on, as the gateway writes them. Raises Refusal."""
     request, call, provider = exchange.request, exchange.call, exchange.route.provider
-    made = {
-        "Accept": "text/event-stream" if call.stream else "application/json",
-        "User-Agent": "pytest-mlebench",
-    }
+    made = {"Accept": "text/event-stream" if call.stream else "application/json", "User-Agent": "pytest-mlebench"}
     if request.method == "POST":
         made["Content-Type"] = "application/json"
     further = dict.fromkeys(provider.request_headers, _HEADER)
@@ -357,12 +343,6 @@ def headers_of(exchange: Exchange) -> dict[str, str]:
 
 
 _HEADER = re.compile("[ -~]{1,4096}")
-
-
-def text_list(name: str, values: Any) -> list[str]:
-    if not isinstance(values, list) or not all(isinstance(value, str) and len(value) <= 256 for value in values):
-        raise Refusal("invalid", f"{name} must be a list of strings")
-    return values
 
 
 def _error(api: API, problem: Problem, message: str) -> web.Response:

@@ -18,7 +18,7 @@ from typing import Any
 
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.llm.api import Message, Said
-from pytest_mlebench.llm.ledger import read_bodies, read_calls
+from pytest_mlebench.llm.ledger import common_length, read_bodies, read_calls
 from pytest_mlebench.llm.providers import said_in
 
 TRAJECTORY = "trajectory.json"
@@ -49,17 +49,18 @@ class _Conversation:
     steps: list[dict[str, Any]] = field(default_factory=list)
     waiting: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The step of each call without a result, by the call's id."""
+    answers: int = 0
 
 
 class _Builder:
     """``clean`` takes secrets out of a text."""
 
-    def __init__(self, clean: Callable[[str], str], max_characters: int = MAX_CHARACTERS) -> None:
+    def __init__(self, clean: Callable[[str], str], max_characters: int, max_text: int) -> None:
         self.conversations: list[_Conversation] = []
         self.left_out = 0
         """Calls that are in no conversation."""
         self._clean = clean
-        self._left = max_characters
+        self._left, self._max_text = max_characters, max_text
         self._by_id: dict[str, _Conversation] = {}
 
     def add(self, said: Said, call: Mapping[str, Any]) -> None:
@@ -103,7 +104,7 @@ class _Builder:
             own, rest = conversation.prints, conversation.prints[conversation.answered :]
             if prints[last + 1 :][: len(rest)] != rest or (last < 0) != (not conversation.answered):
                 continue
-            common = _common(own, prints)
+            common = common_length(own, prints)
             repeats = last >= 0 and own[conversation.answered - 1] == prints[last]
             changed = last >= 0 and conversation.answered - 1 == last <= common
             if (last < 0 or repeats or changed) and (best is None or common >= best[0]):
@@ -150,6 +151,7 @@ class _Builder:
                 step["tool_calls"].append({**entry, "arguments": self._arguments(made.arguments)})
                 conversation.waiting[id] = step
         if is_answer:
+            conversation.answers += 1
             step["llm_call_count"] = 1
             step["timestamp"] = _moment(call, ended=True)
             if isinstance(model := call.get("answered_model") or call.get("model"), str) and model:
@@ -178,7 +180,7 @@ class _Builder:
     def _text(self, text: str) -> str:
         """The text without secrets, cut where it, or the trajectory, is too long."""
         text = self._clean(text)
-        length = min(len(text), MAX_TEXT, max(0, self._left))
+        length = min(len(text), self._max_text, max(0, self._left))
         self._left -= length
         kept = text[:length]
         return kept if length == len(text) else f"{kept}… [{len(text) - length:,} characters left out]"
@@ -188,7 +190,7 @@ class _Builder:
 
     def _arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         text = json.dumps(arguments, ensure_ascii=False, default=str)
-        if len(text) > MAX_TEXT or len(text) > self._left:
+        if len(text) > min(self._max_text, self._left):
             return {"left_out": f"{len(text)} characters"}
         self._left -= len(text)
         found = json.loads(self._clean(text))
@@ -203,13 +205,14 @@ def build(
     clean: Callable[[str], str] = str,
     seconds: float = SECONDS,
     max_characters: int = MAX_CHARACTERS,
+    max_text: int = MAX_TEXT,
 ) -> Trajectory | None:
     """The trajectory of a run, as ATIF has it; None where no call was recorded with what was said.
 
     ``clean`` takes secrets out of a text. Reading ends after ``seconds``; what is left out then is in ``notes``.
     """
     calls = {call.get("number"): call for call in read_calls(run_dir)}
-    builder, notes = _Builder(clean, max_characters), []
+    builder, notes = _Builder(clean, max_characters, max_text), []
     deadline = time.monotonic() + seconds
     for body in _in_order(run_dir, calls):
         call = calls.get(body.get("number"), {})
@@ -224,10 +227,10 @@ def build(
         return None
     if builder.left_out:
         notes.append(f"Left out: {pluralize(builder.left_out, 'call')} of further conversations.")
-    failed = sum(call.get("kind") == "generate" and not _succeeded(call) for call in calls.values())
-    if failed:
+    statuses = [call.get("status") for call in calls.values() if call.get("kind") == "generate"]
+    if failed := sum(not isinstance(status, int) or status >= 300 for status in statuses):
         notes.append(f"{pluralize(failed, 'call')} had no answer.")
-    longest = max(conversations, key=lambda one: (_answers(one), len(one.steps)))
+    longest = max(conversations, key=lambda one: (one.answers, len(one.steps)))
     described = {"name": agent, "version": version}
     trajectories = [_trajectory(one, number, described, clean) for number, one in enumerate(conversations, 1)]
     main = trajectories[conversations.index(longest)]
@@ -306,15 +309,6 @@ def _metrics(call: Mapping[str, Any]) -> dict[str, Any]:
     return {**metrics, "extra": {**extra, **seconds}}
 
 
-def _answers(conversation: _Conversation) -> int:
-    return sum(step.get("llm_call_count") == 1 for step in conversation.steps)
-
-
-def _succeeded(call: Mapping[str, Any]) -> bool:
-    status = call.get("status")
-    return isinstance(status, int) and status < 300
-
-
 def _moment(call: Mapping[str, Any], *, ended: bool = False) -> str | None:
     """When a call began, or ended: ISO 8601 in UTC."""
     try:
@@ -324,7 +318,3 @@ def _moment(call: Mapping[str, Any], *, ended: bool = False) -> str | None:
     seconds = call.get("seconds") if ended else 0
     passed = timedelta(seconds=float(seconds)) if isinstance(seconds, int | float) else timedelta()
     return (began + passed).isoformat(timespec="milliseconds")
-
-
-def _common(one: list[bytes], other: list[bytes]) -> int:
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

@@ -35,22 +35,6 @@ CANCELLED = "cancelled by the client"
 CONNECT_SECONDS = 30.0
 IDLE_SECONDS = 900.0
 """The longest silence of a provider; models that reason long are silent that long."""
-_NOT_PASSED_BACK = frozenset(
-    {
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "content-length",
-        "content-encoding",
-        "set-cookie",
-        "alt-svc",
-        "strict-transport-security",
-    }
-)
 
 
 def session() -> aiohttp.ClientSession:
@@ -97,29 +81,7 @@ def headers_there(headers: Mapping[str, str], provider: Provider, key: str) -> d
     return {**kept, **provider.headers, "Accept-Encoding": "identity"}
 
 
-def headers_back(headers: Mapping[str, str]) -> dict[str, str]:
-    """What the client gets of a provider's headers."""
-    named = _connection_options(headers)
-    return {
-        name: value
-        for name, value in headers.items()
-        if name.lower() not in _NOT_PASSED_BACK and name.lower() not in named
-    }
-
-
-def _connection_options(headers: Mapping[str, str]) -> set[str]:
-    return {name.strip().lower() for name in headers.get("Connection", "").split(",")}
-
-
-MAX_ANSWER = 128 << 20
-MAX_ANSWERS = 256 << 20
-"""Bytes of all answers that are in progress. No agent needs as many; an answer that is unpacked on its way, from a
-provider that means harm, would fill the memory of the harness."""
 MAX_RECORDED_STREAM = 32 << 20
-CALL_SECONDS = 2 * 3600.0
-"""The longest that an answer may take, so that a stream without an end has one."""
-READ_SECONDS = 120.0
-"""The longest that an agent may take to read what has arrived: until then its call holds what it reserved."""
 _PASSED_BACK = re.compile(
     "content-type|date|server-timing|retry-after(-ms)?|x-should-retry|(x-)?request-id|x-goog-request-id|cf-ray"
     "|openai-(model|processing-ms|version)|(x|anthropic)-ratelimit-[a-z0-9-]+|x-(reasoning-included|models-etag)",
@@ -129,6 +91,16 @@ _PASSED_BACK = re.compile(
 _BACKOFF_SECONDS = 1.0
 _MAX_BACKOFF_SECONDS = 60.0
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+
+
+def headers_back(headers: Mapping[str, str], key: str) -> dict[str, str]:
+    """What the client gets of a provider's headers, without its key."""
+    only_for_gateway = {name.strip().lower() for name in headers.get("Connection", "").split(",")}
+    return {
+        name: value.replace(key, HIDDEN) if key else value
+        for name, value in headers.items()
+        if _PASSED_BACK.fullmatch(name) and name.lower() not in only_for_gateway
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +119,7 @@ class UpstreamClient:
     def __init__(
         self, settings: GatewaySettings, session: aiohttp.ClientSession, keys: Mapping[str, str], accounting: Accounting
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self._session = session
         self._keys = keys
         self.accounting = accounting
@@ -163,15 +135,15 @@ class UpstreamClient:
         if provider.name not in self._proxies:  # the environment does not change, and is slow to look through
             self._proxies[provider.name] = proxy_of(url)
         proxy, login = self._proxies[provider.name]
-        for attempt in range(self._settings.retries + 1):
-            last = attempt == self._settings.retries
+        for attempt in range(self.settings.retries + 1):
+            last = attempt == self.settings.retries
             call.retries = attempt
-            if self._settings.rpm is not None and call.kind in PAID:
-                await self.accounting.pace(provider, self._settings.rpm)
+            if self.settings.rpm is not None and call.kind in PAID:
+                await self.accounting.pace(provider, self.settings.rpm)
             try:
                 exchange.stage = Stage.SENT
                 async with (
-                    asyncio.timeout(CALL_SECONDS),
+                    asyncio.timeout(self.settings.call_seconds),
                     self._session.request(
                         request.method,
                         url,
@@ -211,7 +183,7 @@ class UpstreamClient:
 
     def keep(self, exchange: Exchange, more: int) -> bool:
         """Count what a call keeps in memory until it ends; False where all calls together would keep too much."""
-        if self._bytes + more > MAX_ANSWERS:
+        if self._bytes + more > self.settings.max_answers:
             return False
         self._bytes += more
         exchange.answer.kept += more
@@ -229,18 +201,14 @@ class UpstreamClient:
             exchange.stage = Stage.REFUSED
             raise Refusal("upstream", f"{call.provider} answered with a web page, not JSON: check its base URL")
         call.status = upstream.status
-        headers = {
-            name: value.replace(key, HIDDEN) if key else value
-            for name, value in headers_back(upstream.headers).items()
-            if _PASSED_BACK.fullmatch(name)
-        }
+        headers = headers_back(upstream.headers, key)
         if call.stream and upstream.status < 300:
             return await PassedStream(self, exchange, upstream, drop_usage=drop_usage).run(headers, key)
         received = bytearray()
         async for chunk in upstream.content.iter_any():
             received += chunk
-            if len(received) > MAX_ANSWER:
-                raise Refusal("upstream", f"{call.provider}'s answer is larger than {MAX_ANSWER >> 20} MiB")
+            if len(received) > (most := self.settings.max_answer):
+                raise Refusal("upstream", f"{call.provider}'s answer is larger than {most >> 20} MiB")
             if not self.keep(exchange, len(chunk)):
                 raise Refusal("overloaded", "too many large answers at once")
         content = bytes(received)
@@ -302,24 +270,21 @@ class PassedStream:
         found = list(events.feed(chunk)) if events else []
         passed = b"".join(_without_usage(reader, event) for event in found) if self._drop_usage else chunk
         self._keep(passed)
-        # Clients read no further than the last event, and may end the run: what the call used is noted before they
-        # can. All others are passed on before they are read.
-        may_end = any(mark in event.data for event in found if event.data for mark in reader.last)
-        if may_end and self._read(found) and events is not None and not events.rest():
+        # Clients read no further than the last event, and may end the run: what the call used is noted before they can.
+        if self._read(found) and events is not None and not events.rest():
             await self._complete()
         if passed:
             await self._write(passed)
-        if not may_end:
-            self._read(found)
-        if call.response_bytes > MAX_ANSWER:
-            raise aiohttp.ClientPayloadError(f"it is longer than {MAX_ANSWER >> 20} MiB")
+        if call.response_bytes > (most := self._client.settings.max_answer):
+            raise aiohttp.ClientPayloadError(f"it is longer than {most >> 20} MiB")
 
     async def _write(self, chunk: bytes) -> None:
+        seconds = self._client.settings.read_seconds
         try:
-            async with asyncio.timeout(READ_SECONDS):
+            async with asyncio.timeout(seconds):
                 await self._response.write(chunk)
         except TimeoutError:
-            raise aiohttp.ClientPayloadError(f"its client read nothing for {READ_SECONDS:g} s") from None
+            raise aiohttp.ClientPayloadError(f"its client read nothing for {seconds:g} s") from None
 
     def _keep(self, chunk: bytes) -> None:
         call = self._exchange.call
@@ -339,7 +304,7 @@ class PassedStream:
                 self._reader.feed(event.value)
                 if event.value.get("error"):
                     self._exchange.call.error = error_text(event.value, event.content)
-            ended |= self._reader.is_last(event.value, event.data)
+            ended |= event.data in self._reader.last or (event.value or {}).get("type") in self._reader.last
         return ended
 
     async def _complete(self) -> None:
@@ -349,9 +314,7 @@ class PassedStream:
 
 def _without_usage(reader: StreamReader, event: Event) -> bytes:
     """An event without the usage that its client has not asked for."""
-    if event.data is None or reader.usage is None or reader.usage not in event.data or event.value is None:
-        return event.content
-    kept = reader.pass_on(event.value)
+    kept = None if event.value is None else reader.pass_on(event.value)
     if kept is event.value:
         return event.content
     return b"" if kept is None else sse(None, kept)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,6 +30,14 @@ class Answer:
     @property
     def message(self) -> str:
         return str(self.json["error"]["message"])
+
+
+def until(condition: Callable[[], Any]) -> None:
+    """Wait until something is the case."""
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.01)
 
 
 def ask(

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,11 +20,10 @@ from urllib.parse import urlsplit
 import pytest
 from backports import zstd
 
-from pytest_mlebench.llm import server
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
 from tests.llm.conftest import Start
-from tests.llm.talking import CHAT, QUESTION, ask, head, send
+from tests.llm.talking import CHAT, QUESTION, ask, head, send, until
 from tests.llm.upstreams import KEY, Failure, Upstream
 
 pytestmark = pytest.mark.full
@@ -200,10 +198,8 @@ def test_a_decompression_bomb_is_not_unpacked(encoding: str, gateway: Gateway, u
     assert upstream.seen == []
 
 
-def test_a_slow_client_is_cut_off_and_holds_nobody_up(
-    gateway: Gateway, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "HEAD_SECONDS", 1.0)
+def test_a_slow_client_is_cut_off_and_holds_nobody_up(start: Start, upstream: Upstream) -> None:
+    gateway = start(head_seconds=1.0)
     port = urlsplit(gateway.url).port or 0
     slow = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(100)]
     try:
@@ -217,8 +213,8 @@ def test_a_slow_client_is_cut_off_and_holds_nobody_up(
 
 
 @pytest.mark.full
-def test_a_slow_body_is_cut_off(gateway: Gateway, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "BODY_SECONDS", 0.5)
+def test_a_slow_body_is_cut_off(start: Start, upstream: Upstream) -> None:
+    gateway = start(body_seconds=0.5)
     answer = send(gateway, head(gateway, "Content-Length: 100") + b'{"model"')
     assert answer.split()[1] == b"400"
     assert upstream.seen == []
@@ -478,16 +474,14 @@ def test_a_usage_that_cannot_be_true_is_unknown(
     assert totals["calls_of_unknown_usage"] == 1
 
 
-def test_a_stream_that_never_ends_is_ended(
-    gateway: Gateway, upstream: Upstream, run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_mlebench.llm.upstream.CALL_SECONDS", 1.0)
+def test_a_stream_that_never_ends_is_ended(start: Start, upstream: Upstream, run_dir: Path) -> None:
+    gateway = start(call_seconds=1.0)
     upstream.endless = True
     data = json.dumps({**QUESTION, "stream": True}).encode()
     answer = send(gateway, head(gateway, f"Content-Length: {len(data)}") + data, timeout=30)
     assert b"still here" in answer
     assert not answer.endswith(b"0\r\n\r\n")  # a client can see that this is not all
-    _wait(lambda: read_calls(run_dir))
+    until(lambda: read_calls(run_dir))
     (call,) = read_calls(run_dir)
     assert "broke off" in call["error"]
     assert call["tokens"] is None
@@ -501,32 +495,26 @@ def test_a_stream_that_breaks_off_breaks_off_for_the_client(
     answer = send(gateway, head(gateway, f"Content-Length: {len(data)}") + data)
     assert b"Standard " in answer
     assert not answer.endswith(b"0\r\n\r\n")
-    _wait(lambda: read_calls(run_dir))
+    until(lambda: read_calls(run_dir))
     assert read_calls(run_dir)[0]["tokens"] is None
 
 
-def test_an_answer_without_an_end_is_refused(
-    gateway: Gateway, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_mlebench.llm.upstream.MAX_ANSWER", 100_000)
+def test_an_answer_without_an_end_is_refused(start: Start, upstream: Upstream) -> None:
     upstream.reply = "x" * 200_000
-    assert ask(gateway).status == 502
+    assert ask(start(max_answer=100_000)).status == 502
 
 
 _OF_ITS_OWN = """
 import sys
 from pathlib import Path
-from pytest_mlebench.llm import upstream
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.accounting import GatewaySettings
-
-upstream.MAX_ANSWER, upstream.MAX_ANSWERS = upstream.MAX_ANSWER >> 3, upstream.MAX_ANSWERS >> 3
 
 def memory(name):
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) >> 10 for line in lines if line.startswith(name))
 
-settings = GatewaySettings()
+settings = GatewaySettings(max_answer=GatewaySettings.max_answer >> 3, max_answers=GatewaySettings.max_answers >> 3)
 with Gateway(settings, [settings.providers["openai"].located()], run_dir=Path(sys.argv[1])) as gateway:
     print(gateway.url, gateway.token, flush=True)
     sys.stdin.readline()
@@ -582,10 +570,8 @@ def _ending_of(gateway: Gateway, *, stream: bool) -> str:
         return "cut off"
 
 
-def test_large_answers_at_once_are_refused_as_overload(
-    gateway: Gateway, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_mlebench.llm.upstream.MAX_ANSWERS", 100_000)
+def test_large_answers_at_once_are_refused_as_overload(start: Start, upstream: Upstream) -> None:
+    gateway = start(max_answers=100_000)
     upstream.reply = "x" * 200_000
     answer = ask(gateway)
     assert answer.status == 503
@@ -668,10 +654,3 @@ def test_many_at_once_do_not_disturb_each_other(gateway: Gateway, upstream: Upst
     assert sorted(statuses) == [200] * 40 + [400] * 20
     assert len(read_calls(run_dir)) == 60
     assert sorted(call["number"] for call in read_calls(run_dir)) == list(range(1, 61))
-
-
-def _wait(condition: Any, seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.02)

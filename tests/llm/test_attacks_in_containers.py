@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.llm import server
 from pytest_mlebench.llm.accounting import GatewaySettings
 from pytest_mlebench.llm.budget import Limits
 from pytest_mlebench.llm.gateway import RunGateway
@@ -316,12 +315,8 @@ report(found)
     assert upstream.seen == []
 
 
-def test_slow_clients_are_cut_off_and_hold_nobody_up(
-    attack: Attack, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "HEAD_SECONDS", 3.0)
-    monkeypatch.setattr(server, "BODY_SECONDS", 3.0)
-    attacked = attack("""
+def test_slow_clients_are_cut_off_and_hold_nobody_up(attack: Attack, upstream: Upstream) -> None:
+    program = """
 slow = [connect() for _ in range(300)]
 for number, connection in enumerate(slow):
     connection.sendall([b"", b"POST /openai/v1/chat", head(LENGTH)[:-2], head(LENGTH) + BODY[:5]][number % 4])
@@ -339,7 +334,8 @@ def is_ended(connection):
     return True
 
 report([meanwhile, sum(map(is_ended, slow))])
-""")
+"""
+    attacked = attack(program, head_seconds=3.0, body_seconds=3.0)
     assert attacked.said == [200, 300]
     assert len(upstream.seen) == 1
 
@@ -422,15 +418,15 @@ def test_a_provider_that_lies_about_usage_gives_nothing_away(attack: Attack, ups
     assert attacked.totals["tokens"]["input"] == 0
 
 
-def test_a_stream_that_never_ends_is_ended(attack: Attack, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_mlebench.llm.upstream.CALL_SECONDS", 2.0)
+def test_a_stream_that_never_ends_is_ended(attack: Attack, upstream: Upstream) -> None:
     upstream.endless = True
-    attacked = attack("""
+    program = """
 try:
     report(ask({**QUESTION, "stream": True}))
 except (http.client.IncompleteRead, ConnectionError) as error:
     report(type(error).__name__)
-""")
+"""
+    attacked = attack(program, call_seconds=2.0)
     assert attacked.said in ("IncompleteRead", "ConnectionResetError")
     (call,) = read_calls(attacked.run_dir)
     assert call["error"].startswith("the stream broke off")

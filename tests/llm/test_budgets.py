@@ -32,7 +32,7 @@ from pytest_mlebench.llm.ledger import read_calls
 from pytest_mlebench.llm.prices import Prices
 from pytest_mlebench.llm.providers import load_providers
 from tests.llm.conftest import Start
-from tests.llm.talking import QUESTION, ask
+from tests.llm.talking import QUESTION, ask, until
 from tests.llm.upstreams import REASONING, REPLY, Upstream
 
 OUTPUT = len(REPLY.split()) + REASONING
@@ -147,7 +147,7 @@ def test_what_a_killed_session_spent_is_not_forgotten(start: Start, upstream: Up
     assert ask(killed, ASKED).status == 200
     upstream.endless = True
     threading.Thread(target=_ask_until_killed, args=(killed,), daemon=True).start()
-    _wait(lambda: upstream.open == 1)
+    until(lambda: upstream.open == 1)
     time.sleep(0.3)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -181,11 +181,10 @@ def test_a_call_whose_usage_is_unknown_costs_what_was_reserved(
 
 
 def test_an_answer_that_did_not_arrive_costs_what_was_reserved(
-    start: Start, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
     """The provider may have made it, and charges for it."""
-    monkeypatch.setattr("pytest_mlebench.llm.upstream.CALL_SECONDS", 0.3)
-    gateway = start(limits=Limits(max_cost=Decimal(150)), prices=prices(tmp_path))
+    gateway = start(limits=Limits(max_cost=Decimal(150)), prices=prices(tmp_path), call_seconds=0.3)
     upstream.pause = 1
     assert ask(gateway, {**ASKED, "stream": False}).status == 504
     upstream.pause = 0
@@ -287,10 +286,3 @@ def test_bundled_prices_bound_what_a_call_can_cost() -> None:
     assert Prices({}).most(provider, "gpt-4o", Expected(None, 0)).input == 128_000
     cached = Prices({}).most(load_providers()["anthropic"], "claude-sonnet-4-6", Expected(1000, 0))
     assert cached.input_cost == Decimal("0.006")  # all of it written to the cache for an hour: twice the input's price
-
-
-def _wait(condition: Any, seconds: float = 15) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.02)

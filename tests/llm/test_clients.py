@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +19,7 @@ from google.genai import types as genai_types
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
 from tests.llm.conftest import Start
+from tests.llm.talking import until
 from tests.llm.upstreams import ARGUMENTS, CACHED, KEY, REASONING, REPLY, Failure, Upstream
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n not really a picture").decode()
@@ -356,8 +356,8 @@ def test_a_cancelled_stream_is_cancelled_at_the_provider(
     stream.close()
     openai_client.close()
 
-    _until(lambda: upstream.cancelled == 1)
-    _until(lambda: read_calls(run_dir))
+    until(lambda: upstream.cancelled == 1)
+    until(lambda: read_calls(run_dir))
     call = call_of(gateway, run_dir)
     assert call["error"] == "cancelled by the client"
     assert call["tokens"] is None
@@ -374,10 +374,3 @@ def test_a_stream_goes_on_without_delay(openai_client: openai.OpenAI, upstream: 
     assert [next(chunks).choices[0].delta.content for _ in range(3)] == ["", "Standard ", "scaling "]
     assert upstream.served == 0
     stream.close()
-
-
-def _until(condition: Any, seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.02)

@@ -6,9 +6,7 @@ import http.client
 import json
 import socket
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from decimal import Decimal
@@ -18,12 +16,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pytest_mlebench.llm import accounting
 from pytest_mlebench.llm.budget import Account, Limits
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import read_calls
 from tests.llm.conftest import Start
-from tests.llm.talking import QUESTION, ask, head
+from tests.llm.talking import QUESTION, ask, head, until
 from tests.llm.test_budgets import ASKED, OUTPUT, prices
 from tests.llm.upstreams import Failure, Upstream
 
@@ -42,13 +39,6 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(Account, "pace", noted)
     return found
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.01)
 
 
 def ended(gateway: Gateway) -> int:
@@ -185,12 +175,9 @@ def test_a_slow_upload_holds_neither_budget_nor_turn(
     assert pauses == [0]
 
 
-def test_an_agent_that_does_not_read_its_stream_loses_it(
-    start: Start, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_mlebench.llm.upstream.READ_SECONDS", 0.2)
+def test_an_agent_that_does_not_read_its_stream_loses_it(start: Start, upstream: Upstream, tmp_path: Path) -> None:
     upstream.reply = " ".join(["word" * 2500] * 2000)
-    run = start(limits=Limits(max_calls=1))
+    run = start(limits=Limits(max_calls=1), read_seconds=0.2)
     with ExitStack() as stack:
         send_and_keep(stack, run, {**QUESTION, "stream": True})
         until(lambda: ended(run) == 1)
@@ -198,12 +185,8 @@ def test_an_agent_that_does_not_read_its_stream_loses_it(
     assert "its client read nothing for 0.2 s" in call["error"]
 
 
-def test_a_run_has_a_bounded_number_of_calls_in_progress_and_waiting(
-    start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(accounting, "MAX_OPEN", 2)
-    monkeypatch.setattr(accounting, "MAX_WAITING", 3)
-    run, other = start("attacker"), start("other")
+def test_a_run_has_a_bounded_number_of_calls_in_progress_and_waiting(start: Start, upstream: Upstream) -> None:
+    run, other = (start(name, max_open=2, max_waiting=3) for name in ("attacker", "other"))
     upstream.pause = 60
     with ExitStack() as stack:
         for _ in range(5):
@@ -226,11 +209,8 @@ def test_a_run_has_a_bounded_number_of_calls_in_progress_and_waiting(
     assert [ask(run).status for _ in range(6)] == [200] * 6
 
 
-def test_places_are_given_back_however_a_call_ends(
-    start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(accounting, "MAX_OPEN", 1)
-    run = start(limits=Limits(max_tokens=10**6), models=("gpt-4o",))
+def test_places_are_given_back_however_a_call_ends(start: Start, upstream: Upstream) -> None:
+    run = start(limits=Limits(max_tokens=10**6), models=("gpt-4o",), max_open=1)
     upstream.failures += [Failure(500, {"error": {"message": "x"}})]
     ends = [ask(run, body).status for body in (ASKED, {**QUESTION, "model": "x"}, b"{", QUESTION, {}, ASKED, QUESTION)]
     assert Counter(ends) == {200: 3, 400: 2, 404: 1, 500: 1}
@@ -244,17 +224,14 @@ def test_places_are_given_back_however_a_call_ends(
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({}, "1 calls of this run are in progress"),
+        ({"max_open": 1}, "1 calls of this run are in progress"),
         ({"limits": Limits(max_calls=1)}, "other calls hold what is left of the budget"),
     ],
 )
 def test_a_call_that_waits_too_long_is_refused(
-    settings: dict[str, Any], why: str, start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], why: str, start: Start, upstream: Upstream
 ) -> None:
-    monkeypatch.setattr(accounting, "WAIT_SECONDS", 0.3)
-    if not settings:
-        monkeypatch.setattr(accounting, "MAX_OPEN", 1)
-    run = start(**settings)
+    run = start(**settings, wait_seconds=0.3)
     upstream.pause = 60
     with ExitStack() as stack:
         send_and_keep(stack, run, QUESTION)
@@ -263,11 +240,8 @@ def test_a_call_that_waits_too_long_is_refused(
         assert (refused.status, refused.message) == (503, f"the call waited 0.3 s: {why}; try again later")
 
 
-def test_a_turn_that_does_not_come_in_time_is_refused_and_given_back(
-    start: Start, pauses: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(accounting, "WAIT_SECONDS", 2.5)  # a turn comes every second
-    run = start(rpm=60)
+def test_a_turn_that_does_not_come_in_time_is_refused_and_given_back(start: Start, pauses: list[float]) -> None:
+    run = start(rpm=60, wait_seconds=2.5)  # a turn comes every second
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda _: ask(run), range(6)))
     refused = [answer for answer in answers if answer.status == 503]

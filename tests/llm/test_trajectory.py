@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.llm import trajectory as module
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import Call, Ledger, read_calls
 from pytest_mlebench.llm.prices import Tokens
@@ -313,11 +312,9 @@ def test_requests_of_any_shape_are_no_error(tmp_path: Path, messages: Any) -> No
         assert found is None or problems(found) == []
 
 
-def test_a_trajectory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_TEXT", 1000)
-    found = trajectory(
-        tmp_path, ([user("a" * 5000)], "b" * 500), *(([user(str(k) * 900)], "c") for k in range(9)), max_characters=4000
-    )
+def test_a_trajectory_is_bounded(tmp_path: Path) -> None:
+    calls = ([user("a" * 5000)], "b" * 500), *(([user(str(k) * 900)], "c") for k in range(9))
+    found = trajectory(tmp_path, *calls, max_characters=4000, max_text=1000)
     assert found["steps"][0]["message"] == "a" * 1000 + "… [4,000 characters left out]"
     assert len(json.dumps(found)) < 12_000
 
