@@ -17,8 +17,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from pytest_mlebench.extras.viewer.folder import Refused, opened, read
-from pytest_mlebench.extras.viewer.markdown import markdown
-from pytest_mlebench.extras.viewer.text import code, is_error, looks_like_code
+from pytest_mlebench.extras.viewer.text import code, is_error, looks_like_code, markdown
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.ledger import BODIES, CALLS

@@ -1,11 +1,16 @@
-"""Text of agents as safe HTML: terminal colours as classes, code in colours, long lines cut. Each takes linear time."""
+"""Text of agents as safe HTML, in linear time: terminal colours as classes, code in colours, long lines cut; Markdown
+that neither loads nor leads anywhere."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 from pytest_mlebench.reports.untrusted import plain
@@ -157,3 +162,42 @@ def lines_of(content: bytes, start: int) -> Iterator[Line]:
 def _split(content: bytes) -> list[bytes]:
     """Lines that only a newline ends."""
     return [line for line in re.split(rb"(?<=\n)", content) if line]
+
+
+_DEEP = 40
+"""Lists and quotations that are nested this deep are shown as they were written: the parser would leave text out."""
+
+
+def markdown(text: str) -> Markup:
+    """Headings, lists, tables, emphasis and code as HTML; links, images and HTML stay as they were written.
+
+    >>> markdown("**fit** <b> [here](http://example.com)")
+    Markup('<p><strong>fit</strong> &lt;b&gt; [here](http://example.com)</p>\\n')
+    """
+    text = plain(text)
+    tokens = _MARKDOWN.parse(text)
+    if any(token.level >= _DEEP - 2 for token in tokens):
+        return Markup('<pre tabindex="0">{}</pre>').format(text)
+    for token in tokens:
+        if token.type.startswith("heading_"):  # the headings of a page are its own
+            token.tag = "p"
+            if token.nesting == 1:
+                token.attrJoin("class", "heading")
+    return Markup(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {}))
+
+
+def _fence(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+    """A block of code with what the writer called it."""
+    token = tokens[index]
+    name = Markup('<p class="block-title">{}</p>').format(token.info.strip()) if token.info.strip() else ""
+    return f'{name}<pre tabindex="0">{code(token.content)}</pre>\n'
+
+
+def _parser() -> MarkdownIt:
+    made = MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": _DEEP}).enable("table")
+    made.disable(["link", "image", "autolink", "html_block", "html_inline", "reference", "code", "lheading"])
+    made.add_render_rule("fence", _fence)
+    return made
+
+
+_MARKDOWN = _parser()
