@@ -140,9 +140,8 @@ class Conversation:
     def chosen(self, kinds: Sequence[str]) -> Sequence[int]:
         """The numbers of the steps that are of one of these kinds; all of them where none is named."""
         wanted = frozenset(kinds)
-        return self._chosen(wanted) if wanted else range(1, len(self) + 1)
-
-    def _chosen(self, wanted: frozenset[str]) -> Sequence[int]:
+        if not wanted:
+            return range(1, len(self) + 1)
         if wanted not in self._by_kinds:
             self._by_kinds[wanted] = [step.number for step in self.steps if step.kinds & wanted]
         return self._by_kinds[wanted]
@@ -213,12 +212,8 @@ class Conversation:
 
     def at(self, moment: datetime) -> int:
         """The number of the last step that began by then; 1 where none did."""
-        found = 1
-        for step in self.steps:
-            began = _moment(step.moment)
-            if began is not None and began <= moment:
-                found = step.number
-        return found
+        begun = [step.number for step in self.steps if (began := _moment(step.moment)) is not None and began <= moment]
+        return begun[-1] if begun else 1
 
     def _outline(self) -> Iterator[Step]:
         first: datetime | None = None
@@ -234,7 +229,7 @@ class Conversation:
             else:
                 what, about = "", content_text(raw.get("message") or "")
             source = one_line(str(raw.get("source") or "step")[:20])
-            failed = any(is_error(content_text(result.get("content"))[-6000:]) for result in results)
+            failed = any(_is_error(content_text(result.get("content"))) for result in results)
             kinds = {
                 source: True,
                 "tool": bool(calls),
@@ -379,10 +374,14 @@ def _block(kind: str, title: str, text: str, diff: Markup | None = None) -> Bloc
         html=markdown(shown) if is_text else code(shown) if as_code else escape(plain(shown)),
         is_text=is_text,
         lines=plain(shown).count("\n") + 1,
-        is_error=kind == "result" and is_error(text[-6000:]),
+        is_error=kind == "result" and _is_error(text),
         left_out=len(text) - len(shown),
         diff=diff,
     )
+
+
+def _is_error(text: str) -> bool:
+    return is_error(text[-6000:].encode("utf-8", "replace"))
 
 
 def _moment(value: Any) -> datetime | None:
