@@ -27,10 +27,6 @@ class FolderFile:
     size: int
     refused: str = ""
 
-    @property
-    def depth(self) -> int:
-        return self.path.count("/")
-
 
 @contextmanager
 def opened(root: Path, *parts: str) -> Iterator[int]:

@@ -157,10 +157,6 @@ class Group:
         return sum(self.counts.get(medal, 0) for medal in MEDALS)
 
     @property
-    def waiting(self) -> int:
-        return max(0, self.planned - self.finished - self.running - self.interrupted)
-
-    @property
     def is_live(self) -> bool:
         return self.running > 0
 

@@ -24,6 +24,7 @@ from pytest_mlebench.llm.ledger import BODIES, CALLS
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.reports.run_details import (
     arguments_text,
+    blocks,
     content_text,
     conversations,
     headline,
@@ -253,21 +254,12 @@ class Conversation:
             )
 
     def _blocks(self, number: int, raw: Mapping[str, Any]) -> Iterator[Block]:
-        if reasoning := raw.get("reasoning_content"):
-            yield _block("reasoning", "reasoning", content_text(reasoning))
-        if message := raw.get("message"):
-            yield _block("message", "", content_text(message))
-        results = listed(mapping(raw.get("observation")).get("results"))
-        for call in listed(raw.get("tool_calls")):
-            name = one_line(str(call.get("function_name"))[:100])
-            text = arguments_text(mapping(call.get("arguments")))
-            yield _block("call", name, text, diff=self._diff(number, name, text))
-            for result in results:
-                if result.get("source_call_id") == call.get("tool_call_id"):
-                    yield _block("result", "result", content_text(result.get("content")))
-        for result in results:
-            if result.get("source_call_id") is None:
-                yield _block("result", "result", content_text(result.get("content")))
+        for title, text in blocks(raw):
+            kind, _, name = title.partition(" ")
+            if kind == "calls":
+                yield _block("call", name[:100], text, diff=self._diff(number, name, text))
+            else:
+                yield _block(kind or "message", "" if kind == "message" else kind, text)
 
     def _diff(self, number: int, name: str, text: str) -> Markup | None:
         """How a program differs from the one that the same tool was given last, where they are alike."""
@@ -276,7 +268,7 @@ class Conversation:
         for earlier in range(number - 1, max(0, number - 12), -1):
             for call in reversed(listed(self._raw[earlier - 1].get("tool_calls"))):
                 other = arguments_text(mapping(call.get("arguments")))
-                if str(call.get("function_name"))[:100] == name and other.count("\n") >= 4:
+                if one_line(str(call.get("function_name"))) == name and other.count("\n") >= 4:
                     return diff(other, text, f"step {earlier}")
         return None
 

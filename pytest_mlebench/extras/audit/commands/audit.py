@@ -153,22 +153,15 @@ def _account(judge: JudgeAccount) -> str:
     text = f"judge {judge.model}: {judge.parts_judged} of {pluralize(judge.parts, 'part')} judged by "
     text += f"{pluralize(judge.votes, 'vote')} each, {cost}, {pluralize(judge.calls, 'call')}"
     text += f"; {judge.votes_kept} of the votes were given in earlier calls" if judge.votes_kept else ""
-    for count, what in (
-        (judge.unanswered, "answer without the right form"),
-        (judge.failed, "call failed"),
-        (judge.quotes_dropped, "quote that does not occur"),
-    ):
-        text += f"; {count} × {what}" if count else ""
+    counts = {"answer without the right form": judge.unanswered, "call failed": judge.failed}
+    counts["quote that does not occur"] = judge.quotes_dropped
+    text += "".join(f"; {count} × {what}" for what, count in counts.items() if count)
     if judge.incomplete:
         text += f"\nnot judged whole ({_why(judge)}): {', '.join(judge.incomplete[:10])}"
         text += f" and {len(judge.incomplete) - 10} more" if len(judge.incomplete) > 10 else ""
-    if _is_cut_short(judge):
-        text += "\nthe same command asks for what is missing, and for nothing twice"
+        if judge.interrupted or judge.budget_ended or judge.failed:
+            text += "\nthe same command asks for what is missing, and for nothing twice"
     return text
-
-
-def _is_cut_short(judge: JudgeAccount) -> bool:
-    return bool(judge.incomplete) and (judge.interrupted or judge.budget_ended or judge.failed > 0)
 
 
 def _why(judge: JudgeAccount) -> str:
