@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from pytest_mlebench.extras.audit import fingerprints, programs
+from pytest_mlebench.extras.audit import fingerprints
 from pytest_mlebench.extras.audit.fingerprints import Fingerprinter, Parameters
 from pytest_mlebench.extras.audit.programs import Program
 
@@ -53,11 +53,10 @@ def test_400000_characters_are_parsed_and_one_more_is_not(parsed: list[int]) -> 
     assert set(parsed) == {400_000}
 
 
-def test_the_nodes_of_a_program_and_the_texts_it_puts_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nodes_of_a_program_and_the_texts_it_puts_together_are_bounded() -> None:
     program = Program("x.py", "x = 'a' + 'b'\n" * 100)
     assert len(program.joined) == 200 and not program.unread
-    monkeypatch.setattr(programs, "MAX_NODES", 50)
-    bounded = Program("x.py", program.text)
+    bounded = Program("x.py", program.text, max_nodes=50)
     assert len(list(bounded.nodes())) == 50 and len(bounded.joined) < 100
     assert bounded.unread == ("this code is too deep or too large to be read whole",)
 
@@ -74,8 +73,7 @@ def test_what_is_larger_is_not_even_handed_to_the_process_that_compares(
         raise AssertionError("a process was started")
 
     monkeypatch.setattr(fingerprints, "_start", start)
-    monkeypatch.setattr(fingerprints, "_MAX_BYTES", 500_000)
-    with Fingerprinter(Parameters()) as take:
+    with Fingerprinter(Parameters(), max_bytes=500_000) as take:
         assert take(text, **{"suffix": ".py", **options}) is None
         with pytest.raises(AssertionError):
             take("x" * 400_000, ".py")

@@ -16,11 +16,12 @@ import pytest
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.extras.audit.fingerprints import Fingerprinter, default_parameters
 from pytest_mlebench.extras.audit.kernels import Kernels
-from pytest_mlebench.extras.audit.plagiarism import Comparison, Pair, read_pairs
+from pytest_mlebench.extras.audit.plagiarism import Comparison, Pair, Pairs
 from pytest_mlebench.extras.audit.run import Run
 from pytest_mlebench.extras.bundles.bundle import write_bundle
+from pytest_mlebench.io.values import read_json
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.results.findings import Finding, Verdict, read_findings
+from pytest_mlebench.results.findings import PAIRS, Finding, Verdict, read_findings
 from tests.audit.copies import FORESTS, HONEST, NETWORK, ORIGINAL, copies, halves, imports, notebook, renamed
 from tests.cli.test_cli import mlebench
 from tests.groups import random_record, save_group
@@ -248,8 +249,8 @@ def test_from_download_to_report_through_the_command_line(world: Path, kaggle_se
     assert "\x1b" not in out
 
     group = world / "runs/group"
-    found, pairs = read_findings(group), read_pairs(group)
-    assert found is not None and pairs is not None and found.plagiarism is not None
+    found, pairs = read_findings(group), read_json(group / PAIRS, Pairs)
+    assert found is not None and pairs.pairs and found.plagiarism is not None
     assert {own.run_id for own in found.findings if own.scanner == "plagiarism"} == {thief.run_id}
     account = found.plagiarism
     assert (account.library, account.kgram, account.window, account.threshold) == ("copydetect", 30, 15, 0.6)

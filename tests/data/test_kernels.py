@@ -19,7 +19,7 @@ from pytest_mlebench.data.download.contract import CredentialsError, RetryPolicy
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError
-from pytest_mlebench.extras.audit.kernels import Kernels, download, kernels
+from pytest_mlebench.extras.audit.kernels import MAX_BYTES, Kernels, download, kernels
 from tests.cli.test_cli import mlebench
 from tests.kaggle_server import Cut, KaggleServer, ServedNotebook, Stall, Status
 
@@ -46,8 +46,8 @@ def kaggle(kaggle_server: KaggleServer, competition: Competition) -> KaggleServe
     return kaggle_server
 
 
-def fetch(competition: Competition, folder: Path) -> Kernels:
-    return download(DataStore(folder), competition, KaggleDownloads(QUICK))
+def fetch(competition: Competition, folder: Path, max_bytes: int = MAX_BYTES) -> Kernels:
+    return download(DataStore(folder), competition, KaggleDownloads(QUICK), max_bytes=max_bytes)
 
 
 def test_every_competition_of_the_benchmark_lists_its_notebooks() -> None:
@@ -86,9 +86,8 @@ def test_notebooks_are_downloaded_once_and_lie_where_no_agent_sees_them(
 
 
 def test_what_is_gone_or_private_is_listed_and_asked_for_again(
-    kaggle: KaggleServer, competition: Competition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kaggle: KaggleServer, competition: Competition, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("pytest_mlebench.extras.audit.kernels.MAX_BYTES", 1000)
     gone, private, empty, sql, large = competition.kernels
     del kaggle.notebooks[gone]
     kaggle.notebooks |= {
@@ -97,12 +96,12 @@ def test_what_is_gone_or_private_is_listed_and_asked_for_again(
         sql: ServedNotebook(source="select 1", kind="script", language="sqlite"),
         large: ServedNotebook(source="#" * 1001),
     }
-    found = fetch(competition, tmp_path)
+    found = fetch(competition, tmp_path, max_bytes=1000)
     assert not found.files and not found.missing and not found.failed
     assert "404" in found.gone[gone] and "403" in found.gone[private] and "no code" in found.gone[empty]
     assert "no program" in found.gone[sql] and "more than" in found.gone[large]
     kaggle.notebooks[private] = ServedNotebook(source=cells("y = 1"))
-    found = fetch(competition, tmp_path)
+    found = fetch(competition, tmp_path, max_bytes=1000)
     assert list(found.files) == [private] and private not in found.gone and gone in found.gone
 
 

@@ -136,6 +136,7 @@ def test_other_data_is_never_overwritten_unless_it_is_to_be_replaced(
 
 @pytest.mark.full
 def test_a_push_that_was_stopped_has_no_index_and_is_resumed_with_the_same_data_alone(
+    store: DataStore,
     push: Callable[..., int],
     pull: Callable[[], DataStore],
     tmp_path: Path,
@@ -153,9 +154,8 @@ def test_a_push_that_was_stopped_has_no_index_and_is_resumed_with_the_same_data_
         upload(self, file, name)
 
     with monkeypatch.context() as patched, pytest.raises(DataError, match="no more"):
-        patched.setattr("pytest_mlebench.extras.remote_data.push.FILES_AT_ONCE", 1)
         patched.setattr(Storage, "upload", breaks)
-        push()
+        store.push(toy, Storage(f"file://{remote}", files_at_once=1))
     with pytest.raises(DataError, match=r"has no data for it \(toy-parity/prepared.json is missing\); push it"):
         DataStore(tmp_path / "early", source=f"file://{remote}").find(replace(toy, source="kaggle"))
     with pytest.raises(DataError, match="has a part of other data of it, whose push was stopped or continues"):

@@ -21,11 +21,10 @@ import pytest
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.extras.viewer.app import application
 from pytest_mlebench.extras.viewer.index import FILE, Index
-from pytest_mlebench.extras.viewer.markdown import markdown
 from pytest_mlebench.extras.viewer.pages import groups as group_pages
 from pytest_mlebench.extras.viewer.pages.compare import aligned
 from pytest_mlebench.extras.viewer.steps import SHOWN, Step
-from pytest_mlebench.extras.viewer.text import code, coloured
+from pytest_mlebench.extras.viewer.text import code, coloured, markdown
 from pytest_mlebench.records.group import RunGroup, read_group, shown_as_running
 from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.records.record import RUNNING, RunKey

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_mlebench.extras.audit.plagiarism import Pairs
     from pytest_mlebench.extras.audit.run import Run
     from pytest_mlebench.io.files import AnyPath
-    from pytest_mlebench.results.findings import Findings
+    from pytest_mlebench.results.findings import Finding, Findings
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -64,7 +65,8 @@ def audit_group(
 ) -> tuple[Findings, Pairs | None]:
     """The same, with what resembles each other where that was compared."""
     own = group if isinstance(group, RunGroup) else bench.group(group)
-    runs = _runs(bench, own)
+    graders = bench.regrader(own.version)
+    runs = runs_of(own, graders.competition, graders.dataset)
     cases: list[Case] = []
     asked = None if judge is None else judge_of(bench, judge, own.folder)
     if asked is not None:
@@ -92,11 +94,6 @@ def judge_of(bench: Bench, options: JudgeOptions, folder: Path) -> Judge:
     return Judge(options, bench.gateway, folder / FOLDER)
 
 
-def _runs(bench: Bench, group: RunGroup) -> Iterator[Run]:
-    graders = bench.regrader(group.version)
-    return runs_of(group, graders.competition, graders.dataset)
-
-
 def _write(found: Findings, folder: Path) -> None:
     try:
         found.write(folder)
@@ -116,21 +113,25 @@ def _with_earlier_judge(found: Findings, earlier: Findings | None) -> Findings:
     """An audit without a judge keeps what one found before: it has been paid for."""
     if earlier is None or earlier.judge is None:
         return found
-    kept = [own for own in earlier.findings if own.scanner == SCANNER and own.run_id in found.runs]
     unread = {*earlier.judge.incomplete, *(set(found.runs) - set(earlier.runs))}
     account = replace(earlier.judge, incomplete=tuple(sorted(unread & set(found.runs))))
-    return replace(found, findings=(*found.findings, *kept), judge=account)
+    return replace(found, findings=(*found.findings, *_kept(earlier, found, SCANNER)), judge=account)
+
+
+def _kept(earlier: Findings, found: Findings, scanner: str) -> Iterator[Finding]:
+    return (own for own in earlier.findings if own.scanner == scanner and own.run_id in found.runs)
 
 
 def _with_earlier_plagiarism(found: Findings, earlier: Findings | None) -> Findings:
     """An audit without a comparison keeps what one found before."""
     if earlier is None or earlier.plagiarism is None:
         return found
-    kept = [own for own in earlier.findings if own.scanner == PLAGIARISM and own.run_id in found.runs]
+    kept = _kept(earlier, found, PLAGIARISM)
     return replace(found, findings=(*found.findings, *kept), plagiarism=earlier.plagiarism)
 
 
-def _comparison(bench: Bench, options: PlagiarismOptions) -> Comparison:
+@contextmanager
+def _comparison(bench: Bench, options: PlagiarismOptions) -> Iterator[Comparison]:
     catalogue, store = bench.catalogue, bench.store
 
     def notebooks(id: str) -> Kernels | None:
@@ -139,20 +140,16 @@ def _comparison(bench: Bench, options: PlagiarismOptions) -> Comparison:
         return kernels(store.dataset(catalogue[id]))
 
     folders = {path.parent.name: path.parent for path in bench.registry.files}
-    found = Comparison(
+    with Comparison(
         default_parameters(),
         notebooks,
         lambda name: _code_below(folders[name]) if name in folders else (),
         [file for path in options.boilerplate for file in _code_below(path)],
-    )
-    try:
+    ) as found:
         for group in options.groups:
             for run in runs_of(group, lambda id: None, lambda record: None):
                 found.add(run, group=group.name)
-    except BaseException:
-        found.__exit__()
-        raise
-    return found
+        yield found
 
 
 def _code_below(path: Path) -> Iterator[Path]:

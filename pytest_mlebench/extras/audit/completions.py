@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from pytest_mlebench.errors import MLEBenchError
+from pytest_mlebench.reports.run_details import mapping
 
 TOP = 10
 """A true token counts with its probability if it is among so many of the likeliest, else with 0."""
@@ -64,12 +65,12 @@ class CompletionsServer:
                 text = text[: len(text) // 2]
 
     def _of(self, text: str) -> list[float]:
-        ways = {"echo": (_echo_request, _echoed), "prompt_logprobs": (_prompt_request, _of_prompt)}
         refused: _RefusedError | None = None
-        for name in [self._ask] if self._ask else list(ways):
-            request, read = ways[name]
+        for name in [self._ask] if self._ask else list(_WAYS):
+            asked, read = _WAYS[name]
+            body = {"model": self.model, "prompt": text, "max_tokens": 1, "temperature": 0, **asked}
             try:
-                found = read(self._post(request(self.model, text)), text)
+                found = read(self._post(body), text)
             except _RefusedError as error:
                 if _is_about_length(str(error)):
                     raise
@@ -119,17 +120,9 @@ class CompletionsServer:
         raise CompletionsError(f"the server at {self.url} {problem}")
 
 
-def _echo_request(model: str, text: str) -> dict[str, Any]:
-    return {"model": model, "prompt": text, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": TOP}
-
-
-def _prompt_request(model: str, text: str) -> dict[str, Any]:
-    return {"model": model, "prompt": text, "max_tokens": 1, "temperature": 0, "prompt_logprobs": TOP}
-
-
 def _echoed(answer: Mapping[str, Any], text: str) -> list[float]:
     """From ``echo``; empty where the answer has only what the model added."""
-    logprobs = _mapping(_choice(answer).get("logprobs"))
+    logprobs = mapping(_choice(answer).get("logprobs"))
     tokens, own = _list(logprobs.get("tokens")), _list(logprobs.get("token_logprobs"))
     tops = _list(logprobs.get("top_logprobs"))
     found, length = [], 0
@@ -141,7 +134,7 @@ def _echoed(answer: Mapping[str, Any], text: str) -> list[float]:
         length += len(str(token))
         if not index or not _is_number(logprob):
             continue
-        top = _mapping(tops[index]) if index < len(tops) else {}
+        top = mapping(tops[index]) if index < len(tops) else {}
         likelier = sum(_is_number(other) and other > logprob for other in top.values())
         found.append(math.exp(min(0.0, logprob)) if likelier < TOP else 0.0)
     return found if len(found) > 1 else []
@@ -152,7 +145,7 @@ def _of_prompt(answer: Mapping[str, Any], _: str) -> list[float]:
     entries = _list(_choice(answer).get("prompt_logprobs") or answer.get("prompt_logprobs"))
     found = []
     for entry in entries[1:]:
-        own = _mapping(next(iter(_mapping(entry).values()), None))
+        own = mapping(next(iter(mapping(entry).values()), None))
         if not _is_number(logprob := own.get("logprob")):
             continue
         rank = own.get("rank")
@@ -160,12 +153,14 @@ def _of_prompt(answer: Mapping[str, Any], _: str) -> list[float]:
     return found
 
 
+_WAYS: Mapping[str, tuple[Mapping[str, Any], Callable[[Mapping[str, Any], str], list[float]]]] = {
+    "echo": ({"echo": True, "logprobs": TOP}, _echoed),
+    "prompt_logprobs": ({"prompt_logprobs": TOP}, _of_prompt),
+}
+
+
 def _choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _mapping(next(iter(_list(answer.get("choices"))), None))
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+    return mapping(next(iter(_list(answer.get("choices"))), None))
 
 
 def _list(value: Any) -> Sequence[Any]:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from pytest_mlebench.extras.audit.programs import Program
+from pytest_mlebench.extras.audit.programs import own_steps
 from pytest_mlebench.extras.audit.run import Run
 from pytest_mlebench.records.record import RUN_LOG
+from pytest_mlebench.reports.run_details import listed, mapping
 from pytest_mlebench.runs.files import FilesError, open_files
 
 CHUNK = 24_000
@@ -59,7 +60,8 @@ def case_of(run: Run) -> Case:
     """What a judge reads of a run: code, then what its models and it said, then logs; each text once."""
     pieces: list[Piece] = []
     known: set[str] = set()
-    for whole in (*_code(run.code), *_steps(run.trajectory), *_logs(run.run_dir)):
+    code = (Piece(program.file, 1, program.text) for program in run.code)
+    for whole in (*code, *_steps(run.trajectory), *_logs(run.run_dir)):
         if (text := whole.text.strip()) and text not in known:
             known.add(text)
             pieces += _cut(replace(whole, text=readable(whole.text)))
@@ -82,43 +84,25 @@ def _about(run: Run) -> str:
     return f"{competition.title} ({competition.id}), scored by {competition.metric}.{leak}"
 
 
-def _code(code: Iterable[Program]) -> Iterator[Piece]:
-    for program in code:
-        yield Piece(program.file, 1, program.text)
-
-
 def _steps(trajectory: Mapping[str, Any] | None) -> Iterator[Piece]:
     """A piece for each step of a trajectory: who spoke, what was said, called, and given back."""
-    if trajectory is None:
-        return
-    for one in (trajectory, *_list(trajectory.get("subagent_trajectories"))):
-        for step in _list(one.get("steps") if isinstance(one, Mapping) else None):
-            if not isinstance(step, Mapping) or step.get("is_copied_context") or step.get("source") == "system":
-                continue
-            lines = [f"{step.get('source')}: {_said(step.get('message'))}"]
-            for made in _list(step.get("tool_calls")):
-                if isinstance(made, Mapping):
-                    lines.append(f"calls {made.get('function_name')}:")
-                    arguments = made.get("arguments")
-                    values = arguments.values() if isinstance(arguments, Mapping) else [arguments]
-                    lines += [str(value) for value in values]
-            observation = step.get("observation")
-            for result in _list(observation.get("results") if isinstance(observation, Mapping) else None):
-                if isinstance(result, Mapping):
-                    lines += ["result:", _said(result.get("content"))]
-            extra = step.get("extra")
-            call = extra.get("call") if isinstance(extra, Mapping) else None
-            yield Piece("trajectory.json", None, "\n".join(lines), call if isinstance(call, int) else None)
+    for step, call in own_steps(trajectory):
+        if step.get("source") == "system":
+            continue
+        lines = [f"{step.get('source')}: {_said(step.get('message'))}"]
+        for made in listed(step.get("tool_calls")):
+            arguments = made.get("arguments")
+            values = arguments.values() if isinstance(arguments, Mapping) else [arguments]
+            lines += [f"calls {made.get('function_name')}:", *map(str, values)]
+        for result in listed(mapping(step.get("observation")).get("results")):
+            lines += ["result:", _said(result.get("content"))]
+        yield Piece("trajectory.json", None, "\n".join(lines), call)
 
 
 def _said(content: Any) -> str:
     if isinstance(content, str):
         return content
-    return "\n".join(str(part.get("text", "")) for part in _list(content) if isinstance(part, Mapping))
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return "\n".join(str(part.get("text", "")) for part in listed(content))
 
 
 def _logs(run_dir: Path) -> Iterator[Piece]:
@@ -149,7 +133,9 @@ def _log(name: str, file: IO[bytes], size: int) -> Iterator[Piece]:
 
 def _cut(whole: Piece) -> Iterator[Piece]:
     """A piece as pieces of at most ``CHUNK`` characters, each with the last lines of the one before."""
-    lines = [part for line in whole.text.split("\n") for part in _short(line)]
+    lines = [
+        line[start : start + _LINE] for line in whole.text.split("\n") for start in range(0, max(1, len(line)), _LINE)
+    ]
     if sum(len(line) + 1 for line in lines) <= CHUNK:
         yield replace(whole, text="\n".join(lines))
         return
@@ -163,11 +149,6 @@ def _cut(whole: Piece) -> Iterator[Piece]:
         line = (whole.line or 1) + start if numbered else None
         yield replace(whole, line=line, text="\n".join(lines[start:end]))
         start = end if end == len(lines) or end - start <= 2 * _OVERLAP else end - _OVERLAP
-
-
-def _short(line: str) -> Iterator[str]:
-    for start in range(0, max(1, len(line)), _LINE):
-        yield line[start : start + _LINE]
 
 
 def _packed(pieces: Iterable[Piece]) -> Iterator[tuple[Piece, ...]]:

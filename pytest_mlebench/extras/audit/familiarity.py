@@ -23,7 +23,8 @@ from pytest_mlebench.io.progress import Note, Reporter, silent
 from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.outcome import TWIN_DATA
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.results.findings import Correlation, Knowledge
+from pytest_mlebench.reports.plots import svg
+from pytest_mlebench.results.findings import Correlation, Knowledge, in_words
 
 POSITIONS = 1000
 FEWEST = 4
@@ -174,3 +175,51 @@ def to_json(
         ],
         "left_out": dict(left_out),
     }
+
+
+_WIDTH, _LEFT, _RIGHT, _TOP, _PLOT = 560, 48, 40, 34, 260
+_TICKS, _LINE = 5, 16
+
+
+def familiarity_plot(
+    model: str,
+    knowledge: Sequence[Knowledge],
+    scores: Mapping[str, Mapping[str, float]],
+    correlations: Sequence[Correlation],
+) -> svg.Plot:
+    """A mark for each agent and competition: to the right what the model knows better, at the top gold."""
+    largest = max((known.familiarity for known in knowledge), default=0.0)
+    distance = next(step for step in (0.02, 0.05, 0.1, 0.2) if step * _TICKS >= largest)
+    bottom = _TOP + _PLOT
+    body = [svg.text(-_LEFT + 8, 14, "score: 0 % is the sample submission’s, 100 % gold", "s f-muted")]
+    body += svg.grid(_PLOT, bottom, _TICKS, distance, "")
+    body.append(
+        svg.text(
+            "50%", bottom + 32, f"mean probability that {svg.fitting(model, 220)} gives to true tokens", "s m f-muted"
+        )
+    )
+    said = {one.agent: in_words(one) for one in correlations}
+    for number, (agent, own) in enumerate(scores.items()):
+        for known in knowledge:
+            if (score := own.get(known.competition_id)) is not None:
+                mark = svg.marker(number, svg.at(known.familiarity / (distance * _TICKS)), bottom - _PLOT * score)
+                words = f"{agent} on {known.competition_id}: familiarity {known.familiarity:.3f}, score {score:.2f}"
+                body.append(svg.named(words, mark))
+        y = bottom + 54 + _LINE * number
+        body.append(svg.marker(number, 6, y - 4))
+        label = f"{svg.fitting(agent, 160)}: {said.get(agent, 'no correlation: too few competitions, or all alike')}"
+        body.append(svg.named(agent, svg.text(18, y, label)))
+    panel = svg.Panel(
+        name="familiarity-0",
+        title="Scores and familiarity",
+        description="; ".join(f"{agent}: {words}" for agent, words in said.items()) or "no correlation",
+        width=_WIDTH,
+        height=bottom + 54 + _LINE * len(scores),
+        body="".join(body),
+        margins=(_LEFT, _RIGHT),
+    )
+    caption = (
+        "Each mark is a competition: the mean score of an agent's runs on it, against how well a base model knows its "
+        "texts. A positive correlation hints at contamination; that a task is well known and easy can have one cause."
+    )
+    return svg.Plot(name="familiarity", title="Scores and familiarity", caption=caption, panels=[panel], columns=1)

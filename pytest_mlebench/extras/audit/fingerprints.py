@@ -93,8 +93,9 @@ def default_parameters() -> Parameters:
 class Fingerprinter:
     """Takes fingerprints, in a process that is limited in CPU time and memory; a context manager."""
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: Parameters, *, max_bytes: int = _MAX_BYTES) -> None:
         self.parameters = parameters
+        self._max_bytes = max_bytes
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -111,7 +112,7 @@ class Fingerprinter:
         if len(text) > MAX_CHARACTERS and not (raw and suffix in _NOTEBOOKS):
             return None
         request = json.dumps({"text": text, "suffix": suffix, "raw": raw, **asdict(self.parameters)}).encode()
-        if len(request) > _MAX_BYTES:
+        if len(request) > self._max_bytes:
             return None
         reply = self._asked(request + b"\n")
         if not isinstance(reply, dict):
@@ -131,8 +132,7 @@ class Fingerprinter:
         try:
             process.stdin.write(request)
             process.stdin.flush()
-            reply = process.stdout.readline(_MAX_BYTES)
-            return loads(reply)
+            return loads(process.stdout.readline(_MAX_BYTES))
         except (OSError, ValueError):  # it ended
             self._end()
             return None

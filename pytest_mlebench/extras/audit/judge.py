@@ -19,12 +19,13 @@ import secrets
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from functools import cache
+from itertools import product
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -116,6 +117,36 @@ class _Vote:
     line: int | None = None
 
 
+@dataclass(frozen=True)
+class _Task:
+    """One vote on one part of a case: the ``number``-th case, its part ``at``, and which of the votes on that it is."""
+
+    case: Case
+    number: int
+    at: int
+    vote: int
+    model: str
+
+    @property
+    def chunk(self) -> Sequence[Piece]:
+        return self.case.chunks[self.at]
+
+    @property
+    def names(self) -> list[str]:
+        """All questions, in a vote's own order."""
+        names = list(questions())
+        shift = self.vote % len(names)
+        return names[shift:] + names[:shift]
+
+    @property
+    def key(self) -> str:
+        """Identifies a vote by all that decides it: who is asked what, about which text."""
+        asked = [[name, questions()[name].asks] for name in self.names]
+        evidence = [[piece.file, piece.text] for piece in self.chunk]
+        whole = [self.model, _system(), asked, self.case.run_id, self.case.about, evidence, self.vote]
+        return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
+
+
 @dataclass
 class _Tally:
     """What happened to the questions about all parts."""
@@ -131,13 +162,13 @@ class _Tally:
     failing: set[tuple[int, int]] = field(default_factory=set)
     """The parts with a failed call since their last successful one."""
 
-    def count(self, number: int, at: int, given: Iterable[_Given], chunk: Sequence[Piece]) -> None:
+    def count(self, task: _Task, given: Iterable[_Given]) -> None:
         """Count one vote on a part of a case."""
-        self.judged[number, at] += 1
+        self.judged[task.number, task.at] += 1
         for one in given:
-            found, dropped = _checked(one, chunk)
+            found, dropped = _checked(one, task.chunk)
             self.quotes_dropped += dropped
-            self.votes.setdefault((number, at, one.question), []).append(found)
+            self.votes.setdefault((task.number, task.at, one.question), []).append(found)
 
     def incomplete(self, cases: Sequence[Case], total: int) -> tuple[str, ...]:
         """The runs with a part that lacks some of its ``total`` votes."""
@@ -197,7 +228,7 @@ class Judge:
         """What it finds, and what it did. The first part of every run comes before the second of any, so that a budget
         that ends leaves no run unread."""
         tasks = [
-            (number, at, vote)
+            _Task(case, number, at, vote, self._options.model)
             for at in range(max((len(case.chunks) for case in cases), default=0))
             for number, case in enumerate(cases)
             if at < len(case.chunks)
@@ -214,10 +245,16 @@ class Judge:
             ThreadPoolExecutor(self._options.workers, "judge") as pool,
         ):
             model = Model(gateway, self._provider, self._model, max_tokens=_MAX_TOKENS)
-            running = [
-                pool.submit(self._vote, model, gateway, cases[n], tally, kept, n, at, vote) for n, at, vote in tasks
-            ]
+            running: list[Future[None]] = []
             try:
+                for task in tasks:
+                    given = answers(kept.known.get(task.key), task.names)
+                    if given is None:
+                        running.append(pool.submit(self._vote, model, gateway, tally, kept, task))
+                        continue
+                    with self._lock:
+                        tally.kept += 1
+                        tally.count(task, given)
                 for done in as_completed(running):
                     done.result()
             except KeyboardInterrupt:
@@ -250,28 +287,14 @@ class Judge:
         )
         return list(tally.findings(cases, self._options.votes)), did
 
-    def _vote(
-        self,
-        model: Model,
-        gateway: Gateway,
-        case: Case,
-        tally: _Tally,
-        kept: _KeptVotes,
-        number: int,
-        at: int,
-        vote: int,
-    ) -> None:
-        """One vote on one part."""
-        names = _names(vote)
-        chunk = case.chunks[at]
-        key = _key(self._options.model, case, chunk, names, vote)
-        given = answers(kept.known.get(key), names)
-        is_kept = given is not None
-        for _ in range(0 if is_kept else 2):  # an answer without the right form is asked for once more
+    def _vote(self, model: Model, gateway: Gateway, tally: _Tally, kept: _KeptVotes, task: _Task) -> None:
+        """Ask for one vote on one part."""
+        given = None
+        for _ in range(2):  # an answer without the right form is asked for once more
             if self._stop:
                 return
             try:
-                reply = model.ask(_system(), prompt(case.about, chunk, names), schema(names))
+                reply = model.ask(_system(), prompt(task.case.about, task.chunk, task.names), schema(task.names))
             except (Refused, OSError) as error:
                 with self._lock:
                     if self._stop:
@@ -280,25 +303,20 @@ class Judge:
                         self._stop = True
                         return
                     tally.failed += 1
-                    tally.failing.add((number, at))
+                    tally.failing.add((task.number, task.at))
                     tally.last_error = str(error)
                     self._stop = len(tally.failing) >= _FAILURES or (tally.failed >= _FAILURES and not tally.answered)
                 return
-            given = answers(reply, names)
-            if given is not None:
+            if (given := answers(reply, task.names)) is not None:
                 break
         with self._lock:
-            if is_kept:
-                tally.kept += 1
-            else:
-                tally.answered += 1
-                tally.failing.clear()
+            tally.answered += 1
+            tally.failing.clear()
             if given is None:
                 tally.unanswered += 1
-                return
-            if not is_kept:
-                kept.add(key, given)
-            tally.count(number, at, given, chunk)
+            else:
+                kept.add(task.key, given)
+                tally.count(task, given)
 
 
 def recount(account: JudgeAccount, cases: Sequence[Case], folder: Path) -> tuple[list[Finding], tuple[str, ...]]:
@@ -310,20 +328,11 @@ def recount(account: JudgeAccount, cases: Sequence[Case], folder: Path) -> tuple
         known = _votes(file.read(_MAX_VOTES_BYTES))
     tally = _Tally()
     for number, case in enumerate(cases):
-        for at, chunk in enumerate(case.chunks):
-            for vote in range(account.votes):
-                names = _names(vote)
-                given = answers(known.get(_key(account.model, case, chunk, names, vote)), names)
-                if given is not None:
-                    tally.count(number, at, given, chunk)
+        for at, vote in product(range(len(case.chunks)), range(account.votes)):
+            task = _Task(case, number, at, vote, account.model)
+            if (given := answers(known.get(task.key), task.names)) is not None:
+                tally.count(task, given)
     return list(tally.findings(cases, account.votes)), tally.incomplete(cases, account.votes)
-
-
-def _names(vote: int) -> list[str]:
-    """All questions, in a vote's own order."""
-    names = list(questions())
-    shift = vote % len(names)
-    return names[shift:] + names[:shift]
 
 
 def _votes(content: bytes) -> dict[str, Any]:
@@ -367,14 +376,6 @@ class _KeptVotes:
             self._file.flush()
         except OSError as error:
             raise UsageError(f"{self._path} cannot be written: {unusable(error)}") from error
-
-
-def _key(model: str, case: Case, chunk: Sequence[Piece], names: Sequence[str], vote: int) -> str:
-    """Identifies a vote by all that decides it: who is asked what, about which text."""
-    asked = [[name, questions()[name].asks] for name in names]
-    evidence = [[piece.file, piece.text] for piece in chunk]
-    whole = [model, _system(), asked, case.run_id, case.about, evidence, vote]
-    return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
 
 
 @cache

@@ -6,8 +6,8 @@ They lie beside the prepared data, in ``kernels/AUTHOR/SLUG.ipynb``, and are nev
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_mlebench.catalog import Competition
@@ -16,7 +16,6 @@ from pytest_mlebench.data.download.contract import CredentialsError, Notebook, N
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError, reason
 from pytest_mlebench.io import files
-from pytest_mlebench.io import files as io_files
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.io.values import json_text, loads
@@ -60,17 +59,28 @@ class Kernels:
 
 def kernels(dataset: Dataset) -> Kernels:
     """What is here of a competition's notebooks. Raises CompetitionError, or DataError where it cannot be read."""
-    listed = dataset.competition.kernels
-    files = {name: path for name in listed if (path := _file(dataset, name)) is not None}
-    gone = {name: why for name, why in _gone(dataset).items() if name in set(listed) - files.keys()}
-    return Kernels(listed=listed, files=files, gone=gone, failed={})
+    found: dict[str, Path] = {}
+    for name in dataset.competition.kernels:
+        paths = (dataset.kernels / f"{name}{suffix}" for suffix in _SUFFIXES.values())
+        if path := next(filter(files.is_file, paths), None):
+            found[name] = path
+    lacking = {*dataset.competition.kernels} - found.keys()
+    gone = {name: why for name, why in _gone(dataset).items() if name in lacking}
+    return Kernels(listed=dataset.competition.kernels, files=found, gone=gone, failed={})
 
 
-def download(store: DataStore, competition: Competition, source: Notebooks, reporter: Reporter = silent) -> Kernels:
+def download(
+    store: DataStore,
+    competition: Competition,
+    source: Notebooks,
+    reporter: Reporter = silent,
+    *,
+    max_bytes: int = MAX_BYTES,
+) -> Kernels:
     """Download the notebooks that are missing; each is absent or complete, so that a call that was stopped is resumed.
 
-    Notebooks that are gone or private are asked for again, once in each call. Raises DataError where nothing can be
-    downloaded; a failure of single notebooks is in the result.
+    What has more than ``max_bytes`` counts as gone. What is gone or private is asked for again, once in each call.
+    Raises DataError where nothing can be downloaded; a failure of single notebooks is in the result.
     """
     dataset = store.dataset(competition)
     with store.lock(competition, "downloads notebooks", reporter):
@@ -78,28 +88,27 @@ def download(store: DataStore, competition: Competition, source: Notebooks, repo
         wanted = [name for name in here.listed if name not in here.files]
         if not wanted:
             return here
-        job = _Job(dataset, source, reporter, len(wanted))
+        job = _Job(dataset, source, reporter, len(wanted), max_bytes)
         try:
             dataset.kernels.mkdir(exist_ok=True)
             for left in dataset.kernels.rglob(".*"):  # by a call that was killed
                 left.unlink(missing_ok=True)
             in_parallel(job, wanted, _PARALLEL)
-            io_files.write_text(dataset.kernels / _GONE, json_text(dict(sorted(job.gone.items()))) + "\n")
+            files.write_text(dataset.kernels / _GONE, json_text(dict(sorted(job.gone.items()))) + "\n")
         except OSError as error:
             raise DataError(f"{competition.id}: {dataset.kernels} cannot be written: {reason(error)}") from error
-    found = kernels(dataset)
-    return Kernels(listed=found.listed, files=found.files, gone=found.gone, failed=job.failed)
+    return replace(kernels(dataset), failed=job.failed)
 
 
 class _Job:
     """Downloads one notebook after the other, in several threads."""
 
-    def __init__(self, dataset: Dataset, source: Notebooks, reporter: Reporter, total: int) -> None:
+    def __init__(self, dataset: Dataset, source: Notebooks, reporter: Reporter, total: int, max_bytes: int) -> None:
         self.gone: dict[str, str] = {}
         self.failed: dict[str, str] = {}
         self.stopped = False
         self._dataset, self._source, self._reporter, self._total = dataset, source, reporter, total
-        self._failures = self._done = 0
+        self._max_bytes, self._failures = max_bytes, 0
         self._lock = threading.Lock()
 
     def __call__(self, name: str) -> None:
@@ -119,7 +128,6 @@ class _Job:
             return
         with self._lock:
             self._failures = 0
-            self._done += 1
             self._reporter(Step(self._dataset.competition.id, f"downloading notebooks ({self._total} are missing)"))
 
     def _write(self, name: str, notebook: Notebook) -> None:
@@ -127,19 +135,11 @@ class _Job:
         if suffix is None:
             raise NotebookGone(f"a {notebook.kind} in {notebook.language} holds no program")
         content = notebook.source.encode("utf-8", "replace")
-        if len(content) > MAX_BYTES:
-            raise NotebookGone(f"it has {format_size(len(content))}, more than {format_size(MAX_BYTES)}")
+        if len(content) > self._max_bytes:
+            raise NotebookGone(f"it has {format_size(len(content))}, more than {format_size(self._max_bytes)}")
         path = self._dataset.kernels / f"{name}{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        io_files.write_bytes(path, content)
-
-
-def _file(dataset: Dataset, name: str) -> Path | None:
-    return next((path for path in _files(dataset, name) if files.is_file(path)), None)
-
-
-def _files(dataset: Dataset, name: str) -> Iterator[Path]:
-    return (dataset.kernels / f"{name}{suffix}" for suffix in _SUFFIXES.values())
+        files.write_bytes(path, content)
 
 
 def _gone(dataset: Dataset) -> dict[str, str]:

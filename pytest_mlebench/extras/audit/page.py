@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from markupsafe import Markup, escape
+from markupsafe import escape
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.extras.audit.plagiarism import Pair, Pairs
@@ -69,34 +69,22 @@ def account_text(account: PlagiarismAccount) -> str:
 
 def page(name: str, found: Pairs, account: PlagiarismAccount) -> str:
     """The pairs of a run group as one self-contained page of HTML without scripts."""
-    shown = found.pairs[:_MOST]
-    return (
-        environment()
-        .get_template("plagiarism.html")
-        .render(
-            name=name,
-            version=__version__,
-            style=style("plagiarism.css"),
-            account=account_text(account).split("\n"),
-            pairs=[
-                (
-                    pair,
-                    pair_title(pair),
-                    [
-                        (_lines(p.lines), _code(p.text), _lines(p.other_lines), _code(p.other_text))
-                        for p in pair.passages
-                    ],
-                )
-                for pair in shown
-            ],
-            left_out=len(found.pairs) - len(shown),
-        )
+    pairs = []
+    for pair in found.pairs[:_MOST]:
+        passages = [  # escaped here, since the template would cut the code
+            (_lines(own.lines), escape(plain(own.text)), _lines(own.other_lines), escape(plain(own.other_text)))
+            for own in pair.passages
+        ]
+        pairs.append((pair, pair_title(pair), passages))
+    template = environment().get_template("plagiarism.html")
+    return template.render(
+        name=name,
+        version=__version__,
+        style=style("plagiarism.css"),
+        account=account_text(account).split("\n"),
+        pairs=pairs,
+        left_out=len(found.pairs) - len(pairs),
     )
-
-
-def _code(text: str) -> Markup:
-    """Escaped text, which the template would cut."""
-    return escape(plain(text))
 
 
 def _lines(where: tuple[int, int]) -> str:

@@ -16,14 +16,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from pytest_mlebench.extras.audit.fingerprints import LANGUAGES, Fingerprinter, Fingerprints, Parameters
 from pytest_mlebench.extras.audit.kernels import MAX_BYTES, Kernels
-from pytest_mlebench.extras.audit.programs import Program
+from pytest_mlebench.extras.audit.run import Run
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.io.values import loads, parse, write_json
-from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.io.values import write_json
 from pytest_mlebench.results.findings import PAIRS, Finding, NotebooksRead, PlagiarismAccount, Verdict
 
 SCANNER = "plagiarism"
@@ -35,16 +33,6 @@ MAX_FILES, MAX_CHARACTERS, _MAX_FAILED = 200, 4 << 20, 3
 _MAX_PAIRS, _MAX_PASSAGES, _MAX_LINES, _MAX_LINE = 20, 12, 200, 300
 _GAP = 60
 """Characters of tokens that may differ within a passage."""
-_MAX_BYTES = 64 << 20
-
-
-class Left(Protocol):
-    """A run, as far as it is compared."""
-
-    @property
-    def record(self) -> RunRecord: ...
-    @property
-    def code(self) -> list[Program]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,17 +83,6 @@ class Pairs:
         """Write ``plagiarism.json``, at once or not at all; returns its path. Raises OSError."""
         write_json(group_dir / PAIRS, asdict(self))
         return group_dir / PAIRS
-
-
-def read_pairs(group_dir: Path) -> Pairs | None:
-    """The pairs of the last audit for plagiarism; None where there was none. Raises OSError, or ValueError."""
-    path = group_dir / PAIRS
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ValueError(f"it has more than {_MAX_BYTES} bytes")
-        return parse(Pairs, loads(path.read_bytes()))
-    except FileNotFoundError:
-        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +139,7 @@ class Comparison:
     def __exit__(self, *error: object) -> None:
         self._fingerprinter.__exit__()
 
-    def add(self, run: Left, *, group: str = "") -> None:
+    def add(self, run: Run, *, group: str = "") -> None:
         """Take up a run that is audited; or, with the name of another ``group``, one to compare with."""
         record = run.record
         found = list(self._documents(run, group))
@@ -178,10 +155,9 @@ class Comparison:
         pairs: list[Pair] = []
         read: dict[str, NotebooksRead] = {}
         for id, room in sorted(self._rooms.items()):
-            if not room.own:
-                continue
-            read[id] = self._read_notebooks(id, room)
-            pairs += _pairs(id, room, self.parameters)
+            if room.own:
+                read[id] = self._read_notebooks(id, room)
+                pairs += _pairs(id, room, self.parameters)
         pairs.sort(key=lambda pair: -max(pair.share, pair.other_share))
         account = PlagiarismAccount(
             **asdict(self.parameters),
@@ -194,7 +170,7 @@ class Comparison:
         )
         return tuple(_findings(pairs)), Pairs(parameters=self.parameters, pairs=tuple(pairs)), account
 
-    def _documents(self, run: Left, group: str) -> Iterator[_Document]:
+    def _documents(self, run: Run, group: str) -> Iterator[_Document]:
         record = run.record
         ignored = self._ignored_of(record.agent)
         left, failed, seen = MAX_CHARACTERS, 0, set()
@@ -302,12 +278,9 @@ def _pairs(id: str, room: _Room, parameters: Parameters) -> Iterator[Pair]:
         found = []
         for number, count in shared.items():
             other = against[number]
-            if other.agent == document.agent:
-                continue
             # Fingerprints lie at uneven distances, so half of what their number would have to be is a safe bound.
-            if 2 * count < parameters.threshold * min(len(document.places), len(other.places)):
-                continue
-            if (pair := _pair(id, document, other, parameters)) is not None:
+            enough = 2 * count >= parameters.threshold * min(len(document.places), len(other.places))
+            if other.agent != document.agent and enough and (pair := _pair(id, document, other, parameters)):
                 found.append((pair, other))
         found.sort(key=lambda one: -max(one[0].share, one[0].other_share))
         best: dict[tuple[str, str], Pair] = {}
@@ -384,9 +357,9 @@ def _lines(places: Iterable[tuple[int, int]]) -> tuple[int, int]:
 def _cut(lines: Sequence[str], where: tuple[int, int]) -> str:
     chosen = lines[where[0] - 1 : where[1]]
     kept = [line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}…" for line in chosen[:_MAX_LINES]]
-    return "\n".join(
-        [*kept, *([f"… {pluralize(len(chosen) - _MAX_LINES, 'more line')}"] if len(chosen) > _MAX_LINES else [])]
-    )
+    if len(chosen) > _MAX_LINES:
+        kept.append(f"… {pluralize(len(chosen) - _MAX_LINES, 'more line')}")
+    return "\n".join(kept)
 
 
 def _findings(pairs: Iterable[Pair]) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ import tokenize
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any
 
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.records.record import FILES
+from pytest_mlebench.reports.run_details import listed, mapping, steps_of
 from pytest_mlebench.runs.files import FilesError, open_files
 
 MAX_FILES = 2000
@@ -55,12 +56,12 @@ class Program:
     text: str
     call: int | None = None
     may_parse: bool = True
+    max_nodes: int = MAX_NODES
 
     def nodes(self) -> Iterator[ast.AST]:
-        """The nodes of its syntax tree, at most ``MAX_NODES``; none where it is no Python, or too large to parse."""
+        """The nodes of its syntax tree, at most ``max_nodes``; none where it is no Python, or too large to parse."""
         tree = self._tree()
-        if tree is not None:
-            yield from islice(ast.walk(tree), MAX_NODES)
+        return iter(()) if tree is None else islice(ast.walk(tree), self.max_nodes)
 
     @property
     def is_python(self) -> bool:
@@ -129,16 +130,16 @@ class Program:
         if tree is None:
             lines = tuple(_COMMENT.sub("", line[:MAX_LINE]) for line in self._source)
             return _Facts(lines=lines, unread=tuple(unread))
-        nodes = list(islice(ast.walk(tree), MAX_NODES + 1))
+        nodes = list(islice(ast.walk(tree), self.max_nodes + 1))
         budget = _Steps()
-        joined = tuple(_joined(nodes[:MAX_NODES], budget))
-        if len(nodes) > MAX_NODES or budget.left <= 0:
+        joined = tuple(_joined(nodes[: self.max_nodes], budget))
+        if len(nodes) > self.max_nodes or budget.left <= 0:
             unread.append("this code is too deep or too large to be read whole")
         return _Facts(
             is_python=True,
             lines=self._without_comments(nodes),
             joined=joined,
-            decoded=tuple(_decoded_constants(nodes[:MAX_NODES])),
+            decoded=tuple(_decoded_constants(nodes[: self.max_nodes])),
             unread=tuple(unread),
         )
 
@@ -196,16 +197,13 @@ def _decoded(text: str) -> str | None:
     """What a text encodes; None where this is not readable text."""
     if not _ENCODED.fullmatch(text):
         return None
-    for decode in (bytes.fromhex, lambda value: base64.b64decode(value, altchars=_altchars(value), validate=True)):
+    altchars = b"-_" if "-" in text or "_" in text else None
+    for decode in (bytes.fromhex, lambda value: base64.b64decode(value, altchars, validate=True)):
         with suppress(ValueError, binascii.Error):
             found = decode(text).decode("utf-8")
             if all(character.isprintable() or character in "\n\r\t" for character in found):
                 return found
     return None
-
-
-def _altchars(text: str) -> bytes | None:
-    return b"-_" if "-" in text or "_" in text else None
 
 
 _PASSED = (ast.BinOp, ast.Call, ast.JoinedStr, ast.FormattedValue, ast.keyword, ast.List, ast.Tuple)
@@ -225,38 +223,30 @@ def _constants(node: ast.AST, budget: _Steps) -> list[str]:
     return found
 
 
-@dataclass
-class _Budget:
-    files: int = MAX_FILES
-    size: int = MAX_TOTAL_BYTES
-    parsed: int = _MAX_TOTAL_PARSED
-    left_out: list[str] = field(default_factory=list)
-
-
 def code_of(run_dir: Path) -> tuple[list[Program], list[str]]:
     """The code that a run left, within bounds; and the names of files that were not read."""
-    budget, found = _Budget(), []
+    found, left_out = list[Program](), list[str]()
+    count, size, parsed = 0, MAX_TOTAL_BYTES, _MAX_TOTAL_PARSED
     try:
         with open_files(run_dir) as files:
             for file in files.below("code"):
                 if file.suffix.lower() not in _SUFFIXES:
                     continue
-                if file.size > MAX_FILE_BYTES or budget.files <= 0 or budget.size < file.size:
-                    budget.left_out.append(file.path)
+                if file.size > MAX_FILE_BYTES or count >= MAX_FILES or size < file.size:
+                    left_out.append(file.path)
                     continue
-                budget.files -= 1
-                budget.size -= file.size
+                count += 1
+                size -= file.size
                 content = files.read(file.path, file.size)
                 if b"\0" in content:
                     continue
                 text = content.decode("utf-8", "replace")
                 text = notebook_code(text) if file.suffix.lower() == ".ipynb" else text
-                if len(text) <= MAX_PARSED:
-                    budget.parsed -= len(text)
-                found.append(Program(file.path, text, may_parse=budget.parsed >= 0))
+                parsed -= len(text) if len(text) <= MAX_PARSED else 0
+                found.append(Program(file.path, text, may_parse=parsed >= 0))
     except FilesError:
-        budget.left_out.append(FILES)
-    return found, budget.left_out
+        left_out.append(FILES)
+    return found, left_out
 
 
 def notebook_code(text: str) -> str:
@@ -271,17 +261,17 @@ def notebook_code(text: str) -> str:
 
 def commands_of(trajectory: Mapping[str, Any] | None) -> Iterator[Program]:
     """What an agent's models had run: the arguments of their tool calls, one program for each call."""
-    if trajectory is None:
-        return
-    for one in (trajectory, *(trajectory.get("subagent_trajectories") or ())):
-        for step in one.get("steps") or () if isinstance(one, Mapping) else ():
-            if not isinstance(step, Mapping) or step.get("is_copied_context"):
-                continue
-            extra = step.get("extra")
-            call = extra.get("call") if isinstance(extra, Mapping) else None
-            for made in step.get("tool_calls") or ():
-                arguments = made.get("arguments") if isinstance(made, Mapping) else None
-                if isinstance(arguments, Mapping):
-                    texts = [value for value in arguments.values() if isinstance(value, str)]
-                    text = "\n".join(texts) or json.dumps(arguments)[:MAX_FILE_BYTES]
-                    yield Program("trajectory.json", text, call if isinstance(call, int) else None)
+    for step, call in own_steps(trajectory):
+        for made in listed(step.get("tool_calls")):
+            if isinstance(arguments := made.get("arguments"), Mapping):
+                texts = [value for value in arguments.values() if isinstance(value, str)]
+                yield Program("trajectory.json", "\n".join(texts) or json.dumps(arguments)[:MAX_FILE_BYTES], call)
+
+
+def own_steps(trajectory: Mapping[str, Any] | None) -> Iterator[tuple[Mapping[str, Any], int | None]]:
+    """The steps of all conversations that were not copied from another, with the number of their model call."""
+    for one in [] if trajectory is None else [trajectory, *listed(trajectory.get("subagent_trajectories"))]:
+        for step in steps_of(one):
+            if not step.get("is_copied_context"):
+                call = mapping(step.get("extra")).get("call")
+                yield step, call if isinstance(call, int) else None

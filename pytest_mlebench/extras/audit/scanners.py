@@ -24,6 +24,7 @@ from pytest_mlebench.io.units import format_duration, pluralize
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
 from pytest_mlebench.llm.providers import said_in
 from pytest_mlebench.records.record import FILES, RUN_LOG, SUBMISSION
+from pytest_mlebench.reports.run_details import listed, mapping
 from pytest_mlebench.results.findings import Finding, Findings, Verdict
 from pytest_mlebench.runs.files import FilesError, open_files
 from pytest_mlebench.sandbox.collection import digest_of
@@ -403,8 +404,7 @@ def asked_models(run: Run) -> Found:
 def _short_answers(run: Run) -> Found:
     short = 0
     for call in read_calls(run.run_dir):
-        tokens = call.get("tokens")
-        output = tokens.get("output") if isinstance(tokens, Mapping) else None
+        output = mapping(call.get("tokens")).get("output")
         short += call.get("kind") == "generate" and isinstance(output, int) and 0 < output <= _SHORT_TOKENS
     if short >= _SHORT_ANSWERS:
         text = f"{pluralize(short, 'model call')} had answers of a few tokens, as predictions are"
@@ -451,26 +451,20 @@ def provider_tools(run: Run) -> Found:
 
 def _used_tools(answer: Any) -> Iterator[tuple[str, str]]:
     """The name of each tool that a provider ran for an answer, and what it did, in the form of each API."""
-    if not isinstance(answer, Mapping):
-        return
-    for item in _objects(answer.get("output")):
+    answer = mapping(answer)
+    for item in listed(answer.get("output")):
         if (kind := str(item.get("type"))) in _PROVIDERS_CALLS:
             given = next((item[key] for key in ("action", "code", "queries", "arguments") if item.get(key)), "")
             yield kind.removesuffix("_call"), str(given)
-    for block in _objects(answer.get("content")):
+    for block in listed(answer.get("content")):
         if block.get("type") in ("server_tool_use", "mcp_tool_use"):
             yield str(block.get("name")), str(block.get("input"))
-    for candidate in _objects(answer.get("candidates")):
-        content, grounding = candidate.get("content"), candidate.get("groundingMetadata")
-        for part in _objects(content.get("parts") if isinstance(content, Mapping) else None):
+    for candidate in listed(answer.get("candidates")):
+        for part in listed(mapping(candidate.get("content")).get("parts")):
             if isinstance(code := part.get("executableCode"), Mapping):
                 yield "code_execution", str(code.get("code"))
-        if isinstance(grounding, Mapping) and grounding.get("webSearchQueries"):
-            yield "google_search", str(grounding["webSearchQueries"])
-
-
-def _objects(values: Any) -> list[Mapping[str, Any]]:
-    return [value for value in values if isinstance(value, Mapping)] if isinstance(values, list) else []
+        if queries := mapping(candidate.get("groundingMetadata")).get("webSearchQueries"):
+            yield "google_search", str(queries)
 
 
 def times(run: Run) -> Found:

@@ -24,11 +24,10 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import SIDES
-from pytest_mlebench.io.values import loads
+from pytest_mlebench.io.values import loads, parse
 
 FORMAT = 1
 HEAD_BYTES = 1 << 16
@@ -105,34 +104,24 @@ def parse_head(text: bytes, competition: Competition) -> Head:
     """The head of a competition's data. Raises IndexDamaged."""
     try:
         values = loads(text)
-        if not isinstance(values, dict) or values.get("format") != FORMAT:
-            raise IndexDamaged("it is of another format, perhaps of a later version of pytest-mlebench")
-        parts = {side: _part(values["parts"][side]) for side in SIDES}
-        head = Head(
-            id=values["id"],
-            version=values["version"],
-            parts=parts,
-            description=values["description"] if isinstance(values.get("description"), str) else None,
-            verified=values["verified"] if isinstance(values.get("verified"), bool) else None,
-        )
-    except IndexDamaged:
-        raise
-    except (ValueError, LookupError, TypeError) as error:
+        is_known = isinstance(values, dict) and values.get("format") == FORMAT
+        head = parse(Head, values) if is_known else None
+    except ValueError as error:
         raise IndexDamaged("it is not an index of prepared data") from error
+    if head is None:
+        raise IndexDamaged("it is of another format, perhaps of a later version of pytest-mlebench")
+    if head.parts.keys() != {*SIDES}:
+        raise IndexDamaged("it is not an index of prepared data")
+    for part in head.parts.values():
+        if not (0 <= part.files <= _FILES and 0 <= part.bytes <= _FILE_BYTES):
+            raise IndexDamaged("its numbers of files and bytes are out of bounds")
+        if not _SHA256.fullmatch(part.sha256):
+            raise IndexDamaged("it has no SHA-256")
     if (head.id, head.version) != (competition.id, competition.version):
-        raise IndexDamaged(f"it is of {str(head.id)[:100]} {str(head.version)[:20]}")
+        raise IndexDamaged(f"it is of {head.id[:100]} {head.version[:20]}")
     if values.get("sha256") != head.digest:
         raise IndexDamaged("its digest is wrong")
     return head
-
-
-def _part(values: Any) -> Part:
-    files, size, sha256 = values["files"], values["bytes"], values["sha256"]
-    if type(files) is not int or not 0 <= files <= _FILES or type(size) is not int or not 0 <= size <= _FILE_BYTES:
-        raise IndexDamaged("its numbers of files and bytes are out of bounds")
-    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
-        raise IndexDamaged("it has no SHA-256")
-    return Part(files=files, bytes=size, sha256=sha256)
 
 
 def write_list(entries: Iterable[ListedFile]) -> tuple[bytes, Part]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 import shutil
 import threading
-from collections import deque
-from collections.abc import Collection, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import SIDES, set_times
+from pytest_mlebench.data.download.contract import in_parallel
 from pytest_mlebench.data.preparing import NotPushed
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.extras.remote_data.index import (
@@ -30,7 +30,6 @@ from pytest_mlebench.extras.remote_data.storage import Absent, Short, Storage
 from pytest_mlebench.io.files import shuffled
 from pytest_mlebench.io.progress import ByteCounter, Reporter, Step, silent
 
-FILES_AT_ONCE = 16
 _READ = 1 << 20
 
 
@@ -78,9 +77,10 @@ def pull(
             todo += ((side, entry) for entry in entries if side in only or f"{side}/{entry.name}" in only)
         except (Absent, IndexDamaged) as error:
             raise _damaged(storage, competition, name, str(error)) from error
-    size = sum(entry.size for _, entry in todo)
-    pulling = _Pull(storage, competition, layout, prepared, parts, size, reporter)
-    pulling.files(iter(todo))
+    count = SharedCount(reporter, competition, "pulling", sum(entry.size for _, entry in todo))
+    pulling = _Pull(storage, competition, prepared, parts, count, reporter)
+    reporter(Step(competition.id, "pulling"))
+    in_parallel(lambda one: pulling.file(*one), todo, storage.files_at_once, pulling.stopped)
     shutil.rmtree(parts)
     for side in sides:
         set_times(prepared / side)
@@ -105,100 +105,83 @@ def _start_over_for_other_data(work: Path, head: Head) -> None:
     note.write_text(head.digest)
 
 
+class SharedCount:
+    """Reports the bytes that several threads have moved."""
+
+    def __init__(self, reporter: Reporter, competition: Competition, activity: str, total: int) -> None:
+        self._count = ByteCounter(reporter, competition.id, activity, total)
+        self._lock, self._done = threading.Lock(), 0
+
+    def __call__(self, size: int) -> None:
+        with self._lock:
+            self._done += size
+            if size > 0:
+                self._count(self._done)
+
+
+@dataclass
 class _Pull:
     """One competition's files on their way."""
 
-    def __init__(
-        self,
-        storage: Storage,
-        competition: Competition,
-        layout: Layout,
-        prepared: Path,
-        parts: Path,
-        total: int,
-        reporter: Reporter,
-    ) -> None:
-        self._storage, self._competition, self._layout = storage, competition, layout
-        self._prepared, self._parts = prepared, parts
-        self._count = ByteCounter(reporter, competition.id, "pulling", total)
-        self._reporter = reporter
-        self._lock, self._stopped, self._done = threading.Lock(), threading.Event(), 0
+    storage: Storage
+    competition: Competition
+    prepared: Path
+    parts: Path
+    count: SharedCount
+    reporter: Reporter
+    stopped: Event = field(default_factory=Event)
 
-    def files(self, todo: Iterator[tuple[str, ListedFile]]) -> None:
-        self._reporter(Step(self._competition.id, "pulling"))
-        with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-            running: deque[Future[None]] = deque()
-            try:
-                while True:
-                    running += (pool.submit(self._file, *one) for one in itertools.islice(todo, FILES_AT_ONCE * 4))
-                    if not running:
-                        return
-                    running.popleft().result()
-                    while running and running[0].done():
-                        running.popleft().result()
-            except BaseException:  # Ctrl-C too: threads end at their next block
-                self._stopped.set()
-                for future in running:
-                    future.cancel()
-                raise
-
-    def _file(self, side: str, entry: ListedFile) -> None:
-        target = self._prepared / side / entry.name
-        name = self._layout.file(side, entry)
+    def file(self, side: str, entry: ListedFile) -> None:
+        target = self.prepared / side / entry.name
+        name = Layout(self.competition).file(side, entry)
         if self._is_there(target, entry):
             return
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = self._parts / hashlib.sha256(name.encode()).hexdigest()
+        part = self.parts / hashlib.sha256(name.encode()).hexdigest()
         with _Part(part) as growing:
             if growing.size > entry.size:
                 growing.restart()
-            self._advance(growing.size)
+            self.count(growing.size)
             begun = growing.size
             if growing.size < entry.size:
                 self._fetch(growing, name, entry)
             if growing.sha256 != entry.sha256 and begun:  # the object was another one when it was begun
-                self._advance(-growing.size)
+                self.count(-growing.size)
                 growing.restart()
                 self._fetch(growing, name, entry)
             if growing.sha256 != entry.sha256:
                 part.unlink()
-                raise _damaged(self._storage, self._competition, name, "its SHA-256 is not that of the index")
+                raise _damaged(self.storage, self.competition, name, "its SHA-256 is not that of the index")
         part.replace(target)
 
     def _is_there(self, target: Path, entry: ListedFile) -> bool:
         """Whether an earlier call has pulled the file; one that a power cut has spoilt is removed."""
         if not target.exists():
             return False
-        if target.lstat().st_size == entry.size and _sha256(target) == entry.sha256:
-            self._advance(entry.size)
+        if target.lstat().st_size == entry.size and digest_of(target) == entry.sha256:
+            self.count(entry.size)
             return True
         target.unlink()
         return False
 
     def _fetch(self, growing: _Part, name: str, entry: ListedFile) -> None:
         def go() -> None:
-            start, blocks = self._storage.blocks(name, growing.size, entry.size)
+            start, blocks = self.storage.blocks(name, growing.size, entry.size)
             if start < growing.size:
-                self._advance(-growing.size)
+                self.count(-growing.size)
                 growing.restart()
             for block in blocks:
-                if self._stopped.is_set():
+                if self.stopped.is_set():
                     raise DataError("stopped")
                 growing.append(block)
-                self._advance(len(block))
+                self.count(len(block))
 
         try:
-            self._storage.retry(go, self._storage.where(name), self._reporter, lambda: growing.size, self._stopped)
+            self.storage.retry(go, self.storage.where(name), self.reporter, lambda: growing.size, self.stopped)
         except Absent:
-            raise _damaged(self._storage, self._competition, name, "it is missing, and the index lists it") from None
+            raise _damaged(self.storage, self.competition, name, "it is missing, and the index lists it") from None
         except Short as error:
-            raise _damaged(self._storage, self._competition, name, str(error)) from None
-
-    def _advance(self, size: int) -> None:
-        with self._lock:
-            self._done += size
-            if size > 0:
-                self._count(self._done)
+            raise _damaged(self.storage, self.competition, name, str(error)) from None
 
 
 class _Part:
@@ -237,7 +220,8 @@ class _Part:
         self.size, self._digest = 0, hashlib.sha256()
 
 
-def _sha256(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

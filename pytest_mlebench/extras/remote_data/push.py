@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from threading import Event
 
 from pytest_mlebench.data.dataset import SIDES, Dataset, listing_errors
+from pytest_mlebench.data.download.contract import in_parallel
 from pytest_mlebench.data.preparing import NotPushed
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.extras.remote_data.index import HEAD_BYTES, Head, Layout, ListedFile, Part, is_inside, write_list
-from pytest_mlebench.extras.remote_data.pull import FILES_AT_ONCE, push_command, read_head
+from pytest_mlebench.extras.remote_data.pull import SharedCount, digest_of, push_command, read_head
 from pytest_mlebench.extras.remote_data.storage import Absent, Storage
-from pytest_mlebench.io.progress import ByteCounter, Reporter, Step, silent
+from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.values import loads
 
 _HASHERS = 4
@@ -53,7 +53,6 @@ class _Push:
     """One competition's data on its way."""
 
     def __init__(self, storage: Storage, dataset: Dataset, reporter: Reporter) -> None:
-        self._stopped = Event()
         self._storage, self._dataset, self._reporter = storage, dataset, reporter
         self._competition, self._layout = dataset.competition, Layout(dataset.competition)
         self._entries: list[tuple[str, ListedFile]] = []
@@ -62,11 +61,13 @@ class _Push:
         """The lists of both parts, and their head."""
         lists: dict[str, bytes] = {}
         parts: dict[str, Part] = {}
-        with ThreadPoolExecutor(_HASHERS) as pool:
-            for side in SIDES:
-                entries = sorted(pool.map(_entry, _files(self._dataset.prepared / side)), key=lambda entry: entry.name)
-                self._entries += ((side, entry) for entry in entries)
-                lists[side], parts[side] = write_list(entries)
+        for side in SIDES:
+            folder = self._dataset.prepared / side
+            files = [Path(inside, name) for inside, _, names in os.walk(folder) for name in names]
+            entries = in_parallel(partial(_entry, folder), files, _HASHERS)
+            entries.sort(key=lambda entry: entry.name)
+            self._entries += ((side, entry) for entry in entries)
+            lists[side], parts[side] = write_list(entries)
         head = Head(
             id=self._competition.id,
             version=self._competition.version,
@@ -109,17 +110,16 @@ class _Push:
         """Write the files that are missing, or have another size."""
         there = self._storage.sizes(self._layout.folder, self._reporter)
         todo = [(side, entry) for side, entry in self._entries if there.get(f"{side}/{entry.name}") != entry.size]
-        count = ByteCounter(self._reporter, self._competition.id, "pushing", sum(entry.size for _, entry in todo))
-        pool, done = ThreadPoolExecutor(FILES_AT_ONCE), 0
-        try:
-            for entry in pool.map(self._upload, *zip(*todo, strict=True)) if todo else ():
-                done += entry.size
-                count(done)
-        except BaseException:  # Ctrl-C too: threads that wait for another attempt end
-            self._stopped.set()
-            raise
-        finally:
-            pool.shutdown(cancel_futures=True)
+        count = SharedCount(self._reporter, self._competition, "pushing", sum(entry.size for _, entry in todo))
+        stopped = Event()
+
+        def upload(one: tuple[str, ListedFile]) -> None:
+            side, entry = one
+            file = self._dataset.prepared / side / entry.name
+            self._storage.upload(file, self._layout.file(side, entry), self._reporter, stopped)
+            count(entry.size)
+
+        in_parallel(upload, todo, self._storage.files_at_once, stopped)
         if todo:
             there = self._storage.sizes(self._layout.folder, self._reporter)
             if lost := [entry.name for side, entry in self._entries if there.get(f"{side}/{entry.name}") != entry.size]:
@@ -128,11 +128,6 @@ class _Push:
                     f"call again: {push_command(self._storage, self._competition)}"
                 )
         return len(todo)
-
-    def _upload(self, side: str, entry: ListedFile) -> ListedFile:
-        file = self._dataset.prepared / side / entry.name
-        self._storage.upload(file, self._layout.file(side, entry), self._reporter, self._stopped)
-        return entry
 
     def finish(self, lists: Mapping[str, bytes], head: Head) -> None:
         """Write the index, the head last."""
@@ -157,18 +152,8 @@ def _digest_of(note: bytes) -> str:
         return ""
 
 
-def _files(folder: Path) -> Sequence[tuple[Path, str]]:
-    return [
-        (Path(inside, name), Path(inside, name).relative_to(folder).as_posix())
-        for inside, _, names in os.walk(folder)
-        for name in names
-    ]
-
-
-def _entry(file: tuple[Path, str]) -> ListedFile:
-    path, name = file
+def _entry(folder: Path, path: Path) -> ListedFile:
+    name = path.relative_to(folder).as_posix()
     if path.is_symlink() or not path.is_file() or not is_inside(name):
         raise DataError(f"{path} is not a plain file, or its name is too long: it cannot be pushed")
-    with path.open("rb") as opened:
-        digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        return ListedFile(name, os.fstat(opened.fileno()).st_size, digest)
+    return ListedFile(name, path.stat().st_size, digest_of(path))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from pytest_mlebench.data.download.contract import RetryPolicy, TransientError, retry
 from pytest_mlebench.data.preparing import EXTRAS, check, redacted, with_password
@@ -41,17 +43,19 @@ class Short(DataError):
 class Storage:
     """The objects below a URL. Names are relative to it. Several threads may use it at once.
 
-    Methods raise DataError that names the URL without its password; ``reporter`` gets every wait.
+    Methods raise DataError that names the URL without its password; ``reporter`` gets every wait. ``files_at_once`` is
+    how many files are pulled or pushed side by side.
     """
 
-    def __init__(self, url: str, policy: RetryPolicy | None = None) -> None:
+    def __init__(self, url: str, policy: RetryPolicy | None = None, *, files_at_once: int = 16) -> None:
         try:
             own = check(with_password(url))
         except ValueError as error:
             raise UsageError(str(error)) from error
         self.url = redacted(own)
         self.scheme = own.partition("://")[0]
-        self._own, self._policy = own, policy or RetryPolicy()
+        self.files_at_once = files_at_once
+        self._policy = policy or RetryPolicy()
         if "***@" in own:
             raise DataError(
                 f"{own}: its user and password are in no record: give the whole URL in $MLEBENCH_DATA_SOURCE"
@@ -86,7 +90,7 @@ class Storage:
             return start, self._ranges(name, start, size, exact=exact)
         with _translated(self, name):
             headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
-            file = self._fs.open(f"{self._root}/{_quoted(name)}", "rb", block_size=0, size=1, headers=headers)
+            file = self._fs.open(f"{self._root}/{quote(name)}", "rb", block_size=0, size=1, headers=headers)
         begin = start if file.r.status == 206 else 0
         return begin, self._stream(file, name, size - begin, exact=exact)
 
@@ -149,11 +153,10 @@ class Storage:
         def put() -> None:
             with _translated(self, name, writing=True):
                 self._make_folder(name)
-                if self.scheme != "file":
+                if self.scheme == "file":
+                    files.write_bytes(Path(f"{self._root}/{name}"), content)
+                else:
                     self._fs.pipe_file(f"{self._root}/{name}", content)
-                    return
-
-                files.write_bytes(Path(f"{self._root}/{name}"), content)
 
         self._retried(put, name, reporter)
 
@@ -161,11 +164,8 @@ class Storage:
         """Remove an object, or all below a folder; what is not there is no error."""
 
         def drop() -> None:
-            try:
-                with _translated(self, name):
-                    self._fs.rm(f"{self._root}/{name}", recursive=recursive)
-            except Absent:
-                return
+            with suppress(Absent), _translated(self, name):
+                self._fs.rm(f"{self._root}/{name}", recursive=recursive)
 
         self._retried(drop, name, reporter)
 
@@ -223,45 +223,37 @@ def _options(scheme: str, policy: RetryPolicy) -> dict[str, Any]:
     return {"client_kwargs": {"timeout": timeout, "auto_decompress": False, "trust_env": True}}
 
 
-class _translated:
+@contextmanager
+def _translated(storage: Storage, name: str, *, writing: bool = False) -> Iterator[None]:
     """Turns what goes wrong at a store into TransientError, Absent or DataError."""
+    try:
+        yield
+    except (DataError, TransientError):
+        raise
+    except Exception as error:
+        raise _translation(storage, storage.where(name), error, writing=writing) from error
 
-    def __init__(self, storage: Storage, name: str, *, writing: bool = False) -> None:
-        self._storage, self._name, self._writing = storage, name, writing
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, Exception) or isinstance(error, DataError | TransientError):
-            return
-        where, name = self._storage.where(self._name), type(error).__name__
-        status = getattr(error, "status", None) or getattr(error, "code", None)
-        if (isinstance(error, FileNotFoundError) or status == 404) and self._writing:
-            raise DataError(f"{where} cannot be written: is there such a bucket? ({_text(error)})") from error
-        if isinstance(error, FileNotFoundError) or status == 404:
-            raise Absent(f"{where} is not there") from error
-        if name in _NO_CREDENTIALS:
-            raise DataError(f"{where}: no valid credentials were found in the environment: {_text(error)}") from error
-        forbidden = self._storage.scheme == "gs" and str(error).startswith("Forbidden")  # gcsfs has no other sign
-        if isinstance(error, PermissionError) or status in (401, 403) or forbidden:
-            raise DataError(f"{where}: access is denied with the credentials of the environment") from error
-        if isinstance(status, int) and 400 <= status < 500 and status not in _MAY_PASS:
-            raise DataError(f"{where}: {_text(error)}") from error
-        if self._storage.scheme == "file" or (isinstance(error, OSError) and error.errno in _FINAL):
-            raise DataError(f"{where}: {_text(error)}") from error
-        if isinstance(error, TypeError | AttributeError | NotImplementedError | LookupError):
-            raise DataError(f"{where}: {name}: {_text(error)}") from error
-        raise TransientError(_text(error)) from error
+def _translation(storage: Storage, where: str, error: Exception, *, writing: bool) -> DataError | TransientError:
+    status = getattr(error, "status", None) or getattr(error, "code", None)
+    if isinstance(error, FileNotFoundError) or status == 404:
+        if writing:
+            return DataError(f"{where} cannot be written: is there such a bucket? ({_text(error)})")
+        return Absent(f"{where} is not there")
+    if type(error).__name__ in _NO_CREDENTIALS:
+        return DataError(f"{where}: no valid credentials were found in the environment: {_text(error)}")
+    forbidden = storage.scheme == "gs" and str(error).startswith("Forbidden")  # gcsfs has no other sign
+    if isinstance(error, PermissionError) or status in (401, 403) or forbidden:
+        return DataError(f"{where}: access is denied with the credentials of the environment")
+    refused = isinstance(status, int) and 400 <= status < 500 and status not in _MAY_PASS
+    if refused or storage.scheme == "file" or (isinstance(error, OSError) and error.errno in _FINAL):
+        return DataError(f"{where}: {_text(error)}")
+    if isinstance(error, TypeError | AttributeError | NotImplementedError | LookupError):
+        return DataError(f"{where}: {type(error).__name__}: {_text(error)}")
+    return TransientError(_text(error))
 
 
 def _text(error: Exception) -> str:
     """An error in a line, without secrets of its URL."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return redacted(" ".join(text.split()))[:300] or type(error).__name__
-
-
-def _quoted(name: str) -> str:
-    from urllib.parse import quote
-
-    return quote(name)

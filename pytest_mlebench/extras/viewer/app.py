@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -13,17 +14,33 @@ from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.extras.viewer.folder import Refused
 from pytest_mlebench.extras.viewer.guard import Guard
 from pytest_mlebench.extras.viewer.index import Index
-from pytest_mlebench.extras.viewer.pages.compare import ComparePages
-from pytest_mlebench.extras.viewer.pages.competitions import CompetitionPages
-from pytest_mlebench.extras.viewer.pages.files import FilePages
-from pytest_mlebench.extras.viewer.pages.groups import GroupPages
-from pytest_mlebench.extras.viewer.pages.log import LogPages
-from pytest_mlebench.extras.viewer.pages.runs import RunPages
-from pytest_mlebench.extras.viewer.pages.runs_list import RunListPages
-from pytest_mlebench.extras.viewer.pages.trajectory import TrajectoryPages
+from pytest_mlebench.extras.viewer.pages import compare, competitions, files, groups, log, runs, trajectory
 from pytest_mlebench.extras.viewer.site import Missing, Site
 
-_PAGES = (GroupPages, RunListPages, ComparePages, CompetitionPages, RunPages, TrajectoryPages, LogPages, FilePages)
+_PAGES: Mapping[str, Callable[..., Any]] = {
+    "/": groups.groups,
+    "/group/{group}": groups.group,
+    "/group/{group}/events": groups.group_events,
+    "/runs": runs.all_runs,
+    "/runs.csv": runs.all_runs_as_csv,
+    "/compare": compare.compare,
+    "/side": compare.side,
+    "/competitions": competitions.competitions,
+    "/competition/{id}": competitions.competition,
+    "/run/{group}/{run}": runs.run,
+    "/run/{group}/{run}/record": runs.record,
+    "/run/{group}/{run}/trajectory": trajectory.trajectory,
+    "/run/{group}/{run}/steps": trajectory.steps,
+    "/run/{group}/{run}/step": trajectory.step,
+    "/run/{group}/{run}/step.json": trajectory.step_as_json,
+    "/run/{group}/{run}/log": log.log,
+    "/run/{group}/{run}/log/part": log.log_part,
+    "/run/{group}/{run}/log/events": log.log_events,
+    "/run/{group}/{run}/files": files.files,
+    "/run/{group}/{run}/files/{path:path}": files.files,
+    "/run/{group}/{run}/raw/{path:path}": files.raw,
+}
+"""What answers at each address: functions of the site and the request."""
 
 
 def application(
@@ -31,7 +48,7 @@ def application(
 ) -> ASGIApp:
     """The application, behind its guard; with a token, whoever asks must bring it."""
     site = Site(index)
-    routes = [route for pages in _PAGES for route in pages(site).routes()]
+    routes = [Route(path, partial(page, site)) for path, page in _PAGES.items()]
     routes += [Route("/-/view.css", site.stylesheet), Route("/-/{script}.js", site.script)]
     handlers: Mapping[Any, Any] = {
         404: site.not_found,

@@ -27,10 +27,6 @@ class FolderFile:
     size: int
     refused: str = ""
 
-    @property
-    def depth(self) -> int:
-        return self.path.count("/")
-
 
 @contextmanager
 def opened(root: Path, *parts: str) -> Iterator[int]:
@@ -39,7 +35,7 @@ def opened(root: Path, *parts: str) -> Iterator[int]:
     Each folder on the way is opened by its own name within the last one, so that nothing that is exchanged meanwhile
     leads elsewhere.
     """
-    if not parts or any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
+    if not parts or not all(map(_is_name, parts)):
         raise Refused("there is no such file")
     here = -1
     try:
@@ -79,13 +75,24 @@ def size_of(root: Path, *parts: str) -> int | None:
     return None
 
 
+def changed_at(path: Path) -> int:
+    """When a file or folder was changed, in nanoseconds; 0 where there is none."""
+    try:
+        return path.lstat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 def is_folder(root: Path, *parts: str) -> bool:
     """Whether there is a folder of this name that is not a link."""
     with suppress(OSError, ValueError):
-        return not any(part in ("", ".", "..") or "/" in part for part in parts) and all(
-            stat.S_ISDIR(root.joinpath(*parts[: k + 1]).lstat().st_mode) for k in range(len(parts))
-        )
+        folders = [root.joinpath(*parts[: k + 1]) for k in range(len(parts))]
+        return all(map(_is_name, parts)) and all(stat.S_ISDIR(path.lstat().st_mode) for path in folders)
     return False
+
+
+def _is_name(part: str) -> bool:
+    return part not in ("", ".", "..") and "/" not in part and "\0" not in part
 
 
 def listing(folder: Path) -> tuple[Sequence[FolderFile], bool]:

@@ -34,6 +34,14 @@ def policy(nonce: str) -> str:
     )
 
 
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+}
 FILE_POLICY = "sandbox; default-src 'none'"
 """Of an agent's file: whatever a browser takes it for, it does nothing."""
 
@@ -64,12 +72,7 @@ class Guard:
                 found = MutableHeaders(scope=message)
                 found.setdefault("Content-Security-Policy", policy(nonce))
                 found.setdefault("Cache-Control", "no-store")
-                found["X-Content-Type-Options"] = "nosniff"
-                found["X-Frame-Options"] = "DENY"
-                found["Referrer-Policy"] = "no-referrer"
-                found["Cross-Origin-Resource-Policy"] = "same-origin"
-                found["Cross-Origin-Opener-Policy"] = "same-origin"
-                found["Permissions-Policy"] = "camera=(), microphone=(), geolocation=()"
+                found.update(_HEADERS)
             await send(message)
 
         answer: ASGIApp = self._app

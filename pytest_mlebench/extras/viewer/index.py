@@ -10,14 +10,14 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.extras.viewer.folder import Refused, read
+from pytest_mlebench.extras.viewer.folder import Refused, changed_at, read
 from pytest_mlebench.io.values import loads, parse
 from pytest_mlebench.records.group import runs_in_progress
 from pytest_mlebench.records.manifest import Manifest
@@ -154,11 +154,7 @@ class Group:
 
     @property
     def medals(self) -> int:
-        return sum(self.counts.get(medal, 0) for medal in ("gold", "silver", "bronze"))
-
-    @property
-    def waiting(self) -> int:
-        return max(0, self.planned - self.finished - self.running - self.interrupted)
+        return sum(self.counts.get(medal, 0) for medal in MEDALS)
 
     @property
     def is_live(self) -> bool:
@@ -202,8 +198,7 @@ class Index:
 
     def groups(self) -> list[Group]:
         """All groups, the one that was used last first."""
-        rows = self._all("select about from groups")
-        found = [_group(text) for (text,) in rows]
+        found = [_group(text) for (text,) in self._all("select about from groups")]
         return sorted(found, key=lambda group: (group.used, group.name), reverse=True)
 
     def group(self, name: str) -> Group | None:
@@ -221,8 +216,7 @@ class Index:
             values.append(competition)
         if latest:
             wanted.append("latest")
-        query = f"select {', '.join(_COLUMNS)} from runs where {' and '.join(wanted)}"
-        return [Run(**dict(zip(_COLUMNS, row, strict=True))) for row in self._all(query, values)]
+        return self._runs(" and ".join(wanted), values)
 
     def search(self, search: Search, *, start: int = 0, count: int = 200) -> tuple[list[Run], int]:
         """Runs of all groups that are looked for, ``count`` of them from ``start`` on, and how many there are."""
@@ -232,9 +226,7 @@ class Index:
         ((total,),) = self._all(f"select count(*) from runs where {where}", values)
         missing = f"{term} is null, " if term in _CAN_BE_NULL else ""
         order = f"{missing}{term} {way}, group_name, competition_id, agent, seed"
-        query = f"select {', '.join(_COLUMNS)} from runs where {where} order by {order} limit ? offset ?"
-        rows = self._all(query, [*values, count, start])
-        return [Run(**dict(zip(_COLUMNS, row, strict=True))) for row in rows], total
+        return self._runs(f"{where} order by {order} limit ? offset ?", [*values, count, start]), total
 
     def facets(self) -> dict[str, list[tuple[str, int]]]:
         """The values of each facet with the number of its runs."""
@@ -244,13 +236,11 @@ class Index:
         return found
 
     def run(self, group: str, run_id: str) -> Run | None:
-        query = f"select {', '.join(_COLUMNS)} from runs where group_name = ? and folder = ?"
-        rows = self._all(query, (group, run_id))
-        return Run(**dict(zip(_COLUMNS, rows[0], strict=True))) if rows else None
+        return next(iter(self._runs("group_name = ? and folder = ?", (group, run_id))), None)
 
     def competitions(self) -> list[tuple[str, int, int, int]]:
         """Each competition with the number of its runs, of those with a medal, and of the groups."""
-        medals = ", ".join(f"'{medal}'" for medal in ("gold", "silver", "bronze"))
+        medals = ", ".join(f"'{medal}'" for medal in MEDALS)
         return self._all(
             f"select competition_id, count(*), sum(outcome in ({medals})), count(distinct group_name) "
             "from runs where latest group by competition_id order by competition_id"
@@ -267,9 +257,7 @@ class Index:
             names = self._names()
             known = dict(self._all("select name, stamp from groups"))
             for gone in known.keys() - set(names):
-                self._write(
-                    [("delete from groups where name = ?", (gone,)), (_DELETE_RUNS, (gone,)), (_DELETE_FACETS, (gone,))]
-                )
+                self._write([(query, (gone,)) for query in (_DELETE_GROUP, _DELETE_RUNS, _DELETE_FACETS)])
             changed = [name for name in names if thorough or self._is_due(name, known.get(name))]
             self.left = sum(name not in known for name in changed)
             for name in sorted(changed, key=lambda name: name in known):
@@ -305,13 +293,7 @@ class Index:
 
     def _stamp(self, name: str) -> str:
         folder = self.runs_dir / name
-        times = []
-        for path in (folder, folder / MANIFEST):
-            try:
-                times.append(str(path.stat().st_mtime_ns))
-            except OSError:
-                times.append("-")
-        return " ".join(times)
+        return f"{changed_at(folder)} {changed_at(folder / MANIFEST)}"
 
     def _is_due(self, name: str, stamp: str | None) -> bool:
         if stamp != self._stamp(name):
@@ -324,14 +306,12 @@ class Index:
         query = "select folder, mtime, size from runs where group_name = ?"
         known = {run: (mtime, size) for run, mtime, size in self._all(query, (name,))}
         statements: list[tuple[str, Sequence[Any]]] = []
-        broken, running, interrupted, seen = list[str](), 0, 0, set[str]()
-        in_progress = []
+        broken, seen, in_progress = list[str](), set[str](), False
         for run in _folders(folder):
             try:
                 about = os.lstat(f"{folder}/{run}/{RECORD}")
             except OSError:
-                if (folder / run / RUNNING).exists():
-                    in_progress.append(run)
+                in_progress = in_progress or (folder / run / RUNNING).exists()
                 continue
             seen.add(run)
             if known.get(run) == (about.st_mtime_ns, about.st_size):
@@ -346,10 +326,9 @@ class Index:
         statements += [
             ("delete from runs where group_name = ? and folder = ?", (name, run)) for run in known.keys() - seen
         ]
-        if in_progress:
-            found = runs_in_progress(folder)
-            running = sum(not run.interrupted for run in found)
-            interrupted = sum(run.interrupted for run in found)
+        found = runs_in_progress(folder) if in_progress else []
+        interrupted = sum(run.interrupted for run in found)
+        running = len(found) - interrupted
         if statements:
             counted = [(_COUNTED.format(facet, column), (name,)) for facet, column in FACETS.items()]
             latest = [(_ALL_OLD, (name,)), (_LATEST, (name, name))]
@@ -370,12 +349,6 @@ class Index:
         except (ValueError, UsageError) as error:
             problem = f"{MANIFEST} cannot be read: {str(error)[:_TEXT]}"
         noted = manifest.settings.get("competitions", {})
-        planned_splits = {str(own["split"]) for own in noted.values() if "split" in own}
-        used = [0.0]
-        for path in (folder / MANIFEST, folder):
-            with suppress(OSError):
-                used.append(path.stat().st_mtime)
-                break
         priced = [run for run in runs if run.calls]
         title = manifest.options.get("--title")
         models = Counter(model for run in runs for model in run.models.split("\n") if model)
@@ -383,9 +356,11 @@ class Index:
         return Group(
             name=name,
             created_at=manifest.created_at or min((run.started_at for run in runs), default=""),
-            used=max(used),
+            used=(changed_at(folder / MANIFEST) or changed_at(folder)) / 1e9,
             agents=sorted({key[0] for key in keys}),
-            splits=sorted({run.split for run in runs} | planned_splits),
+            splits=sorted(
+                {run.split for run in runs} | {str(own["split"]) for own in noted.values() if "split" in own}
+            ),
             version=str(manifest.settings.get("bench_version") or next((run.bench_version for run in runs), "v1")),
             planned=len(keys),
             finished=len(runs),
@@ -403,6 +378,10 @@ class Index:
             problem=problem,
         )
 
+    def _runs(self, where: str, values: Sequence[Any]) -> list[Run]:
+        rows = self._all(f"select {', '.join(_COLUMNS)} from runs where {where}", values)
+        return [Run(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
+
     def _all(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         with self._lock:
             try:
@@ -411,8 +390,7 @@ class Index:
                 self._rebuild()
                 return self._database.execute(query, values).fetchall()
 
-    def _write(self, statements: Iterable[tuple[str, Sequence[Any]]]) -> None:
-        statements = list(statements)
+    def _write(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> None:
         with self._lock:
             try:
                 self._run_all(statements)
@@ -470,6 +448,7 @@ _INSERT = (
     f"insert or replace into runs (folder, mtime, size, {', '.join(_COLUMNS)}) "
     f"values ({', '.join('?' * (3 + len(_COLUMNS)))})"
 )
+_DELETE_GROUP = "delete from groups where name = ?"
 _DELETE_RUNS = "delete from runs where group_name = ?"
 _DELETE_FACETS = "delete from facets where group_name = ?"
 _COUNTED = (

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
 
-from pytest_mlebench.extras.viewer.folder import Refused, opened, read, size_of
+from pytest_mlebench.extras.viewer.folder import Refused, changed_at, opened, read, size_of
 from pytest_mlebench.extras.viewer.pictures import CallMark
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.ledger import CALLS
@@ -100,19 +100,18 @@ def _mark(line: bytes) -> CallMark | None:
 
 def running(group_dir: Path, calls: Calls) -> tuple[list[Running], list[Running]]:
     """The runs of a group in progress, and those that were interrupted."""
-    found: list[Running] = []
+    found: tuple[list[Running], list[Running]] = [], []
     for run in runs_in_progress(group_dir):
         made = calls.of(group_dir, run.run_dir.name)
-        found.append(
-            Running(
-                run=run,
-                elapsed=max(0.0, time.time() - run.started),
-                calls=len(made),
-                cost=sum(call.cost for call in made) if made else None,
-                log=log_end(group_dir, run.run_dir.name),
-            )
+        shown = Running(
+            run=run,
+            elapsed=max(0.0, time.time() - run.started),
+            calls=len(made),
+            cost=sum(call.cost for call in made) if made else None,
+            log=log_end(group_dir, run.run_dir.name),
         )
-    return [own for own in found if not own.run.interrupted], [own for own in found if own.run.interrupted]
+        found[run.interrupted].append(shown)
+    return found
 
 
 def log_end(group_dir: Path, run: str, lines: int = _LOG_LINES, size: int = 8192) -> list[str]:
@@ -137,10 +136,10 @@ def group_state(group_dir: Path) -> str:
             for entry in entries:
                 try:
                     if entry.is_dir(follow_symlinks=False):
-                        record = _time(group_dir / entry.name / "run.json")
+                        record = changed_at(group_dir / entry.name / "run.json")
                         parts.append(f"{entry.name}{record}")
                         if not record:
-                            parts += [str(_time(group_dir / entry.name / name)) for name in (RUN_LOG, CALLS)]
+                            parts += [str(changed_at(group_dir / entry.name / name)) for name in (RUN_LOG, CALLS)]
                             parts.append(str((group_dir / entry.name / "running.json").exists()))
                     elif entry.name == "manifest.json":
                         parts.append(str(entry.stat(follow_symlinks=False).st_mtime_ns))
@@ -149,13 +148,6 @@ def group_state(group_dir: Path) -> str:
     except OSError:
         return ""
     return hashlib.sha256("\n".join(sorted(parts)).encode("utf-8", "replace")).hexdigest()[:20]
-
-
-def _time(path: Path) -> int:
-    try:
-        return path.lstat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def log_state(group_dir: Path, run: str) -> str:

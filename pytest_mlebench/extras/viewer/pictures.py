@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -19,7 +20,6 @@ from pytest_mlebench.reports.plots.svg import Panel, at, fitting, line, marker, 
 
 _LEFT, _RIGHT, _TOP, _PLOT, _CALLS = 74, 92, 14, 170, 46
 _BUCKETS = 120
-_NAMES = ("gold", "silver", "bronze", "median")
 
 
 @dataclass(frozen=True)
@@ -73,30 +73,24 @@ def run_timeline(record: RunRecord, calls: Sequence[CallMark], link: str, *, nam
 def _scores(record: RunRecord, scores: Sequence[float], end: float, bottom: float, link: str) -> list[str]:
     thresholds = {name: value for name, value in record.thresholds.items() if math.isfinite(value)}
     low, high = min([*scores, *thresholds.values()]), max([*scores, *thresholds.values()])
-    worst = sorted(abs(score - thresholds.get("median", score)) for score in scores)
     spread = max(thresholds.values(), default=high) - min(thresholds.values(), default=low)
-    if worst and spread and (high - low) > 12 * spread:  # one absurd score would flatten all others
+    if spread and (high - low) > 12 * spread:  # one absurd score would flatten all others
         middle = thresholds.get("median", scores[-1])
         low, high = max(low, middle - 6 * spread), min(high, middle + 6 * spread)
     if high <= low:
         low, high = low - 1, high + 1
-    sign = -1 if record.report.is_lower_better else 1
 
     def y(score: float) -> float:
         share = (min(high, max(low, score)) - low) / (high - low)
-        return bottom - 8 - (_PLOT - 16) * (share if sign > 0 else 1 - share)
+        return bottom - 8 - (_PLOT - 16) * (1 - share if record.report.is_lower_better else share)
 
-    body, labels = [], list[tuple[float, str, float]]()
-    for name, value in thresholds.items():
-        colour = {"median": "above"}.get(name, name)
-        body.append(line(0, y(value), "100%", y(value), f"dash s-{colour}", width=1.5))
-        labels.append((y(value), name, value))
-    last = -99.0
-    for place, name, _ in sorted(labels, key=lambda label: label[0]):
+    body, last = [], -99.0
+    for place, name in sorted((y(value), name) for name, value in thresholds.items()):
+        colour = "above" if name == "median" else name
+        body.append(line(0, place, "100%", place, f"dash s-{colour}", width=1.5))
         last = max(place, last + 13)
-        body.append(text("100%", last + 4, name, "s f-muted").replace("<text ", '<text dx="12" ', 1))
-    for share, word in ((high, ""), (low, "")):
-        body.append(text(-8, y(share) + 4, f"{share:.4g}{word}", "s e f-muted"))
+        body.append(_at_the_end(last + 4, name))
+    body += [text(-8, y(end_of_axis) + 4, f"{end_of_axis:.4g}", "s e f-muted") for end_of_axis in (high, low)]
     path, previous = "", None
     for point in record.timeline:
         if point.score is None or not math.isfinite(point.score):
@@ -105,12 +99,13 @@ def _scores(record: RunRecord, scores: Sequence[float], end: float, bottom: floa
         path += f"M{x:.1f} {height:.1f}" if previous is None else f"H{x:.1f}V{height:.1f}"
         previous = height
     body.append(stretched(1000, bottom, f'<path d="{path}H1000" class="hollow s-agent0" stroke-width="2"/>'))
-    body += [_mark(point, end, y, bottom, link) for point in record.timeline]
+    for point in record.timeline:
+        is_placed = point.score is not None and math.isfinite(point.score)
+        body.append(_mark(point, end, y(point.score or 0.0) if is_placed else bottom - 8, link))
     return body
 
 
-def _mark(point: TimelinePoint, end: float, y: object, bottom: float, link: str) -> str:
-    height = y(point.score) if callable(y) and point.score is not None and math.isfinite(point.score) else bottom - 8
+def _mark(point: TimelinePoint, end: float, height: float, link: str) -> str:
     said = f"after {format_duration(point.seconds)}: " + (
         format_score(point.score) if point.score is not None else f"not valid: {point.error or 'no score'}"
     )
@@ -155,8 +150,13 @@ def _calls(calls: Sequence[CallMark], end: float, foot: float) -> list[str]:
     body.append(stretched(1000, foot, "".join(bars)))
     total = sum(call.cost for call in calls)
     if total:
-        body.append(text("100%", foot - 2, format_dollars(total), "s f-muted").replace("<text ", '<text dx="12" ', 1))
+        body.append(_at_the_end(foot - 2, format_dollars(total)))
     return body
+
+
+def _at_the_end(y: float, label: str) -> str:
+    """A label behind the end of the axis."""
+    return text("100%", y, label, "s f-muted").replace("<text ", '<text dx="12" ', 1)
 
 
 def short(count: int) -> str:
@@ -184,11 +184,9 @@ def leaderboard(board: Leaderboard, runs: Sequence[Placed]) -> Markup:
     bottom = 26 + _ROW * len(rows)
     body = []
     shares = medal_shares(board)
-    fields = [(shares["bronze"], shares["silver"], "bronze"), (shares["silver"], shares["gold"], "silver")]
-    fields.append((shares["gold"], 100.0, "gold"))
-    for begin, stop, name in fields:
-        width = position(stop) - position(begin)
-        body.append(rect(at(position(begin)), 20, at(width), bottom - 20, f"f-{name} faint"))
+    edges = [shares["bronze"], shares["silver"], shares["gold"], 100.0]
+    for name, (begin, stop) in zip(("bronze", "silver", "gold"), pairwise(map(position, edges)), strict=True):
+        body.append(rect(at(begin), 20, at(stop - begin), bottom - 20, f"f-{name} faint"))
     for share in _TICKS:
         x = at(position(share))
         body.append(line(x, 20, x, bottom, "s-line"))

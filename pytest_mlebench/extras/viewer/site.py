@@ -1,28 +1,40 @@
-"""What the pages of the viewer share."""
+"""What the pages of the viewer share: what is kept in memory, templates with their filters, and kinds of answers."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
+from urllib.parse import quote
 
+from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import MLEBenchError, UsageError
-from pytest_mlebench.extras.viewer.answers import attachment
 from pytest_mlebench.extras.viewer.folder import Refused, is_folder, read, size_of
-from pytest_mlebench.extras.viewer.formats import FILTERS, seg
-from pytest_mlebench.extras.viewer.guard import NONCE
+from pytest_mlebench.extras.viewer.guard import FILE_POLICY, NONCE
 from pytest_mlebench.extras.viewer.index import FAILED, Group, Index, Run
-from pytest_mlebench.extras.viewer.live import Calls, group_state
+from pytest_mlebench.extras.viewer.live import Calls, changes, group_state
+from pytest_mlebench.extras.viewer.pictures import short
 from pytest_mlebench.extras.viewer.steps import Conversation, Trajectories, has_trajectory
+from pytest_mlebench.io.units import (
+    format_dollars,
+    format_duration,
+    format_score,
+    format_seconds,
+    format_size,
+    pluralize,
+)
 from pytest_mlebench.io.values import loads, parse
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import GroupReader, RunGroup, runs_in_progress
@@ -33,7 +45,6 @@ from pytest_mlebench.reports.plots.svg import SCHEME
 from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.results.summary import split_rank
 
-RUN_PATH = "/run/{group}/{run}"
 _ASSETS = Path(__file__).parent / "assets"
 _SCRIPTS = ("app.js", "trajectory.js", "log.js")
 _KEPT_GROUPS = 6
@@ -51,6 +62,8 @@ class Site:
         self.index = index
         self.trajectories = Trajectories()
         self.calls = Calls()
+        self.group_parts: tuple[Any, dict[str, Any]] = (None, {})
+        """What the page of a group showed last of its records, after what it was made of."""
         self._groups: OrderedDict[str, tuple[str, GroupReader, RunGroup]] = OrderedDict()
         self._lock = Lock()
         self.environment = environment(_ASSETS)
@@ -103,9 +116,6 @@ class Site:
         name = re.sub(r"[^\w.-]+", "-", plain(title)).strip("-.")[:80] or "view"
         return attachment(text, f"{name}.html")
 
-    def group_of(self, request: Request, *, fresh: bool = False) -> Group:
-        return self.group(request.path_params["group"], fresh=fresh)
-
     def group(self, name: str, *, fresh: bool = False) -> Group:
         found = self.index.refresh_group(name) if fresh else self.index.group(name)
         found = found or self.index.refresh_group(name)
@@ -135,41 +145,31 @@ class Site:
         found = self.index.runs(group)
         return sorted(found, key=lambda run: (split_rank(run.split), run.competition_id, run.agent, run.seed))
 
-    def place(self, request: Request) -> tuple[Group, str, Path]:
-        group = self.group_of(request)
-        run_id = request.path_params["run"]
-        if not is_folder(self.index.runs_dir, group.name, run_id):
-            raise Missing(f"run group {group.name} has no run {run_id}")
-        return group, run_id, self.index.runs_dir / group.name
+    def place(self, request: Request) -> RunPlace:
+        """The run that an address names."""
+        return self.run(request.path_params["group"], request.path_params["run"])
 
-    def record(self, folder: Path, run_id: str) -> RunRecord | None:
-        """The record of a run; None for one that has not ended."""
-        try:
-            content, _ = read(folder, run_id, RECORD, size=8 << 20)
-        except Refused:
-            return None
-        try:
-            return parse(RunRecord, loads(content))
-        except ValueError as error:
-            raise UsageError(f"{RECORD} of {run_id} is not a run record: {error}") from error
+    def run(self, group: str, run_id: str) -> RunPlace:
+        found = self.group(group)
+        if not is_folder(self.index.runs_dir, found.name, run_id):
+            raise Missing(f"run group {found.name} has no run {run_id}")
+        return RunPlace(found, run_id, self.index.runs_dir / found.name)
 
-    def conversations(self, folder: Path, run_id: str, record: RunRecord | None) -> Sequence[Conversation]:
-        if not has_trajectory(folder, run_id):
+    def conversations(self, place: RunPlace) -> Sequence[Conversation]:
+        if not has_trajectory(place.folder, place.run_id):
             return []
-        return self.trajectories.read(folder, run_id, agent=record.agent if record else "agent")
+        return self.trajectories.read(place.folder, place.run_id, agent=place.record.agent if place.record else "agent")
 
-    def run_context(
-        self, request: Request, group: Group, run_id: str, record: RunRecord | None, tab: str
-    ) -> dict[str, Any]:
+    def run_context(self, place: RunPlace, tab: str) -> dict[str, Any]:
+        """What all pages of a run show; ``tab`` is the one that is open."""
+        group, run_id, record = place.group, place.run_id, place.record
         runs = [run.run_id for run in self.runs(group.name)]
         at = runs.index(run_id) if run_id in runs else None
         base = f"/run/{seg(group.name)}/"
         suffix = "" if tab == "overview" else f"/{tab}"
-        in_group = self.index.run(group.name, run_id)
         unfinished = None
         if record is None:
-            started = runs_in_progress(self.index.runs_dir / group.name)
-            unfinished = next((own for own in started if own.run_dir.name == run_id), None)
+            unfinished = next((own for own in runs_in_progress(place.folder) if own.run_dir.name == run_id), None)
         about = record or unfinished
         name = f"{about.competition_id}, {about.agent}, seed {about.seed}" if about is not None else run_id
         return {
@@ -179,18 +179,118 @@ class Site:
             "crumbs": [
                 ("Run groups", "/"),
                 (group.name, f"/group/{seg(group.name)}"),
-                *([(name, base + seg(run_id))] if tab != "overview" else []),
+                *([(name, place.base)] if tab != "overview" else []),
             ],
             "group": group,
             "run_id": run_id,
-            "base": base + seg(run_id),
+            "base": place.base,
             "record": record,
             "unfinished": unfinished,
-            "row": in_group,
+            "row": self.index.run(group.name, run_id),
             "tab": tab,
             "previous": f"{base}{seg(runs[at - 1])}{suffix}" if at else None,
             "following": f"{base}{seg(runs[at + 1])}{suffix}" if at is not None and at + 1 < len(runs) else None,
             "nth": None if at is None else (at + 1, len(runs)),
-            "has_file": size_of(self.index.runs_dir / group.name, run_id, TRAJECTORY) is not None,
-            "has_trajectory": has_trajectory(self.index.runs_dir / group.name, run_id),
+            "has_file": size_of(place.folder, run_id, TRAJECTORY) is not None,
+            "has_trajectory": has_trajectory(place.folder, run_id),
         }
+
+
+@dataclass(frozen=True)
+class RunPlace:
+    """A run that has a folder; ``folder`` is that of its group."""
+
+    group: Group
+    run_id: str
+    folder: Path
+
+    @property
+    def base(self) -> str:
+        """The address of its pages."""
+        return f"/run/{seg(self.group.name)}/{seg(self.run_id)}"
+
+    @cached_property
+    def record(self) -> RunRecord | None:
+        """Its record; None for one that has not ended. Raises UsageError."""
+        try:
+            content, _ = read(self.folder, self.run_id, RECORD, size=8 << 20)
+        except Refused:
+            return None
+        try:
+            return parse(RunRecord, loads(content))
+        except ValueError as error:
+            raise UsageError(f"{RECORD} of {self.run_id} is not a run record: {error}") from error
+
+
+def events(state: Callable[[], str]) -> StreamingResponse:
+    """Server-sent events: the state each time that it has changed."""
+    return StreamingResponse(changes(state), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+def attachment(text: str, name: str) -> Response:
+    """A page that a browser saves."""
+    ascii_name = name.encode("ascii", "replace").decode().replace('"', "'").replace("?", "-")
+    disposition = f'attachment; filename="{ascii_name}"'
+    return HTMLResponse(text, headers={"Content-Disposition": disposition, "Content-Security-Policy": FILE_POLICY})
+
+
+def whole_number(text: str | None, least: int, most: int) -> int:
+    """A whole number of an address, within bounds; the least where it is none."""
+    if text is None or not text.isascii() or not text.isdecimal() or len(text) > 18:
+        return least
+    return max(least, min(most, int(text)))
+
+
+def timestamp(text: str) -> float | None:
+    """A moment in seconds since 1970; None where it is none."""
+    with suppress(ValueError, OverflowError):
+        return datetime.fromisoformat(text).timestamp()
+    return None
+
+
+NOTHING = "–"
+
+
+def seg(text: str) -> str:
+    """A name as a part of an address."""
+    return quote(text, safe="")
+
+
+def moment(text: str | None) -> Markup:
+    """A time, which the script shows in the reader's zone."""
+    if not text:
+        return Markup(NOTHING)
+    shown = plain(text[:16].replace("T", " "))
+    return Markup('<time datetime="{}">{} UTC</time>').format(plain(text[:40]), shown)
+
+
+def _when(seconds: float) -> Markup:
+    return moment(datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")) if seconds else Markup(NOTHING)
+
+
+def _optional(shown: Callable[[Any], str]) -> Callable[[Any], str]:
+    def text(value: Any) -> str:
+        try:
+            return NOTHING if value is None else shown(value)
+        except (TypeError, ValueError):  # a record that something else wrote
+            return str(value)
+
+    return text
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "seg": seg,
+    "moment": moment,
+    "when": _when,
+    "dollars": _optional(format_dollars),
+    "duration": _optional(format_duration),
+    "clock": _optional(format_seconds),
+    "score": _optional(format_score),
+    "size": _optional(format_size),
+    "count": _optional(lambda value: f"{value:,}"),
+    "outcome": lambda name: Outcome[name],
+    "label": lambda name: Outcome[name].label,
+    "plural": pluralize,
+    "short": _optional(short),
+    "hours": _optional(lambda value: f"{value / 3600:,.0f} h" if value >= 36_000 else format_seconds(value)),
+}

@@ -17,14 +17,14 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from pytest_mlebench.extras.viewer.folder import Refused, opened, read
-from pytest_mlebench.extras.viewer.markdown import markdown
-from pytest_mlebench.extras.viewer.text import code, is_error, looks_like_code
+from pytest_mlebench.extras.viewer.text import code, is_error, looks_like_code, markdown
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.ledger import BODIES, CALLS
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.reports.run_details import (
     arguments_text,
+    blocks,
     content_text,
     conversations,
     headline,
@@ -141,9 +141,8 @@ class Conversation:
     def chosen(self, kinds: Sequence[str]) -> Sequence[int]:
         """The numbers of the steps that are of one of these kinds; all of them where none is named."""
         wanted = frozenset(kinds)
-        return self._chosen(wanted) if wanted else range(1, len(self) + 1)
-
-    def _chosen(self, wanted: frozenset[str]) -> Sequence[int]:
+        if not wanted:
+            return range(1, len(self) + 1)
         if wanted not in self._by_kinds:
             self._by_kinds[wanted] = [step.number for step in self.steps if step.kinds & wanted]
         return self._by_kinds[wanted]
@@ -214,12 +213,8 @@ class Conversation:
 
     def at(self, moment: datetime) -> int:
         """The number of the last step that began by then; 1 where none did."""
-        found = 1
-        for step in self.steps:
-            began = _moment(step.moment)
-            if began is not None and began <= moment:
-                found = step.number
-        return found
+        begun = [step.number for step in self.steps if (began := _moment(step.moment)) is not None and began <= moment]
+        return begun[-1] if begun else 1
 
     def _outline(self) -> Iterator[Step]:
         first: datetime | None = None
@@ -235,7 +230,7 @@ class Conversation:
             else:
                 what, about = "", content_text(raw.get("message") or "")
             source = one_line(str(raw.get("source") or "step")[:20])
-            failed = any(is_error(content_text(result.get("content"))[-6000:]) for result in results)
+            failed = any(_is_error(content_text(result.get("content"))) for result in results)
             kinds = {
                 source: True,
                 "tool": bool(calls),
@@ -259,21 +254,12 @@ class Conversation:
             )
 
     def _blocks(self, number: int, raw: Mapping[str, Any]) -> Iterator[Block]:
-        if reasoning := raw.get("reasoning_content"):
-            yield _block("reasoning", "reasoning", content_text(reasoning))
-        if message := raw.get("message"):
-            yield _block("message", "", content_text(message))
-        results = listed(mapping(raw.get("observation")).get("results"))
-        for call in listed(raw.get("tool_calls")):
-            name = one_line(str(call.get("function_name"))[:100])
-            text = arguments_text(mapping(call.get("arguments")))
-            yield _block("call", name, text, diff=self._diff(number, name, text))
-            for result in results:
-                if result.get("source_call_id") == call.get("tool_call_id"):
-                    yield _block("result", "result", content_text(result.get("content")))
-        for result in results:
-            if result.get("source_call_id") is None:
-                yield _block("result", "result", content_text(result.get("content")))
+        for title, text in blocks(raw):
+            kind, _, name = title.partition(" ")
+            if kind == "calls":
+                yield _block("call", name[:100], text, diff=self._diff(number, name, text))
+            else:
+                yield _block(kind or "message", "" if kind == "message" else kind, text)
 
     def _diff(self, number: int, name: str, text: str) -> Markup | None:
         """How a program differs from the one that the same tool was given last, where they are alike."""
@@ -282,7 +268,7 @@ class Conversation:
         for earlier in range(number - 1, max(0, number - 12), -1):
             for call in reversed(listed(self._raw[earlier - 1].get("tool_calls"))):
                 other = arguments_text(mapping(call.get("arguments")))
-                if str(call.get("function_name"))[:100] == name and other.count("\n") >= 4:
+                if one_line(str(call.get("function_name"))) == name and other.count("\n") >= 4:
                     return diff(other, text, f"step {earlier}")
         return None
 
@@ -380,10 +366,14 @@ def _block(kind: str, title: str, text: str, diff: Markup | None = None) -> Bloc
         html=markdown(shown) if is_text else code(shown) if as_code else escape(plain(shown)),
         is_text=is_text,
         lines=plain(shown).count("\n") + 1,
-        is_error=kind == "result" and is_error(text[-6000:]),
+        is_error=kind == "result" and _is_error(text),
         left_out=len(text) - len(shown),
         diff=diff,
     )
+
+
+def _is_error(text: str) -> bool:
+    return is_error(text[-6000:].encode("utf-8", "replace"))
 
 
 def _moment(value: Any) -> datetime | None:

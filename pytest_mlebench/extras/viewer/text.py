@@ -1,11 +1,16 @@
-"""Text of agents as safe HTML: terminal colours as classes, code in colours, long lines cut. Each takes linear time."""
+"""Text of agents as safe HTML, in linear time: terminal colours as classes, code in colours, long lines cut; Markdown
+that neither loads nor leads anywhere."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 from pytest_mlebench.reports.untrusted import plain
@@ -29,11 +34,8 @@ ERRORS = (
 """Words of a line about a failure, in lower case. One pattern for all would take a hundred times as long."""
 
 
-def is_error(text: str) -> bool:
-    return tells_of_failure(text.encode("utf-8", "replace"))
-
-
-def tells_of_failure(content: bytes) -> bool:
+def is_error(content: bytes) -> bool:
+    """Whether text tells of a failure."""
     content = content.lower()
     return any(words in content for words in ERRORS)
 
@@ -69,26 +71,24 @@ def _after(classes: frozenset[str], codes: str) -> frozenset[str]:
         number = int(code) if code.isascii() and code.isdecimal() and len(code) < 4 else 0
         if number == 0:
             found.clear()
-        elif number == 1:
-            found.add("t-bold")
-        elif number in (2, 3, 4):
-            found.add({2: "t-dim", 3: "t-italic", 4: "t-under"}[number])
+        elif number in _STYLES:
+            found.add(_STYLES[number])
         elif 30 <= number <= 37 or 90 <= number <= 97:
-            found = {name for name in found if name in _STYLES} | {f"t-{_NAMES[number % 10]}"}
+            found = found & {*_STYLES.values()} | {f"t-{_NAMES[number % 10]}"}
         elif number == 39:
-            found &= _STYLES
+            found &= {*_STYLES.values()}
         elif number in (38, 48):
             break  # what follows is a colour of a palette, not a code
     return frozenset(found)
 
 
-_STYLES = {"t-bold", "t-dim", "t-italic", "t-under"}
+_STYLES = {1: "t-bold", 2: "t-dim", 3: "t-italic", 4: "t-under"}
 
-_KEYWORDS = (
+_KEYWORDS = frozenset(
     "False None True and as assert async await break class continue def del elif else except finally for from global "
     "if import in is lambda nonlocal not or pass raise return try while with yield match case self "
-    "then fi do done esac function echo export local cd pip python bash set"
-).split()
+    "then fi do done esac function echo export local cd pip python bash set".split()
+)
 _CODE = re.compile(
     r"(?P<c>\#[^\n]*)"
     r"|(?P<s>\"\"\"(?:[^\"\\]|\\.|\"(?!\"\"))*(?:\"\"\")?|'''(?:[^'\\]|\\.|'(?!''))*(?:''')?"
@@ -112,7 +112,7 @@ def code(text: str) -> Markup:
         kind = match.lastgroup
         if kind == "w":
             word = match.group()
-            if word in _WORDS:
+            if word in _KEYWORDS:
                 kind = "k"
             elif text[match.end() : match.end() + 1] == "(":
                 kind = "f"
@@ -123,9 +123,6 @@ def code(text: str) -> Markup:
         done = match.end()
     parts.append(str(escape(text[done:])))
     return Markup("".join(parts))
-
-
-_WORDS = frozenset(_KEYWORDS)
 
 
 def looks_like_code(text: str) -> bool:
@@ -148,12 +145,48 @@ class Line:
 def lines_of(content: bytes, start: int) -> Iterator[Line]:
     """The lines of ``content``, which begins at byte ``start`` of its file."""
     place = 0
-    for raw in _split(content):
+    for raw in re.split(rb"(?<=\n)", content):  # splitlines would take other characters for the end of a line
+        if not raw:
+            continue
         text = raw[: 4 * MAX_LINE].decode("utf-8", "replace")
-        yield Line(start + place, coloured(text, len(raw) - 4 * MAX_LINE), tells_of_failure(raw[:MAX_LINE]))
+        yield Line(start + place, coloured(text, len(raw) - 4 * MAX_LINE), is_error(raw[:MAX_LINE]))
         place += len(raw)
 
 
-def _split(content: bytes) -> list[bytes]:
-    """Lines that only a newline ends."""
-    return [line for line in re.split(rb"(?<=\n)", content) if line]
+_DEEP = 40
+"""Lists and quotations that are nested this deep are shown as they were written: the parser would leave text out."""
+
+
+def markdown(text: str) -> Markup:
+    """Headings, lists, tables, emphasis and code as HTML; links, images and HTML stay as they were written.
+
+    >>> markdown("**fit** <b> [here](http://example.com)")
+    Markup('<p><strong>fit</strong> &lt;b&gt; [here](http://example.com)</p>\\n')
+    """
+    text = plain(text)
+    tokens = _MARKDOWN.parse(text)
+    if any(token.level >= _DEEP - 2 for token in tokens):
+        return Markup('<pre tabindex="0">{}</pre>').format(text)
+    for token in tokens:
+        if token.type.startswith("heading_"):  # the headings of a page are its own
+            token.tag = "p"
+            if token.nesting == 1:
+                token.attrJoin("class", "heading")
+    return Markup(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {}))
+
+
+def _fence(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+    """A block of code with what the writer called it."""
+    token = tokens[index]
+    name = Markup('<p class="block-title">{}</p>').format(token.info.strip()) if token.info.strip() else ""
+    return f'{name}<pre tabindex="0">{code(token.content)}</pre>\n'
+
+
+def _parser() -> MarkdownIt:
+    made = MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": _DEEP}).enable("table")
+    made.disable(["link", "image", "autolink", "html_block", "html_inline", "reference", "code", "lheading"])
+    made.add_render_rule("fence", _fence)
+    return made
+
+
+_MARKDOWN = _parser()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import logging
+import shlex
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -20,12 +22,13 @@ from pytest_mlebench.cli.common import (
     open_group,
     print_json,
     read_settings,
+    user_path,
 )
-from pytest_mlebench.errors import UsageError
-from pytest_mlebench.extras.audit.api import audit_group, judge_of
+from pytest_mlebench.errors import UsageError, reason
+from pytest_mlebench.extras.audit.api import PlagiarismOptions, audit_group, judge_of
 from pytest_mlebench.extras.audit.calibration import calibrate
-from pytest_mlebench.extras.audit.commands import plagiarism
 from pytest_mlebench.extras.audit.judge import JudgeOptions
+from pytest_mlebench.extras.audit.page import account_text, pairs_text
 from pytest_mlebench.io.units import format_duration, pluralize
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.reports.tables import Section, Table, terminal_width
@@ -34,8 +37,10 @@ from pytest_mlebench.results.statistics import wilson_interval
 
 if TYPE_CHECKING:
     from pytest_mlebench.extras.audit.calibration import Calibration
+    from pytest_mlebench.extras.audit.plagiarism import Pairs
+    from pytest_mlebench.options import Settings
     from pytest_mlebench.records.group import RunGroup
-    from pytest_mlebench.results.findings import Finding, Findings, JudgeAccount
+    from pytest_mlebench.results.findings import Finding, Findings, JudgeAccount, NotebooksRead
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -59,7 +64,7 @@ def add(commands: Any) -> None:
         "(default: 5)")  # fmt: skip
     judge.add_argument("--judge-votes", metavar="N", type=_votes, default=3,
         help="how often it is asked about each part; more than half must agree (default: 3)")  # fmt: skip
-    plagiarism.add_options(command)
+    _add_plagiarism(command)
     add_options(command, "--runs-dir", "--agents-dir", "--competitions-dir", "--data-dir", "--llm-providers",
         "--prices", "--llm-retries", "--llm-rpm")  # fmt: skip
     command.set_defaults(command=_audit)
@@ -99,15 +104,15 @@ def _audit_group(options: argparse.Namespace, name: str) -> int:
     judge, is_bundle = _judge(options), is_opened_bundle(group.folder)
     if judge is not None and is_bundle:
         raise UsageError("--judge keeps what it paid for in the run group: `mlebench unbundle` makes one of a bundle")
-    found, pairs = audit_group(bench, group, judge=judge, plagiarism=plagiarism.chosen(options, settings))
+    found, pairs = audit_group(bench, group, judge=judge, plagiarism=_compared_with(options, settings))
     if pairs is not None and found.plagiarism is not None:
         store = bench.store
-        plagiarism.warn_of_missing(found.plagiarism.notebooks, store.root, is_default=store.is_default)
+        _warn_of_missing(found.plagiarism.notebooks, store.root, is_default=store.is_default)
     if options.json:
         print_json({"verdicts": found.verdicts, **asdict(found)})
     else:
         _show(group, found)
-        plagiarism.show(found, pairs, options)
+        _show_plagiarism(found, pairs, options)
     if is_bundle:
         logger.info("not saved, because bundles are never changed: unpack it with `mlebench unbundle` first")
     else:
@@ -148,22 +153,15 @@ def _account(judge: JudgeAccount) -> str:
     text = f"judge {judge.model}: {judge.parts_judged} of {pluralize(judge.parts, 'part')} judged by "
     text += f"{pluralize(judge.votes, 'vote')} each, {cost}, {pluralize(judge.calls, 'call')}"
     text += f"; {judge.votes_kept} of the votes were given in earlier calls" if judge.votes_kept else ""
-    for count, what in (
-        (judge.unanswered, "answer without the right form"),
-        (judge.failed, "call failed"),
-        (judge.quotes_dropped, "quote that does not occur"),
-    ):
-        text += f"; {count} × {what}" if count else ""
+    counts = {"answer without the right form": judge.unanswered, "call failed": judge.failed}
+    counts["quote that does not occur"] = judge.quotes_dropped
+    text += "".join(f"; {count} × {what}" for what, count in counts.items() if count)
     if judge.incomplete:
         text += f"\nnot judged whole ({_why(judge)}): {', '.join(judge.incomplete[:10])}"
         text += f" and {len(judge.incomplete) - 10} more" if len(judge.incomplete) > 10 else ""
-    if _is_cut_short(judge):
-        text += "\nthe same command asks for what is missing, and for nothing twice"
+        if judge.interrupted or judge.budget_ended or judge.failed:
+            text += "\nthe same command asks for what is missing, and for nothing twice"
     return text
-
-
-def _is_cut_short(judge: JudgeAccount) -> bool:
-    return bool(judge.incomplete) and (judge.interrupted or judge.budget_ended or judge.failed > 0)
 
 
 def _why(judge: JudgeAccount) -> str:
@@ -174,6 +172,60 @@ def _why(judge: JudgeAccount) -> str:
     if judge.failed:
         return f"calls failed, the last: {judge.last_error}" if judge.last_error else "calls failed"
     return "see above, or they left too much"
+
+
+def _add_plagiarism(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("plagiarism")
+    group.add_argument("--plagiarism", action="store_true",
+        help="also compare the code of runs with public notebooks (which `mlebench kernels` downloads) and with the "
+        "code of other agents on the same competition")  # fmt: skip
+    group.add_argument("--with-group", metavar="GROUP", action="append", default=[],
+        help="compare with the runs of this group, too; repeatable")  # fmt: skip
+    group.add_argument("--boilerplate", metavar="PATH", type=user_path, action="append", default=[],
+        help="code to disregard because agents were given it: a file or a folder; repeatable")  # fmt: skip
+    group.add_argument("--pairs", action="store_true", help="print similar code side by side")
+
+
+def _compared_with(options: argparse.Namespace, settings: Settings) -> PlagiarismOptions | None:
+    """What the runs of an audit are compared with; None without ``--plagiarism``. Raises UsageError."""
+    if not options.plagiarism:
+        for name in ("with_group", "boilerplate", "pairs"):
+            if getattr(options, name):
+                raise UsageError(f"--{name.replace('_', '-')} needs --plagiarism")
+        return None
+
+    for path in options.boilerplate:
+        try:
+            path.stat()
+        except OSError as error:
+            raise UsageError(f"--boilerplate: {path} cannot be read: {reason(error)}") from error
+    try:
+        groups = [read_group(open_group(name, settings.runs_dir)) for name in options.with_group]
+    except UsageError as error:
+        raise UsageError(f"--with-group: {error}") from error
+    return PlagiarismOptions(groups=groups, boilerplate=options.boilerplate)
+
+
+def _warn_of_missing(notebooks: Mapping[str, NotebooksRead], data_dir: Path, *, is_default: bool) -> None:
+    """One line where notebooks have yet to be downloaded, with the command that does it."""
+    missing = {id: own for id, own in notebooks.items() if own.missing}
+    if missing:
+        chosen = " ".join(f"-c {id}" for id in missing)
+        place = "" if is_default else f" --data-dir {shlex.quote(str(data_dir))}"
+        counts = ", ".join(f"{id} ({own.missing} of {own.listed})" for id, own in missing.items())
+        logger.warning(
+            "warning: notebooks are not downloaded: %s; `mlebench kernels %s%s` does it", counts, chosen, place
+        )
+    if unlisted := [id for id, own in notebooks.items() if not own.listed]:
+        logger.warning("no public notebooks are known of %s", ", ".join(unlisted))
+
+
+def _show_plagiarism(found: Findings, pairs: Pairs | None, options: Any) -> None:
+    """What was compared, and with ``--pairs`` the passages side by side."""
+    if found.plagiarism is not None:
+        print(account_text(found.plagiarism))
+    if options.pairs and pairs is not None and pairs.pairs:
+        print(f"\n{pairs_text(pairs)}")
 
 
 def _calibrate(options: argparse.Namespace) -> int:

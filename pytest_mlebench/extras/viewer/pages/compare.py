@@ -10,16 +10,12 @@ from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.extras.viewer.answers import whole_number
-from pytest_mlebench.extras.viewer.folder import is_folder
-from pytest_mlebench.extras.viewer.formats import seg
 from pytest_mlebench.extras.viewer.index import Run
 from pytest_mlebench.extras.viewer.pages.groups import shared_parts
 from pytest_mlebench.extras.viewer.pictures import run_timeline
-from pytest_mlebench.extras.viewer.site import Missing, Site
+from pytest_mlebench.extras.viewer.site import Site, seg, whole_number
 from pytest_mlebench.extras.viewer.steps import Step
 from pytest_mlebench.results.overview import mean_scores, overview
 from pytest_mlebench.results.summary import labels
@@ -30,89 +26,80 @@ _ROWS, _ROWS_IN_FULL = 200, 20
 _SAME_TIME = 60.0
 
 
-class ComparePages:
-    """The pages of comparisons."""
+def compare(site: Site, request: Request) -> Response:
+    names = list(dict.fromkeys(request.query_params.getlist("g")))
+    if not 1 <= len(names) <= MOST_COMPARED:
+        raise UsageError(f"up to {MOST_COMPARED} run groups can be compared: choose them in the list of groups")
+    groups = [site.group(name) for name in names]
+    view = overview([site.read(name) for name in names])
+    columns = [_Column(label, folder.name, agent) for (folder, agent), label in labels(view.groups).items()]
+    if len(columns) < 2:
+        raise UsageError("one agent cannot be compared: choose another run group in the list of groups")
+    return site.page(
+        request,
+        "compare.html",
+        " vs ".join(names),
+        crumbs=[("Run groups", "/")],
+        chosen=groups,
+        sides=columns,
+        versions=sorted({group.version for group in groups}),
+        matrix=_matrix(columns, site.index.runs(*names)),
+        **shared_parts(view),
+    )
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
 
-    def routes(self) -> list[Route]:
-        return [
-            Route("/compare", self.compare),
-            Route("/side", self.side),
-        ]
+def side(site: Site, request: Request) -> Response:
+    """The trajectories of runs beside each other: a row holds the steps of the same number, or of the same time."""
+    names = [name.partition("/")[::2] for name in dict.fromkeys(request.query_params.getlist("r"))]
+    if not 2 <= len(names) <= MOST_BESIDE:
+        raise UsageError(f"two to {MOST_BESIDE} runs can stand side by side: ?r=GROUP/RUN&r=GROUP/RUN")
+    runs = [_beside(site, name, run_id, number) for number, (name, run_id) in enumerate(names)]
+    query = request.query_params
+    by_time = query.get("by") == "time"
+    in_full = "full" in query
+    found = [run["own"] for run in runs]
+    rows = aligned([own.steps if own is not None else () for own in found], by_time=by_time)
+    size = _ROWS_IN_FULL if in_full else _ROWS
+    start = whole_number(query.get("start"), 0, max(0, len(rows) - 1))
 
-    def compare(self, request: Request) -> Response:
-        names = list(dict.fromkeys(request.query_params.getlist("g")))
-        if not 1 <= len(names) <= MOST_COMPARED:
-            raise UsageError(f"up to {MOST_COMPARED} run groups can be compared: choose them in the list of groups")
-        groups = [self.site.group(name) for name in names]
-        view = overview([self.site.read(name) for name in names])
-        columns = [_Column(label, folder.name, agent) for (folder, agent), label in labels(view.groups).items()]
-        if len(columns) < 2:
-            raise UsageError("one agent cannot be compared: choose another run group in the list of groups")
-        return self.site.page(
-            request,
-            "compare.html",
-            " vs ".join(names),
-            crumbs=[("Run groups", "/")],
-            chosen=groups,
-            sides=columns,
-            versions=sorted({group.version for group in groups}),
-            matrix=_matrix(columns, self.site.index.runs(*names)),
-            **shared_parts(view),
-        )
+    def address(**changes: str | int) -> str:
+        own = {"by": "time" if by_time else "", "full": "1" if in_full else "", "start": start} | changes
+        pairs = [("r", f"{name}/{run_id}") for name, run_id in names]
+        return f"/side?{urlencode(pairs + [(name, str(value)) for name, value in own.items() if value])}"
 
-    def side(self, request: Request) -> Response:
-        """The trajectories of runs beside each other: a row holds the steps of the same number, or of the same time."""
-        names = [name.partition("/")[::2] for name in dict.fromkeys(request.query_params.getlist("r"))]
-        if not 2 <= len(names) <= MOST_BESIDE:
-            raise UsageError(f"two to {MOST_BESIDE} runs can stand side by side: ?r=GROUP/RUN&r=GROUP/RUN")
-        runs = [self._beside(name, run_id, number) for number, (name, run_id) in enumerate(names)]
-        query = request.query_params
-        by_time = query.get("by") == "time"
-        in_full = "full" in query
-        found = [run["own"] for run in runs]
-        rows = aligned([own.steps if own is not None else () for own in found], by_time=by_time)
-        size = _ROWS_IN_FULL if in_full else _ROWS
-        start = whole_number(query.get("start"), 0, max(0, len(rows) - 1))
+    ids = dict.fromkeys(run["record"].competition_id for run in runs if run["record"] is not None)
+    return site.page(
+        request,
+        "side.html",
+        f"{', '.join(ids) or 'Runs'} side by side",
+        crumbs=[("Run groups", "/"), *((id, f"/competition/{seg(id)}") for id in list(ids)[:1])],
+        crumb="Side by side",
+        runs=runs,
+        rows=rows[start : start + size],
+        total=len(rows),
+        start=start,
+        by_time=by_time,
+        in_full=in_full,
+        address=address,
+        earlier=address(start=max(0, start - size)) if start else None,
+        later=address(start=start + size) if start + size < len(rows) else None,
+    )
 
-        def address(**changes: str | int) -> str:
-            own = {"by": "time" if by_time else "", "full": "1" if in_full else "", "start": start} | changes
-            pairs = [("r", f"{name}/{run_id}") for name, run_id in names]
-            return f"/side?{urlencode(pairs + [(name, str(value)) for name, value in own.items() if value])}"
 
-        ids = dict.fromkeys(run["record"].competition_id for run in runs if run["record"] is not None)
-        return self.site.page(
-            request,
-            "side.html",
-            f"{', '.join(ids) or 'Runs'} side by side",
-            crumbs=[("Run groups", "/"), *((id, f"/competition/{seg(id)}") for id in list(ids)[:1])],
-            crumb="Side by side",
-            runs=runs,
-            rows=rows[start : start + size],
-            total=len(rows),
-            start=start,
-            by_time=by_time,
-            in_full=in_full,
-            address=address,
-            earlier=address(start=max(0, start - size)) if start else None,
-            later=address(start=start + size) if start + size < len(rows) else None,
-        )
-
-    def _beside(self, name: str, run_id: str, number: int) -> dict[str, Any]:
-        group = self.site.group(name)
-        folder = self.site.index.runs_dir / name
-        if not is_folder(folder, run_id):
-            raise Missing(f"run group {name} has no run {run_id}")
-        record = self.site.record(folder, run_id)
-        found = self.site.conversations(folder, run_id, record)
-        base = f"/run/{seg(name)}/{seg(run_id)}"
-        timeline = None
-        if record is not None and record.timeline:
-            timeline = run_timeline(record, [], f"{base}/trajectory?at=", name=f"timeline-{number}")
-        own = found[0] if found else None
-        return {"group": group, "run_id": run_id, "base": base, "record": record, "own": own, "timeline": timeline}
+def _beside(site: Site, name: str, run_id: str, number: int) -> dict[str, Any]:
+    run = site.run(name, run_id)
+    found = site.conversations(run)
+    timeline = None
+    if run.record is not None and run.record.timeline:
+        timeline = run_timeline(run.record, [], f"{run.base}/trajectory?at=", name=f"timeline-{number}")
+    return {
+        "group": run.group,
+        "run_id": run_id,
+        "base": run.base,
+        "record": run.record,
+        "own": found[0] if found else None,
+        "timeline": timeline,
+    }
 
 
 def aligned(columns: Sequence[Sequence[Step]], *, by_time: bool) -> list[tuple[Step | None, ...]]:

@@ -4,78 +4,65 @@ from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from pytest_mlebench.catalog import Catalogue, Competition, default_catalogue
 from pytest_mlebench.catalog.competition import is_twin_label
-from pytest_mlebench.extras.viewer.formats import seg
 from pytest_mlebench.extras.viewer.pictures import Placed, leaderboard
-from pytest_mlebench.extras.viewer.site import Missing, Site
+from pytest_mlebench.extras.viewer.site import Missing, Site, seg
 from pytest_mlebench.io.units import format_score
 from pytest_mlebench.reports.plots.runs import share_beaten
 
 
-class CompetitionPages:
-    """The pages of competitions."""
+def competitions(site: Site, request: Request) -> Response:
+    site.index.refresh()
+    catalogue = default_catalogue()
+    found = site.index.competitions()
+    rows = [(id, known_competition(catalogue, id), *counts) for id, *counts in found]
+    return site.page(request, "competitions.html", "Competitions", crumbs=[("Run groups", "/")], rows=rows)
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
 
-    def routes(self) -> list[Route]:
-        return [
-            Route("/competitions", self.competitions),
-            Route("/competition/{id}", self.competition),
-        ]
-
-    def competitions(self, request: Request) -> Response:
-        self.site.index.refresh()
-        catalogue = default_catalogue()
-        found = self.site.index.competitions()
-        rows = [(id, known_competition(catalogue, id), *counts) for id, *counts in found]
-        return self.site.page(request, "competitions.html", "Competitions", crumbs=[("Run groups", "/")], rows=rows)
-
-    def competition(self, request: Request) -> Response:
-        id = request.path_params["id"]
-        self.site.index.refresh()
-        runs = self.site.index.runs(competition=id)
-        catalogue = default_catalogue()
-        known = known_competition(catalogue, id)
-        if not runs and known is None:
-            raise Missing(f"there is no competition {id}")
-        lower = bool(runs[0].lower_is_better) if runs else False
-        sign = 1 if lower else -1
-        order = sorted(runs, key=lambda run: (run.score is None, sign * (run.score or 0.0), run.group_name))
-        board = known.leaderboard if known is not None else None
-        places = {}
-        on_board = [run for run in order if not is_twin_label(run.split)]  # twins have leaderboards of their own
-        for run in on_board:
-            share = share_beaten(board, run.score) if board is not None else None
-            if board is not None and share is not None:
-                places[run.group_name, run.run_id] = max(1, round(board.teams * (100 - share) / 100))
-        placed = [
-            Placed(
-                f"{run.agent} · {run.group_name}",
-                run.score,
-                f"{run.agent}, seed {run.seed} in {run.group_name}: {format_score(run.score)}, {run.result.label}",
-                f"/run/{seg(run.group_name)}/{seg(run.run_id)}",
-            )
-            for run in on_board
-            if run.score is not None
-        ]
-        return self.site.page(
-            request,
-            "competition.html",
-            id,
-            crumbs=[("Run groups", "/"), ("Competitions", "/competitions")],
-            id=id,
-            known=known,
-            board=board,
-            runs=order,
-            places=places,
-            lower=lower,
-            picture=leaderboard(board, placed) if board is not None and placed else None,
-            costs=any(run.calls for run in runs),
+def competition(site: Site, request: Request) -> Response:
+    id = request.path_params["id"]
+    site.index.refresh()
+    runs = site.index.runs(competition=id)
+    catalogue = default_catalogue()
+    known = known_competition(catalogue, id)
+    if not runs and known is None:
+        raise Missing(f"there is no competition {id}")
+    lower = bool(runs[0].lower_is_better) if runs else False
+    sign = 1 if lower else -1
+    order = sorted(runs, key=lambda run: (run.score is None, sign * (run.score or 0.0), run.group_name))
+    board = known.leaderboard if known is not None else None
+    places = {}
+    on_board = [run for run in order if not is_twin_label(run.split)]  # twins have leaderboards of their own
+    for run in on_board:
+        share = share_beaten(board, run.score) if board is not None else None
+        if board is not None and share is not None:
+            places[run.group_name, run.run_id] = max(1, round(board.teams * (100 - share) / 100))
+    placed = [
+        Placed(
+            f"{run.agent} · {run.group_name}",
+            run.score,
+            f"{run.agent}, seed {run.seed} in {run.group_name}: {format_score(run.score)}, {run.result.label}",
+            f"/run/{seg(run.group_name)}/{seg(run.run_id)}",
         )
+        for run in on_board
+        if run.score is not None
+    ]
+    return site.page(
+        request,
+        "competition.html",
+        id,
+        crumbs=[("Run groups", "/"), ("Competitions", "/competitions")],
+        id=id,
+        known=known,
+        board=board,
+        runs=order,
+        places=places,
+        lower=lower,
+        picture=leaderboard(board, placed) if board is not None and placed else None,
+        costs=any(run.calls for run in runs),
+    )
 
 
 def known_competition(catalogue: Catalogue, id: str) -> Competition | None:

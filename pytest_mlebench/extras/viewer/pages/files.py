@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+import csv
+import io
+import mimetypes
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from markupsafe import escape
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from pytest_mlebench.extras.viewer.answers import download, download_left
-from pytest_mlebench.extras.viewer.folder import MAX_ENTRIES, FolderFile, Refused, listing, read
-from pytest_mlebench.extras.viewer.site import RUN_PATH, Site
+from pytest_mlebench.extras.viewer.folder import MAX_ENTRIES, FolderFile, Refused, listing, opened
+from pytest_mlebench.extras.viewer.guard import FILE_POLICY
+from pytest_mlebench.extras.viewer.site import RunPlace, Site
 from pytest_mlebench.extras.viewer.text import CODE_SUFFIXES, code
 from pytest_mlebench.records.record import COLLECTED, FILES, RUN_LOG, SUBMISSION
 from pytest_mlebench.reports.untrusted import one_line, plain
@@ -22,82 +26,102 @@ from pytest_mlebench.runs.files import FilesError, open_files
 
 _FILE_SHOWN = 256 << 10
 _TABLE_ROWS, _TABLE_COLUMNS = 100, 60
+_CHUNK = 256 << 10
+_RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
 
 
-class FilePages:
-    """The files of a run: a list, what they hold, and downloads."""
+def files(site: Site, request: Request) -> Response:
+    run = site.place(request)
+    record = run.record
+    path = request.path_params.get("path", "")
+    entries, more = _entries(run.folder / run.run_id)
+    if not path:
+        names = [entry.path for entry in entries]
+        path = next((name for name in (SUBMISSION, RUN_LOG) if name in names), "")
+    return site.page(
+        request,
+        "files.html",
+        **site.run_context(run, "files"),
+        entries=entries,
+        more=more,
+        path=path,
+        shown=_shown(run, path) if path else None,
+        report=record.report if record is not None and path == SUBMISSION else None,
+        checks=record.sandbox.validations[-20:] if record is not None and path == SUBMISSION else (),
+    )
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
 
-    def routes(self) -> list[Route]:
-        return [
-            Route(f"{RUN_PATH}/files", self.files),
-            Route(f"{RUN_PATH}/files/{{path:path}}", self.files),
-            Route(f"{RUN_PATH}/raw/{{path:path}}", self.raw),
-        ]
-
-    def files(self, request: Request) -> Response:
-        group, run_id, folder = self.site.place(request)
-        record = self.site.record(folder, run_id)
-        path = request.path_params.get("path", "")
-        entries, more = _entries(folder / run_id)
-        if not path:
-            names = [entry.path for entry in entries]
-            path = next((name for name in (SUBMISSION, RUN_LOG) if name in names), "")
-        shown = self._shown(folder, run_id, path) if path else None
-        return self.site.page(
-            request,
-            "files.html",
-            **self.site.run_context(request, group, run_id, record, "files"),
-            entries=entries,
-            more=more,
-            path=path,
-            shown=shown,
-            report=record.report if record is not None and path == SUBMISSION else None,
-            checks=record.sandbox.validations[-20:] if record is not None and path == SUBMISSION else (),
-        )
-
-    def raw(self, request: Request) -> Response:
-        _, run_id, folder = self.site.place(request)
-        path = request.path_params["path"]
-        if _is_packed(folder / run_id, path):
-            try:
-                return download_left(request, folder / run_id, path)
-            except FilesError as error:
-                raise Refused(str(error)) from error
-        return download(request, folder, [run_id, *path.split("/")])
-
-    def _shown(self, folder: Path, run_id: str, path: str) -> dict[str, Any]:
-        if _is_packed(folder / run_id, path):
-            content, size = _read_packed(folder / run_id, path)
+def raw(site: Site, request: Request) -> Response:
+    """A file as it is, or a range of it; whatever it is, a browser only saves it. Raises Refused."""
+    run, path = site.place(request), request.path_params["path"]
+    with _opened(run, path) as (_, size):
+        start, end, status = 0, size, 200
+    asked = request.headers.get("range")
+    name = re.sub(r"[^\w. ()-]", "_", plain(path.rpartition("/")[2]), flags=re.ASCII) or "file"
+    headers = {
+        "Accept-Ranges": "bytes",
+        "Content-Security-Policy": FILE_POLICY,
+        "Content-Disposition": f'attachment; filename="{name}"',
+    }
+    if asked is not None and (match := _RANGE.fullmatch(asked.strip())) and (match[1] or match[2]):
+        if match[1]:
+            start, end = int(match[1]), min(size, int(match[2]) + 1 if match[2] else size)
         else:
-            content, size = read(folder, run_id, *path.split("/"), size=_FILE_SHOWN)
-        shown: dict[str, Any] = {"size": size, "left_out": max(0, size - len(content)), "kind": "text"}
-        if b"\0" in content[:8192]:
-            return {**shown, "kind": "binary"}
-        text = content.decode("utf-8", "replace")
-        if path.lower().endswith((".csv", ".tsv")):
-            return {**shown, "kind": "table", **_table(text, "\t" if path.lower().endswith(".tsv") else ",")}
-        is_code = path.lower().endswith(CODE_SUFFIXES)
-        lines = text[:_FILE_SHOWN].split("\n")
-        cut = "\n".join(line if len(line) < 5000 else f"{line[:5000]}… ({len(line) - 5000:,} more)" for line in lines)
-        return {**shown, "html": code(cut) if is_code else escape(plain(cut)), "lines": len(lines)}
+            start = max(0, size - int(match[2]))
+        if start >= end:
+            return PlainTextResponse("no such range\n", 416, {"Content-Range": f"bytes */{size}"})
+        status = 206
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+    headers["Content-Length"] = str(end - start)
+    kind = "text/plain; charset=utf-8" if mimetypes.guess_type(name)[0] is not None else "application/octet-stream"
+    if request.method == "HEAD":
+        return Response(status_code=status, headers=headers, media_type=kind)
+
+    def content() -> Iterator[bytes]:
+        left = end - start
+        with _opened(run, path) as (file, _):
+            file.seek(start)
+            while left > 0 and (block := file.read(min(_CHUNK, left))):
+                yield block
+                left -= len(block)
+
+    return StreamingResponse(content(), status, headers, kind)
 
 
-def _is_packed(run_dir: Path, path: str) -> bool:
-    """Whether a file is one of the run's archive."""
-    return path.split("/")[0] in COLLECTED and path != SUBMISSION and (run_dir / FILES).exists()
-
-
-def _read_packed(run_dir: Path, path: str) -> tuple[bytes, int]:
+@contextmanager
+def _opened(run: RunPlace, path: str) -> Iterator[tuple[IO[bytes], int]]:
+    """A file of a run's archive or of its folder, and its size. Raises Refused."""
+    run_dir = run.folder / run.run_id
+    if path.split("/")[0] not in COLLECTED or path == SUBMISSION or not (run_dir / FILES).exists():
+        with (
+            opened(run.folder, run.run_id, *path.split("/")) as descriptor,
+            open(descriptor, "rb", closefd=False) as file,
+        ):
+            yield file, os.fstat(descriptor).st_size
+        return
     try:
         with open_files(run_dir) as files:
             if (found := files.get(path)) is None:
                 raise Refused("there is no such file")
-            return files.read(path, _FILE_SHOWN), found.size
+            with files.open(path) as packed:
+                yield packed, found.size
     except FilesError as error:
         raise Refused(str(error)) from error
+
+
+def _shown(run: RunPlace, path: str) -> dict[str, Any]:
+    with _opened(run, path) as (file, size):
+        content = file.read(_FILE_SHOWN)
+    shown: dict[str, Any] = {"size": size, "left_out": max(0, size - len(content)), "kind": "text"}
+    if b"\0" in content[:8192]:
+        return {**shown, "kind": "binary"}
+    text = content.decode("utf-8", "replace")
+    if path.lower().endswith((".csv", ".tsv")):
+        return {**shown, "kind": "table", **_table(text, "\t" if path.lower().endswith(".tsv") else ",")}
+    is_code = path.lower().endswith(CODE_SUFFIXES)
+    lines = text[:_FILE_SHOWN].split("\n")
+    cut = "\n".join(line if len(line) < 5000 else f"{line[:5000]}… ({len(line) - 5000:,} more)" for line in lines)
+    return {**shown, "html": code(cut) if is_code else escape(plain(cut)), "lines": len(lines)}
 
 
 def _entries(run_dir: Path) -> tuple[Sequence[FolderFile], bool]:
@@ -116,9 +140,6 @@ def _entries(run_dir: Path) -> tuple[Sequence[FolderFile], bool]:
 
 def _table(text: str, separator: str) -> dict[str, Any]:
     """The head of a table, as Python's reader of CSV takes it."""
-    import csv
-    import io
-
     rows: list[list[str]] = []
     with suppress(csv.Error):
         for row in csv.reader(io.StringIO(text), delimiter=separator):

@@ -7,13 +7,10 @@ from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from pytest_mlebench.extras.viewer.answers import attachment, events
 from pytest_mlebench.extras.viewer.folder import is_folder
-from pytest_mlebench.extras.viewer.formats import seg
-from pytest_mlebench.extras.viewer.live import changes, group_state, running
-from pytest_mlebench.extras.viewer.site import Missing, Site
+from pytest_mlebench.extras.viewer.live import group_state, running
+from pytest_mlebench.extras.viewer.site import Missing, Site, attachment, events, seg
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.page import page as report_page
@@ -22,87 +19,76 @@ from pytest_mlebench.results.findings import FINDINGS
 from pytest_mlebench.results.overview import Overview, overview
 
 
-class GroupPages:
-    """The pages of run groups."""
+def groups(site: Site, request: Request) -> Response:
+    site.index.refresh()
+    found = site.index.groups()
+    return site.page(
+        request,
+        "groups.html",
+        "Run groups",
+        crumbs=[],
+        groups=found,
+        runs_dir=str(site.index.runs_dir),
+        live=any(group.is_live for group in found),
+        totals={
+            "runs": sum(group.finished for group in found),
+            "medals": sum(group.medals for group in found),
+            "cost": sum(group.cost or 0 for group in found),
+            "live": sum(group.running for group in found),
+        },
+    )
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
-        self._kept: tuple[Any, dict[str, Any]] = (None, {})
 
-    def routes(self) -> list[Route]:
+def group(site: Site, request: Request) -> Response:
+    name = request.path_params["group"]
+    state = group_state(site.index.runs_dir / name) if is_folder(site.index.runs_dir, name) else ""
+    group = site.group(name, fresh=True)
+    read = site.read(group.name)
+    if "export" in request.query_params:
+        return attachment(report_page(overview([read])), f"{group.name}.html")
+    base = f"/run/{seg(group.name)}"
+
+    def run_link(record: RunRecord) -> str:
+        return f"{base}/{seg(record.run_id)}"
+
+    def run_links(record: RunRecord) -> list[tuple[str, str]]:
+        link = run_link(record)
         return [
-            Route("/", self.groups),
-            Route("/group/{group}", self.group),
-            Route("/group/{group}/events", self.group_events),
+            ("The last failed step", f"{link}/trajectory?from=error"),
+            ("The last error in the log", f"{link}/log?at=error"),
         ]
 
-    def groups(self, request: Request) -> Response:
-        self.site.index.refresh()
-        found = self.site.index.groups()
-        return self.site.page(
-            request,
-            "groups.html",
-            "Run groups",
-            crumbs=[],
-            groups=found,
-            runs_dir=str(self.site.index.runs_dir),
-            live=any(group.is_live for group in found),
-            totals={
-                "runs": sum(group.finished for group in found),
-                "medals": sum(group.medals for group in found),
-                "cost": sum(group.cost or 0 for group in found),
-                "live": sum(group.running for group in found),
-            },
-        )
+    now, interrupted = running(site.index.runs_dir / group.name, site.calls)
+    return site.page(
+        request,
+        "group.html",
+        group.title or group.name,
+        crumbs=[("Run groups", "/")],
+        group=group,
+        state=state,
+        running=now,
+        interrupted=interrupted,
+        run_link=run_link,
+        run_links=run_links,
+        **_parts(site, read),
+    )
 
-    def group(self, request: Request) -> Response:
-        name = request.path_params["group"]
-        state = group_state(self.site.index.runs_dir / name) if is_folder(self.site.index.runs_dir, name) else ""
-        group = self.site.group_of(request, fresh=True)
-        read = self.site.read(group.name)
-        if "export" in request.query_params:
-            return attachment(report_page(overview([read])), f"{group.name}.html")
-        base = f"/run/{seg(group.name)}"
 
-        def run_link(record: RunRecord) -> str:
-            return f"{base}/{seg(record.run_id)}"
+def _parts(site: Site, group: RunGroup) -> dict[str, Any]:
+    """What the page shows of a group's records. Making it takes half a second, so it waits for a run that ends."""
+    audit = site.index.runs_dir / group.name / FINDINGS
+    state = group, audit.stat().st_mtime_ns if audit.exists() else 0
+    if site.group_parts[0] != state:
+        site.group_parts = state, parts(overview([group]))
+    return site.group_parts[1]
 
-        def run_links(record: RunRecord) -> list[tuple[str, str]]:
-            link = run_link(record)
-            return [
-                ("The last failed step", f"{link}/trajectory?from=error"),
-                ("The last error in the log", f"{link}/log?at=error"),
-            ]
 
-        now, interrupted = running(self.site.index.runs_dir / group.name, self.site.calls)
-        return self.site.page(
-            request,
-            "group.html",
-            group.title or group.name,
-            crumbs=[("Run groups", "/")],
-            group=group,
-            state=state,
-            running=now,
-            interrupted=interrupted,
-            run_link=run_link,
-            run_links=run_links,
-            **self._parts(read),
-        )
-
-    def _parts(self, group: RunGroup) -> dict[str, Any]:
-        """What the page shows of a group's records. Making it takes half a second, so it waits for a run that ends."""
-        audit = self.site.index.runs_dir / group.name / FINDINGS
-        state = group, audit.stat().st_mtime_ns if audit.exists() else 0
-        if self._kept[0] != state:
-            self._kept = state, parts(overview([group]))
-        return self._kept[1]
-
-    async def group_events(self, request: Request) -> Response:
-        name = request.path_params["group"]
-        if not is_folder(self.site.index.runs_dir, name):
-            raise Missing("there is no such run group")
-        folder = self.site.index.runs_dir / name
-        return events(changes(lambda: group_state(folder)))
+async def group_events(site: Site, request: Request) -> Response:
+    name = request.path_params["group"]
+    if not is_folder(site.index.runs_dir, name):
+        raise Missing("there is no such run group")
+    folder = site.index.runs_dir / name
+    return events(lambda: group_state(folder))
 
 
 def shared_parts(view: Overview) -> dict[str, Any]:

@@ -1,70 +1,148 @@
-"""A run's log."""
+"""A run's log in parts: a page shows some lines, and loads those before and after as the reader scrolls."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
 
-from pytest_mlebench.extras.viewer import logs
-from pytest_mlebench.extras.viewer.answers import events, whole_number
-from pytest_mlebench.extras.viewer.folder import size_of
-from pytest_mlebench.extras.viewer.live import changes, log_state
-from pytest_mlebench.extras.viewer.site import RUN_PATH, Site
+from pytest_mlebench.extras.viewer.folder import opened, read, size_of
+from pytest_mlebench.extras.viewer.live import log_state
+from pytest_mlebench.extras.viewer.site import Site, events, whole_number
+from pytest_mlebench.extras.viewer.steps import Hit
+from pytest_mlebench.extras.viewer.text import ERRORS, Line, lines_of
 from pytest_mlebench.records.record import RUN_LOG
+from pytest_mlebench.reports.untrusted import one_line
+
+_PART = 64 << 10
+"""Bytes of a part, more or less: it begins and ends with a line, where these are not longer than that."""
+_FOUND = 300
+_MAX_SEARCHED = 256 << 20
+_AROUND = 100
+_BLOCK = 1 << 20
 
 
-class LogPages:
-    """The log of a run, and parts of it."""
+def log(site: Site, request: Request) -> Response:
+    run = site.place(request)
+    query = request.query_params
+    words = query.get("q", "")[:200]
+    found, hits, more, shown, place = size_of(run.folder, run.run_id, RUN_LOG), None, False, None, -1
+    if found:
+        place = whole_number(query.get("at"), -1, found)
+        if "errors" in query or query.get("at") == "error":
+            hits, more = _find(run.folder, run.run_id, None)
+            if query.get("at") == "error" and hits:
+                place = hits[-1].number
+        elif words:
+            hits, more = _find(run.folder, run.run_id, words)
+        shown = _part(run.folder, run.run_id) if place < 0 else _around(run.folder, run.run_id, place)
+    return site.page(
+        request,
+        "log.html",
+        **site.run_context(run, "log"),
+        part=shown,
+        place=place,
+        hits=hits,
+        more=more,
+        words=words,
+        errors="errors" in query,
+        live=run.record is None,
+    )
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
 
-    def routes(self) -> list[Route]:
-        return [
-            Route(f"{RUN_PATH}/log", self.log),
-            Route(f"{RUN_PATH}/log/part", self.log_part),
-            Route(f"{RUN_PATH}/log/events", self.log_events),
-        ]
+def log_part(site: Site, request: Request) -> Response:
+    run = site.place(request)
+    query = request.query_params
+    start = whole_number(query["start"], 0, 1 << 62) if "start" in query else None
+    end = whole_number(query["end"], 0, 1 << 62) if "end" in query else None
+    shown = _part(run.folder, run.run_id, start=start, end=end)
+    return HTMLResponse(site.environment.get_template("log_part.html").render(part=shown, place=-1))
 
-    def log(self, request: Request) -> Response:
-        group, run_id, folder = self.site.place(request)
-        record = self.site.record(folder, run_id)
-        query = request.query_params
-        words = query.get("q", "")[:200]
-        found, hits, more, part = size_of(folder, run_id, RUN_LOG), None, False, None
-        if found:
-            place = whole_number(query.get("at"), -1, found)
-            if "errors" in query or query.get("at") == "error":
-                hits, more = logs.find(folder, run_id, None)
-                if query.get("at") == "error" and hits:
-                    place = hits[-1].number
-            elif words:
-                hits, more = logs.find(folder, run_id, words)
-            part = logs.part(folder, run_id) if place < 0 else logs.around(folder, run_id, place)
+
+async def log_events(site: Site, request: Request) -> Response:
+    run = site.place(request)
+    return events(lambda: log_state(run.folder, run.run_id))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Lines of a log from byte ``start`` to ``end``, of ``size`` in all."""
+
+    start: int
+    end: int
+    size: int
+    lines: Sequence[Line]
+
+
+def _part(group_dir: Path, run: str, *, start: int | None = None, end: int | None = None) -> Part:
+    """The lines from ``start`` on, those before ``end``, or without either those at the end. Raises Refused."""
+    with opened(group_dir, run, RUN_LOG) as descriptor:
+        size = os.fstat(descriptor).st_size
+        if start is None:
+            end = size if end is None else min(end, size)
+            start = max(0, end - _PART)
+            content = os.pread(descriptor, end - start, start)
+            if start and (first := content.find(b"\n")) >= 0 and first + 1 < len(content):
+                start, content = start + first + 1, content[first + 1 :]
         else:
-            place = -1
-        return self.site.page(
-            request,
-            "log.html",
-            **self.site.run_context(request, group, run_id, record, "log"),
-            part=part,
-            place=place,
-            hits=hits,
-            more=more,
-            words=words,
-            errors="errors" in query,
-            live=record is None,
-        )
+            start = max(0, min(start, size))
+            content = os.pread(descriptor, _PART, start)
+            if start + len(content) < size and (last := content.rfind(b"\n")) >= 0:
+                content = content[: last + 1]
+    return Part(start, start + len(content), size, list(lines_of(content, start)))
 
-    def log_part(self, request: Request) -> Response:
-        _, run_id, folder = self.site.place(request)
-        query = request.query_params
-        start = whole_number(query["start"], 0, 1 << 62) if "start" in query else None
-        end = whole_number(query["end"], 0, 1 << 62) if "end" in query else None
-        part = logs.part(folder, run_id, start=start, end=end)
-        return HTMLResponse(self.site.environment.get_template("log_part.html").render(part=part, place=-1))
 
-    async def log_events(self, request: Request) -> Response:
-        _, run_id, folder = self.site.place(request)
-        return events(changes(lambda: log_state(folder, run_id)))
+def _around(group_dir: Path, run: str, place: int) -> Part:
+    """A part that has the line with this byte. Raises Refused."""
+    before, _ = read(group_dir, run, RUN_LOG, start=max(0, place - _PART // 2), size=min(place, _PART // 2))
+    first = before.find(b"\n")
+    begin = place - len(before) + (first + 1 if first >= 0 and place > _PART // 2 else 0)
+    return _part(group_dir, run, start=begin)
+
+
+def _find(group_dir: Path, run: str, words: str | None) -> tuple[list[Hit], bool]:
+    """Lines with this text, whatever its case, or for None lines that tell of failures; ``number`` is their first byte.
+
+    And whether there are more. Raises Refused.
+    """
+    needles = ERRORS if words is None else (words.encode("utf-8", "replace").lower(),)
+    hits: list[Hit] = []
+    with opened(group_dir, run, RUN_LOG) as descriptor:
+        place = 0
+        while place < _MAX_SEARCHED and (block := os.pread(descriptor, _BLOCK, place)):
+            if len(block) == _BLOCK and (last := block.rfind(b"\n")) >= 0:
+                block = block[: last + 1]
+            lowered = block.lower()
+            found = sorted({at for needle in needles for at in _each(lowered, needle)})
+            done = -1
+            for at in found:
+                if at < done:
+                    continue  # in the same line as the one before
+                if len(hits) >= _FOUND:
+                    return hits, True
+                begin, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
+                done = end = len(block) if end < 0 else end
+                length = max(len(needle) for needle in needles if lowered.startswith(needle, at))
+                hits.append(_hit(block, place, begin, at, min(at + length, end), end))
+            place += len(block)
+    return hits, False
+
+
+def _each(content: bytes, needle: bytes) -> Iterator[int]:
+    at = content.find(needle)
+    while at >= 0:
+        yield at
+        line = content.find(b"\n", at)
+        at = content.find(needle, line) if line >= 0 else -1
+
+
+def _hit(block: bytes, place: int, begin: int, at: int, stop: int, end: int) -> Hit:
+    def text(start: int, stop: int) -> str:
+        return one_line(block[start:stop].decode("utf-8", "replace"))
+
+    before = text(max(begin, at - _AROUND), at)
+    return Hit(place + begin, before, text(at, min(stop, at + _AROUND)), text(stop, min(end, stop + _AROUND)))

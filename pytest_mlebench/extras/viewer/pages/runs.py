@@ -1,99 +1,150 @@
-"""A run: its overview and its record."""
+"""The runs of all groups in one list, what every count leads to; and one run: its overview and its record."""
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
+from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from starlette.responses import Response, StreamingResponse
 
-from pytest_mlebench.extras.viewer.answers import timestamp
 from pytest_mlebench.extras.viewer.folder import Refused, read
-from pytest_mlebench.extras.viewer.formats import seg
-from pytest_mlebench.extras.viewer.index import Group, Run
+from pytest_mlebench.extras.viewer.index import FACETS, ORDERS, Group, Run, Search
 from pytest_mlebench.extras.viewer.live import log_end, log_state, running
 from pytest_mlebench.extras.viewer.pictures import run_timeline
-from pytest_mlebench.extras.viewer.site import RUN_PATH, Site
+from pytest_mlebench.extras.viewer.site import Site, timestamp, whole_number
 from pytest_mlebench.extras.viewer.text import code
 from pytest_mlebench.records.record import RECORD, RunRecord
 from pytest_mlebench.reports.run_details import ending_as_sentence, run_details
+from pytest_mlebench.reports.untrusted import no_formula, one_line
 from pytest_mlebench.results.findings import findings
 
 _RECORD_SHOWN = 2 << 20
+_ROWS = 200
 
 
-class RunPages:
-    """The pages of a run as a whole."""
+def all_runs(site: Site, request: Request) -> Response:
+    site.index.refresh()
+    search = _search(request)
+    start = whole_number(request.query_params.get("start"), 0, 1 << 30)
+    found, total = site.index.search(search, start=start, count=_ROWS)
+    facets = {name: own for name, own in site.index.facets().items() if len(own) > 1 or search.facets[name]}
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
+    def address(**changes: str | int) -> str:
+        pairs = [(name, value) for name in FACETS for value in search.facets[name]]
+        own = {"q": " ".join(search.words), "order": search.order, "start": ""} | changes
+        pairs += [(name, str(value)) for name, value in own.items() if value and value != Search.order]
+        return f"/runs?{urlencode(pairs)}" if pairs else "/runs"
 
-    def routes(self) -> list[Route]:
-        return [
-            Route(RUN_PATH, self.run),
-            Route(f"{RUN_PATH}/record", self.record),
-        ]
+    return site.page(
+        request,
+        "all_runs.html",
+        "Runs",
+        crumbs=[],
+        runs=found,
+        total=total,
+        start=start,
+        search=search,
+        orders=ORDERS,
+        facets=facets,
+        address=address,
+        csv_address=address().replace("/runs", "/runs.csv", 1),
+        earlier=address(start=max(0, start - _ROWS)) if start else None,
+        later=address(start=start + _ROWS) if start + _ROWS < total else None,
+    )
 
-    def run(self, request: Request) -> Response:
-        group, run_id, folder = self.site.place(request)
-        state = log_state(folder, run_id)
-        record = self.site.record(folder, run_id)
-        calls = self.site.calls.of(folder, run_id)
-        if record is not None:
-            started = timestamp(record.started_at)
-            calls = [replace(call, seconds=call.seconds - started) for call in calls] if started else []
-        base = f"/run/{seg(group.name)}/{seg(run_id)}"
-        active, stopped = running(folder, self.site.calls)
-        now = [own for own in (*active, *stopped) if own.id == run_id]
-        siblings = [] if record is None else self._siblings(group, record)
-        context = self.site.run_context(request, group, run_id, record, "overview")
-        return self.site.page(
-            request,
-            "run.html",
-            **context,
-            details=_details(record) if record is not None else [],
-            timeline=run_timeline(record, calls, f"{base}/trajectory?at=")
-            if record is not None and (record.timeline or calls)
-            else None,
-            state=state,
-            findings=findings(folder / run_id)[:100],
-            running=now[0] if now else None,
-            log=log_end(folder, run_id, 12, 16384),
-            siblings=siblings,
-            ladder=_ladder(record),
-            failed=record is not None and not record.outcome.passed,
-            ended=ending_as_sentence(record) if record is not None else "",
-        )
 
-    def record(self, request: Request) -> Response:
-        group, run_id, folder = self.site.place(request)
-        record = self.site.record(folder, run_id)
-        text, size = "", 0
-        with suppress(Refused):
-            content, size = read(folder, run_id, RECORD, size=_RECORD_SHOWN)
-            text = content.decode("utf-8", "replace")
-        return self.site.page(
-            request,
-            "record.html",
-            **self.site.run_context(request, group, run_id, record, "record"),
-            details=run_details(record) if record is not None else [],
-            connections=record.sandbox.connections[:500] if record is not None else (),
-            models=record.usage.models if record is not None else {},
-            confinement=record.confinement if record is not None else {},
-            text=code(text),
-            left_out=max(0, size - _RECORD_SHOWN),
-        )
+def all_runs_as_csv(site: Site, request: Request) -> Response:
+    """All runs that are looked for, with every column of the index."""
+    search = _search(request)
+    headers = {"Content-Disposition": 'attachment; filename="runs.csv"'}
+    return StreamingResponse(_lines(site, search), headers=headers, media_type="text/csv; charset=utf-8")
 
-    def _siblings(self, group: Group, record: RunRecord) -> list[Run]:
-        """The other runs on the same competition, those of the same group first."""
-        runs = self.site.index.runs(competition=record.competition_id)
-        others = [run for run in runs if (run.group_name, run.run_id) != (group.name, record.run_id)]
-        order = sorted(
-            others, key=lambda run: (run.group_name != group.name, run.agent != record.agent, run.result.rank)
-        )
-        return order[:12]
+
+def _lines(site: Site, search: Search) -> Iterator[str]:
+    start, total = 0, 1
+    while start < total:
+        runs, total = site.index.search(search, start=start, count=1000)
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if runs and start == 0:
+            writer.writerow(name for name in asdict(runs[0]) if name != "latest")
+        for run in runs:
+            values = [value for name, value in asdict(run).items() if name != "latest"]
+            writer.writerow(no_formula(one_line(own)) if isinstance(own, str) else own for own in values)
+        yield text.getvalue()
+        start += 1000
+
+
+def _search(request: Request) -> Search:
+    query = request.query_params
+    order = query.get("order", Search.order)
+    return Search(
+        facets={name: [value for value in query.getlist(name)[:100] if value] for name in FACETS},
+        words=query.get("q", "")[:200].split()[:10],
+        order=order if order.removeprefix("-") in ORDERS else Search.order,
+    )
+
+
+def run(site: Site, request: Request) -> Response:
+    place = site.place(request)
+    folder, run_id, record = place.folder, place.run_id, place.record
+    state = log_state(folder, run_id)
+    calls = site.calls.of(folder, run_id)
+    if record is not None:
+        started = timestamp(record.started_at)
+        calls = [replace(call, seconds=call.seconds - started) for call in calls] if started else []
+    active, stopped = running(folder, site.calls)
+    now = [own for own in (*active, *stopped) if own.id == run_id]
+    return site.page(
+        request,
+        "run.html",
+        **site.run_context(place, "overview"),
+        details=_details(record) if record is not None else [],
+        timeline=run_timeline(record, calls, f"{place.base}/trajectory?at=")
+        if record is not None and (record.timeline or calls)
+        else None,
+        state=state,
+        findings=findings(folder / run_id)[:100],
+        running=now[0] if now else None,
+        log=log_end(folder, run_id, 12, 16384),
+        siblings=[] if record is None else _siblings(site, place.group, record),
+        ladder=_ladder(record),
+        failed=record is not None and not record.outcome.passed,
+        ended=ending_as_sentence(record) if record is not None else "",
+    )
+
+
+def record(site: Site, request: Request) -> Response:
+    place = site.place(request)
+    record = place.record
+    text, size = "", 0
+    with suppress(Refused):
+        content, size = read(place.folder, place.run_id, RECORD, size=_RECORD_SHOWN)
+        text = content.decode("utf-8", "replace")
+    return site.page(
+        request,
+        "record.html",
+        **site.run_context(place, "record"),
+        details=run_details(record) if record is not None else [],
+        connections=record.sandbox.connections[:500] if record is not None else (),
+        models=record.usage.models if record is not None else {},
+        confinement=record.confinement if record is not None else {},
+        text=code(text),
+        left_out=max(0, size - _RECORD_SHOWN),
+    )
+
+
+def _siblings(site: Site, group: Group, record: RunRecord) -> list[Run]:
+    """The other runs on the same competition, those of the same group first."""
+    runs = site.index.runs(competition=record.competition_id)
+    others = [run for run in runs if (run.group_name, run.run_id) != (group.name, record.run_id)]
+    order = sorted(others, key=lambda run: (run.group_name != group.name, run.agent != record.agent, run.result.rank))
+    return order[:12]
 
 
 def _details(record: RunRecord) -> list[tuple[str, str]]:
@@ -103,12 +154,14 @@ def _details(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def _ladder(record: RunRecord | None) -> list[tuple[str, float, bool]]:
-    """The thresholds, the best first, and whether the score meets each."""
+    """The thresholds, the best first, and whether the score meets each: the median must be surpassed."""
     if record is None:
         return []
-    score, lower = record.score, record.report.is_lower_better
-    return [
-        (name, value, score is not None and (score < value if lower else score > value) if name == "median"
-         else score is not None and (score <= value if lower else score >= value))
-        for name, value in record.thresholds.items()
-    ]  # fmt: skip
+    score, sign = record.score, -1 if record.report.is_lower_better else 1
+
+    def meets(name: str, value: float) -> bool:
+        if score is None:
+            return False
+        return sign * score > sign * value if name == "median" else sign * score >= sign * value
+
+    return [(name, value, meets(name, value)) for name, value in record.thresholds.items()]
