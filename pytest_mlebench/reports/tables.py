@@ -19,7 +19,6 @@ from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import ansi_code
 from pytest_mlebench.reports.untrusted import one_line
 from pytest_mlebench.reports.verdict import headlines
-from pytest_mlebench.results.findings import VERDICTS
 from pytest_mlebench.results.overview import Overview, Precision, SplitComparison, mean_scores, precisions, spending
 from pytest_mlebench.results.profile import Card, ProfileLine, Result, fairness_profile
 from pytest_mlebench.results.statistics import DIFFERENCE, MOST_SEEDS, POWER, Interval, PairedDifference
@@ -354,7 +353,7 @@ def card_sections(card: Card) -> Iterator[Section]:
 def _findings(card: Card) -> Iterator[str]:
     """The worst findings first, so many of them."""
     found = () if card.findings is None else card.findings.findings
-    ordered = sorted(found, key=lambda own: -VERDICTS.index(own.verdict))
+    ordered = sorted(found, key=lambda own: -own.verdict.rank)
     for own in ordered[:_SHOWN]:
         place = f" [{own.file}{'' if own.line is None else f':{own.line}'}]" if own.file else ""
         yield f"{own.run_id}: {own.verdict} ({own.scanner}): {own.text}{place}"

@@ -6,10 +6,12 @@ leaves all else as it is. Curves are drawn in a nested element that is stretched
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import AGENTS, stylesheet
 from pytest_mlebench.reports.untrusted import plain
 
@@ -23,6 +25,8 @@ STYLE = (
     ".m{text-anchor:middle}.e{text-anchor:end}.hollow{fill:none}.faint{fill-opacity:.5}.dash{stroke-dasharray:2 2}"
     "path{vector-effect:non-scaling-stroke}"
 )
+CELL = 18
+"""Pixels of an outcome's sign, and between two rows of them."""
 _CHARACTER = 6.8
 """Pixels that a character takes, on average."""
 
@@ -228,6 +232,20 @@ def marker(number: int, x: Place, y: float, radius: float = 4) -> str:
     if isinstance(x, str):
         return f'<svg x="{x}" y="{n(y)}">{_shape(kind, 0, 0, radius, classes)}</svg>'
     return _shape(kind, x, y, radius, classes)
+
+
+def outcome_cell(x: float, y: float, outcome: Outcome, width: float = CELL) -> str:
+    """The sign of an outcome, in a field of 18 pixels' height."""
+    if outcome.passed:
+        box, ink = rect(x, y, width - 1, CELL - 1, f"f-{outcome.colour}", radius=2), f"f-on-{outcome.colour}"
+    else:
+        dashes = " dash" if outcome is Outcome.error else ""
+        box, ink = rect(x + 0.5, y + 0.5, width - 2, CELL - 2, f"hollow s-failure{dashes}", radius=2), "f-failure"
+    return box + f'<text x="{n(x + (width - 1) / 2)}" y="{n(y + 12.5)}" class="c m {ink}">{outcome.letter}</text>'
+
+
+def agents_of(records: Iterable[RunRecord]) -> list[str]:
+    return sorted({record.agent for record in records})
 
 
 def agents_key(name: str, agents: Sequence[str]) -> list[Panel]:

@@ -12,7 +12,7 @@ from pytest_mlebench.extras.viewer.formats import seg
 from pytest_mlebench.extras.viewer.pictures import Placed, leaderboard
 from pytest_mlebench.extras.viewer.site import Missing, Site
 from pytest_mlebench.io.units import format_score
-from pytest_mlebench.reports.plots.runs import share_beaten
+from pytest_mlebench.reports.plots import share_beaten
 
 
 class CompetitionPages:
