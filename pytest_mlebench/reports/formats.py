@@ -16,7 +16,6 @@ from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.untrusted import no_formula, one_line, plain
 from pytest_mlebench.results.overview import (
     MEASURES,
-    RATES,
     Overview,
     Precision,
     PublishedResult,
@@ -30,7 +29,7 @@ from pytest_mlebench.results.overview import (
 )
 from pytest_mlebench.results.profile import fairness_profile
 from pytest_mlebench.results.statistics import LEVEL, Interval, PairedDifference, Rate
-from pytest_mlebench.results.summary import SplitSummary, split_rank
+from pytest_mlebench.results.summary import RATES, SplitSummary, split_rank
 
 _OF_REPORT = (
     "any_medal",
@@ -118,7 +117,7 @@ def _csv(columns: Iterable[str], rows: Iterable[dict[str, Any]]) -> str:
     return text.getvalue()
 
 
-_RATES = ("any_medal", "gold", "silver", "bronze", "above_median", "valid")
+_RATES = tuple(RATES)[:6]
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",

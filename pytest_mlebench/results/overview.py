@@ -368,10 +368,6 @@ def _leaderboard(run: RunRecord) -> Leaderboard | None:
     return board if same else None
 
 
-RATES = ("any_medal", "gold", "silver", "bronze", "above_median", "valid", "submitted")
-"""The rates of a summary, by name."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Overview:
     """Run groups summed up and compared. ``categories`` is empty unless requested.

@@ -21,7 +21,7 @@ from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Canonical, canonical_differences
 from pytest_mlebench.records.outcome import TWIN_DATA, Limits, Outcome
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.results.findings import Findings, Verdict, in_words, measured, of_verdicts, read_findings
+from pytest_mlebench.results.findings import Findings, Verdict, in_words, measured, read_findings
 
 _NAMED = 5
 _ENOUGH_SEEDS = 3
@@ -297,69 +297,3 @@ _LINES: Mapping[str, Callable[[RunGroup], _Found]] = {
 def _few(names: Iterable[str]) -> str:
     shown = [name[:128] for name in islice(names, _NAMED + 1)]
     return ", ".join(shown if len(shown) <= _NAMED else [*shown[:_NAMED], "…"])
-
-
-class Result(StrEnum):
-    """What checking the files came to, the best result first."""
-
-    verified = "agrees"
-    unchecked = "cannot be checked"
-    differs = "differs"
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line of the card: what was checked, and each reason why it differs or cannot be checked."""
-
-    name: str
-    result: Result
-    detail: str
-    reasons: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Card:
-    """What is known of a bundle. ``profile`` is empty and ``findings`` is None where its group cannot be read.
-
-    ``findings`` are those of the audit that verifying runs itself, ``warnings`` stand above everything else, and
-    ``not_checked`` names every claim of the bundle that was not, or cannot be, checked.
-    """
-
-    run_group: str
-    digest: str
-    checks: tuple[Check, ...]
-    left_out: tuple[str, ...]
-    profile: tuple[ProfileLine, ...]
-    findings: Findings | None = None
-    warnings: tuple[str, ...] = ()
-    not_checked: tuple[str, ...] = ()
-
-    @property
-    def result(self) -> Result:
-        """The worst of all checks."""
-        return max((check.result for check in self.checks), key=list(Result).index)
-
-    @property
-    def violations(self) -> int:
-        """Runs with a violation."""
-        return 0 if self.findings is None else sum(v is Verdict.violation for v in self.findings.verdicts.values())
-
-    @property
-    def verdict(self) -> str:
-        """In one word: ``differs``, ``cannot be checked``, ``violations``, ``look`` or ``verified``."""
-        if self.result is not Result.verified:
-            return self.result.value
-        found = set() if self.findings is None else set(self.findings.verdicts.values())
-        return "violations" if self.violations else "look" if Verdict.look in found else "verified"
-
-    @property
-    def headline(self) -> str:
-        """What a reader must know, for example ``files are consistent and scores reproduce; 3 of 3 runs have
-        violations``."""
-        own = [check.name for check in self.checks if check.result is self.result]
-        if self.result is Result.verified:
-            files = "files are consistent and scores reproduce"
-        else:
-            files = f"{self.result} ({', '.join(own) if len(own) < 4 else f'{len(own)} checks'})"
-        audited = "not audited" if self.findings is None else of_verdicts(self.findings.verdicts.values())
-        return f"{files}; {audited}"

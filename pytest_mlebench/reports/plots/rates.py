@@ -48,7 +48,7 @@ class _Line:
 
 def medal_rates(
     summaries: Sequence[SplitSummary],
-    published: Sequence[PublishedResult] = (),
+    published: Sequence[PublishedResult],
     *,
     best: int = 5,
     agents: Sequence[str] = (),
@@ -191,12 +191,11 @@ class _Axis:
 
 
 def over_time_plot(
-    records: Sequence[RunRecord], timelines: Sequence[Timeline], *, agents: Sequence[str] = ()
+    records: Sequence[RunRecord], timelines: Sequence[Timeline], *, agents: Sequence[str]
 ) -> Plot | None:
     """A panel for each split, over time and over money; None where no run has snapshots."""
     if not any(timeline.with_snapshots for timeline in timelines):
         return None
-    agents = agents or agents_of(records)
     panels: list[Panel] = []
     for split in dict.fromkeys(timeline.split for timeline in timelines):
         own = [timeline for timeline in timelines if timeline.split == split]
@@ -315,7 +314,7 @@ def time_plot(records: Sequence[RunRecord], *, agents: Sequence[str] = ()) -> Pl
     )
 
 
-def cost_plot(records: Sequence[RunRecord], *, agents: Sequence[str] = ()) -> Plot | None:
+def cost_plot(records: Sequence[RunRecord], *, agents: Sequence[str]) -> Plot | None:
     """A panel for each agent; None where no run has a known cost."""
     known = [record for record in records if record.cost is not None]
     if not any(record.cost for record in known):
@@ -335,12 +334,8 @@ def _panels(records: Sequence[RunRecord], quantity: _Quantity, agents: Sequence[
     shown = agents_of(records)
     agents = agents or shown
     longest = max(map(quantity.amount, records), default=1.0) or 1.0
-    return [
-        _spent_panel(
-            agents.index(agent), [record for record in records if record.agent == agent], longest, len(agents), quantity
-        )
-        for agent in shown
-    ]
+    runs = {agent: [record for record in records if record.agent == agent] for agent in shown}
+    return [_spent_panel(agents.index(agent), own, longest, len(agents), quantity) for agent, own in runs.items()]
 
 
 def _spent_panel(number: int, records: Sequence[RunRecord], longest: float, agents: int, quantity: _Quantity) -> Panel:

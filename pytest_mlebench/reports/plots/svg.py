@@ -6,6 +6,7 @@ leaves all else as it is. Curves are drawn in a nested element that is stretched
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -92,7 +93,9 @@ class Plot:
     def file(self) -> str:
         """A file of its own: the panels in columns, each as full as the highest panel, under the title."""
         columns = _columns(self.panels, self.columns)
-        lines = _wrapped(f"{self.caption} {self.more}", max(60, int(sum(_width(column) for column in columns) / 5.6)))
+        characters = max(60, int(sum(_width(column) for column in columns) / 5.6))
+        words = f"{self.caption} {self.more}"
+        lines = textwrap.wrap(words, characters, break_long_words=False, break_on_hyphens=False)
         top = 40 + 15 * len(lines)
         body = [text(GAP, 30, self.title, "h f-ink")]
         body += [text(GAP, 48 + 15 * k, line, "f-muted") for k, line in enumerate(lines)]
@@ -114,16 +117,12 @@ class Plot:
 
 
 def _columns(panels: Sequence[Panel], count: int) -> list[list[Panel]]:
-    full = max(
-        max((panel.height for panel in panels), default=0), sum(panel.height + GAP for panel in panels) / count - GAP
-    )
+    heights = [panel.height for panel in panels]
+    full = max([*heights, (sum(heights) + GAP * len(heights)) / count - GAP])
     columns: list[list[Panel]] = [[]]
     for panel in panels:
-        if (
-            columns[-1]
-            and len(columns) < count
-            and sum(p.height + GAP for p in columns[-1]) + panel.height > full + GAP / 2
-        ):
+        height = sum(own.height + GAP for own in columns[-1]) + panel.height
+        if columns[-1] and len(columns) < count and height > full + GAP / 2:
             columns.append([])
         columns[-1].append(panel)
     return columns
@@ -131,15 +130,6 @@ def _columns(panels: Sequence[Panel], count: int) -> list[list[Panel]]:
 
 def _width(column: Sequence[Panel]) -> float:
     return max((panel.width for panel in column), default=0)
-
-
-def _wrapped(words: str, characters: int) -> list[str]:
-    lines = [""]
-    for word in words.split():
-        if lines[-1] and len(lines[-1]) + len(word) >= characters:
-            lines.append("")
-        lines[-1] += f"{' ' if lines[-1] else ''}{word}"
-    return lines
 
 
 def _root(name: str, title: str, description: str, width: str, height: str, body: str) -> str:
@@ -252,10 +242,7 @@ def agents_key(name: str, agents: Sequence[str]) -> list[Panel]:
     """The legend of agents in a plot's file; none for a single agent."""
     if len(agents) < 2:
         return []
-    body = [
-        marker(number, 8, 17 * number + 8) + text(23, 17 * number + 12, shortened(agent, 50))
-        for number, agent in enumerate(agents)
-    ]
+    body = [marker(k, 8, 17 * k + 8) + text(23, 17 * k + 12, shortened(own, 50)) for k, own in enumerate(agents)]
     return [
         Panel(
             name=f"{name}-agents",
