@@ -93,6 +93,11 @@ def pluralize(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
+def have(count: int) -> str:
+    """The verb behind a count."""
+    return "has" if count == 1 else "have"
+
+
 def format_dollars(cost: float | None) -> str:
     """US dollars for a table: cents, and what is less with two digits; ``unknown`` for None.
 

@@ -258,10 +258,9 @@ def find_group(name: AnyPath, runs_dir: AnyPath) -> Path:
                     raise UsageError(f"{folder} is a folder of run groups: name one of them, as in {inside[-1]}")
                 return folder
         groups = [path.name for path in group_folders(runs_dir)]
-    except OSError as error:
-        raise UsageError(f"run group {name!r} cannot be looked for: {unusable(error)}") from error
-    except ValueError as error:
-        raise UsageError(f"run group {name!r} cannot be looked for: {error}") from error
+    except (OSError, ValueError) as error:
+        why = unusable(error) if isinstance(error, OSError) else error
+        raise UsageError(f"run group {name!r} cannot be looked for: {why}") from error
     if os.sep in name:
         if name.endswith(GRADING_REPORT) and Path(name).is_file():
             raise UsageError(f"{name} is a grading report: name its folder, {Path(name).resolve().parent}")

@@ -325,18 +325,14 @@ class RunRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, which xdist can send."""
+        change = self.last_change
         return {
             **asdict(self),
             "ending": self.ending.value,
-            "report": self.report.to_json(),
             "sandbox": self.sandbox.to_json(),
             "outcome": self.outcome.value,
-            "last_change": self._last_change(),
+            "last_change": change and {**asdict(change), "medal_lost": change.medal_lost},
         }
-
-    def _last_change(self) -> dict[str, Any] | None:
-        found = self.last_change
-        return None if found is None else {**asdict(found), "medal_lost": found.medal_lost}
 
     @classmethod
     def from_json(cls, values: Any) -> RunRecord:

@@ -228,15 +228,15 @@ def progress(reader: GroupReader, *, width: int = 120) -> str:
     interrupted = {run.key for run in in_progress if run.interrupted} - done - again
     waiting = len(group.planned - done - again - interrupted)
     broken = [f"left out: {reason.removeprefix(f'{reader.folder}/')}" for reason in group.broken[:_LATEST]]
+    spent = _spent(group, [run.run_dir for run in running])
     lines = [
         *broken,
         f"{group.name}: {len(done)} of {len(group.planned | done)} runs finished, {len(running)} running, "
         f"{waiting} to come" + (f", {len(interrupted)} interrupted: resume with --resume" if interrupted else ""),
         _outcomes(group) or "nothing yet",
+        *([spent] if spent else []),
         "",
     ]
-    if spent := _spent(group, [run.run_dir for run in running]):
-        lines[-1:] = [spent, ""]
     if running:
         lines += [*Table(_HEADS, [_row(run) for run in running]).fitted(width).lines(), ""]
     for name in extensions(_WATCH):

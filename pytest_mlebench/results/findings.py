@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.units import have, pluralize
 from pytest_mlebench.io.values import loads, parse, read_json, write_json
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import TWIN, TWIN_DATA
@@ -278,11 +278,11 @@ def of_verdicts(verdicts: Iterable[str | None]) -> str:
     runs = pluralize(counts.total(), "run")
     found = []
     if bad := counts["violation"]:
-        found.append(f"{bad} of {runs} {_have(bad)} violations")
+        found.append(f"{bad} of {runs} {have(bad)} violations")
     if look := counts["look"]:
         found.append(f"{look}{'' if bad else f' of {runs}'} {'needs' if look == 1 else 'need'} a look")
     if unknown := counts[None]:
-        found.append(f"{unknown}{'' if found else f' of {runs}'} {_have(unknown)} not been audited")
+        found.append(f"{unknown}{'' if found else f' of {runs}'} {have(unknown)} not been audited")
     return ", ".join(found) or f"no violation found in {runs}"
 
 
@@ -308,7 +308,3 @@ def caveats(group: RunGroup) -> Iterator[str]:
     if audit is not None and group.records:
         verdicts = _worst_by_run(audit.runs, audit.findings)
         yield f"Audit: {of_verdicts(verdicts.get(record.run_id) for record in group.records)}."
-
-
-def _have(count: int) -> str:
-    return "has" if count == 1 else "have"

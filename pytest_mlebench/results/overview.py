@@ -124,11 +124,7 @@ def standings(summaries: Sequence[SplitSummary], groups: Sequence[RunGroup]) -> 
 
     Scores on data that is not known to be the reference's have none: they may be of synthetic data.
     """
-    ranked = [
-        summary
-        for summary in summaries
-        if not summary.is_provisional and summary.covers_split and not summary.unverified
-    ]
+    ranked = [own for own in summaries if own.covers_split and not own.is_provisional and not own.unverified]
     on_all = {summary.label for summary in ranked if summary.split == "all"}
     by_folder = {group.folder: group for group in groups}
     return [
@@ -222,19 +218,15 @@ def compare(summaries: Sequence[SplitSummary]) -> list[SplitComparison]:
     found: list[SplitComparison] = []
     for split in splits:
         own = {summary.label: summary for summary in summaries if summary.split == split}
-        pairs = [
-            pair
-            for one, other in combinations([own[label] for label in labels if label in own], 2)
-            if (pair := _compare(one, other)) is not None
-        ]
+        every = combinations([own[label] for label in labels if label in own], 2)
+        pairs = [pair for one, other in every if (pair := _compare(one, other)) is not None]
         adjusted = holm([pair.difference.p_value for pair in pairs])
         found += [replace(pair, adjusted_p=p) for pair, p in zip(pairs, adjusted, strict=True)]
     return found
 
 
 def _compare(ours: SplitSummary, theirs: SplitSummary) -> SplitComparison | None:
-    difference = _paired(ours, theirs, "any_medal")
-    if difference is None:
+    if (difference := _paired(ours, theirs, "any_medal")) is None:
         return None
     return SplitComparison(
         split=ours.split,
@@ -343,9 +335,9 @@ def row_variance(run: RunRecord, measure: Measure) -> float | None:
     if report.score is None or report.score_low is None or report.score_high is None:
         return None
     if measure == "percentile":
-        board = _leaderboard(run)
-        ends = [] if board is None else [board.percentile(end) for end in (report.score_low, report.score_high)]
-        low, high = ends or (None, None)
+        if (board := _leaderboard(run)) is None:
+            return None
+        low, high = board.percentile(report.score_low), board.percentile(report.score_high)
         return None if low is None or high is None else ((high - low) / _WIDTH) ** 2
     deviation = (report.score_high - report.score_low) / _WIDTH
     if not deviation:
@@ -360,11 +352,7 @@ def _leaderboard(run: RunRecord) -> Leaderboard | None:
     if run.competition_id not in catalogue:
         return None
     board = catalogue[run.competition_id].leaderboard
-    same = (board.gold, board.bronze, board.median) == (
-        run.report.gold_threshold,
-        run.report.bronze_threshold,
-        run.report.median_threshold,
-    )
+    same = all(getattr(board, name) == run.thresholds[name] for name in ("gold", "bronze", "median"))
     return board if same else None
 
 

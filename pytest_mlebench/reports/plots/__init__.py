@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from statistics import fmean, median
 
@@ -97,11 +97,6 @@ def run_numbers(records: Iterable[RunRecord]) -> dict[RunKey, int]:
     return {record.key: number for number, record in enumerate(in_order(records))}
 
 
-def heading(split: str, competitions: int) -> str:
-    """What stands over the panel of a split."""
-    return f"{split} · {pluralize(competitions, 'competition')}"
-
-
 def known_leaderboards(records: Iterable[RunRecord]) -> dict[str, Leaderboard]:
     """The leaderboards of those competitions that are bundled."""
     catalogue = default_catalogue()
@@ -189,12 +184,13 @@ def _panel(
 
     height = _row_height(agents)
     bottom = _TOP + height * len(by_competition)
-    body = [text(-_LEFT, 14, heading(split, len(by_competition)), "h f-ink")]
+    body = [text(-_LEFT, 14, f"{split} · {pluralize(len(by_competition), 'competition')}", "h f-ink")]
     body.append(text("100%", 27, "% of teams beaten", "s e f-muted"))
     body += [text(_x(tick), _TOP - 7, str(tick), "s m f-muted") for tick in _TICKS]
-    rows = []
-    for k, id in enumerate(sorted(by_competition, key=lambda id: (-typical(id), id))):
-        rows.append(_row(_TOP + k * height, id, by_competition[id], leaderboards[id], agents, numbers))
+    rows = [
+        _row(_TOP + k * height, id, by_competition[id], leaderboards[id], agents, numbers)
+        for k, id in enumerate(sorted(by_competition, key=lambda id: (-typical(id), id)))
+    ]
     body += [fields for fields, _ in rows]
     body += [line(_x(tick), _TOP - 3, _x(tick), bottom) for tick in _TICKS if tick != 50]
     body.append(line(_x(50), _TOP - 3, _x(50), bottom, "s-muted dash"))
@@ -253,9 +249,8 @@ def _row_height(agents: Sequence[str]) -> float:
 
 
 def _legend() -> Panel:
-    body = []
-    for k, medal in enumerate(reversed(MEDALS)):
-        body.append(rect(90 * k, 0, 17, 15, f"f-{medal} faint") + text(90 * k + 23, 11.5, medal))
+    signs = enumerate(reversed(MEDALS))
+    body = [rect(90 * k, 0, 17, 15, f"f-{medal} faint") + text(90 * k + 23, 11.5, medal) for k, medal in signs]
     return Panel(
         name="scores-key",
         title="What the fields mean",
@@ -281,7 +276,7 @@ def heat_map(
     agents = agents or sorted({key.agent for key in splits})
     numbers = run_numbers(records)
     panels = [
-        _map_panel(k, split, [key for key in splits if splits[key] == split], records, agents, numbers)
+        _map_panel(k, split, {key for key in splits if splits[key] == split}, records, agents, numbers)
         for k, split in enumerate(sorted(set(splits.values()), key=split_rank))
     ]
     return Plot(
@@ -300,7 +295,7 @@ def heat_map(
 def _map_panel(
     number: int,
     split: str,
-    keys: Sequence[RunKey],
+    keys: Set[RunKey],
     records: Sequence[RunRecord],
     agents: Sequence[str],
     numbers: Mapping[RunKey, int],
@@ -308,11 +303,10 @@ def _map_panel(
     runs = {record.key: record for record in records if record.split == split}
     own = list(runs.values())
     competitions = sorted({key.competition_id for key in keys}, key=lambda id: (_mean_rank(id, own), id))
-    wanted = set(keys)
-    columns = {
-        agent: sorted({key.seed for key in keys if key.agent == agent}) for agent in sorted({key.agent for key in keys})
-    }
-    body = [text(0, 14, heading(split, len(competitions)), "h f-ink")]
+    columns: dict[str, list[int]] = {}
+    for agent, seed in sorted({(key.agent, key.seed) for key in keys}):
+        columns.setdefault(agent, []).append(seed)
+    body = [text(0, 14, f"{split} · {pluralize(len(competitions), 'competition')}", "h f-ink")]
     x, starts, widths = float(_LABEL), {}, {}
     for agent, seeds in columns.items():
         starts[agent] = x
@@ -329,7 +323,7 @@ def _map_panel(
         for agent, seeds in columns.items():
             for k, seed in enumerate(seeds):
                 key = RunKey(agent, id, seed)
-                if key in wanted:
+                if key in keys:
                     x = starts[agent] + k * widths[agent]
                     body.append(_cell(x, y, widths[agent], numbers.get(key), runs.get(key)))
     medals = sum(record.report.any_medal for record in own)
