@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from pytest_mlebench.io.units import no_formula, one_line, plain
 from pytest_mlebench.io.values import json_text
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import THRESHOLDS
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.reports.untrusted import no_formula, one_line, plain
 from pytest_mlebench.results.overview import (
     MEASURES,
     Overview,

@@ -22,7 +22,7 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader
 from markupsafe import Markup, escape
 
 from pytest_mlebench._version import __version__
-from pytest_mlebench.io.units import format_dollars, format_duration, format_score, pluralize
+from pytest_mlebench.io.units import format_dollars, format_duration, format_score, plain, pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import FILES, RECORD, RUN_LOG, SUBMISSION, RunRecord
@@ -32,7 +32,6 @@ from pytest_mlebench.reports.plots.svg import SCHEME, STYLE
 from pytest_mlebench.reports.run_details import ending_as_sentence, run_details
 from pytest_mlebench.reports.sections import comparison_sections, cost_sections, rate_sections, timeline_sections
 from pytest_mlebench.reports.tables import Section, in_order, precision_sections
-from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.reports.verdict import Heading, heading, headlines
 from pytest_mlebench.results.findings import Verdict, read_findings
 from pytest_mlebench.results.overview import Overview

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_mlebench.io.extensions import extensions, load_extension
 from pytest_mlebench.io.progress import SECONDS_BETWEEN_LINES, Event, Step, event_text
-from pytest_mlebench.io.units import format_dollars, format_seconds, format_size, pluralize
+from pytest_mlebench.io.units import format_dollars, format_seconds, format_size, one_line, plain, pluralize
 from pytest_mlebench.records.group import (
     GroupReader,
     LoggedEvent,
@@ -28,7 +28,6 @@ from pytest_mlebench.records.record import REPORT, RUN_LOG
 from pytest_mlebench.reports.palette import terminal_markup
 from pytest_mlebench.reports.run_details import counted
 from pytest_mlebench.reports.tables import Table, in_order, medal_table, terminal_width
-from pytest_mlebench.reports.untrusted import one_line, plain
 from pytest_mlebench.results.findings import caveats
 from pytest_mlebench.results.overview import Spending, spending
 from pytest_mlebench.results.summary import SplitSummary, grader_defects, summarise

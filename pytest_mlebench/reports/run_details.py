@@ -9,13 +9,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from pytest_mlebench.io.units import format_dollars, format_duration, format_score, format_size, pluralize
+from pytest_mlebench.io.units import (
+    format_dollars,
+    format_duration,
+    format_score,
+    format_size,
+    one_line,
+    plain,
+    pluralize,
+)
 from pytest_mlebench.records.outcome import TWIN_DATA, Ending, SandboxAccount
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import stylesheet, variables
 from pytest_mlebench.reports.plots.svg import SCHEME
 from pytest_mlebench.reports.tables import markdown_text
-from pytest_mlebench.reports.untrusted import one_line, plain
 
 TEXT = 20_000
 """Characters that are shown of one message, argument or result."""

@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
-from pytest_mlebench.io.units import format_dollars, format_score, format_seconds, listed
+from pytest_mlebench.io.units import format_dollars, format_score, format_seconds, listed, one_line
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import changes
 from pytest_mlebench.records.outcome import THRESHOLDS
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import ansi_code
-from pytest_mlebench.reports.untrusted import one_line
 from pytest_mlebench.reports.verdict import headlines
 from pytest_mlebench.results.overview import Overview, Precision, SplitComparison, mean_scores, precisions
 from pytest_mlebench.results.profile import ProfileLine, fairness_profile
@@ -51,7 +50,7 @@ def has_colours() -> bool:
 class Table:
     """Cells in rows below heads; the columns in ``numbers`` are aligned to the right.
 
-    Cells may hold untrusted text (see ``reports.untrusted``). ``spare`` are the columns that a narrow terminal can do
+    Cells may hold untrusted text (see ``io.units``). ``spare`` are the columns that a narrow terminal can do
     without, the first one first. ``codes`` colour the rows where there are colours (see ``ansi_code``).
     """
 

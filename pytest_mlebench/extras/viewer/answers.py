@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 
 from pytest_mlebench.extras.viewer.folder import Refused, opened
 from pytest_mlebench.extras.viewer.guard import FILE_POLICY
-from pytest_mlebench.reports.untrusted import plain
+from pytest_mlebench.io.units import plain
 from pytest_mlebench.runs.files import open_files
 
 _CHUNK = 256 << 10

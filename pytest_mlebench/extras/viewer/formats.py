@@ -16,10 +16,10 @@ from pytest_mlebench.io.units import (
     format_score,
     format_seconds,
     format_size,
+    plain,
     pluralize,
 )
 from pytest_mlebench.records.outcome import Outcome
-from pytest_mlebench.reports.untrusted import plain
 
 NOTHING = "–"
 

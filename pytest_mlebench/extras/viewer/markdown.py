@@ -11,7 +11,7 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 from pytest_mlebench.extras.viewer.text import code
-from pytest_mlebench.reports.untrusted import plain
+from pytest_mlebench.io.units import plain
 
 _DEEP = 40
 """Lists and quotations that are nested this deep are shown as they were written: the parser would leave text out."""

@@ -23,6 +23,7 @@ from pytest_mlebench.extras.viewer.guard import NONCE
 from pytest_mlebench.extras.viewer.index import FAILED, Group, Index, Run
 from pytest_mlebench.extras.viewer.live import Calls, group_state
 from pytest_mlebench.extras.viewer.steps import Conversation, Trajectories, has_trajectory
+from pytest_mlebench.io.units import plain
 from pytest_mlebench.io.values import loads, parse
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import GroupReader, RunGroup, runs_in_progress
@@ -30,7 +31,6 @@ from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RECORD, RunRecord
 from pytest_mlebench.reports.page import asset, environment, style
 from pytest_mlebench.reports.plots.svg import SCHEME
-from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.results.summary import split_rank
 
 RUN_PATH = "/run/{group}/{run}"

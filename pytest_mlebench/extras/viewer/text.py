@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from pytest_mlebench.reports.untrusted import plain
+from pytest_mlebench.io.units import plain
 
 MAX_LINE = 4000
 """Characters that are shown of one line."""

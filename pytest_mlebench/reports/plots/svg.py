@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from pytest_mlebench.io.units import plain
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import AGENTS, stylesheet
-from pytest_mlebench.reports.untrusted import plain
 
 GAP = 28
 """Pixels between the panels of a plot's file."""

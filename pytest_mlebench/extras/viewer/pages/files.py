@@ -16,8 +16,8 @@ from pytest_mlebench.extras.viewer.answers import download, download_left
 from pytest_mlebench.extras.viewer.folder import MAX_ENTRIES, FolderFile, Refused, listing, read
 from pytest_mlebench.extras.viewer.site import RUN_PATH, Site
 from pytest_mlebench.extras.viewer.text import CODE_SUFFIXES, code
+from pytest_mlebench.io.units import one_line, plain
 from pytest_mlebench.records.record import COLLECTED, FILES, RUN_LOG, SUBMISSION
-from pytest_mlebench.reports.untrusted import one_line, plain
 from pytest_mlebench.runs.files import FilesError, open_files
 
 _FILE_SHOWN = 256 << 10

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from pytest_mlebench.extras.viewer.answers import whole_number
 from pytest_mlebench.extras.viewer.index import FACETS, ORDERS, Search
 from pytest_mlebench.extras.viewer.site import Site
-from pytest_mlebench.reports.untrusted import no_formula, one_line
+from pytest_mlebench.io.units import no_formula, one_line
 
 _ROWS = 200
 
