@@ -477,7 +477,7 @@ def spending_of(agent: str, split: str, records: Sequence[RunRecord]) -> Spendin
         known_cost=sum(usage.known_cost for usage in asked),
         seconds=sum(usage.seconds for usage in asked),
         budgets_ended=sum(usage.budget_ended is not None for usage in asked),
-        failures=sum((Counter(usage.errors) for usage in asked), Counter()),
+        failures=dict(sum((Counter(usage.errors) for usage in asked), Counter())),
     )
 
 
