@@ -7,11 +7,10 @@ from typing import Self
 
 from pytest_mlebench.errors import UsageError, unusable
 from pytest_mlebench.io.progress import Reporter, WarningNote
-from pytest_mlebench.records.group import GroupReader, RunGroup
+from pytest_mlebench.records.group import GroupReader, RunGroup, write_group
 from pytest_mlebench.records.manifest import PlannedRun
 from pytest_mlebench.records.record import REPORT
 from pytest_mlebench.reports.page import page
-from pytest_mlebench.results.grading_report import write_group
 from pytest_mlebench.results.overview import overview
 from pytest_mlebench.runs.writer import RunGroupWriter
 

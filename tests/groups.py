@@ -17,6 +17,7 @@ from typing import Any
 from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.io.values import write_json
+from pytest_mlebench.records.group import write_group
 from pytest_mlebench.records.outcome import (
     RUN_LOG,
     SUBMISSION,
@@ -27,7 +28,6 @@ from pytest_mlebench.records.outcome import (
     Validation,
 )
 from pytest_mlebench.records.record import MANIFEST, RunKey, RunRecord
-from pytest_mlebench.results.grading_report import write_group
 
 DAY = 24 * 3600.0
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

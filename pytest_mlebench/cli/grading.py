@@ -30,16 +30,14 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.gate.golden import make_golden, write_golden
 from pytest_mlebench.grading.grader import Grader, grade
-from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.units import one_line, pluralize
 from pytest_mlebench.io.values import loads, write_json
-from pytest_mlebench.records.group import read_group
+from pytest_mlebench.records.group import grading_report, read_group
 from pytest_mlebench.records.outcome import TWIN_DATA
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.sections import changes_table, not_graded_remarks, summary
 from pytest_mlebench.reports.tables import terminal_width
-from pytest_mlebench.reports.untrusted import one_line
 from pytest_mlebench.results.findings import SAYS_NOTHING
-from pytest_mlebench.results.grading_report import grading_report
 from pytest_mlebench.runs.regrade import regrade, write_regrading
 
 if TYPE_CHECKING:

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a locale may lack "×"
     out, err = sys.stdout, sys.stderr
-    inert = import_module("pytest_mlebench.reports.untrusted").Inert
+    inert = import_module("pytest_mlebench.io.units").Inert
     sys.stdout, sys.stderr = cast("TextIO", inert(out)), cast("TextIO", inert(err))  # whatever is quoted of an agent
     try:
         return _run(words)

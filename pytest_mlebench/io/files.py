@@ -7,11 +7,11 @@ import heapq
 import os
 import shutil
 import stat
-import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from random import SystemRandom
 from typing import TypeVar
@@ -63,7 +63,11 @@ def _call_libc(name: str, *arguments: int | bytes, path: Path) -> None:
 def publish(work: Path, target: Path) -> None:
     """Durably rename a complete, synced file or folder; ``target`` is a file, or an absent or empty folder."""
     work.replace(target)
-    descriptor = os.open(target.parent, os.O_RDONLY)
+    _sync_entries(target.parent)
+
+
+def _sync_entries(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -79,11 +83,7 @@ def exchange(one: Path, other: Path) -> None:
         other.rename(aside)
         one.rename(other)
         aside.rename(one)
-    descriptor = os.open(other.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    _sync_entries(other.parent)
 
 
 def scratch(folder: Path, prefix: str) -> tempfile.TemporaryDirectory[str]:
@@ -128,8 +128,7 @@ def secret_lines(file: Path) -> Iterator[tuple[int, str]]:
 def shuffled(values: Iterable[T]) -> list[T]:
     """A list in an order that nobody can find out, nor repeat."""
     drawn = list(values)
-    SystemRandom().shuffle(drawn)
-    return drawn
+    return SystemRandom().sample(drawn, len(drawn))
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -150,9 +149,8 @@ class SpaceNeed:
         Prepared data is taken to be as large as the raw data, which is the worst case: where a preparer can, it links
         files instead of copying them. The archive goes once it is unpacked, and then the raw data once it is prepared.
         """
-        prepared = unpacked
-        peak = max(download + unpacked, unpacked + prepared)
-        return cls(peak=peak - present, rest=prepared + (unpacked if keep_raw else 0) - present)
+        both = unpacked + unpacked
+        return cls(peak=max(download + unpacked, both) - present, rest=(both if keep_raw else unpacked) - present)
 
 
 def require_space(folder: Path, needs: Sequence[SpaceNeed], jobs: int) -> None:
@@ -210,7 +208,7 @@ def used_bytes(paths: Iterable[Path]) -> int:
     """Bytes that removing these files and folders would free: a file counts if all its hard links are among them."""
     links: dict[tuple[int, int], int] = {}
     freed = 0
-    for status in (status for path in paths for status in _files(path)):
+    for status in chain.from_iterable(map(_files, paths)):
         key = (status.st_dev, status.st_ino)
         links[key] = links.get(key, 0) + 1
         if links[key] == status.st_nlink:
@@ -218,7 +216,7 @@ def used_bytes(paths: Iterable[Path]) -> int:
     return freed
 
 
-def _files(path: Path) -> Iterable[os.stat_result]:
+def _files(path: Path) -> Iterator[os.stat_result]:
     if path.is_dir() and not path.is_symlink():
         for folder, _, names in os.walk(path):
             yield from (os.lstat(os.path.join(folder, name)) for name in names)  # noqa: PTH118  (a million of them)
@@ -228,26 +226,24 @@ def _files(path: Path) -> Iterable[os.stat_result]:
 
 def is_dir(path: Path) -> bool:
     """Whether there is a folder. Raises DataError where this user may not look."""
-    try:
-        return path.is_dir()
-    except OSError as error:
-        raise unreadable(path, error) from error
+    return _looked(path, path.is_dir)
 
 
 def is_file(path: Path) -> bool:
     """Whether there is a file. Raises DataError where this user may not look."""
-    try:
-        return path.is_file()
-    except OSError as error:
-        raise unreadable(path, error) from error
+    return _looked(path, path.is_file)
 
 
 def has_entries(folder: Path) -> bool:
     """Whether there is a folder that is not empty. Raises DataError where this user may not look."""
+    return _looked(folder, lambda: folder.is_dir() and any(folder.iterdir()))
+
+
+def _looked(path: Path, look: Callable[[], bool]) -> bool:
     try:
-        return folder.is_dir() and any(folder.iterdir())
+        return look()
     except OSError as error:
-        raise unreadable(folder, error) from error
+        raise unreadable(path, error) from error
 
 
 def unreadable(path: Path, error: OSError) -> DataError:
@@ -276,9 +272,3 @@ def remove_tree(folder: Path) -> None:
     """Remove a folder that agents wrote into, whatever rights they left on what is in it."""
     open_up(folder)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-if sys.version_info >= (3, 14):
-    pass
-else:
-    pass

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -86,18 +87,13 @@ _CONTAINERS = (dict, list, tuple, Mapping)
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    level = [value]
+    level = [value] if isinstance(value, _CONTAINERS) else []
     for _ in range(levels):
-        level = [one for outer in level for one in _inside(outer) if isinstance(one, _CONTAINERS)]
+        inside = chain.from_iterable(one.values() if isinstance(one, Mapping) else one for one in level)
+        level = [one for one in inside if isinstance(one, _CONTAINERS)]
         if not level:
             return False
     return True
-
-
-def _inside(value: Any) -> Iterable[Any]:
-    if isinstance(value, (list, tuple)):
-        return value
-    return value.values() if isinstance(value, Mapping) else ()
 
 
 def _parse(kind: Any, value: Any, name: str) -> Any:

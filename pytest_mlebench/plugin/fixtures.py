@@ -64,7 +64,7 @@ GRADES = pytest.StashKey["dict[str, dict[str, Grade]]"]()
 
 def _or_fail(act: Callable[[], Result]) -> Result:
     """Call the function; an error of ours fails the test with its text, without a traceback."""
-    from pytest_mlebench.reports.untrusted import plain
+    from pytest_mlebench.io.units import plain
 
     try:
         return act()

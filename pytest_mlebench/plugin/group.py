@@ -29,6 +29,7 @@ from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, S
 from pytest_mlebench.grading.twins import no_twin
 from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.progress import WarningNote
+from pytest_mlebench.io.units import plain
 from pytest_mlebench.options import Settings
 from pytest_mlebench.plugin import collection, internals, reporting
 from pytest_mlebench.plugin.collection import CompetitionFile, CompetitionItem, competition_of
@@ -61,7 +62,6 @@ from pytest_mlebench.records.record import JOBS, MANIFEST, RUN_LOG, RunKey, RunR
 from pytest_mlebench.reports.run_details import failure_text
 from pytest_mlebench.reports.sections import rate_sections
 from pytest_mlebench.reports.tables import in_order, markdown_text, medal_table
-from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.results.overview import overview
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.runs.writer import hold_as_worker

@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.io.units import format_duration, format_score
+from pytest_mlebench.io.units import format_duration, format_score, plain
 from pytest_mlebench.plugin.reporting import record_of, run_dir_of
 from pytest_mlebench.plugin.session import session_of
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import RUN_LOG, RunRecord
 from pytest_mlebench.reports.run_details import run_details
-from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.results.overview import overview
 from pytest_mlebench.sandbox.redaction import tail
 

@@ -62,7 +62,7 @@ def capture_suspended(config: pytest.Config) -> AbstractContextManager[None]:
 
 def write_line(config: pytest.Config, text: str) -> None:
     """Write a line of its own at once, even while a test runs or a line of letters is being written."""
-    from pytest_mlebench.reports.untrusted import inert
+    from pytest_mlebench.io.units import inert
 
     text = inert(text)
     terminal: Any = config.pluginmanager.getplugin("terminalreporter")

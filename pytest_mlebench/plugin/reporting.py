@@ -24,7 +24,7 @@ import pytest
 from pytest_mlebench.errors import MLEBenchError, UsageError
 from pytest_mlebench.io.extensions import extensions, load_extension
 from pytest_mlebench.io.progress import Thinned, WarningNote, event_from_json, event_to_json
-from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.units import inert, plain, pluralize
 from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.session import (
     ATTACHED,
@@ -44,7 +44,6 @@ from pytest_mlebench.records.outcome import FAILURES, Outcome
 from pytest_mlebench.reports.palette import terminal_markup
 from pytest_mlebench.reports.progress import Lines, pulse, write_medal_table
 from pytest_mlebench.reports.run_details import properties
-from pytest_mlebench.reports.untrusted import inert, plain
 from pytest_mlebench.sandbox.redaction import Redactor
 
 if TYPE_CHECKING:

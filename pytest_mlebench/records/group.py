@@ -1,19 +1,21 @@
-"""A run group as it lies on disk: its manifest, the records of its runs, and the runs in progress."""
+"""A run group on disk: its manifest, records, grading reports as MLE-bench has them, and the runs in progress."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from pytest_mlebench.catalog.catalogue import default_catalogue, unknown
 from pytest_mlebench.catalog.competition import FIRST, split_label
@@ -24,7 +26,17 @@ from pytest_mlebench.io.progress import Event, event_from_json, event_to_json
 from pytest_mlebench.io.values import loads, read_json, write_json
 from pytest_mlebench.records.manifest import Manifest
 from pytest_mlebench.records.outcome import TWIN, Ending, Report
-from pytest_mlebench.records.record import EVENTS, GRADING_REPORT, MANIFEST, RECORD, RUN_LOG, RUNNING, RunKey, RunRecord
+from pytest_mlebench.records.record import (
+    EVENTS,
+    GRADING_REPORT,
+    MANIFEST,
+    METADATA,
+    RECORD,
+    RUN_LOG,
+    RUNNING,
+    RunKey,
+    RunRecord,
+)
 
 
 class SplitAndCategory(NamedTuple):
@@ -118,30 +130,31 @@ class GroupReader:
 
     def received(self, values: Mapping[str, Any]) -> RunRecord:
         """A record that another process sent as JSON values."""
-        known = self._records.get(values["run_id"])
-        if known is None:
-            self.add(known := RunRecord.from_json(values))
-        return known
+        if values["run_id"] not in self._records:
+            self.add(RunRecord.from_json(values))
+        return self._records[values["run_id"]]
 
     def record(self, run_id: str) -> RunRecord:
         """The record of a run that has one; raises UsageError where it cannot be read."""
         path = self.folder / run_id / RECORD
-        if run_id not in self._records:
-            try:
-                self.add(read_json(path, RunRecord))
-            except (OSError, ValueError) as error:
-                raise UsageError(f"{path} is not a run record: {reason(error)}") from error
+        try:
+            return self._read(path)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{path} is not a run record: {reason(error)}") from error
+
+    def _read(self, path: Path) -> RunRecord:
+        if (run_id := path.parent.name) not in self._records:
+            self._records[run_id] = read_json(path, RunRecord)
         return self._records[run_id]
 
     def records(self) -> tuple[RunRecord, ...]:
         """The latest record of each run, by start; a file that is not a record is left out."""
         self._broken = []
         for path in sorted(self.folder.glob(f"*/{RECORD}")):
-            if path.parent.name not in self._records:
-                try:
-                    self._records[path.parent.name] = read_json(path, RunRecord)
-                except (OSError, ValueError) as error:
-                    self._broken.append(f"{path} is not a run record: {reason(error)}")
+            try:
+                self._read(path)
+            except (OSError, ValueError) as error:
+                self._broken.append(f"{path} is not a run record: {reason(error)}")
         ordered = sorted(self._records.values(), key=lambda record: (record.started_at, record.run_id))
         latest = {record.key: record for record in ordered}
         return tuple(record for record in ordered if latest[record.key] is record)
@@ -193,9 +206,7 @@ class GroupReader:
         if not folder.is_dir():
             raise UsageError(f"run group {folder} does not exist")
         records, manifest = self.records(), Manifest.read(folder)
-        if not records and manifest is None:
-            records = self._graded_elsewhere()
-        if not records and manifest is None:
+        if not records and manifest is None and not (records := self._graded_elsewhere()):
             raise UsageError(
                 f"{folder} is not a run group: it holds neither {MANIFEST} nor the record of a run"
                 + "".join(f"\n{reason}" for reason in self._broken)
@@ -247,10 +258,9 @@ def find_group(name: AnyPath, runs_dir: AnyPath) -> Path:
                     raise UsageError(f"{folder} is a folder of run groups: name one of them, as in {inside[-1]}")
                 return folder
         groups = [path.name for path in group_folders(runs_dir)]
-    except OSError as error:
-        raise UsageError(f"run group {name!r} cannot be looked for: {unusable(error)}") from error
-    except ValueError as error:
-        raise UsageError(f"run group {name!r} cannot be looked for: {error}") from error
+    except (OSError, ValueError) as error:
+        why = unusable(error) if isinstance(error, OSError) else error
+        raise UsageError(f"run group {name!r} cannot be looked for: {why}") from error
     if os.sep in name:
         if name.endswith(GRADING_REPORT) and Path(name).is_file():
             raise UsageError(f"{name} is a grading report: name its folder, {Path(name).resolve().parent}")
@@ -275,6 +285,51 @@ def read_group(folder: AnyPath) -> RunGroup:
     ['no_medal', 'no_medal', 'no_medal']
     """
     return GroupReader(expanded(folder)).read()
+
+
+_MAX_NAME = 150
+
+
+def grading_report(reports: Sequence[Report]) -> dict[str, Any]:
+    """The totals and the single reports, with MLE-bench's keys."""
+
+    # A time without an offset: Python compares no time that has one with one that has none.
+    single = [report.to_json() | {"created_at": report.created_at.removesuffix("+00:00")} for report in reports]
+    return {
+        "total_runs": len(reports),
+        "total_runs_with_submissions": sum(report.submission_exists for report in reports),
+        "total_valid_submissions": sum(report.valid_submission for report in reports),
+        "total_medals": sum(report.any_medal for report in reports),
+        "total_gold_medals": sum(report.gold_medal for report in reports),
+        "total_silver_medals": sum(report.silver_medal for report in reports),
+        "total_bronze_medals": sum(report.bronze_medal for report in reports),
+        "total_above_median": sum(report.above_median for report in reports),
+        "competition_reports": single,
+    }
+
+
+def write_group(group_dir: Path, created_at: str, records: Iterable[RunRecord]) -> None:
+    """Write ``metadata.json`` and ``grading_report.json`` of a run group, and where it has several agents, a
+    ``grading_report_<agent>.json`` for each.
+
+    The reports are ordered by agent, seed and competition: MLE-bench takes the i-th of a competition for seed i.
+    """
+    records = sorted(records, key=lambda record: (record.agent, record.seed, record.competition_id))
+    runs = {r.run_id: {"success": r.ending == Ending.FINISHED, "outcome": r.outcome} for r in records}
+    write_json(group_dir / METADATA, {"run_group": group_dir.name, "created_at": created_at, "runs": runs})
+    write_json(group_dir / GRADING_REPORT, grading_report([record.report for record in records]))
+    agents = sorted({record.agent for record in records})
+    for agent in agents if len(agents) > 1 else ():
+        own = [record.report for record in records if record.agent == agent]
+        write_json(group_dir / report_name(agent), grading_report(own))
+
+
+def report_name(agent: str) -> str:
+    """The name of an agent's grading report: another one for each id, with ``+`` in place of ``/``."""
+    text = quote(agent, safe="").replace("%2F", "+")
+    if len(text) > _MAX_NAME:
+        text = f"{text[:_MAX_NAME]}+{hashlib.sha256(agent.encode()).hexdigest()[:16]}"
+    return f"{Path(GRADING_REPORT).stem}_{text}.json"
 
 
 _REFRESH = 5.0

@@ -26,6 +26,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -214,10 +215,8 @@ def library_versions() -> dict[str, str]:
     """The versions of the libraries that graders use."""
     found = {}
     for name in _LIBRARIES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 
@@ -261,7 +260,7 @@ def model_differences(settings: Mapping[str, Any]) -> list[str]:
         "llm_replay": "answers of language models are from a recording",
         "data": TWIN_DATA,
     }
-    hidden = ["descriptions were obfuscated: agents were not told which competition it is"]
-    return [text for name, text in found.items() if settings.get(name)] + (
-        hidden if settings.get("description") == "obfuscated" else []
-    )
+    told = [text for name, text in found.items() if settings.get(name)]
+    if settings.get("description") == "obfuscated":
+        told.append("descriptions were obfuscated: agents were not told which competition it is")
+    return told

@@ -134,30 +134,22 @@ def medal_rank(medal: str | None) -> int:
 def last_change(points: Sequence[TimelinePoint], report: Report) -> LastChange | None:
     """What replacing the best submission cost; None if the run's last one is as good as any before."""
     sign = 1 if report.is_lower_better else -1
-    earlier = [point for point in points if point.score is not None and not point.final]
-    best = min(earlier, key=lambda point: (sign * (point.score or 0.0), point.seconds), default=None)
-    if best is None or best.score is None or report.grader_defect:
+    earlier = [(sign * own.score, own.seconds, own) for own in points if own.score is not None and not own.final]
+    if not earlier or report.grader_defect:
         return None
-    if report.score is not None and sign * best.score >= sign * report.score:
+    value, seconds, best = min(earlier, key=lambda own: own[:2])
+    if report.score is not None and value >= sign * report.score:
         return None
     return LastChange(
-        best_seconds=best.seconds,
-        best_score=best.score,
-        best_medal=best.medal,
-        score=report.score,
-        medal=report.medal,
+        best_seconds=seconds, best_score=sign * value, best_medal=best.medal, score=report.score, medal=report.medal
     )
 
 
 SUBMISSION = "submission/submission.csv"
 """Where a run directory holds the agent's result."""
-
-
 RUN_LOG = "run.log"
 FILES = "files.zip"
 """Where a run directory holds whatever else the agent left: data that nothing can import or execute in passing."""
-
-
 COLLECTED = ("submission", "logs", "code")
 """The folders of an agent that are collected."""
 
@@ -275,10 +267,11 @@ class SandboxAccount:
 
     def to_json(self) -> dict[str, Any]:
         """As ``run.json`` holds it: what is empty is left out; a validation is a pair of time and verdict."""
-        values: dict[str, Any] = {key: value for key, value in asdict(self).items() if value not in ("", (), {}, 0)}
-        for name, value in values.items():
-            if isinstance(value, tuple):
-                values[name] = list(value)
+        values = {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in asdict(self).items()
+            if value not in ("", (), {}, 0)
+        }
         if self.validations:
             values["validations"] = [[made.at, made.verdict] for made in self.validations]
         return values
@@ -375,18 +368,16 @@ class Outcome(StrEnum):
 
     def is_below(self, min_medal: str | None) -> bool:
         """Whether this is a graded run that earned less than ``--min-medal`` requires."""
-        return self.passed and min_medal is not None and self.rank > _earned_by(min_medal).rank
+        return self.passed and min_medal is not None and self.rank > _BY_THRESHOLD[min_medal].rank
 
 
-THRESHOLDS = tuple(outcome.threshold for outcome in Outcome if outcome.threshold)
+_BY_THRESHOLD = {outcome.threshold: outcome for outcome in Outcome if outcome.threshold}
+_BY_ENDING = {outcome.ending: outcome for outcome in Outcome if outcome.ending}
+THRESHOLDS = tuple(_BY_THRESHOLD)
 """What ``--min-medal`` may require: gold, silver, bronze, median."""
 FAILURES = tuple(outcome for outcome in Outcome if not outcome.passed)
 
 
-def _earned_by(threshold: str) -> Outcome:
-    return next(outcome for outcome in Outcome if outcome.threshold == threshold)
-
-
 def without_submission(ending: Ending) -> Outcome:
     """The outcome of a run that ended like this and left no submission."""
-    return next((outcome for outcome in Outcome if outcome.ending == ending), Outcome.no_submission)
+    return _BY_ENDING.get(ending, Outcome.no_submission)

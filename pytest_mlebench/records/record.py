@@ -22,14 +22,12 @@ from pytest_mlebench.records.outcome import (
     RUN_LOG,
     SUBMISSION,
     THRESHOLDS,
-    Connection,
     Ending,
     LastChange,
     Outcome,
     Report,
     SandboxAccount,
     TimelinePoint,
-    Validation,
     last_change,
     without_submission,
 )
@@ -327,18 +325,14 @@ class RunRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, which xdist can send."""
+        change = self.last_change
         return {
             **asdict(self),
             "ending": self.ending.value,
-            "report": self.report.to_json(),
             "sandbox": self.sandbox.to_json(),
             "outcome": self.outcome.value,
-            "last_change": self._last_change(),
+            "last_change": change and {**asdict(change), "medal_lost": change.medal_lost},
         }
-
-    def _last_change(self) -> dict[str, Any] | None:
-        found = self.last_change
-        return None if found is None else {**asdict(found), "medal_lost": found.medal_lost}
 
     @classmethod
     def from_json(cls, values: Any) -> RunRecord:
@@ -367,24 +361,19 @@ def bounded(record: RunRecord) -> RunRecord:
     return replace(
         record,
         detail=_cut(record.detail, _TEXT),
-        error=None if record.error is None else _cut(record.error, _TEXT),
-        report=replace(record.report, error=None if record.report.error is None else _cut(record.report.error, _TEXT)),
+        error=record.error and _cut(record.error, _TEXT),
+        report=replace(record.report, error=record.report.error and _cut(record.report.error, _TEXT)),
         sandbox=_bounded_account(record.sandbox),
         llm=_bounded_json(record.llm),
-        timeline=tuple(
-            replace(point, error=None if point.error is None else _cut(point.error, _POINT_TEXT))
-            for point in record.timeline
-        ),
+        timeline=tuple(replace(own, error=own.error and _cut(own.error, _POINT_TEXT)) for own in record.timeline),
     )
 
 
 def _bounded_account(account: SandboxAccount) -> SandboxAccount:
-    connections = _first(map(_connection, account.connections))
-    validations = _first(map(_validation, reversed(account.validations)))[::-1]
-    left_out = _first(_cut(text, _SHORT_TEXT) for text in account.left_out)
-    notes = list(_first(_cut(text, _SHORT_TEXT) for text in account.notes))
-    if dropped := len(account.validations) - len(validations):
-        notes.append(f"{dropped} earlier validations are not recorded")
+    connections = _first(account.connections)
+    validations = _first(reversed(account.validations))[::-1]
+    left_out = _first(account.left_out)
+    dropped = len(account.validations) - len(validations)
     return replace(
         account,
         connections=connections,
@@ -392,7 +381,7 @@ def _bounded_account(account: SandboxAccount) -> SandboxAccount:
         validations=validations,
         left_out=left_out,
         left_out_unnamed=account.left_out_unnamed + len(account.left_out) - len(left_out),
-        notes=tuple(notes),
+        notes=(*_first(account.notes), *([f"{dropped} earlier validations are not recorded"] if dropped else [])),
     )
 
 
@@ -406,33 +395,23 @@ def _bounded_json(values: Any) -> Any:
     return _cut(values, _SHORT_TEXT) if isinstance(values, str) else values
 
 
-def _connection(made: Connection) -> Connection:
-    return replace(
-        made,
-        host=_cut(made.host, _SHORT_TEXT),
-        method=_cut(made.method, _SHORT_TEXT),
-        reason=_cut(made.reason, _SHORT_TEXT),
-    )
-
-
-def _validation(made: Validation) -> Validation:
-    return replace(made, verdict=_cut(made.verdict, _SHORT_TEXT))
-
-
 def _first(items: Iterable[Item]) -> tuple[Item, ...]:
-    """As many of the items as fit into a list's share of the record."""
+    """As many of the items, with short texts, as fit into a list's share of the record."""
     taken, size = [], 0
-    for item in items:
-        size += _size(item)
+    for item in map(_with_short_texts, items):
+        values = item if isinstance(item, str) else asdict(item)
+        size += len(json.dumps(values, indent=8)) + 16
         if size > _LIST:
             break
         taken.append(item)
     return tuple(taken)
 
 
-def _size(item: Any) -> int:
-    values = item if isinstance(item, str) else asdict(item)
-    return len(json.dumps(values, indent=8)) + 16
+def _with_short_texts(item: Any) -> Any:
+    if isinstance(item, str):
+        return _cut(item, _SHORT_TEXT)
+    texts = {name: _cut(own, _SHORT_TEXT) for name, own in vars(item).items() if isinstance(own, str)}
+    return replace(item, **texts)
 
 
 def _cut(text: str, max_bytes: int) -> str:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from pytest_mlebench.io.units import no_formula, one_line, plain
 from pytest_mlebench.io.values import json_text
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import THRESHOLDS
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.reports.untrusted import no_formula, one_line, plain
 from pytest_mlebench.results.overview import (
     MEASURES,
-    RATES,
     Overview,
     Precision,
     PublishedResult,
@@ -30,7 +29,7 @@ from pytest_mlebench.results.overview import (
 )
 from pytest_mlebench.results.profile import fairness_profile
 from pytest_mlebench.results.statistics import LEVEL, Interval, PairedDifference, Rate
-from pytest_mlebench.results.summary import SplitSummary, split_rank
+from pytest_mlebench.results.summary import RATES, SplitSummary, split_rank
 
 _OF_REPORT = (
     "any_medal",
@@ -106,15 +105,19 @@ def _over_time(run: RunRecord) -> dict[str, Any]:
 
 def to_csv(groups: Sequence[RunGroup]) -> str:
     """The runs as comma-separated values with a header; a field without a value is empty."""
+    return _csv(COLUMNS, run_rows(groups))
+
+
+def _csv(columns: Iterable[str], rows: Iterable[dict[str, Any]]) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
     writer.writeheader()
-    for row in run_rows(groups):
+    for row in rows:
         writer.writerow({name: no_formula(plain(own)) if isinstance(own, str) else own for name, own in row.items()})
     return text.getvalue()
 
 
-_RATES = ("any_medal", "gold", "silver", "bronze", "above_median", "valid")
+_RATES = tuple(RATES)[:6]
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -130,14 +133,11 @@ def summary_rows(view: Overview) -> Iterator[dict[str, Any]]:
     ``cost`` (US dollars), ``tokens_in``, ``tokens_out`` and ``hours`` are sums over all recorded runs.
     """
     for summary in _ordered(view):
-        runs = [
-            record
-            for record in view.records
-            if record.agent == summary.label and record.competition_id in set(summary.competition_ids)
-        ]
+        ids = set(summary.competition_ids)
+        runs = [run for run in view.records if run.agent == summary.label and run.competition_id in ids]
         asked = [record for record in runs if record.usage.calls is not None]
         spent = spending_of(summary.label, summary.split, asked) if asked else None
-        precise = {own.measure: own for own in precisions(summary)}
+        needed = {own.measure: own.seeds_needed for own in precisions(summary)}
         yield {
             "group": summary.group,
             "agent": summary.agent,
@@ -151,10 +151,10 @@ def summary_rows(view: Overview) -> Iterator[dict[str, Any]]:
             **_bounds("any_medal", summary.interval),
             "percentile": summary.percentile,
             **_bounds("percentile", summary.percentile_interval),
-            **{f"{name}_seeds_for_5": precise[name].seeds_needed if name in precise else None for name in MEASURES},
-            "cost": None if spent is None else spent.cost,
-            "tokens_in": None if spent is None else spent.input_tokens,
-            "tokens_out": None if spent is None else spent.output_tokens,
+            **{f"{name}_seeds_for_5": needed.get(name) for name in MEASURES},
+            "cost": spent and spent.cost,
+            "tokens_in": spent and spent.input_tokens,
+            "tokens_out": spent and spent.output_tokens,
             "hours": sum(record.seconds for record in runs) / 3600,
             "unverified_competitions": len(summary.unverified),
         }
@@ -166,12 +166,8 @@ def to_summary_json(view: Overview) -> str:
 
 def to_summary_csv(view: Overview) -> str:
     """The rows as comma-separated values with a header; a field without a value is empty."""
-    rows, text = list(summary_rows(view)), io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({name: no_formula(plain(own)) if isinstance(own, str) else own for name, own in row.items()})
-    return text.getvalue()
+    rows = list(summary_rows(view))
+    return _csv(dict.fromkeys(name for row in rows for name in row), rows)
 
 
 def to_latex(view: Overview) -> str:
@@ -332,38 +328,22 @@ def to_json(view: Overview) -> dict[str, Any]:
     }
 
 
+_OF_SUMMARY = ("label", "group", "agent", "split", "category", "competitions", "covers_split", "seeds", "counted_seeds",
+    "left_out_seeds", "padded_seeds", "results", "missing", "note", "caution", "contaminated", "indicative",
+    "unverified", "firmness", "percentile", "percentiles", "medal_rates")  # fmt: skip
+
+
 def _summary(summary: SplitSummary) -> dict[str, Any]:
     return {
-        "label": summary.label,
-        "group": summary.group,
-        "agent": summary.agent,
-        "split": summary.split,
-        "category": summary.category,
-        "competitions": summary.competitions,
-        "covers_split": summary.covers_split,
-        "seeds": summary.seeds,
-        "counted_seeds": list(summary.counted_seeds),
-        "left_out_seeds": list(summary.left_out_seeds),
-        "padded_seeds": list(summary.padded_seeds),
+        **{name: getattr(summary, name) for name in _OF_SUMMARY},
         "provisional": summary.is_provisional,
-        "results": summary.results,
-        "missing": summary.missing,
-        "note": summary.note,
-        "caution": summary.caution,
-        "contaminated": list(summary.contaminated),
-        "any_medal_without_contaminated": summary.any_medal_without and asdict(summary.any_medal_without),
-        "indicative": list(summary.indicative),
-        "unverified": list(summary.unverified),
-        "firmness": dict(summary.firmness),
         "outcomes": summary.counts,
+        "any_medal_without_contaminated": summary.any_medal_without and asdict(summary.any_medal_without),
         **{name: asdict(getattr(summary, name)) for name in RATES},
         "interval": _interval(summary.interval),
-        "percentile": summary.percentile,
         "percentile_interval": _interval(summary.percentile_interval),
-        "percentiles": summary.percentiles,
         "precision": [_precision(own) for own in precisions(summary)],
         "pass_at_k": {str(k): value for k, value in enumerate(summary.pass_at_k, 1)},
-        "medal_rates": summary.medal_rates,
     }
 
 
@@ -375,14 +355,8 @@ def _standing(standing: Standing) -> dict[str, Any]:
     split = standing.summary.split
 
     def published(result: PublishedResult) -> dict[str, Any]:
-        return {
-            "agent": result.agent,
-            "llm": result.llm,
-            "date": result.date,
-            "hours": result.hours,
-            "any_medal": asdict(result.rates[split]),
-            "flags": flags(result),
-        }
+        own = {name: getattr(result, name) for name in ("agent", "llm", "date", "hours")}
+        return {**own, "any_medal": asdict(result.rates[split]), "flags": flags(result)}
 
     return {
         "label": standing.summary.label,
@@ -411,14 +385,6 @@ def _comparison(comparison: SplitComparison) -> dict[str, Any]:
 
 
 def _difference(difference: PairedDifference) -> dict[str, Any]:
-    return {
-        "competitions": difference.competitions,
-        "runs": difference.runs,
-        "difference": difference.mean,
-        "interval": _interval(difference.interval),
-        "seeds_interval": _interval(difference.seeds_interval),
-        "wins": difference.wins,
-        "ties": difference.ties,
-        "losses": difference.losses,
-        "p_value": difference.p_value,
-    }
+    values = {"difference" if name == "mean" else name: value for name, value in asdict(difference).items()}
+    intervals = {name: _interval(getattr(difference, name)) for name in ("interval", "seeds_interval")}
+    return values | intervals

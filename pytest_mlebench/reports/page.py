@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -22,7 +22,7 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader
 from markupsafe import Markup, escape
 
 from pytest_mlebench._version import __version__
-from pytest_mlebench.io.units import format_dollars, format_duration, format_score, pluralize
+from pytest_mlebench.io.units import format_dollars, format_duration, format_score, plain, pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import FILES, RECORD, RUN_LOG, SUBMISSION, RunRecord
@@ -32,7 +32,6 @@ from pytest_mlebench.reports.plots.svg import SCHEME, STYLE
 from pytest_mlebench.reports.run_details import ending_as_sentence, run_details
 from pytest_mlebench.reports.sections import comparison_sections, cost_sections, rate_sections, timeline_sections
 from pytest_mlebench.reports.tables import Section, in_order, precision_sections
-from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.reports.verdict import Heading, heading, headlines
 from pytest_mlebench.results.findings import Verdict, read_findings
 from pytest_mlebench.results.overview import Overview
@@ -134,16 +133,6 @@ class _Row:
         return format_dollars(self.record.cost) if self.record.usage.calls else _NOTHING
 
 
-@dataclass(frozen=True)
-class _Competition:
-    id: str
-    split: str
-    category: str
-    thresholds: Sequence[tuple[str, str]]
-    better: str
-    rows: Sequence[_Row]
-
-
 def page(view: Overview, top: Heading | None = None, *, folder: Path | None = None, log_bytes: int = LOG_BYTES) -> str:
     """The report as self-contained HTML, with the last ``log_bytes`` of each run's log, or less of many.
 
@@ -153,17 +142,8 @@ def page(view: Overview, top: Heading | None = None, *, folder: Path | None = No
     script = asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     context = parts(view, top, folder=folder, log_bytes=log_bytes)
-    return (
-        environment()
-        .get_template("report.html")
-        .render(
-            context,
-            version=__version__,
-            style=SCHEME + style("report.css"),
-            script=script,
-            script_digest=Markup(f"sha256-{digest}"),
-        )
-    )
+    context |= {"version": __version__, "style": SCHEME + style("report.css"), "script": script}
+    return environment().get_template("report.html").render(context, script_digest=Markup(f"sha256-{digest}"))
 
 
 def parts(
@@ -225,9 +205,7 @@ def _sections(view: Overview) -> list[Section]:
 
 def _lead(view: Overview) -> str:
     records = view.records
-    done = (
-        f"{len(records)} of {pluralize(len(view.planned), 'run')}" if view.planned else pluralize(len(records), "run")
-    )
+    done = f"{len(records)} of " * bool(view.planned) + pluralize(len(view.planned or records), "run")
     if not records:
         return f"{done} finished"
     first, last = min(r.started_at for r in records), max(r.ended_at for r in records)
@@ -257,11 +235,8 @@ def _group(group: RunGroup) -> dict[str, Any]:
 def _common(records: Sequence[RunRecord]) -> dict[str, str]:
     """The details that all runs share."""
     details = [dict(run_details(record)) for record in records]
-    return {
-        term: details[0][term]
-        for term in _COMMON
-        if len({own.get(term) for own in details}) == 1 and details[0].get(term)
-    }
+    texts = {term: {own.get(term, "") for own in details} for term in _COMMON}
+    return {term: own.pop() for term, own in texts.items() if len(own) == 1 and "" not in own}
 
 
 def _rows(view: Overview, common: Mapping[str, str], folder: Path | None, log_bytes: int) -> list[_Row]:
@@ -325,19 +300,16 @@ def _files(run_dir: Path, folder: Path) -> list[tuple[str, str]]:
     return found
 
 
-def _competitions(rows: Sequence[_Row]) -> list[_Competition]:
-    return [
-        _Competition(
-            id=id,
-            split=split,
-            category=own[0].record.category,
-            thresholds=[(name, format_score(score)) for name, score in own[0].record.thresholds.items()],
-            better="lower" if own[0].record.report.is_lower_better else "higher",
-            rows=own,
-        )
-        for (split, id), found in groupby(rows, key=lambda row: (row.record.split, row.record.competition_id))
-        if (own := list(found))
-    ]
+def _competitions(rows: Sequence[_Row]) -> list[dict[str, Any]]:
+    found = []
+    for (split, id), group in groupby(rows, key=lambda row: (row.record.split, row.record.competition_id)):
+        own = list(group)
+        first = own[0].record
+        thresholds = [(name, format_score(score)) for name, score in first.thresholds.items()]
+        better = "lower" if first.report.is_lower_better else "higher"
+        about = {"id": id, "split": split, "category": first.category, "thresholds": thresholds, "better": better}
+        found.append({**about, "rows": own})
+    return found
 
 
 def _columns(*, costs: bool) -> list[dict[str, Any]]:
@@ -364,19 +336,16 @@ def _outcome_chips(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
 
 
 def _filters(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
-    def options(values: Iterable[str]) -> list[dict[str, Any]]:
-        return [{"value": value, "text": value, "count": count} for value, count in sorted(Counter(values).items())]
-
-    splits = Counter(record.split for record in records)
-    by_rank = [{"value": s, "text": s, "count": splits[s]} for s in sorted(splits, key=split_rank)]
-    found = [
-        _filter("split", "Split", "all splits", by_rank),
-        _filter("category", "Category", "all categories", options(record.category for record in records)),
-        _filter("ending", "How it ended", "all endings", options(record.ending for record in records)),
-        _filter("agent", "Agent", "all agents", options(record.agent for record in records)),
-    ]
-    return [filter for filter in found if len(filter["options"]) > 1]
-
-
-def _filter(name: str, label: str, all: str, options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {"name": name, "label": label, "all": all, "options": options}
+    found = []
+    for name, label, plural in (
+        ("split", "Split", "splits"),
+        ("category", "Category", "categories"),
+        ("ending", "How it ended", "endings"),
+        ("agent", "Agent", "agents"),
+    ):
+        counts = Counter(str(getattr(record, name)) for record in records)
+        ordered = sorted(counts, key=split_rank) if name == "split" else sorted(counts)
+        options = [{"value": value, "text": value, "count": counts[value]} for value in ordered]
+        if len(options) > 1:
+            found.append({"name": name, "label": label, "all": f"all {plural}", "options": options})
+    return found

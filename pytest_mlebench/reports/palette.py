@@ -32,12 +32,6 @@ COLOURS = {
 }
 """Hexadecimal sRGB colours by what they are for: (light, dark). ``on-NAME`` is the text on ``NAME``."""
 
-READABLE = (
-    *((text, ground) for text in ("ink", "muted", "link", "failure") for ground in ("paper", "card")),
-    *((f"on-{name}", name) for name in ("gold", "silver", "bronze", "above", "none")),
-)
-"""Which text stands on which ground."""
-
 _TERMINAL = {
     "gold": "yellow bold",
     "silver": "white bold",

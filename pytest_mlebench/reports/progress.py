@@ -14,7 +14,7 @@ import pytest
 
 from pytest_mlebench.io.extensions import extensions, load_extension
 from pytest_mlebench.io.progress import SECONDS_BETWEEN_LINES, Event, Step, event_text
-from pytest_mlebench.io.units import format_dollars, format_seconds, format_size, pluralize
+from pytest_mlebench.io.units import format_dollars, format_seconds, format_size, one_line, plain, pluralize
 from pytest_mlebench.records.group import (
     GroupReader,
     LoggedEvent,
@@ -28,7 +28,6 @@ from pytest_mlebench.records.record import REPORT, RUN_LOG
 from pytest_mlebench.reports.palette import terminal_markup
 from pytest_mlebench.reports.run_details import counted
 from pytest_mlebench.reports.tables import Table, in_order, medal_table, terminal_width
-from pytest_mlebench.reports.untrusted import one_line, plain
 from pytest_mlebench.results.findings import caveats
 from pytest_mlebench.results.overview import Spending, spending
 from pytest_mlebench.results.summary import SplitSummary, grader_defects, summarise
@@ -228,15 +227,15 @@ def progress(reader: GroupReader, *, width: int = 120) -> str:
     interrupted = {run.key for run in in_progress if run.interrupted} - done - again
     waiting = len(group.planned - done - again - interrupted)
     broken = [f"left out: {reason.removeprefix(f'{reader.folder}/')}" for reason in group.broken[:_LATEST]]
+    spent = _spent(group, [run.run_dir for run in running])
     lines = [
         *broken,
         f"{group.name}: {len(done)} of {len(group.planned | done)} runs finished, {len(running)} running, "
         f"{waiting} to come" + (f", {len(interrupted)} interrupted: resume with --resume" if interrupted else ""),
         _outcomes(group) or "nothing yet",
+        *([spent] if spent else []),
         "",
     ]
-    if spent := _spent(group, [run.run_dir for run in running]):
-        lines[-1:] = [spent, ""]
     if running:
         lines += [*Table(_HEADS, [_row(run) for run in running]).fitted(width).lines(), ""]
     for name in extensions(_WATCH):

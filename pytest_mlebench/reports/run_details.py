@@ -5,22 +5,29 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from pytest_mlebench.io.units import format_dollars, format_duration, format_score, format_size, pluralize
-from pytest_mlebench.records.outcome import TWIN_DATA, SandboxAccount
+from pytest_mlebench.io.units import (
+    format_dollars,
+    format_duration,
+    format_score,
+    format_size,
+    one_line,
+    plain,
+    pluralize,
+)
+from pytest_mlebench.records.outcome import TWIN_DATA, Ending, SandboxAccount
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import stylesheet, variables
 from pytest_mlebench.reports.plots.svg import SCHEME
 from pytest_mlebench.reports.tables import markdown_text
-from pytest_mlebench.reports.untrusted import one_line, plain
 
 TEXT = 20_000
 """Characters that are shown of one message, argument or result."""
 PAGE = 8 << 20
-"""Characters of a page; the steps that come after them are left out."""
+"""Characters of a page."""
 _STYLE = """
 body{margin:0 auto;max-width:60rem;padding:1rem;font:15px/1.5 system-ui,sans-serif;background:var(--paper);
 color:var(--ink)}
@@ -62,8 +69,11 @@ def _markdown_lines(trajectory: Mapping[str, Any]) -> Iterator[str]:
         yield from ("", markdown_text(str(notes)))
 
 
-def page(trajectory: Mapping[str, Any]) -> str:
-    """The trajectory as self-contained HTML without scripts; all that was said is text in it."""
+def page(trajectory: Mapping[str, Any], *, max_characters: int = PAGE) -> str:
+    """The trajectory as self-contained HTML without scripts; all that was said is text in it.
+
+    Steps that come after ``max_characters`` are left out.
+    """
     parts: list[str] = []
     size = 0
     found = conversations(trajectory)
@@ -73,10 +83,9 @@ def page(trajectory: Mapping[str, Any]) -> str:
         whole = f"{headline(trajectory)}; in the first: " if not number and len(found) > 1 else ""
         parts.append(f"<p>{_safe(whole + totals(one))}</p>")
         for shown, step in enumerate(steps):
-            if size > PAGE:
-                parts.append(
-                    f"<p>{pluralize(len(steps) - shown, 'further step')} left out: trajectory.json has all.</p>"
-                )
+            if size > max_characters:
+                left_out = pluralize(len(steps) - shown, "further step")
+                parts.append(f"<p>{left_out} left out: trajectory.json has all.</p>")
                 break
             parts.append(article := _article(step))
             size += len(article)
@@ -163,10 +172,8 @@ def blocks(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if reasoning := step.get("reasoning_content"):
         yield "reasoning", str(reasoning)
     if message := step.get("message"):
-        yield (
-            "message" if reasoning else "",
-            message if isinstance(message, str) else json.dumps(message, indent=2, ensure_ascii=False),
-        )
+        text = message if isinstance(message, str) else json.dumps(message, indent=2, ensure_ascii=False)
+        yield "message" if reasoning else "", text
     results = listed(mapping(step.get("observation")).get("results"))
     for call in listed(step.get("tool_calls")):
         yield f"calls {one_line(str(call.get('function_name')))}", arguments_text(mapping(call.get("arguments")))
@@ -210,7 +217,7 @@ def steps_of(trajectory: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return listed(trajectory.get("steps"))
 
 
-_CHECKS = 20
+_LATEST = 20
 _HOSTS = 10
 _ELSEWHERE = {"name", "limits", "validations", "connections", "unrecorded_connections", "gpu_usage"}
 """Parts of a sandbox's account with a line of their own."""
@@ -265,18 +272,16 @@ def last_change_in_words(record: RunRecord) -> str:
 
 
 def _timeline(record: RunRecord) -> list[str]:
-    points = record.timeline
-    if all(point.final for point in points):
+    if all(point.final for point in record.timeline):
         return []
-    earlier = [f"{len(points) - _CHECKS} earlier ones"] if len(points) > _CHECKS else []
     lines = [
         f"after {format_duration(point.seconds)}: {format_score(point.score)}"
         + (f", {point.medal}" if point.medal else "")
         + (f", {format_dollars(point.cost)}" if point.cost is not None else "")
         + (f" ({point.error})" if point.error else "")
-        for point in points[-_CHECKS:]
+        for point in record.timeline
     ]
-    return [*earlier, *lines, *filter(None, [last_change_in_words(record)])]
+    return [*_latest(lines), *filter(None, [last_change_in_words(record)])]
 
 
 def _estimate(record: RunRecord) -> str:
@@ -294,12 +299,11 @@ def ending_in_words(record: RunRecord) -> str:
 
 def ending_as_sentence(record: RunRecord) -> str:
     """For example ``The run crashed after 3.2 s (exit code 3).``"""
-    ending = record.ending.replace("_", " ")
-    if ending == "not started":
-        return "The agent was not started" + (f" ({record.detail})." if record.detail else ".")
-    verb = {"out of memory": "ran out of memory", "budget ended": "ended with its budget spent"}.get(ending, ending)
     detail = f" ({record.detail})" if record.detail else ""
-    return f"The run {verb} after {format_duration(record.seconds)}{detail}."
+    if record.ending is Ending.NOT_STARTED:
+        return f"The agent was not started{detail}."
+    verbs = {Ending.OUT_OF_MEMORY: "ran out of memory", Ending.BUDGET_ENDED: "ended with its budget spent"}
+    return f"The run {verbs.get(record.ending, record.ending)} after {format_duration(record.seconds)}{detail}."
 
 
 def failure_text(record: RunRecord, log_tail: str, min_medal: str | None = None) -> str:
@@ -354,17 +358,18 @@ def _llm_properties(record: RunRecord) -> list[tuple[str, Any]]:
 
 
 def _data(record: RunRecord) -> str:
-    known = {True: "matches the reference's checksums", False: "differs from the reference's", None: ""}[
-        record.data_verified
-    ]
-    known = TWIN_DATA if record.twin else known
+    states = {True: "matches the reference's checksums", False: "differs from the reference's", None: ""}
+    known = TWIN_DATA if record.twin else states[record.data_verified]
     return ", ".join(filter(None, [known, record.description and f"{record.description} description"]))
 
 
 def _checks(sandbox: SandboxAccount) -> list[str]:
-    checks = sandbox.validations
-    earlier = [f"{len(checks) - _CHECKS} earlier ones"] if len(checks) > _CHECKS else []
-    return earlier + [f"after {format_duration(made.at)}: {made.verdict}" for made in checks[-_CHECKS:]]
+    return _latest([f"after {format_duration(made.at)}: {made.verdict}" for made in sandbox.validations])
+
+
+def _latest(lines: list[str]) -> list[str]:
+    earlier = [f"{len(lines) - _LATEST} earlier ones"] if len(lines) > _LATEST else []
+    return earlier + lines[-_LATEST:]
 
 
 def _models(record: RunRecord) -> list[str]:
@@ -379,11 +384,8 @@ def _models(record: RunRecord) -> list[str]:
     ]
     lines += [f"{own.calls} × {name}, {format_dollars(own.cost)}" for name, own in list(usage.models.items())[:_HOSTS]]
     if usage.replayed:
-        nearly = usage.replayed_nearly
-        lines.append(
-            f"{usage.replayed} replayed"
-            + (f", {nearly} of them by a question that was nearly the same" if nearly else "")
-        )
+        nearly = f", {usage.replayed_nearly} of them by a question that was nearly the same"
+        lines.append(f"{usage.replayed} replayed" + (nearly if usage.replayed_nearly else ""))
     for what, counts in (("errors", usage.errors), ("withheld", usage.withheld)):
         if counts:
             lines.append(f"{what}: {counted(counts)}")
@@ -408,19 +410,23 @@ def _connections(sandbox: SandboxAccount) -> list[str]:
 
 def _limits(limits: Mapping[str, Any]) -> Mapping[str, Any]:
     """The limits as people write them."""
-    shown = dict(limits)
+    found = {}
     for key, value in limits.items():
-        if not isinstance(value, int | float):
-            continue
-        if key == "time_limit":
-            shown[key] = format_duration(value)
-        elif key in ("memory", "disk", "log_bytes", "collect_bytes"):
-            shown[key] = format_size(value)
-        elif key in ("cpus", "gpus"):
-            shown[key] = f"{value:g}"
-    words = {"cpus": "processors", "gpus": "GPUs", "log_bytes": "log"}
-    words |= {"collect_bytes": "collected files", "collect_files": "number of collected files"}
-    return {words.get(key, key.replace("_", " ")): value for key, value in shown.items()}
+        words, shown = _LIMITS.get(key, (key.replace("_", " "), None))
+        found[words] = shown(value) if shown and isinstance(value, int | float) else value
+    return found
+
+
+_LIMITS: Mapping[str, tuple[str, Callable[[float], str]]] = {
+    "time_limit": ("time limit", format_duration),
+    "cpus": ("processors", "{:g}".format),
+    "memory": ("memory", format_size),
+    "gpus": ("GPUs", "{:g}".format),
+    "disk": ("disk", format_size),
+    "log_bytes": ("log", format_size),
+    "collect_bytes": ("collected files", format_size),
+    "collect_files": ("number of collected files", str),
+}
 
 
 def _account(sandbox: SandboxAccount) -> str:
@@ -437,11 +443,7 @@ def _gpu_usage(sandbox: SandboxAccount) -> list[str]:
     """For example ``GPU-1234: 35 % on average, 99 % at most, memory 3.2 GiB at most``."""
     lines = []
     for uuid, values in sandbox.gpu_usage.items():
-        numbers = (
-            {key: value for key, value in values.items() if isinstance(value, int | float) and math.isfinite(value)}
-            if isinstance(values, Mapping)
-            else {}
-        )
+        numbers = {k: v for k, v in mapping(values).items() if isinstance(v, int | float) and math.isfinite(v)}
         parts = [
             f"{numbers[key]:.0f} % {words}"
             for key, words in (("utilization_mean", "on average"), ("utilization_peak", "at most"))

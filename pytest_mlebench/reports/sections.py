@@ -20,9 +20,9 @@ from pytest_mlebench.reports.tables import (
     precision_sections,
     short,
 )
-from pytest_mlebench.results.overview import RATES, Overview, Standing, flags, rate_at, spending, timelines
+from pytest_mlebench.results.overview import Overview, Spending, Standing, flags, rate_at, spending, timelines
 from pytest_mlebench.results.statistics import Rate
-from pytest_mlebench.results.summary import SplitSummary, grader_defects, split_rank
+from pytest_mlebench.results.summary import RATES, SplitSummary, grader_defects, split_rank
 from pytest_mlebench.runs.regrade import Regrading, latest_regradings
 
 _SHOWN = 20
@@ -48,14 +48,7 @@ def changes_table(regrading: Regrading) -> Table | None:
     if not regrading.changed:
         return None
     rows = [
-        (
-            run.competition_id,
-            run.agent,
-            str(run.seed),
-            _grade(run.before),
-            _grade(run.after),
-            "; ".join(run.changes),
-        )
+        (run.competition_id, run.agent, str(run.seed), _grade(run.before), _grade(run.after), "; ".join(run.changes))
         for run in regrading.changed
     ]
     heads = ("competition", "agent", "seed", "before", "after", "changes")
@@ -114,7 +107,7 @@ def sections(view: Overview, *, details: bool = False) -> Iterator[Section]:
 def rate_sections(view: Overview) -> Iterator[Section]:
     """How often each agent earned what, by split and, if requested, by category."""
     yield _medals(view)
-    yield Section("Other rates", [_rates(view.summaries, RATES[1:])])
+    yield Section("Other rates", [_table(view.summaries, _rate_columns(tuple(RATES)[1:]))])
     for split in dict.fromkeys(summary.split for summary in view.categories):
         yield _categories(split, [summary for summary in view.categories if summary.split == split])
 
@@ -131,34 +124,27 @@ def cost_sections(view: Overview) -> Iterator[Section]:
             str(own.runs),
             *map(format_dollars, (own.cost, own.cost_per_run)),
             format_dollars(own.cost_per_medal) if own.medals else "-",
-            *(
-                f"{number:,}"
-                for number in (
-                    own.calls,
-                    own.input_tokens,
-                    own.cached_tokens,
-                    own.output_tokens,
-                    own.reasoning_tokens,
-                )
-            ),
+            f"{own.calls:,}",
+            f"{own.input_tokens:,}",
+            f"{own.cached_tokens:,}",
+            f"{own.output_tokens:,}",
+            f"{own.reasoning_tokens:,}",
         )
         for own in costs
     ]
-    remarks = [
-        f"{own.agent} on {own.split}: the cost of some calls is not known; the others cost "
-        f"{format_dollars(own.known_cost)}. --prices adds prices of models."
-        for own in costs
-        if own.cost is None
-    ]
-    remarks += [
-        f"{own.agent} on {own.split}: the budget of {pluralize(own.budgets_ended, 'run')} ended"
-        for own in costs
-        if own.budgets_ended
-    ]
-    remarks += [
-        f"{own.agent} on {own.split}: requests that failed: {counted(own.failures)}" for own in costs if own.failures
-    ]
-    yield Section("Cost", [Table(heads, rows, frozenset(heads[2:]), heads[:2:-1])], remarks)
+    yield Section("Cost", [Table(heads, rows, frozenset(heads[2:]), heads[:2:-1])], list(_cost_remarks(costs)))
+
+
+def _cost_remarks(costs: Iterable[Spending]) -> Iterator[str]:
+    for own in costs:
+        who = f"{own.agent} on {own.split}"
+        if own.cost is None:
+            known = f"the others cost {format_dollars(own.known_cost)}"
+            yield f"{who}: the cost of some calls is not known; {known}. --prices adds prices of models."
+        if own.budgets_ended:
+            yield f"{who}: the budget of {pluralize(own.budgets_ended, 'run')} ended"
+        if own.failures:
+            yield f"{who}: requests that failed: {counted(own.failures)}"
 
 
 def timeline_sections(view: Overview) -> Iterator[Section]:
@@ -201,7 +187,7 @@ def timeline_sections(view: Overview) -> Iterator[Section]:
     )
 
 
-def comparison_sections(view: Overview, *, details: bool = False) -> Iterator[Section]:
+def comparison_sections(view: Overview, *, details: bool) -> Iterator[Section]:
     """Where each agent stands among the published results, and every pair of agents."""
     for split in dict.fromkeys(standing.summary.split for standing in view.standings):
         yield _published(split, [standing for standing in view.standings if standing.summary.split == split])
@@ -240,13 +226,9 @@ def _medals(view: Overview) -> Section:
     return Section("Medals", [_table(view.summaries, columns)], [*notes, _EXPLANATION])
 
 
-def _rates(summaries: Sequence[SplitSummary], names: Iterable[str]) -> Table:
-    return _table(summaries, _rate_columns(names))
-
-
 def _categories(split: str, summaries: Sequence[SplitSummary]) -> Section:
-    medals = {"runs": _runs, **_rate_columns(RATES[:4]), "percentile": _percentile}
-    tables = [_table(summaries, medals), _rates(summaries, RATES[4:])]
+    medals = {"runs": _runs, **_rate_columns(tuple(RATES)[:4]), "percentile": _percentile}
+    tables = [_table(summaries, medals), _table(summaries, _rate_columns(tuple(RATES)[4:]))]
     notes = [f"{s.label} on {s.category}: {s.note}" for s in _ordered(summaries) if s.note]
     return Section(f"By category, {split}", tables, notes)
 

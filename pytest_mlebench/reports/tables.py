@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
-from pytest_mlebench.io.units import format_dollars, format_score, format_seconds, listed
+from pytest_mlebench.io.units import format_dollars, format_score, format_seconds, listed, one_line
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import changes
-from pytest_mlebench.records.outcome import THRESHOLDS, Outcome
+from pytest_mlebench.records.outcome import THRESHOLDS
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import ansi_code
-from pytest_mlebench.reports.untrusted import one_line
 from pytest_mlebench.reports.verdict import headlines
-from pytest_mlebench.results.findings import VERDICTS
-from pytest_mlebench.results.overview import Overview, Precision, SplitComparison, mean_scores, precisions, spending
-from pytest_mlebench.results.profile import Card, ProfileLine, Result, fairness_profile
+from pytest_mlebench.results.overview import Overview, Precision, SplitComparison, mean_scores, precisions
+from pytest_mlebench.results.profile import ProfileLine, fairness_profile
 from pytest_mlebench.results.statistics import DIFFERENCE, MOST_SEEDS, POWER, Interval, PairedDifference
 from pytest_mlebench.results.summary import SplitSummary, labels, split_rank
 
@@ -50,7 +50,7 @@ def has_colours() -> bool:
 class Table:
     """Cells in rows below heads; the columns in ``numbers`` are aligned to the right.
 
-    Cells may hold untrusted text (see ``reports.untrusted``). ``spare`` are the columns that a narrow terminal can do
+    Cells may hold untrusted text (see ``io.units``). ``spare`` are the columns that a narrow terminal can do
     without, the first one first. ``codes`` colour the rows where there are colours (see ``ansi_code``).
     """
 
@@ -85,11 +85,8 @@ class Table:
         heads, *rows = table.lines()
         if colours:
             heads = f"\x1b[1m{heads}\x1b[0m"
-            rows = (
-                [f"\x1b[{code}m{row}\x1b[0m" for code, row in zip(self.codes, rows, strict=True)]
-                if self.codes
-                else rows
-            )
+        if colours and self.codes:
+            rows = [f"\x1b[{code}m{row}\x1b[0m" for code, row in zip(self.codes, rows, strict=True)]
         left_out = [part for line in self.missing(table) for part in _wrapped(line, width or WIDTH)]
         return "\n".join([heads, *rows, *left_out])
 
@@ -180,10 +177,7 @@ def _cut(text: str, width: int) -> str:
 
 def markdown_text(text: str) -> str:
     """Text that Markdown shows unchanged, also within a table."""
-    text = one_line(text)
-    for character in "\\`*_{}[]<>|~#":
-        text = text.replace(character, f"\\{character}")
-    return text
+    return re.sub(r"[\\`*_{}\[\]<>|~#]", r"\\\g<0>", one_line(text))
 
 
 _SHOWN_PAIRS = 10
@@ -243,7 +237,7 @@ def _influences(summary: SplitSummary, own: Precision, shown: int) -> str:
     return f"{summary.label} on {summary.split}: any medal {own.mean:.1f}, {', '.join(moved)}"
 
 
-def paired_sections(view: Overview, *, details: bool = False) -> Iterator[Section]:
+def paired_sections(view: Overview, *, details: bool) -> Iterator[Section]:
     """Every pair of agents; without ``details`` only so many as a terminal should show."""
     shown = view.comparisons if details else _foremost(view.comparisons)
     if not shown:
@@ -254,13 +248,13 @@ def paired_sections(view: Overview, *, details: bool = False) -> Iterator[Sectio
         tables.append(_pairs(percentiles, several=several, what="percentile"))
     first = shown[0]
     who = "The first agent minus the second" if several else f"{first.ours.label} minus {first.theirs.label}"
-    remarks = [f"{who}. {_POINTS}{_ADJUSTED if several else ''}.", *_setting_differences(view.groups)]
+    remarks = [
+        f"{who}. {_POINTS}{', adjusted for the number of pairs (Holm)' if several else ''}.",
+        *_setting_differences(view.groups),
+    ]
     if len(shown) < len(view.comparisons):
         remarks.append(f"{len(view.comparisons) - len(shown)} more comparisons: --format=md or json shows all")
     yield Section("Paired comparison", tables, remarks)
-
-
-_ADJUSTED = ", adjusted for the number of pairs (Holm)"
 
 
 def _foremost(comparisons: Sequence[SplitComparison]) -> Sequence[SplitComparison]:
@@ -317,62 +311,21 @@ def _p_value(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-_SHOWN = 20
-"""Reasons that are shown of each check."""
-_NEEDED = (
-    "it shows that the files agree with each other and with the data; a published digest or a signature shows whose"
-)
-
-
 def fairness_sections(groups: Sequence[RunGroup]) -> Iterator[Section]:
     """The fairness profile of each group."""
     for group in groups:
         name = f"Fairness profile, {group.name}" if len(groups) > 1 else "Fairness profile"
-        yield Section(name, remarks=_profile(fairness_profile(group)))
+        yield Section(name, remarks=profile_remarks(fairness_profile(group)))
 
 
-def card_sections(card: Card) -> Iterator[Section]:
-    """What verifying a bundle came to: the verdict first, then each check, the findings, and what was not checked."""
-    remarks = [f"{text}" for text in card.warnings]
-    remarks += [f"{check.name}: {check.result}: {check.detail}" for check in card.checks]
-    remarks += [f"{check.name}: {reason}" for check in card.checks for reason in check.reasons[:_SHOWN]]
-    remarks += [
-        f"{check.name}: and {len(check.reasons) - _SHOWN} more" for check in card.checks if len(check.reasons) > _SHOWN
-    ]
-    remarks += [f"left out: {text}" for text in card.left_out]
-    remarks += [f"SHA-256 of the index: {card.digest}"]
-    if card.result is Result.verified and all(check.name != "signature" for check in card.checks):
-        remarks.append(f"not signed: {_NEEDED} they are")
-    yield Section(f"{card.run_group}: {card.headline}", remarks=remarks)
-    if found := list(_findings(card)):
-        yield Section("Findings of this audit", remarks=found)
-    yield Section("Not checked", remarks=card.not_checked)
-    if card.profile:
-        yield Section("Fairness profile", remarks=_profile(card.profile))
-
-
-def _findings(card: Card) -> Iterator[str]:
-    """The worst findings first, so many of them."""
-    found = () if card.findings is None else card.findings.findings
-    ordered = sorted(found, key=lambda own: -VERDICTS.index(own.verdict))
-    for own in ordered[:_SHOWN]:
-        place = f" [{own.file}{'' if own.line is None else f':{own.line}'}]" if own.file else ""
-        yield f"{own.run_id}: {own.verdict} ({own.scanner}): {own.text}{place}"
-    if len(ordered) > _SHOWN:
-        yield f"and {len(ordered) - _SHOWN} more"
-
-
-def _profile(lines: Sequence[ProfileLine]) -> list[str]:
+def profile_remarks(lines: Sequence[ProfileLine]) -> list[str]:
     """As sentences, which wrap where a terminal is narrow."""
     return [f"{line.name}: {line.state}: {line.detail}" for line in lines]
 
 
-_HEADS = ("competition", "agent", "seed", "medal", "score", *THRESHOLDS, "time", "ended")
-_WITH_COST = (*_HEADS[:-1], "cost", _HEADS[-1])
-_NUMBERS = frozenset({"seed", "score", *THRESHOLDS, "time", "cost"})
-
 _SPARE = (*reversed(THRESHOLDS), "time", "ended", "cost", "firm", "seed")
 """What a narrow terminal can do without; names, medals and scores stay."""
+_NUMBERS = frozenset({"seed", "score", *THRESHOLDS, "time", "cost"})
 _LONGEST_HEAD = 12
 """An agent's name above its scores is cut to this many characters, so that the thresholds still fit on the line."""
 
@@ -387,18 +340,29 @@ def medal_table(records: Sequence[RunRecord]) -> Table:
 
     ``firm`` is whether a medal holds in 95 % of resamples of the test's rows, if that is known of any.
     """
-    with_cost = bool(spending(records))
-    with_firm = any(record.report.firm is not None for record in records)
-    heads = _WITH_COST if with_cost else _HEADS
-    rows = [_row(record, with_cost=with_cost) for record in records]
-    if with_firm:
-        place = heads.index("medal") + 1
-        heads = (*heads[:place], "firm", *heads[place:])
-        words = {"firm": "yes", "not firm": "no"}
-        firm = [words.get(record.report.firmness, record.report.firmness) for record in records]
-        rows = [(*row[:place], own, *row[place:]) for row, own in zip(rows, firm, strict=True)]
-    codes = [ansi_code(record.outcome.colour) for record in records]
-    return Table(heads, rows, _NUMBERS, _SPARE, codes)
+    words = {"firm": "yes", "not firm": "no"}
+    cells: dict[str, Callable[[RunRecord], str]] = {
+        "competition": lambda run: run.competition_id,
+        "agent": lambda run: run.agent,
+        "seed": lambda run: str(run.seed),
+        "medal": medal_label,
+        "firm": lambda run: words.get(run.report.firmness, run.report.firmness),
+        "score": lambda run: format_score(run.score),
+        **{name: partial(_threshold, name) for name in THRESHOLDS},
+        "time": lambda run: format_seconds(run.seconds),
+        "cost": lambda run: format_dollars(run.cost) if run.usage.calls else "-",
+        "ended": lambda run: run.ending,
+    }
+    if all(run.report.firm is None for run in records):
+        del cells["firm"]
+    if all(run.usage.calls is None for run in records):
+        del cells["cost"]
+    rows = [[cell(run) for cell in cells.values()] for run in records]
+    return Table(tuple(cells), rows, _NUMBERS, _SPARE, [ansi_code(run.outcome.colour) for run in records])
+
+
+def _threshold(name: str, run: RunRecord) -> str:
+    return format_score(run.thresholds[name])
 
 
 def run_sections(groups: Sequence[RunGroup]) -> Iterable[Section]:
@@ -440,15 +404,10 @@ def _side_by_side(columns: Mapping[str, _Column]) -> Section:
         cells = [own.get(record.competition_id, []) for own in columns.values()]
         means = mean_scores([{run.seed: run.score for run in runs if run.score is not None} for runs in cells])
         both = [(format_score(mean), _medals(runs)) for mean, runs in zip(means, cells, strict=True)]
-        rows.append(
-            (
-                record.competition_id,
-                *chain.from_iterable(both),
-                *([_difference(means)] if len(agents) == 2 else []),
-                "lower" if record.report.is_lower_better else "higher",
-                *map(format_score, record.thresholds.values()),
-            )
-        )
+        difference = [_difference(means)] if len(agents) == 2 else []
+        better = "lower" if record.report.is_lower_better else "higher"
+        thresholds = map(format_score, record.thresholds.values())
+        rows.append((record.competition_id, *chain.from_iterable(both), *difference, better, *thresholds))
     difference = ["difference"] if len(agents) == 2 else []
     heads = ("competition", *chain.from_iterable((name, "medal") for name in names), *difference, "better", *THRESHOLDS)
     numbers = frozenset({*names, "difference", *THRESHOLDS})
@@ -467,7 +426,7 @@ def _difference(means: Sequence[float | None]) -> str:
 
 def _medals(records: Sequence[RunRecord]) -> str:
     """The medal of one run; of several, how many had each, the best first."""
-    ranked = sorted(records, key=lambda record: list(Outcome).index(record.outcome))
+    ranked = sorted(records, key=lambda record: record.outcome.rank)
     counts = Counter(map(medal_label, ranked))
     if len(records) < 2:
         return "".join(counts) or "-"
@@ -478,18 +437,3 @@ def medal_label(record: RunRecord) -> str:
     """The outcome; a medal that only indicates what it would be on Kaggle's leaderboard has a ``~`` before it."""
     is_indicative = record.report.any_medal and record.report.thresholds == "indicative"
     return f"~{record.outcome.label}" if is_indicative else record.outcome.label
-
-
-def _row(record: RunRecord, *, with_cost: bool) -> tuple[str, ...]:
-    cost = ((format_dollars(record.cost) if record.usage.calls else "-"),) if with_cost else ()
-    return (
-        record.competition_id,
-        record.agent,
-        str(record.seed),
-        medal_label(record),
-        format_score(record.score),
-        *map(format_score, record.thresholds.values()),
-        format_seconds(record.seconds),
-        *cost,
-        record.ending,
-    )

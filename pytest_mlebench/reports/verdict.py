@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 
-from pytest_mlebench.io.units import listed, pluralize
+from pytest_mlebench.io.units import have, listed, pluralize
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.results.findings import caveats
 from pytest_mlebench.results.overview import Overview, SplitComparison
@@ -116,8 +116,8 @@ def _result(line: SplitSummary, *, with_split: bool) -> str:
     if line.is_provisional:
         if not line.results:
             return f"{line.label} has no result yet{f' on {line.split}' if with_split else ''}"
-        runs = pluralize(line.results, "run")
-        return f"{line.label} has {_medals(medals)} from the {runs}{where} with a result so far, and no complete seed"
+        runs, earned = pluralize(line.results, "run"), pluralize(medals, "medal") if medals else "no medal"
+        return f"{line.label} has {earned} from the {runs}{where} with a result so far, and no complete seed"
     if line.competitions == line.seeds == 1:
         (outcome,) = [o for o in Outcome if line.counts[o]] if sum(line.counts.values()) == 1 else [Outcome.error]
         if outcome.medal:
@@ -126,20 +126,13 @@ def _result(line: SplitSummary, *, with_split: bool) -> str:
         return f"{line.label} earned no medal on {line.competition_ids[0]}{how}"
     interval = line.interval
     between = "" if interval is None else f"95 % interval {interval.low:.0f}–{interval.high:.0f} %"
-    competitions = pluralize(line.competitions, "competition") + where
-    if line.seeds == 1:
-        earned = sum(line.medals.values())
-        if not earned:
-            return f"{line.label} earned no medal in {competitions} ({between})"
-        return f"{line.label} earned a medal in {earned} of {competitions} ({line.any_medal.mean:.1f} %, {between})"
-    runs = f"{competitions} × {line.seeds} seeds"
+    competitions, mean = pluralize(line.competitions, "competition") + where, f"{line.any_medal.mean:.1f} %"
+    runs = competitions if line.seeds == 1 else f"{competitions} × {line.seeds} seeds"
     if not line.any_medal.mean:
         return f"{line.label} earned no medal in {runs} ({between})"
-    return f"{line.label} earned a medal in {line.any_medal.mean:.1f} % of {runs} ({between})"
-
-
-def _medals(count: int) -> str:
-    return "no medal" if not count else pluralize(count, "medal")
+    if line.seeds == 1:
+        return f"{line.label} earned a medal in {sum(line.medals.values())} of {runs} ({mean}, {between})"
+    return f"{line.label} earned a medal in {mean} of {runs} ({between})"
 
 
 def _overall(view: Overview) -> SplitComparison | None:
@@ -174,10 +167,10 @@ def _caveats(view: Overview) -> Iterator[str]:
         for text in caveats(group):
             yield f"{group.name}: {text}" if len(view.groups) > 1 else text
     if missing := len(view.planned.keys() - {record.key for record in records}):
-        yield f"{missing} of {pluralize(len(view.planned), 'planned run')} {_have(missing)} no result yet."
+        yield f"{missing} of {pluralize(len(view.planned), 'planned run')} {have(missing)} no result yet."
     errors = sum(record.outcome is Outcome.error for record in records)
     if errors:
-        yield f"{pluralize(errors, 'run')} {_have(errors)} no result, since the harness or a grader failed."
+        yield f"{pluralize(errors, 'run')} {have(errors)} no result, since the harness or a grader failed."
     if records and errors < len(records) and not any(record.outcome.passed for record in records):
         yield "No run left a valid submission."
     generated = {r.competition_id for r in records if r.synthetic_data or r.twin}
@@ -189,7 +182,3 @@ def _caveats(view: Overview) -> Iterator[str]:
         )
     if defects := {record.competition_id for record in records if record.report.grader_defect}:
         yield f"Defective graders: {listed(sorted(defects))}."
-
-
-def _have(count: int) -> str:
-    return "has" if count == 1 else "have"

@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
-from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.units import have, pluralize
 from pytest_mlebench.io.values import loads, parse, read_json, write_json
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import TWIN, TWIN_DATA
@@ -25,6 +26,8 @@ PAIRS, PAIRS_PAGE = "plagiarism.json", "plagiarism.html"
 notebooks, and are no part of bundles."""
 _MAX_BYTES = 64 << 20
 
+Read = TypeVar("Read")
+
 
 class Verdict(StrEnum):
     """What the audit says of a run, the worst last."""
@@ -33,6 +36,11 @@ class Verdict(StrEnum):
     look = "look"
     """Somebody should look at it: there may be a fair reason."""
     violation = "violation"
+
+    @property
+    def rank(self) -> int:
+        """0 for ``clean``, and the higher the worse."""
+        return list(Verdict).index(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,18 +139,12 @@ class Findings:
     @cached_property
     def verdicts(self) -> Mapping[str, Verdict]:
         """The worst verdict of each audited run."""
-        order = list(Verdict)
-        found = dict.fromkeys(self.runs, Verdict.clean)
-        for finding in self.findings:
-            known = found.get(finding.run_id, Verdict.clean)
-            found[finding.run_id] = max(known, finding.verdict, key=order.index)
-        return found
+        return _worst_by_run(self.runs, self.findings)
 
     def of(self, run_id: str) -> tuple[Finding, ...]:
         """The findings in one run, the worst first."""
-        order = list(Verdict)
         own = (finding for finding in self.findings if finding.run_id == run_id)
-        return tuple(sorted(own, key=lambda finding: -order.index(finding.verdict)))
+        return tuple(sorted(own, key=lambda finding: -finding.verdict.rank))
 
     def write(self, group_dir: Path) -> Path:
         """Write ``audit.json``, at once or not at all; returns its path. Raises OSError."""
@@ -150,13 +152,41 @@ class Findings:
         return group_dir / FINDINGS
 
 
+@dataclass(frozen=True)
+class _Noted:
+    """What reports read of a finding."""
+
+    run_id: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class _Audit:
+    """What reports read of an audit."""
+
+    runs: tuple[str, ...]
+    findings: tuple[_Noted, ...] = ()
+
+
+def _worst_by_run(runs: Iterable[str], findings: Iterable[Finding | _Noted]) -> dict[str, Verdict]:
+    found = dict.fromkeys(runs, Verdict.clean)
+    for finding in findings:
+        known = found.get(finding.run_id, Verdict.clean)
+        found[finding.run_id] = max(known, finding.verdict, key=lambda verdict: verdict.rank)
+    return found
+
+
 def read_findings(group_dir: Path) -> Findings | None:
     """What the last audit of a group found; None where there was none. Raises OSError, or ValueError."""
+    return _read(group_dir, Findings)
+
+
+def _read(group_dir: Path, kind: type[Read]) -> Read | None:
     path = group_dir / FINDINGS
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise ValueError(f"it has more than {_MAX_BYTES} bytes")
-        return parse(Findings, loads(path.read_bytes()))
+        return parse(kind, loads(path.read_bytes()))
     except FileNotFoundError:
         return None
 
@@ -168,11 +198,6 @@ def findings(run_dir: Path) -> tuple[Finding, ...]:
     except (OSError, ValueError):
         return ()
     return () if found is None else found.of(run_dir.name)
-
-
-def worst(found: Iterable[Finding]) -> Verdict:
-    """The worst verdict of findings; ``clean`` where there are none."""
-    return max((finding.verdict for finding in found), key=list(Verdict).index, default=Verdict.clean)
 
 
 MEASURED, _MAX_FILES = "familiarity-*.json", 20
@@ -236,34 +261,9 @@ def in_words(one: Correlation) -> str:
     return f"r = {one.r:.2f} [{one.low:.2f}, {one.high:.2f}], {one.competitions} competitions"
 
 
-AUDIT = "audit.json"
 LOCAL = "local"
-VERDICTS = ("clean", "look", "violation")
-"""The worst last."""
 NOT_ISOLATED = "nothing was isolated: agents could read the answers, other runs and the network"
 SAYS_NOTHING = "scores say nothing about the real competition"
-
-
-def read_verdicts(group_dir: Path) -> Mapping[str, str] | None:
-    """The worst verdict of each audited run, by run id; None where there was no audit.
-
-    Raises OSError, or ValueError for a file that is no audit.
-    """
-    path = group_dir / AUDIT
-    if not path.is_file():
-        return None
-    if path.stat().st_size > _MAX_BYTES:
-        raise ValueError(f"it has more than {_MAX_BYTES} bytes")
-    values = loads(path.read_bytes())
-    try:
-        found = {str(run_id): VERDICTS[0] for run_id in values["runs"]}
-        for finding in values.get("findings") or ():
-            run_id, verdict = str(finding["run_id"]), finding["verdict"]
-            if run_id in found:
-                found[run_id] = max(found[run_id], verdict, key=VERDICTS.index)
-    except (TypeError, LookupError, AttributeError) as error:
-        raise ValueError(f"it is no audit: {error}") from error
-    return found
 
 
 def of_verdicts(verdicts: Iterable[str | None]) -> str:
@@ -278,11 +278,11 @@ def of_verdicts(verdicts: Iterable[str | None]) -> str:
     runs = pluralize(counts.total(), "run")
     found = []
     if bad := counts["violation"]:
-        found.append(f"{bad} of {runs} {_have(bad)} violations")
+        found.append(f"{bad} of {runs} {have(bad)} violations")
     if look := counts["look"]:
         found.append(f"{look}{'' if bad else f' of {runs}'} {'needs' if look == 1 else 'need'} a look")
     if unknown := counts[None]:
-        found.append(f"{unknown}{'' if found else f' of {runs}'} {_have(unknown)} not been audited")
+        found.append(f"{unknown}{'' if found else f' of {runs}'} {have(unknown)} not been audited")
     return ", ".join(found) or f"no violation found in {runs}"
 
 
@@ -301,13 +301,10 @@ def caveats(group: RunGroup) -> Iterator[str]:
         which = "" if local == len(group.records) else f"{local} of {pluralize(len(group.records), 'run')}: "
         yield f"Local sandbox: {which}{NOT_ISOLATED}."
     try:
-        verdicts = read_verdicts(group.folder)
+        audit = _read(group.folder, _Audit)
     except (OSError, ValueError):
         yield "The audit of this group cannot be read."
         return
-    if verdicts is not None and group.records:
+    if audit is not None and group.records:
+        verdicts = _worst_by_run(audit.runs, audit.findings)
         yield f"Audit: {of_verdicts(verdicts.get(record.run_id) for record in group.records)}."
-
-
-def _have(count: int) -> str:
-    return "has" if count == 1 else "have"

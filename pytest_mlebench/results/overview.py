@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import combinations
@@ -52,7 +52,7 @@ class PublishedResult:
     agent: str
     llm: str
     date: str
-    hours: float | None
+    hours: float | None = None
     rates: Mapping[str, Rate]
     padded_incomplete_seeds: bool = False
     comparable: bool = True
@@ -66,14 +66,8 @@ def published_results() -> tuple[PublishedResult, ...]:
     table = json.loads((bundled("reports") / "published.json").read_text(encoding="utf-8"))
     results = [
         PublishedResult(
-            agent=line["agent"],
-            llm=line["llm"],
-            date=line["date"],
-            hours=line.get("hours"),
+            **{name: value for name, value in line.items() if name not in SPLITS},
             rates={split: Rate(*line[split]) for split in SPLITS if line.get(split)},
-            padded_incomplete_seeds=line.get("padded_incomplete_seeds", False),
-            comparable=line.get("comparable", True),
-            note=line.get("note", ""),
         )
         for line in table["results"]
     ]
@@ -130,11 +124,7 @@ def standings(summaries: Sequence[SplitSummary], groups: Sequence[RunGroup]) -> 
 
     Scores on data that is not known to be the reference's have none: they may be of synthetic data.
     """
-    ranked = [
-        summary
-        for summary in summaries
-        if not summary.is_provisional and summary.covers_split and not summary.unverified
-    ]
+    ranked = [own for own in summaries if own.covers_split and not own.is_provisional and not own.unverified]
     on_all = {summary.label for summary in ranked if summary.split == "all"}
     by_folder = {group.folder: group for group in groups}
     return [
@@ -155,61 +145,57 @@ def _standing(summary: SplitSummary, group: RunGroup) -> Standing:
         summary=summary,
         better=tuple(other for other in reversed(others) if other.rates[split].mean > mean),
         worse=tuple(other for other in others if other.rates[split].mean <= mean),
-        caveats=(*_seed_caveats(summary), *_setting_caveats(summary, group)),
+        caveats=tuple(_caveats(summary, group)),
     )
 
 
 def not_ranked(summaries: Sequence[SplitSummary]) -> list[str]:
     """Why an agent has no standing on a published split."""
-    reasons = []
     whole = {s.label for s in summaries if s.split == "all" and s.covers_split and s.unverified}
-    for summary in summaries:
-        split, version = split_and_version(summary.split)
-        if is_twin_label(summary.split):
-            reasons.append(f"{summary.label} on {summary.split}: {TWIN_DATA}")
-            continue
-        if version != FIRST and split in SPLITS:
-            reasons.append(f"{summary.label} on {summary.split}: the published results are of version 1")
-            continue
-        if summary.split not in SPLITS:
-            continue
-        if summary.unverified and summary.covers_split:
-            if summary.split == "all" or summary.label not in whole:
-                reasons.append(f"{summary.label} on {summary.split}: {_unverified(summary)}")
-            continue
-        if summary.split == "all":
-            continue
-        if summary.is_provisional:
-            reasons.append(f"{summary.label} on {summary.split}: no seed is complete")
-        elif not summary.covers_split:
-            reasons.append(
-                f"{summary.label} on {summary.split}: {pluralize(summary.competitions, 'competition')} "
-                "and not all of the split"
-            )
-    return reasons
-
-
-def _unverified(summary: SplitSummary) -> str:
-    return (
-        f"the data of {len(summary.unverified)} of {pluralize(summary.competitions, 'competition')} was not verified "
-        "against the reference's checksums (it is synthetic, changed, or was never compared)"
-    )
-
-
-def _seed_caveats(summary: SplitSummary) -> list[str]:
-    caveats = ["a single seed shows nothing of the spread"] if summary.seeds == 1 else []
-    return [*caveats, summary.note] if summary.note else caveats
-
-
-def _setting_caveats(summary: SplitSummary, group: RunGroup) -> list[str]:
-    if group.manifest.canonical is not None:
-        return list(group.manifest.canonical.differences)
-    limits = {run.limits.get("time_limit") for run in group.records if run.agent == summary.agent}
-    hours = [
-        f"a time limit of {format_duration(limit)}, not of 24 hours"
-        for limit in sorted(limit for limit in limits if limit is not None and limit != TIME_LIMIT)
+    return [
+        f"{summary.label} on {summary.split}: {reason}"
+        for summary in summaries
+        if (reason := _unranked(summary, is_on_all=summary.label in whole))
     ]
-    return [*hours, "the setting was not recorded, so other differences are unknown"]
+
+
+def _unranked(summary: SplitSummary, *, is_on_all: bool) -> str:
+    """Why this has no standing; empty if it has one, or one on ``all``, or its split is not published."""
+    split, version = split_and_version(summary.split)
+    if is_twin_label(summary.split):
+        return TWIN_DATA
+    if version != FIRST and split in SPLITS:
+        return "the published results are of version 1"
+    if summary.split not in SPLITS:
+        return ""
+    if summary.unverified and summary.covers_split:
+        if is_on_all and summary.split != "all":
+            return ""
+        return (
+            f"the data of {len(summary.unverified)} of {pluralize(summary.competitions, 'competition')} was not "
+            "verified against the reference's checksums (it is synthetic, changed, or was never compared)"
+        )
+    if summary.split == "all":
+        return ""
+    if summary.is_provisional:
+        return "no seed is complete"
+    if not summary.covers_split:
+        return f"{pluralize(summary.competitions, 'competition')} and not all of the split"
+    return ""
+
+
+def _caveats(summary: SplitSummary, group: RunGroup) -> Iterator[str]:
+    if summary.seeds == 1:
+        yield "a single seed shows nothing of the spread"
+    if summary.note:
+        yield summary.note
+    if group.manifest.canonical is not None:
+        yield from group.manifest.canonical.differences
+        return
+    limits = {run.limits.get("time_limit") for run in group.records if run.agent == summary.agent}
+    for limit in sorted(limit for limit in limits if limit is not None and limit != TIME_LIMIT):
+        yield f"a time limit of {format_duration(limit)}, not of 24 hours"
+    yield "the setting was not recorded, so other differences are unknown"
 
 
 def flags(result: PublishedResult) -> str:
@@ -232,19 +218,15 @@ def compare(summaries: Sequence[SplitSummary]) -> list[SplitComparison]:
     found: list[SplitComparison] = []
     for split in splits:
         own = {summary.label: summary for summary in summaries if summary.split == split}
-        pairs = [
-            pair
-            for one, other in combinations([own[label] for label in labels if label in own], 2)
-            if (pair := _compare(one, other)) is not None
-        ]
+        every = combinations([own[label] for label in labels if label in own], 2)
+        pairs = [pair for one, other in every if (pair := _compare(one, other)) is not None]
         adjusted = holm([pair.difference.p_value for pair in pairs])
         found += [replace(pair, adjusted_p=p) for pair, p in zip(pairs, adjusted, strict=True)]
     return found
 
 
 def _compare(ours: SplitSummary, theirs: SplitSummary) -> SplitComparison | None:
-    difference = _paired(ours, theirs, "any_medal")
-    if difference is None:
+    if (difference := _paired(ours, theirs, "any_medal")) is None:
         return None
     return SplitComparison(
         split=ours.split,
@@ -353,9 +335,9 @@ def row_variance(run: RunRecord, measure: Measure) -> float | None:
     if report.score is None or report.score_low is None or report.score_high is None:
         return None
     if measure == "percentile":
-        board = _leaderboard(run)
-        ends = [] if board is None else [board.percentile(end) for end in (report.score_low, report.score_high)]
-        low, high = ends or (None, None)
+        if (board := _leaderboard(run)) is None:
+            return None
+        low, high = board.percentile(report.score_low), board.percentile(report.score_high)
         return None if low is None or high is None else ((high - low) / _WIDTH) ** 2
     deviation = (report.score_high - report.score_low) / _WIDTH
     if not deviation:
@@ -370,16 +352,8 @@ def _leaderboard(run: RunRecord) -> Leaderboard | None:
     if run.competition_id not in catalogue:
         return None
     board = catalogue[run.competition_id].leaderboard
-    same = (board.gold, board.bronze, board.median) == (
-        run.report.gold_threshold,
-        run.report.bronze_threshold,
-        run.report.median_threshold,
-    )
+    same = all(getattr(board, name) == run.thresholds[name] for name in ("gold", "bronze", "median"))
     return board if same else None
-
-
-RATES = ("any_medal", "gold", "silver", "bronze", "above_median", "valid", "submitted")
-"""The rates of a summary, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -473,18 +447,21 @@ class Spending:
 
 def spending(records: Iterable[RunRecord]) -> list[Spending]:
     """By agent and split, of the runs that reached models by the gateway."""
-    groups: dict[tuple[str, str], list[RunRecord]] = {}
+    return [spending_of(*own) for own in _by_agent_and_split(r for r in records if r.usage.calls is not None)]
+
+
+def _by_agent_and_split(records: Iterable[RunRecord]) -> Iterator[tuple[str, str, list[RunRecord]]]:
+    found: dict[tuple[str, str], list[RunRecord]] = {}
     for record in records:
-        if record.usage.calls is not None:
-            groups.setdefault((record.agent, record.split), []).append(record)
-    order = sorted(groups, key=lambda key: (split_rank(key[1]), key[0]))
-    return [spending_of(agent, split, groups[agent, split]) for agent, split in order]
+        found.setdefault((record.agent, record.split), []).append(record)
+    for agent, split in sorted(found, key=lambda key: (split_rank(key[1]), key[0])):
+        yield agent, split, found[agent, split]
 
 
 def spending_of(agent: str, split: str, records: Sequence[RunRecord]) -> Spending:
     """Of runs that reached models by the gateway, at least one."""
     asked = [record.usage for record in records]
-    tokens = {name: sum(usage.tokens.get(name, 0) for usage in asked) for name in _TOKENS}
+    tokens: Counter[str] = sum((Counter(usage.tokens) for usage in asked), Counter())
     costs = [usage.cost if usage.calls else 0.0 for usage in asked]
     return Spending(
         agent=agent,
@@ -500,11 +477,8 @@ def spending_of(agent: str, split: str, records: Sequence[RunRecord]) -> Spendin
         known_cost=sum(usage.known_cost for usage in asked),
         seconds=sum(usage.seconds for usage in asked),
         budgets_ended=sum(usage.budget_ended is not None for usage in asked),
-        failures=sum((Counter(usage.errors) for usage in asked), Counter()),
+        failures=dict(sum((Counter(usage.errors) for usage in asked), Counter())),
     )
-
-
-_TOKENS = ("input", "cached", "output", "reasoning")
 
 
 MAX_STEPS = 1000
@@ -550,12 +524,7 @@ class Timeline:
 
 def timelines(records: Iterable[RunRecord]) -> list[Timeline]:
     """By agent and split."""
-    groups: dict[tuple[str, str], list[RunRecord]] = {}
-    for record in records:
-        if record.outcome is not Outcome.error:
-            groups.setdefault((record.agent, record.split), []).append(record)
-    order = sorted(groups, key=lambda key: (split_rank(key[1]), key[0]))
-    return [_timeline(agent, split, groups[agent, split]) for agent, split in order]
+    return [_timeline(*own) for own in _by_agent_and_split(r for r in records if r.outcome is not Outcome.error)]
 
 
 def rate_at(steps: Sequence[Step], amount: float) -> float:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.defaults import TIME_LIMIT
@@ -20,7 +21,7 @@ from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Canonical, canonical_differences
 from pytest_mlebench.records.outcome import TWIN_DATA, Limits, Outcome
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.results.findings import Findings, Verdict, in_words, measured, of_verdicts, read_findings
+from pytest_mlebench.results.findings import Findings, Verdict, in_words, measured, read_findings
 
 _NAMED = 5
 _ENOUGH_SEEDS = 3
@@ -52,24 +53,9 @@ def fairness_profile(group: RunGroup, audited: Findings | None = None) -> tuple[
 
     ``audited`` is what an audit found; without it, the group's own is read.
     """
-    return tuple(
-        ProfileLine(name, *found)
-        for name, found in (
-            ("benchmark version", _version(group)),
-            ("data", _data(group)),
-            ("description", _description(group)),
-            ("time", _time(group)),
-            ("hardware", _hardware(group)),
-            ("network", _network(group)),
-            ("models called", _models(group)),
-            ("provider tools", _provider_tools(group)),
-            ("test-set feedback", _feedback(group)),
-            ("external knowledge", _external(group)),
-            ("familiarity", _familiarity(group)),
-            ("seeds", _seeds(group)),
-            ("sessions", _sessions(group)),
-            ("audit", _audit(group, audited)),
-        )
+    return (
+        *(ProfileLine(name, *found(group)) for name, found in _LINES.items()),
+        ProfileLine("audit", *_audit(group, audited)),
     )
 
 
@@ -86,26 +72,24 @@ def _version(group: RunGroup) -> _Found:
 
 
 def _data(group: RunGroup) -> _Found:
-    of = pluralize(len({record.competition_id for record in group.records}), "competition")
-    digests = Counter(record.data.get("answers") for record in group.records)
-    by_state = {
-        state: sorted({r.competition_id for r in group.records if r.data_verified is state}) for state in (False, None)
-    }
-    several = [
-        id
-        for id in sorted({record.competition_id for record in group.records})
-        if len({tuple(sorted(r.data.items())) for r in group.records if r.competition_id == id}) > 1
-    ]
+    kinds: dict[str, set[frozenset[tuple[str, str]]]] = {}
+    for record in group.records:
+        kinds.setdefault(record.competition_id, set()).add(frozenset(record.data.items()))
+    of = pluralize(len(kinds), "competition")
+    several = [id for id, found in sorted(kinds.items()) if len(found) > 1]
+    different = {record.competition_id for record in group.records if record.data_verified is False}
+    unverified = {record.competition_id for record in group.records if record.data_verified is None}
+    undigested = sum(record.data.get("answers") is None for record in group.records)
     if twins := {record.competition_id for record in group.records if record.twin}:
         return State.difference, f"{TWIN_DATA}: {len(twins)} of {of}"
-    if by_state[False]:
-        return State.difference, f"not the reference's (synthetic, or changed): {len(by_state[False])} of {of}"
+    if different:
+        return State.difference, f"not the reference's (synthetic, or changed): {len(different)} of {of}"
     if several:
         return State.difference, f"runs of the same competition had different data: {_few(several)}"
-    if by_state[None] or not group.records:
-        return State.unknown, f"never compared with the reference's checksums: {len(by_state[None])} of {of}"
-    if None in digests:
-        return State.unknown, f"verified, but digests were not recorded of {pluralize(digests[None], 'run')}"
+    if unverified or not group.records:
+        return State.unknown, f"never compared with the reference's checksums: {len(unverified)} of {of}"
+    if undigested:
+        return State.unknown, f"verified, but digests were not recorded of {pluralize(undigested, 'run')}"
     return State.canonical, f"verified against checksums where the reference has them: {of}"
 
 
@@ -124,11 +108,11 @@ def _description(group: RunGroup) -> _Found:
 
 def _time(group: RunGroup) -> _Found:
     limits = [record.limits.get("time_limit") for record in group.records]
-    known = sorted({float(limit) for limit in limits if isinstance(limit, int | float) and math.isfinite(limit)})
-    if not known or not all(isinstance(limit, int | float) and math.isfinite(limit) for limit in limits):
+    known = [float(limit) for limit in limits if isinstance(limit, int | float) and math.isfinite(limit)]
+    if not known or len(known) < len(limits):
         return State.unknown, "the time limit of some runs was not recorded"
-    shown = listed([format_duration(limit) for limit in known])
-    if known == [TIME_LIMIT]:
+    shown = listed([format_duration(limit) for limit in sorted(set(known))])
+    if set(known) == {TIME_LIMIT}:
         return State.canonical, shown
     return State.difference, f"{shown} instead of {format_duration(TIME_LIMIT)}"
 
@@ -138,25 +122,18 @@ def setting_differences(group: RunGroup) -> Canonical | None:
 
     None where the manifest does not say them.
     """
-    noted = group.manifest.settings.get("limits")
-    sessions = group.manifest.sessions
-    if (
-        not isinstance(noted, dict)
-        or not sessions
-        or any(session.hardware is None or session.workers < 1 for session in sessions)
-    ):
-        return None
     try:
-        limits = parse(Limits, noted)
+        limits = parse(Limits, group.manifest.settings.get("limits"))
     except ValueError:
         return None
-    if not math.isfinite(limits.time_limit):
+    if not group.manifest.sessions or not math.isfinite(limits.time_limit):
         return None
     sandboxes = {str(own.get("sandbox", "")) for own in group.manifest.settings.get("agents", {}).values()}
     found: list[str] = []
-    for session in sessions:
-        if session.hardware is not None:
-            found += canonical_differences(limits, session.hardware, workers=session.workers, sandboxes=sandboxes)
+    for session in group.manifest.sessions:
+        if session.hardware is None or session.workers < 1:
+            return None
+        found += canonical_differences(limits, session.hardware, workers=session.workers, sandboxes=sandboxes)
     return Canonical.of_all(None, found)
 
 
@@ -212,9 +189,7 @@ def _provider_tools(group: RunGroup) -> _Found:
         return State.difference, "tools that providers run, such as web search, were allowed"
     if _past_gateway(group):
         return State.unknown, "agents could reach providers past the gateway"
-    withheld: Counter[str] = Counter()
-    for record in group.records:
-        withheld.update(record.usage.withheld)
+    withheld: Counter[str] = sum((Counter(record.usage.withheld) for record in group.records), Counter())
     if withheld:
         return State.canonical, f"withheld: {_few([f'{name} × {n}' for name, n in withheld.most_common()])}"
     return State.canonical, "none was used" if _asked(group) else "no model was called"
@@ -302,79 +277,23 @@ def _audit(group: RunGroup, audited: Findings | None) -> _Found:
     return State.unknown, "the audit's findings cannot be read"
 
 
+_LINES: Mapping[str, Callable[[RunGroup], _Found]] = {
+    "benchmark version": _version,
+    "data": _data,
+    "description": _description,
+    "time": _time,
+    "hardware": _hardware,
+    "network": _network,
+    "models called": _models,
+    "provider tools": _provider_tools,
+    "test-set feedback": _feedback,
+    "external knowledge": _external,
+    "familiarity": _familiarity,
+    "seeds": _seeds,
+    "sessions": _sessions,
+}
+
+
 def _few(names: Iterable[str]) -> str:
-    shown = list(_first(names, _NAMED + 1))
+    shown = [name[:128] for name in islice(names, _NAMED + 1)]
     return ", ".join(shown if len(shown) <= _NAMED else [*shown[:_NAMED], "…"])
-
-
-def _first(names: Iterable[str], number: int) -> Iterator[str]:
-    for count, name in enumerate(names):
-        if count == number:
-            return
-        yield name[:128]
-
-
-class Result(StrEnum):
-    """What checking the files came to, the best result first."""
-
-    verified = "agrees"
-    unchecked = "cannot be checked"
-    differs = "differs"
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line of the card: what was checked, and each reason why it differs or cannot be checked."""
-
-    name: str
-    result: Result
-    detail: str
-    reasons: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Card:
-    """What is known of a bundle. ``profile`` is empty and ``findings`` is None where its group cannot be read.
-
-    ``findings`` are those of the audit that verifying runs itself, ``warnings`` stand above everything else, and
-    ``not_checked`` names every claim of the bundle that was not, or cannot be, checked.
-    """
-
-    run_group: str
-    digest: str
-    checks: tuple[Check, ...]
-    left_out: tuple[str, ...]
-    profile: tuple[ProfileLine, ...]
-    findings: Findings | None = None
-    warnings: tuple[str, ...] = ()
-    not_checked: tuple[str, ...] = ()
-
-    @property
-    def result(self) -> Result:
-        """The worst of all checks."""
-        return max((check.result for check in self.checks), key=list(Result).index)
-
-    @property
-    def violations(self) -> int:
-        """Runs with a violation."""
-        return 0 if self.findings is None else sum(v is Verdict.violation for v in self.findings.verdicts.values())
-
-    @property
-    def verdict(self) -> str:
-        """In one word: ``differs``, ``cannot be checked``, ``violations``, ``look`` or ``verified``."""
-        if self.result is not Result.verified:
-            return self.result.value
-        found = set() if self.findings is None else set(self.findings.verdicts.values())
-        return "violations" if self.violations else "look" if Verdict.look in found else "verified"
-
-    @property
-    def headline(self) -> str:
-        """What a reader must know, for example ``files are consistent and scores reproduce; 3 of 3 runs have
-        violations``."""
-        own = [check.name for check in self.checks if check.result is self.result]
-        if self.result is Result.verified:
-            files = "files are consistent and scores reproduce"
-        else:
-            files = f"{self.result} ({', '.join(own) if len(own) < 4 else f'{len(own)} checks'})"
-        audited = "not audited" if self.findings is None else of_verdicts(self.findings.verdicts.values())
-        return f"{files}; {audited}"

@@ -285,25 +285,22 @@ def power(noise: float, *, competitions: int, seeds: int, difference: float) -> 
     return float(100 * (1 - nctdtr(freedom, shift, bound) + other_side))
 
 
-def seeds_needed(noise: float, *, competitions: int, difference: float = DIFFERENCE) -> int:
-    """The least number of seeds, at least 2, at which ``power`` is ``POWER`` or more; ``MOST_SEEDS`` at most."""
-    low, high = 2, MOST_SEEDS
-    while low < high:
-        middle = (low + high) // 2
-        if power(noise, competitions=competitions, seeds=middle, difference=difference) >= POWER:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+def seeds_needed(noise: float, *, competitions: int) -> int:
+    """The least number of seeds, from 2 to ``MOST_SEEDS``, whose ``power`` to show ``DIFFERENCE`` is ``POWER``."""
+
+    def reached(seeds: int) -> float:
+        return power(noise, competitions=competitions, seeds=seeds, difference=DIFFERENCE)
+
+    return 2 + bisect_left(range(2, MOST_SEEDS), POWER, key=reached)
 
 
 def detectable(noise: float, *, competitions: int, seeds: int) -> float:
     """The least difference that so many seeds show with a power of ``POWER``, in points, to a tenth."""
-    steps = range(1, 20_000)
-    place = bisect_left(
-        steps, POWER, key=lambda step: power(noise, competitions=competitions, seeds=seeds, difference=step / 10)
-    )
-    return (place + 1) / 10
+
+    def reached(tenths: int) -> float:
+        return power(noise, competitions=competitions, seeds=seeds, difference=tenths / 10)
+
+    return (1 + bisect_left(range(1, 20_000), POWER, key=reached)) / 10
 
 
 def influences(values: Mapping[str, float]) -> dict[str, float]:

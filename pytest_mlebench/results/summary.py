@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
 from pytest_mlebench.catalog.catalogue import BENCHMARK, default_catalogue
 from pytest_mlebench.catalog.competition import is_twin_label, split_and_version, split_label
@@ -20,13 +20,16 @@ from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.results.statistics import Interval, Rate, mean_interval, pass_at_k, rate, share_interval
 
 Measure = Literal["any_medal", "gold", "silver", "bronze", "percentile"]
-_FIELDS: Mapping[Measure, str] = {
+RATES: Mapping[str, str] = {
     "any_medal": "any_medal",
     "gold": "gold_medal",
     "silver": "silver_medal",
     "bronze": "bronze_medal",
+    "above_median": "above_median",
+    "valid": "valid_submission",
+    "submitted": "submission_exists",
 }
-"""What reports call these."""
+"""The rates of a summary by name, and what a run's report calls each."""
 SPLIT_ORDER = ("smoke", "dev", "low", "medium", "high", "all")
 
 
@@ -155,7 +158,7 @@ class SplitSummary:
         if run is None:
             return 0.0 if seed in self.padded_seeds and id in self.competition_ids else None
         if measure != "percentile":
-            return 100.0 * _earned(run, _FIELDS[measure])
+            return 100.0 * _earned(run, RATES[measure])
         return run.report.percentile if run.score is not None and run.report.valid_submission else 0.0
 
     @property
@@ -265,12 +268,10 @@ def _parts(group: RunGroup, agent: str, by_category: bool) -> Iterator[tuple[str
         if not by_category:
             yield split, None, tuple(splits[split])
         elif split not in parts:
-            for category in sorted({group.splits_and_categories[id].category for id in splits[split]}):
-                yield (
-                    split,
-                    category,
-                    tuple(id for id in splits[split] if group.splits_and_categories[id].category == category),
-                )
+            categories: dict[str, list[str]] = {}
+            for id in splits[split]:
+                categories.setdefault(group.splits_and_categories[id].category, []).append(id)
+            yield from ((split, category, tuple(own)) for category, own in sorted(categories.items()))
 
 
 def _summary(
@@ -298,6 +299,7 @@ def _summary(
         return rate([[_earned(run, key) for run in runs] for runs in by_seed or [every]])
 
     clean = [id for id in ids if id not in contaminated]
+    rates: Any = {name: share(key) for name, key in RATES.items()}
     return SplitSummary(
         label=label,
         group=group.name,
@@ -318,13 +320,7 @@ def _summary(
         firmness=Counter(run.report.firmness for run in results.values() if run.report.any_medal),
         counts={outcome: sum(run.outcome is outcome for run in runs) for outcome in Outcome},
         records={(id, seed): run for (seed, id), run in results.items()},
-        any_medal=share("any_medal"),
-        gold=share("gold_medal"),
-        silver=share("silver_medal"),
-        bronze=share("bronze_medal"),
-        above_median=share("above_median"),
-        valid=share("valid_submission"),
-        submitted=share("submission_exists"),
+        **rates,
     )
 
 

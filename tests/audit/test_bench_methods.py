@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench import Bench, UsageError
+from pytest_mlebench.extras.bundles.card import Result
 from pytest_mlebench.records.record import MANIFEST
-from pytest_mlebench.results.profile import Result
 
 DIABETES = "smoke-diabetes"
 

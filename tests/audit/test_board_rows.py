@@ -17,12 +17,12 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.bundles.board.rows import Figure, Rejected, Row, published_rows, ranked, rows_of
 from pytest_mlebench.extras.bundles.board.site import Site, write_site
+from pytest_mlebench.extras.bundles.card import Card, Check, Result
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.outcome import SandboxAccount
 from pytest_mlebench.records.record import MANIFEST, RunRecord
 from pytest_mlebench.results.findings import Findings
 from pytest_mlebench.results.overview import PublishedResult
-from pytest_mlebench.results.profile import Card, Check, Result
 from pytest_mlebench.results.statistics import Interval, Rate
 from pytest_mlebench.runs.regrade import Regrader
 from tests.groups import record_with, report_of, save_group

@@ -16,13 +16,13 @@ import pytest
 from pytest_mlebench._version import __version__
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.extras.bundles.bundle import TABLES, write_bundle
+from pytest_mlebench.extras.bundles.card import Card, Result
 from pytest_mlebench.llm.ledger import BODIES, CALLS
-from pytest_mlebench.records.group import read_group
+from pytest_mlebench.records.group import read_group, report_name, write_group
 from pytest_mlebench.records.manifest import Manifest
 from pytest_mlebench.records.record import MANIFEST
 from pytest_mlebench.results.findings import FINDINGS
-from pytest_mlebench.results.grading_report import report_name, write_group
-from pytest_mlebench.results.profile import Card, Result, fairness_profile
+from pytest_mlebench.results.profile import fairness_profile
 from tests.audit.test_verify import (
     World,
     copy,

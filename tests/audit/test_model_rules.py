@@ -13,6 +13,7 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.extras.bundles.bundle import Bundle, Index, LeftOut
+from pytest_mlebench.extras.bundles.card import Check, Result
 from pytest_mlebench.extras.bundles.verify_models import models
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.llm.ledger import BODIES, CALLS, Call, Ledger
@@ -21,7 +22,6 @@ from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Manifest, Session
 from pytest_mlebench.records.outcome import TimelinePoint
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.results.profile import Check, Result
 from tests.groups import record_with
 
 RUN = record_with(default_catalogue()["smoke-digits"], "gold", agent="mine")

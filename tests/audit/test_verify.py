@@ -26,17 +26,15 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.extras.bundles.api import group_files
 from pytest_mlebench.extras.bundles.bundle import TABLES, Bundle, read_bundle, write_bundle
+from pytest_mlebench.extras.bundles.card import Card, Result, card_sections
 from pytest_mlebench.extras.bundles.verify import verify
 from pytest_mlebench.io.values import json_text
 from pytest_mlebench.llm.ledger import CALLS, Call, Ledger
 from pytest_mlebench.llm.prices import Tokens
-from pytest_mlebench.records.group import read_group
+from pytest_mlebench.records.group import read_group, report_name, write_group
 from pytest_mlebench.records.manifest import Manifest
 from pytest_mlebench.records.record import MANIFEST
-from pytest_mlebench.reports.tables import card_sections
 from pytest_mlebench.results.findings import FINDINGS
-from pytest_mlebench.results.grading_report import report_name, write_group
-from pytest_mlebench.results.profile import Card, Result
 from pytest_mlebench.runs.regrade import Regrader
 from tests.plugin.conftest import TOYS
 

@@ -19,14 +19,13 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.extras.bundles.bundle import MADE_BY, MISSING_RUNS, TABLES, Bundle, BundledFile, Index, LeftOut
-from pytest_mlebench.extras.bundles.unchecked import ALWAYS
+from pytest_mlebench.extras.bundles.card import ALWAYS, Card, Check, Result
 from pytest_mlebench.extras.bundles.verify import objections, verify
 from pytest_mlebench.io.values import json_text
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import PlannedRun
 from pytest_mlebench.records.outcome import Ending, Report, TimelinePoint
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.results.profile import Card, Check, Result
 from pytest_mlebench.runs.regrade import RegradedRun, Regrader, Regrading, changes
 from tests.audit.test_settings_rules import COMPETITION, at, honest, imported
 from tests.groups import report_of

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_mlebench.extras.bundles import verify
 from pytest_mlebench.extras.bundles.bundle import Bundle, Index
-from pytest_mlebench.results.profile import Check, Result
+from pytest_mlebench.extras.bundles.card import Check, Result
 
 
 def unequal(told: Any, found: Any) -> list[str]:

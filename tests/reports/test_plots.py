@@ -17,9 +17,17 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.records.group import RunGroup, read_group
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunKey, RunRecord
-from pytest_mlebench.reports.palette import COLOURS, READABLE
-from pytest_mlebench.reports.plots import heat_map, medal_rates, score_plot, time_plot, write_plots
-from pytest_mlebench.reports.plots.runs import medal_shares, position, share_beaten
+from pytest_mlebench.reports.palette import COLOURS
+from pytest_mlebench.reports.plots import (
+    heat_map,
+    medal_rates,
+    medal_shares,
+    position,
+    score_plot,
+    share_beaten,
+    time_plot,
+    write_plots,
+)
 from pytest_mlebench.results.overview import PublishedResult, overview
 from pytest_mlebench.results.statistics import Rate
 from pytest_mlebench.results.summary import SplitSummary, summarise
@@ -185,6 +193,13 @@ def luminance(colour: str) -> float:
 def contrast(one: str, other: str) -> float:
     light, dark = sorted((luminance(one), luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
+
+
+READABLE = (
+    *((text, ground) for text in ("ink", "muted", "link", "failure") for ground in ("paper", "card")),
+    *((f"on-{name}", name) for name in ("gold", "silver", "bronze", "above", "none")),
+)
+"""Which text stands on which ground."""
 
 
 @pytest.mark.parametrize("mode", [0, 1], ids=["light", "dark"])

@@ -12,7 +12,6 @@ import pytest
 
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.llm.trajectory import TRAJECTORY
-from pytest_mlebench.reports import run_details as module
 from pytest_mlebench.reports.run_details import markdown, page
 from tests.llm.atif import problems
 from tests.llm.test_trajectory import agent, recorded, user
@@ -87,11 +86,10 @@ def test_what_was_said_is_text_in_the_page_and_nothing_else() -> None:
     assert "default-src 'none'" in page(example())
 
 
-def test_a_page_is_bounded_and_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PAGE", 100_000)
+def test_a_page_is_bounded_and_says_what_it_leaves_out() -> None:
     long = example()
     long["steps"] = [{"step_id": n, "source": "user", "message": "<" * 100_000} for n in range(1, 1000)]
-    text = page(long)
+    text = page(long, max_characters=100_000)
     assert len(text) < 500_000
     assert re.search(r"\d+ further steps left out: trajectory.json has all", text)
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_mlebench.io.units import Inert, plain
 from pytest_mlebench.reports.plots.svg import safe
-from pytest_mlebench.reports.untrusted import Inert, plain
 
 
 @pytest.mark.parametrize(

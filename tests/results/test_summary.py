@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Manifest, PlannedRun
 from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.results.overview import spending
 from pytest_mlebench.results.summary import SplitSummary, summarise
 from tests.groups import record_with
 
@@ -172,3 +174,9 @@ def test_agents_of_several_groups_have_different_names() -> None:
     assert [summary.label for summary in summarise(groups)] == ["aide in one", "aide in two", "baseline"]
     same_name = [replace(groups[0], folder=Path(folder, "one")) for folder in ("here", "there")]
     assert [summary.label for summary in summarise(same_name)] == ["aide in here/one", "aide in there/one"]
+
+
+def test_what_failed_calls_came_to_is_written_as_json() -> None:
+    llm = {"calls": 2, "cost": 0.1, "errors": {"429": 3, "500": 1}}
+    records = [replace(record_with(default_catalogue()["leaf-classification"], "bronze"), llm=llm)] * 2
+    assert json.loads(json.dumps([asdict(own) for own in spending(records)]))[0]["failures"] == {"429": 6, "500": 2}

@@ -9,9 +9,8 @@ from markupsafe import escape
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.extras.audit.plagiarism import Pair, Pairs
-from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.units import one_line, plain, pluralize
 from pytest_mlebench.reports.page import environment, style
-from pytest_mlebench.reports.untrusted import one_line, plain
 from pytest_mlebench.results.findings import PlagiarismAccount
 
 _MOST = 200

@@ -21,13 +21,12 @@ from pytest_mlebench.extras.bundles.bundle import (
     read_bundle,
     write_bundle,
 )
+from pytest_mlebench.extras.bundles.card import Card
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.values import json_text, loads
-from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.group import RunGroup, write_group
 from pytest_mlebench.reports.formats import to_json
-from pytest_mlebench.results.grading_report import write_group
 from pytest_mlebench.results.overview import overview
-from pytest_mlebench.results.profile import Card
 
 
 def bundle(

@@ -24,6 +24,7 @@ from pytest_mlebench.extras.audit.plagiarism import SCANNER as PLAGIARISM
 from pytest_mlebench.extras.audit.run import runs_of
 from pytest_mlebench.extras.audit.scanners import audit
 from pytest_mlebench.extras.bundles.bundle import ODD_NAMES, Bundle
+from pytest_mlebench.extras.bundles.card import Check, Result
 from pytest_mlebench.io.units import listed, pluralize
 from pytest_mlebench.io.values import read_json
 from pytest_mlebench.records.group import RunGroup
@@ -38,7 +39,6 @@ from pytest_mlebench.results.findings import (
     measured,
     read_findings,
 )
-from pytest_mlebench.results.profile import Check, Result
 from pytest_mlebench.runs.regrade import REGRADED, Regrader, Regrading, changes, differences, took_too_much
 
 _READ_BY_SCANNERS = ("submissions", "ledgers", "recordings", "trajectories", "code", "logs", ODD_NAMES)

@@ -27,8 +27,8 @@ from pytest_mlebench.extras.audit.judge import FOLDER as JUDGE_FOLDER
 from pytest_mlebench.extras.audit.programs import code_of
 from pytest_mlebench.extras.bundles.bundle import MADE_BY, MISSING_RUNS, TABLES, UNIQUE_KEYS, Bundle
 from pytest_mlebench.extras.bundles.bundle import check as check_signature
+from pytest_mlebench.extras.bundles.card import Card, Check, Result, not_checked
 from pytest_mlebench.extras.bundles.claims import claims
-from pytest_mlebench.extras.bundles.unchecked import not_checked
 from pytest_mlebench.extras.bundles.verify_models import models
 from pytest_mlebench.extras.bundles.verify_settings import settings
 from pytest_mlebench.io.units import pluralize
@@ -38,7 +38,7 @@ from pytest_mlebench.records.group import RunGroup, read_group, runs_in_progress
 from pytest_mlebench.records.outcome import Report, TimelinePoint
 from pytest_mlebench.records.record import RECORD, SUBMISSION, RunRecord
 from pytest_mlebench.results.findings import LOCAL, NOT_ISOLATED, Findings
-from pytest_mlebench.results.profile import Card, Check, Result, fairness_profile
+from pytest_mlebench.results.profile import fairness_profile
 from pytest_mlebench.runs.files import NOT_GRADED, FilesError, check_files, read_validation_score
 from pytest_mlebench.runs.regrade import Regrader, differences, same_score, took_too_much
 from pytest_mlebench.sandbox.collection import FOLDER as SNAPSHOTS

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.extras.bundles.bundle import Bundle
+from pytest_mlebench.extras.bundles.card import Check, Result
 from pytest_mlebench.extras.bundles.verify_settings import SLACK_SECONDS, counts
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import loads
@@ -16,7 +17,6 @@ from pytest_mlebench.llm.prices import Tokens
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.results.profile import Check, Result
 
 _MAX_TRAJECTORY_BYTES = 64 << 20
 _TOLERANCE = 1e-6

@@ -13,10 +13,9 @@ from pathlib import Path
 from pytest_mlebench.errors import UsageError, unusable
 from pytest_mlebench.extras.interop.contract import ExportOption, Request
 from pytest_mlebench.extras.interop.facts import cleaner
-from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.group import RunGroup, write_group
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import SUBMISSION
-from pytest_mlebench.results.grading_report import write_group
 from pytest_mlebench.runs.files import unpack
 from pytest_mlebench.runs.guard import protect
 from pytest_mlebench.sandbox.redaction import Redactor

@@ -16,11 +16,11 @@ from starlette.concurrency import run_in_threadpool
 
 from pytest_mlebench.extras.viewer.folder import Refused, changed_at, opened, read, size_of
 from pytest_mlebench.extras.viewer.pictures import CallMark
+from pytest_mlebench.io.units import plain
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.ledger import CALLS
 from pytest_mlebench.records.group import RunInProgress, runs_in_progress
 from pytest_mlebench.records.record import RUN_LOG
-from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.sandbox.redaction import TAIL_SUFFIX
 
 INTERVAL = 1.0

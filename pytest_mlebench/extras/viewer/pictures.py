@@ -14,8 +14,8 @@ from pytest_mlebench.io.units import format_dollars, format_duration, format_sco
 from pytest_mlebench.records.outcome import TimelinePoint
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import AGENTS
+from pytest_mlebench.reports.plots import medal_shares, position, share_beaten
 from pytest_mlebench.reports.plots.rates import SECONDS, tick_distance
-from pytest_mlebench.reports.plots.runs import medal_shares, position, share_beaten
 from pytest_mlebench.reports.plots.svg import Panel, at, fitting, line, marker, named, rect, safe, stretched, text
 
 _LEFT, _RIGHT, _TOP, _PLOT, _CALLS = 74, 92, 14, 170, 46

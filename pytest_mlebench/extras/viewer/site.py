@@ -33,6 +33,7 @@ from pytest_mlebench.io.units import (
     format_score,
     format_seconds,
     format_size,
+    plain,
     pluralize,
 )
 from pytest_mlebench.io.values import loads, parse
@@ -42,7 +43,6 @@ from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RECORD, RunRecord
 from pytest_mlebench.reports.page import asset, environment, style
 from pytest_mlebench.reports.plots.svg import SCHEME
-from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.results.summary import split_rank
 
 _ASSETS = Path(__file__).parent / "assets"

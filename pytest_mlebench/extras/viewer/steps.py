@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 
 from pytest_mlebench.extras.viewer.folder import Refused, opened, read
 from pytest_mlebench.extras.viewer.text import code, is_error, looks_like_code, markdown
-from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.units import one_line, plain, pluralize
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.ledger import BODIES, CALLS
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
@@ -34,7 +34,6 @@ from pytest_mlebench.reports.run_details import (
     title_of,
     totals,
 )
-from pytest_mlebench.reports.untrusted import one_line, plain
 
 MAX_BYTES = 128 << 20
 MAX_STEPS = 20_000

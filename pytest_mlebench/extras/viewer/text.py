@@ -13,7 +13,7 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
-from pytest_mlebench.reports.untrusted import plain
+from pytest_mlebench.io.units import plain
 
 MAX_LINE = 4000
 """Characters that are shown of one line."""

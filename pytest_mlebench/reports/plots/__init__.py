@@ -1,14 +1,43 @@
-"""Plots of run groups as self-contained SVG, for the HTML report and as files."""
+"""Plots of run groups as self-contained SVG, for the HTML report and as files: here those of every run.
+
+Outcomes as competitions × seeds, agents side by side, and scores on the leaderboards.
+"""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
+from statistics import fmean, median
 
+from pytest_mlebench.catalog import Leaderboard, default_catalogue, medal_ranks
+from pytest_mlebench.catalog.leaderboard import MEDALS
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.records.outcome import FAILURES, Outcome
+from pytest_mlebench.records.record import RunKey, RunRecord
 from pytest_mlebench.reports.plots.rates import cost_plot, medal_rates, over_time_plot, time_plot
-from pytest_mlebench.reports.plots.runs import agents_of, heat_map, known_leaderboards, score_plot
-from pytest_mlebench.reports.plots.svg import Panel, Plot, legend
+from pytest_mlebench.reports.plots.svg import (
+    CELL,
+    Panel,
+    Plot,
+    agents_key,
+    agents_of,
+    at,
+    fitting,
+    legend,
+    line,
+    marker,
+    named,
+    outcome_cell,
+    rect,
+    safe,
+    text,
+)
+from pytest_mlebench.reports.tables import in_order
 from pytest_mlebench.results.overview import Overview, published_results, timelines
+from pytest_mlebench.results.summary import split_rank
 
 __all__ = [
     "Panel",
@@ -61,3 +90,287 @@ def write_plots(view: Overview, folder: Path) -> list[Path]:
     except OSError as error:
         raise UsageError(f"plots cannot be written to {folder}: {error.strerror}; name another folder") from error
     return list(drawn)
+
+
+def run_numbers(records: Iterable[RunRecord]) -> dict[RunKey, int]:
+    """The place of each run in the table of runs, by which a mark finds its row."""
+    return {record.key: number for number, record in enumerate(in_order(records))}
+
+
+def known_leaderboards(records: Iterable[RunRecord]) -> dict[str, Leaderboard]:
+    """The leaderboards of those competitions that are bundled."""
+    catalogue = default_catalogue()
+    ids = {record.competition_id for record in records}
+    return {id: catalogue[id].leaderboard for id in catalogue.ids if id in ids}
+
+
+def medal_shares(board: Leaderboard) -> Mapping[str, float]:
+    """The share of the teams, in per cent, that the last team with each medal leaves behind."""
+    return {medal: 100 * (1 - rank / board.teams) for medal, rank in medal_ranks(board.teams).items()}
+
+
+def share_beaten(board: Leaderboard, score: float | None) -> float | None:
+    """The share of the teams, in per cent, that a score leaves behind or equals; None for no score.
+
+    As ``Leaderboard.percentile``, but finer at the top, where gold may ask for the best 0.3 %: the thresholds of the
+    medals are places on the leaderboard too. So a score's medal is always that of its place.
+    """
+    if score is None or math.isnan(score):
+        return None
+    places = [(100.0 - p, threshold) for p, threshold in enumerate(board.percentiles, 1)]
+    places += [(share, getattr(board, medal)) for medal, share in medal_shares(board).items()]
+    if not board.percentiles:
+        places.append((50.0, board.median))
+    met = (share for share, s in places if (score <= s if board.lower_is_better else score >= s))
+    return max(met, default=0.0)
+
+
+_TOP, _WIDTH, _LEFT, _RIGHT = 48, 420, 206, 10
+_STEP = 6.0
+_TICKS = (0, 25, 50, 75, 90, 99)
+
+
+def score_plot(
+    records: Sequence[RunRecord], leaderboards: Mapping[str, Leaderboard], *, agents: Sequence[str] = ()
+) -> Plot:
+    """A panel for each split, a row for each competition whose leaderboard is given."""
+    shown = [record for record in records if record.competition_id in leaderboards]
+    agents = agents or agents_of(shown)
+    unknown = {record.competition_id for record in records} - leaderboards.keys()
+    numbers = run_numbers(records)
+    panels = [
+        _panel(k, split, [record for record in shown if record.split == split], leaderboards, agents, numbers)
+        for k, split in enumerate(sorted({record.split for record in shown}, key=split_rank))
+    ]
+    return Plot(
+        name="scores",
+        title="Scores on the leaderboards",
+        caption="Percentage of the leaderboard's teams that each run beats.",
+        more="The scale is stretched towards the top. Marks in the coloured areas earned bronze, silver or gold. "
+        "A number next to a name counts runs without a score."
+        + (f" Competitions without a known leaderboard are left out: {len(unknown)}." if unknown else ""),
+        panels=[*panels, _legend(), *agents_key("scores", agents)],
+    )
+
+
+def position(share: float) -> float:
+    """Where on the axis, from 0 to 1, a share of the teams in per cent lies; the best tenth gets a third of it."""
+    return 1 - math.sqrt(max(0.0, 100 - share) / 100)
+
+
+def _x(share: float) -> str:
+    return at(position(share))
+
+
+def _width(start: float, end: float) -> str:
+    return at(position(end) - position(start))
+
+
+def _panel(
+    panel: int,
+    split: str,
+    records: Sequence[RunRecord],
+    leaderboards: Mapping[str, Leaderboard],
+    agents: Sequence[str],
+    numbers: Mapping[RunKey, int],
+) -> Panel:
+    by_competition: dict[str, list[tuple[RunRecord, float | None]]] = {}
+    for record in records:
+        share = share_beaten(leaderboards[record.competition_id], record.score)
+        by_competition.setdefault(record.competition_id, []).append((record, share))
+
+    def typical(id: str) -> float:
+        return median(-1.0 if share is None else share for _, share in by_competition[id])
+
+    height = _row_height(agents)
+    bottom = _TOP + height * len(by_competition)
+    body = [text(-_LEFT, 14, f"{split} · {pluralize(len(by_competition), 'competition')}", "h f-ink")]
+    body.append(text("100%", 27, "% of teams beaten", "s e f-muted"))
+    body += [text(_x(tick), _TOP - 7, str(tick), "s m f-muted") for tick in _TICKS]
+    rows = [
+        _row(_TOP + k * height, id, by_competition[id], leaderboards[id], agents, numbers)
+        for k, id in enumerate(sorted(by_competition, key=lambda id: (-typical(id), id)))
+    ]
+    body += [fields for fields, _ in rows]
+    body += [line(_x(tick), _TOP - 3, _x(tick), bottom) for tick in _TICKS if tick != 50]
+    body.append(line(_x(50), _TOP - 3, _x(50), bottom, "s-muted dash"))
+    body += [marks for _, marks in rows]
+    scored = [share for runs in by_competition.values() for _, share in runs if share is not None]
+    return Panel(
+        name=f"scores-{panel}",
+        title=f"Scores on split {split} against the leaderboards",
+        description=f"{len(scored)} of {pluralize(len(records), 'run')} with a score"
+        + (f"; the median run beats {median(scored):.0f} % of the teams." if scored else "."),
+        width=_WIDTH,
+        height=bottom + 4,
+        body="".join(body),
+        margins=(_LEFT, _RIGHT),
+    )
+
+
+def _row(
+    y: float,
+    id: str,
+    runs: Sequence[tuple[RunRecord, float | None]],
+    board: Leaderboard,
+    agents: Sequence[str],
+    numbers: Mapping[RunKey, int],
+) -> tuple[str, str]:
+    """The fields of the medals, and what stands on top of the grid."""
+    height = _row_height(agents)
+    base = y + height / 2 + 4
+    start = medal_shares(board)
+    ends = {"bronze": start["silver"], "silver": start["gold"], "gold": 100.0}
+    fields = "".join(
+        rect(_x(start[medal]), y + 1, _width(start[medal], end), height - 2, f"f-{medal} faint")
+        for medal, end in ends.items()
+    )
+    marks = [named(id, text(-_LEFT, base, fitting(id, _LEFT - 26)))]
+    marks.append(line(0, y + height - 0.5, "100%", y + height - 0.5))
+    without = sum(share is None for _, share in runs)
+    if without:
+        marks.append(text(-6, base, f"{without}×", "s e f-failure"))
+    for record, share in runs:
+        if share is None:
+            continue
+        number = agents.index(record.agent)
+        middle = y + height / 2 + (number - (len(agents) - 1) / 2) * _STEP
+        label = f"{record.agent}, seed {record.seed}: {record.score:.5f} beats {share:.1f} % ({record.outcome.label})"
+        marks.append(
+            f'<g data-run="{numbers[record.key]}"><title>{safe(label)}</title>'
+            f"{marker(number, _x(share), middle, 3.5 if len(agents) > 1 else 4.5)}</g>"
+        )
+    return fields, "".join(marks)
+
+
+def _row_height(agents: Sequence[str]) -> float:
+    """Agents stand one below the other."""
+    return 13 + _STEP * len(agents)
+
+
+def _legend() -> Panel:
+    signs = enumerate(reversed(MEDALS))
+    body = [rect(90 * k, 0, 17, 15, f"f-{medal} faint") + text(90 * k + 23, 11.5, medal) for k, medal in signs]
+    return Panel(
+        name="scores-key",
+        title="What the fields mean",
+        description=f"Fields: places of {', '.join(MEDALS)}.",
+        width=300,
+        height=18,
+        body="".join(body),
+        is_key=True,
+    )
+
+
+_LABEL, _GAP, _MAP_TOP = 190, 8, 48
+_MAP_WIDTH = 340
+_NAME = 76
+"""The least width of an agent's columns, so that its name fits over them."""
+
+
+def heat_map(
+    records: Sequence[RunRecord], planned: Mapping[RunKey, str] | None = None, *, agents: Sequence[str] = ()
+) -> Plot:
+    """A panel for each split, the best competitions first. ``planned`` is the split of each planned run."""
+    splits = {record.key: record.split for record in records} | dict(planned or {})
+    agents = agents or sorted({key.agent for key in splits})
+    numbers = run_numbers(records)
+    panels = [
+        _map_panel(k, split, {key for key in splits if splits[key] == split}, records, agents, numbers)
+        for k, split in enumerate(sorted(set(splits.values()), key=split_rank))
+    ]
+    return Plot(
+        name="outcomes",
+        title="Every run’s outcome",
+        caption="A row for each competition, the best first; a cell for each seed.",
+        more="Filled cells are valid submissions; outlined cells are runs without one.",
+        panels=[
+            *panels,
+            _map_legend(records, len(splits) - len({record.key for record in records})),
+            *agents_key("outcomes", agents),
+        ],
+    )
+
+
+def _map_panel(
+    number: int,
+    split: str,
+    keys: Set[RunKey],
+    records: Sequence[RunRecord],
+    agents: Sequence[str],
+    numbers: Mapping[RunKey, int],
+) -> Panel:
+    runs = {record.key: record for record in records if record.split == split}
+    own = list(runs.values())
+    competitions = sorted({key.competition_id for key in keys}, key=lambda id: (_mean_rank(id, own), id))
+    columns: dict[str, list[int]] = {}
+    for agent, seed in sorted({(key.agent, key.seed) for key in keys}):
+        columns.setdefault(agent, []).append(seed)
+    body = [text(0, 14, f"{split} · {pluralize(len(competitions), 'competition')}", "h f-ink")]
+    x, starts, widths = float(_LABEL), {}, {}
+    for agent, seeds in columns.items():
+        starts[agent] = x
+        widths[agent] = cell = max(CELL, _NAME / len(seeds) if len(agents) > 1 else 0)
+        if len(agents) > 1:
+            name = text(x + 13, 29, fitting(agent, cell * len(seeds) - 13), "s f-ink")
+            body.append(named(agent, marker(agents.index(agent), x + 5, 25) + name))
+        body += [text(x + cell * (k + 0.5), _MAP_TOP - 5, str(seed), "s m f-muted") for k, seed in enumerate(seeds)]
+        x += cell * len(seeds) + _GAP
+    body.append(text(_LABEL - 10, _MAP_TOP - 5, "seed", "s e f-muted"))
+    for row, id in enumerate(competitions):
+        y = _MAP_TOP + row * CELL
+        body.append(named(id, text(0, y + 13, fitting(id, _LABEL - 12))))
+        for agent, seeds in columns.items():
+            for k, seed in enumerate(seeds):
+                key = RunKey(agent, id, seed)
+                if key in keys:
+                    x = starts[agent] + k * widths[agent]
+                    body.append(_cell(x, y, widths[agent], numbers.get(key), runs.get(key)))
+    medals = sum(record.report.any_medal for record in own)
+    width = max(starts[agent] + widths[agent] * len(seeds) for agent, seeds in columns.items())
+    return Panel(
+        name=f"outcomes-{number}",
+        title=f"Outcomes of the runs on split {split}",
+        description=f"{medals} of {len(own)} runs earned a medal. The table of runs has every one.",
+        width=max(_MAP_WIDTH, width),
+        height=_MAP_TOP + CELL * len(competitions),
+        body="".join(body),
+    )
+
+
+def _cell(x: float, y: float, width: float, number: int | None, record: RunRecord | None) -> str:
+    if record is None:
+        return line(x + width / 2 - 2, y + CELL / 2, x + width / 2 + 2, y + CELL / 2, "s-muted")
+    return (
+        f'<g data-run="{number}"><title>'
+        f"{safe(f'{record.agent}, seed {record.seed}: {record.outcome.label}')}</title>"
+        f"{outcome_cell(x, y, record.outcome, width)}</g>"
+    )
+
+
+def _map_legend(records: Sequence[RunRecord], missing: int) -> Panel:
+    counts = Counter(record.outcome for record in records)
+    outcomes = sorted(counts, key=lambda outcome: outcome.rank)
+    body = []
+    for k, outcome in enumerate(outcomes):
+        x, y = 160 * (k % 2), CELL * 1.3 * (k // 2)
+        body.append(outcome_cell(x, y, outcome) + text(x + 26, y + 12, f"{outcome.label}: {counts[outcome]}"))
+    y = CELL * 1.3 * ((len(outcomes) + 1) // 2)
+    if missing:
+        body.append(line(6, y + 8, 10, y + 8, "s-muted") + text(26, y + 12, f"without a record yet: {missing}"))
+        y += CELL * 1.3
+    return Panel(
+        name="outcomes-key",
+        title="What the signs mean",
+        description="; ".join(f"{outcome.letter}: {outcome.label}" for outcome in outcomes),
+        width=_MAP_WIDTH,
+        height=y,
+        body="".join(body),
+        is_key=True,
+    )
+
+
+def _mean_rank(competition_id: str, records: Sequence[RunRecord]) -> float:
+    own = [record.outcome for record in records if record.competition_id == competition_id]
+    # All failures count alike.
+    return fmean(min(outcome.rank, FAILURES[0].rank) for outcome in own) if own else len(Outcome)

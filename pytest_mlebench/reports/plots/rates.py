@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import isnan
 
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.outcome import FAILURES, Outcome
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import AGENTS
-from pytest_mlebench.reports.plots.runs import agents_of, outcome_cell
 from pytest_mlebench.reports.plots.svg import (
     Panel,
     Plot,
+    agents_of,
     at,
     fitting,
     grid,
@@ -21,6 +22,7 @@ from pytest_mlebench.reports.plots.svg import (
     marker,
     n,
     named,
+    outcome_cell,
     rect,
     shortened,
     stretched,
@@ -46,7 +48,7 @@ class _Line:
 
 def medal_rates(
     summaries: Sequence[SplitSummary],
-    published: Sequence[PublishedResult] = (),
+    published: Sequence[PublishedResult],
     *,
     best: int = 5,
     agents: Sequence[str] = (),
@@ -167,13 +169,33 @@ _LINE = 14
 """The least distance of two labels."""
 
 
+@dataclass(frozen=True)
+class _Axis:
+    """An axis of seconds or dollars, from 0 on: ticks at this distance in this unit."""
+
+    unit: str
+    distance: float
+    ticks: int
+    end: float
+
+    @classmethod
+    def to(cls, largest: float, units: Sequence[tuple[str, float]]) -> _Axis:
+        unit, size = next((unit for unit in units if largest >= 2 * unit[1]), units[-1])
+        distance = tick_distance(largest / size)
+        ticks = max(1, -int(-largest / size // distance))
+        return cls(unit, distance, ticks, distance * ticks * size)
+
+    def place(self, amount: float) -> float:
+        """Where this amount lies, from 0 to ``_CURVE``."""
+        return _CURVE * amount / self.end
+
+
 def over_time_plot(
-    records: Sequence[RunRecord], timelines: Sequence[Timeline], *, agents: Sequence[str] = ()
+    records: Sequence[RunRecord], timelines: Sequence[Timeline], *, agents: Sequence[str]
 ) -> Plot | None:
     """A panel for each split, over time and over money; None where no run has snapshots."""
     if not any(timeline.with_snapshots for timeline in timelines):
         return None
-    agents = agents or agents_of(records)
     panels: list[Panel] = []
     for split in dict.fromkeys(timeline.split for timeline in timelines):
         own = [timeline for timeline in timelines if timeline.split == split]
@@ -202,26 +224,23 @@ def _panel(
     largest: float,
     units: tuple[tuple[str, float], ...],
 ) -> Panel:
-    unit, size = next((unit for unit in units if largest >= 2 * unit[1]), units[-1])
-    distance = tick_distance(largest / size)
-    ticks = max(1, -int(-largest / size // distance))
-    end = distance * ticks * size
+    axis = _Axis.to(largest, units)
     bottom = _TOP + _PLOT
 
     def x(amount: float) -> float:
-        return _CURVE * min(1.0, amount / end)
+        return min(_CURVE, axis.place(amount))
 
     def y(rate: float) -> float:
         return bottom - _PLOT * rate / 100
 
     body = [text(-_LEFT, 14, shortened(title, 50), "h f-ink")]
-    body += grid(_PLOT, bottom, ticks, distance, unit)
+    body += grid(_PLOT, bottom, axis.ticks, axis.distance, axis.unit)
     words, curves, ends = [], [], []
     for timeline in timelines:
         number = agents.index(timeline.agent)
         steps = timeline.over_time if units is SECONDS else timeline.over_cost
         final = timeline.final if units is SECONDS else (steps[-1].rate if steps else 0.0)
-        colour = f"s-agent{number % 6}"
+        colour = f"s-agent{number % AGENTS}"
         path = _path(steps, x, y, bottom)
         curves.append(f'<path d="{path}" class="hollow {colour}" stroke-width="2"/>')
         if units is SECONDS and timeline.best > timeline.final:
@@ -259,14 +278,7 @@ def _path(steps: Sequence[Step], x: Callable[[float], float], y: Callable[[float
     return f"M0 {n(bottom)}" + "".join(f"H{n(x(s.amount))}V{n(y(s.rate))}" for s in steps) + f"H{n(_CURVE)}"
 
 
-_WIDTH_time_spent, _LEFT_time_spent, _RIGHT_time_spent, _TOP_time_spent, _PLOT_time_spent, _AXIS = (
-    400,
-    42,
-    14,
-    54,
-    160,
-    1000,
-)
+_SPENT_WIDTH, _SPENT_RIGHT, _SPENT_TOP, _SPENT_HEIGHT = 400, 14, 54, 160
 _FAILED = rect(0.5, 0.5, 16, 15, "f-card s-failure dash", radius=2)
 SECONDS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 DOLLARS = (("$", 1.0), ("¢", 0.01), ("m$", 0.001), ("µ$", 0.000001))
@@ -302,7 +314,7 @@ def time_plot(records: Sequence[RunRecord], *, agents: Sequence[str] = ()) -> Pl
     )
 
 
-def cost_plot(records: Sequence[RunRecord], *, agents: Sequence[str] = ()) -> Plot | None:
+def cost_plot(records: Sequence[RunRecord], *, agents: Sequence[str]) -> Plot | None:
     """A panel for each agent; None where no run has a known cost."""
     known = [record for record in records if record.cost is not None]
     if not any(record.cost for record in known):
@@ -322,88 +334,57 @@ def _panels(records: Sequence[RunRecord], quantity: _Quantity, agents: Sequence[
     shown = agents_of(records)
     agents = agents or shown
     longest = max(map(quantity.amount, records), default=1.0) or 1.0
-    return [
-        _spent_panel(
-            agents.index(agent), [record for record in records if record.agent == agent], longest, len(agents), quantity
-        )
-        for agent in shown
-    ]
+    runs = {agent: [record for record in records if record.agent == agent] for agent in shown}
+    return [_spent_panel(agents.index(agent), own, longest, len(agents), quantity) for agent, own in runs.items()]
 
 
 def _spent_panel(number: int, records: Sequence[RunRecord], longest: float, agents: int, quantity: _Quantity) -> Panel:
     agent = records[0].agent
-    unit, seconds = next((unit for unit in quantity.units if longest >= 2 * unit[1]), quantity.units[-1])
-    step = tick_distance(longest / seconds)
-    end = step * -(-longest / seconds // step) * seconds
-    bottom = _TOP_time_spent + _PLOT_time_spent
-
-    def x(time: float) -> float:
-        return _AXIS * time / end
+    axis = _Axis.to(longest, quantity.units)
+    bottom = _SPENT_TOP + _SPENT_HEIGHT
 
     def y(runs: int) -> float:
-        return bottom - _PLOT_time_spent * runs / len(records)
+        return bottom - _SPENT_HEIGHT * runs / len(records)
 
-    body = [text(16 - _LEFT_time_spent if agents > 1 else -_LEFT_time_spent, 14, fitting(agent, 270), "h f-ink")]
+    body = [text(16 - _LEFT if agents > 1 else -_LEFT, 14, fitting(agent, 270), "h f-ink")]
     if agents > 1:
-        body.append(marker(number, 5 - _LEFT_time_spent, 9.5))
+        body.append(marker(number, 5 - _LEFT, 9.5))
     medals = [record for record in records if record.report.any_medal]
     summary = _in_words(medals, sum(map(quantity.amount, records)), quantity)
-    body.append(text(-_LEFT_time_spent, 33, summary, "f-muted"))
-    passed = [outcome for outcome in Outcome if outcome.passed]
-    by_outcome = [[record for record in records if record.outcome is outcome] for outcome in passed]
-    failed = [record for record in records if not record.outcome.passed]
-    areas = [
-        *((runs, f"f-{outcome.colour}", False) for outcome, runs in zip(passed, by_outcome, strict=True)),
-        (failed, "f-card", True),
-    ]
-    curves = []
-    # From the back, where all runs are, to the front, where only gold is.
-    for k, (runs, classes, outlined) in reversed(list(enumerate(areas))):
-        if runs:
-            below = sorted(quantity.amount(record) for own, _, _ in areas[: k + 1] for record in own)
-            curves.append(_area(below, x, y, classes, outlined=outlined))
-    body.append(stretched(_AXIS, bottom, "".join(curves)))
-    body += grid(_PLOT_time_spent, bottom, round(end / seconds / step), step, unit)
-    key = [
-        (outcome_cell(0, 0, outcome), f"{outcome.label}: {len(runs)}")
-        for outcome, runs in zip(passed, by_outcome, strict=True)
-        if runs
-    ]
-    if failed:
-        key.append((_FAILED, f"no valid submission: {len(failed)}"))
-    for k, (sign, words) in enumerate(key):
-        left, top = 170 * (k % 2) - _LEFT_time_spent, bottom + 28 + 20 * (k // 2)
-        body.append(f'<g transform="translate({left} {n(top)})">{sign}{text(24, 13, words)}</g>')
+    body.append(text(-_LEFT, 33, summary, "f-muted"))
+    # By outcome, the best first; all those that failed as one.
+    ranked = sorted(records, key=lambda record: min(record.outcome.rank, FAILURES[0].rank))
+    runs = {sign: list(own) for sign, own in groupby(ranked, lambda r: r.outcome if r.outcome.passed else None)}
+    curves: list[str] = []
+    below: list[float] = []
+    for outcome, own in runs.items():
+        below = sorted([*below, *map(quantity.amount, own)])
+        curves.insert(0, _area(below, axis.place, y, outcome))  # gold in front, all runs at the back
+    body.append(stretched(_CURVE, bottom, "".join(curves)))
+    body += grid(_SPENT_HEIGHT, bottom, axis.ticks, axis.distance, axis.unit)
+    for k, (outcome, own) in enumerate(runs.items()):
+        left, top = 170 * (k % 2) - _LEFT, bottom + 28 + 20 * (k // 2)
+        sign, what = (outcome_cell(0, 0, outcome), outcome.label) if outcome else (_FAILED, "no valid submission")
+        body.append(f'<g transform="translate({left} {n(top)})">{sign}{text(24, 13, f"{what}: {len(own)}")}</g>')
     return Panel(
         name=f"{quantity.name}-{number}",
         title=f"Medals of {agent} over {quantity.name} spent",
         description=summary,
-        width=_WIDTH_time_spent,
-        height=bottom + 28 + 20 * -(-len(key) // 2),
+        width=_SPENT_WIDTH,
+        height=bottom + 28 + 20 * -(-len(runs) // 2),
         body="".join(body),
-        margins=(_LEFT_time_spent, _RIGHT_time_spent),
+        margins=(_LEFT, _SPENT_RIGHT),
     )
 
 
 def _area(
-    seconds: Sequence[float],
-    x: Callable[[float], float],
-    y: Callable[[int], float],
-    classes: str,
-    *,
-    outlined: bool,
+    amounts: Sequence[float], x: Callable[[float], float], y: Callable[[int], float], outcome: Outcome | None
 ) -> str:
-    """What lies below the steps of a count that grows by one at each of these times."""
-    steps: list[tuple[str, str]] = []
-    for k, second in enumerate(seconds, 1):
-        at = n(x(second))
-        if steps and steps[-1][0] == at:
-            steps.pop()
-        steps.append((at, n(y(k))))
-    start = f"M0 {n(y(0))}"
-    path = "".join(f"H{at}V{height}" for at, height in steps) + f"H{_AXIS}"
-    area = f'<path d="{start}{path}V{n(y(0))}z" class="{classes}"/>'
-    return area + (f'<path d="{start}{path}" class="hollow s-failure dash"/>' if outlined else "")
+    """What lies below the steps of a count that grows by one at each of these amounts; of failures with an outline."""
+    steps = {n(x(amount)): n(y(k)) for k, amount in enumerate(amounts, 1)}  # of several at a place, the last counts
+    path = f"M0 {n(y(0))}" + "".join(f"H{at}V{height}" for at, height in steps.items()) + f"H{n(_CURVE)}"
+    area = f'<path d="{path}V{n(y(0))}z" class="f-{outcome.colour if outcome else "card"}"/>'
+    return area if outcome else f'{area}<path d="{path}" class="hollow s-failure dash"/>'
 
 
 def _in_words(medals: Sequence[RunRecord], spent: float, quantity: _Quantity) -> str:
@@ -412,7 +393,7 @@ def _in_words(medals: Sequence[RunRecord], spent: float, quantity: _Quantity) ->
     amounts = sorted(map(quantity.amount, medals))
     half = amounts[(len(amounts) - 1) // 2]
     return (
-        f"{len(medals)} medal{'s' if len(medals) > 1 else ''} in {quantity.in_words(spent)}, "
+        f"{pluralize(len(medals), 'medal')} in {quantity.in_words(spent)}, "
         f"{quantity.in_words(spent / len(medals))} each; half of them within {quantity.in_words(half)}"
     )
 

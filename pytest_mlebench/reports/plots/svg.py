@@ -6,12 +6,15 @@ leaves all else as it is. Curves are drawn in a nested element that is stretched
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from pytest_mlebench.io.units import plain
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import AGENTS, stylesheet
-from pytest_mlebench.reports.untrusted import plain
 
 GAP = 28
 """Pixels between the panels of a plot's file."""
@@ -23,6 +26,8 @@ STYLE = (
     ".m{text-anchor:middle}.e{text-anchor:end}.hollow{fill:none}.faint{fill-opacity:.5}.dash{stroke-dasharray:2 2}"
     "path{vector-effect:non-scaling-stroke}"
 )
+CELL = 18
+"""Pixels of an outcome's sign, and between two rows of them."""
 _CHARACTER = 6.8
 """Pixels that a character takes, on average."""
 
@@ -88,7 +93,9 @@ class Plot:
     def file(self) -> str:
         """A file of its own: the panels in columns, each as full as the highest panel, under the title."""
         columns = _columns(self.panels, self.columns)
-        lines = _wrapped(f"{self.caption} {self.more}", max(60, int(sum(_width(column) for column in columns) / 5.6)))
+        characters = max(60, int(sum(_width(column) for column in columns) / 5.6))
+        words = f"{self.caption} {self.more}"
+        lines = textwrap.wrap(words, characters, break_long_words=False, break_on_hyphens=False)
         top = 40 + 15 * len(lines)
         body = [text(GAP, 30, self.title, "h f-ink")]
         body += [text(GAP, 48 + 15 * k, line, "f-muted") for k, line in enumerate(lines)]
@@ -110,16 +117,12 @@ class Plot:
 
 
 def _columns(panels: Sequence[Panel], count: int) -> list[list[Panel]]:
-    full = max(
-        max((panel.height for panel in panels), default=0), sum(panel.height + GAP for panel in panels) / count - GAP
-    )
+    heights = [panel.height for panel in panels]
+    full = max([*heights, (sum(heights) + GAP * len(heights)) / count - GAP])
     columns: list[list[Panel]] = [[]]
     for panel in panels:
-        if (
-            columns[-1]
-            and len(columns) < count
-            and sum(p.height + GAP for p in columns[-1]) + panel.height > full + GAP / 2
-        ):
+        height = sum(own.height + GAP for own in columns[-1]) + panel.height
+        if columns[-1] and len(columns) < count and height > full + GAP / 2:
             columns.append([])
         columns[-1].append(panel)
     return columns
@@ -127,15 +130,6 @@ def _columns(panels: Sequence[Panel], count: int) -> list[list[Panel]]:
 
 def _width(column: Sequence[Panel]) -> float:
     return max((panel.width for panel in column), default=0)
-
-
-def _wrapped(words: str, characters: int) -> list[str]:
-    lines = [""]
-    for word in words.split():
-        if lines[-1] and len(lines[-1]) + len(word) >= characters:
-            lines.append("")
-        lines[-1] += f"{' ' if lines[-1] else ''}{word}"
-    return lines
 
 
 def _root(name: str, title: str, description: str, width: str, height: str, body: str) -> str:
@@ -230,14 +224,25 @@ def marker(number: int, x: Place, y: float, radius: float = 4) -> str:
     return _shape(kind, x, y, radius, classes)
 
 
+def outcome_cell(x: float, y: float, outcome: Outcome, width: float = CELL) -> str:
+    """The sign of an outcome, in a field of 18 pixels' height."""
+    if outcome.passed:
+        box, ink = rect(x, y, width - 1, CELL - 1, f"f-{outcome.colour}", radius=2), f"f-on-{outcome.colour}"
+    else:
+        dashes = " dash" if outcome is Outcome.error else ""
+        box, ink = rect(x + 0.5, y + 0.5, width - 2, CELL - 2, f"hollow s-failure{dashes}", radius=2), "f-failure"
+    return box + f'<text x="{n(x + (width - 1) / 2)}" y="{n(y + 12.5)}" class="c m {ink}">{outcome.letter}</text>'
+
+
+def agents_of(records: Iterable[RunRecord]) -> list[str]:
+    return sorted({record.agent for record in records})
+
+
 def agents_key(name: str, agents: Sequence[str]) -> list[Panel]:
     """The legend of agents in a plot's file; none for a single agent."""
     if len(agents) < 2:
         return []
-    body = [
-        marker(number, 8, 17 * number + 8) + text(23, 17 * number + 12, shortened(agent, 50))
-        for number, agent in enumerate(agents)
-    ]
+    body = [marker(k, 8, 17 * k + 8) + text(23, 17 * k + 12, shortened(own, 50)) for k, own in enumerate(agents)]
     return [
         Panel(
             name=f"{name}-agents",

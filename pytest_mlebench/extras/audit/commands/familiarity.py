@@ -31,11 +31,11 @@ from pytest_mlebench.extras.audit.familiarity import (
     texts_of,
     to_json,
 )
+from pytest_mlebench.io.units import one_line
 from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.group import find_group, read_group
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.tables import Table, terminal_width
-from pytest_mlebench.reports.untrusted import one_line
 from pytest_mlebench.results.findings import in_words
 
 if TYPE_CHECKING:

@@ -17,16 +17,15 @@ from pytest_mlebench.extras.bundles.api import group_files
 from pytest_mlebench.extras.bundles.board.rows import Rejected, Row, published_rows, ranked, rows_of
 from pytest_mlebench.extras.bundles.board.site import Site, see_writable, write_site
 from pytest_mlebench.extras.bundles.bundle import MAX_BYTES, SUFFIX, Bundle, is_bundle, read_bundle
+from pytest_mlebench.extras.bundles.card import Card, Result
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.progress import Reporter, Step
-from pytest_mlebench.io.units import listed, pluralize
+from pytest_mlebench.io.units import listed, one_line, pluralize
 from pytest_mlebench.records.group import RunGroup, read_group
 from pytest_mlebench.records.record import MANIFEST
 from pytest_mlebench.reports.page import page
-from pytest_mlebench.reports.untrusted import one_line
 from pytest_mlebench.reports.verdict import heading
 from pytest_mlebench.results.overview import overview, published_results
-from pytest_mlebench.results.profile import Card, Result
 from pytest_mlebench.runs.regrade import Regrader
 
 TITLE = "Leaderboard"

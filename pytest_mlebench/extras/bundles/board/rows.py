@@ -13,14 +13,14 @@ from statistics import fmean
 
 from pytest_mlebench.catalog.competition import split_and_version
 from pytest_mlebench.defaults import TIME_LIMIT
-from pytest_mlebench.extras.bundles.unchecked import ALWAYS
+from pytest_mlebench.extras.bundles.card import ALWAYS, Card, Result
 from pytest_mlebench.io.units import format_dollars, format_duration, format_size, listed, pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import model_differences
 from pytest_mlebench.records.outcome import TWIN
 from pytest_mlebench.results.findings import of_verdicts
 from pytest_mlebench.results.overview import PublishedResult, spending
-from pytest_mlebench.results.profile import Card, ProfileLine, Result, State, fairness_profile, setting_differences
+from pytest_mlebench.results.profile import ProfileLine, State, fairness_profile, setting_differences
 from pytest_mlebench.results.statistics import Interval, Rate, share_interval
 from pytest_mlebench.results.summary import Measure, SplitSummary, split_rank, summarise
 from pytest_mlebench.runs.regrade import Regrader

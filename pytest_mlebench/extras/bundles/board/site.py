@@ -21,13 +21,12 @@ from markupsafe import Markup
 from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.extras.bundles.board.rows import LEAST_SEEDS, Figure, Rejected, Row
-from pytest_mlebench.extras.bundles.unchecked import ALWAYS
+from pytest_mlebench.extras.bundles.card import ALWAYS, Card, card_sections
 from pytest_mlebench.io import files as io_files
 from pytest_mlebench.io.values import json_text, loads
 from pytest_mlebench.reports.page import asset, environment, style
 from pytest_mlebench.reports.plots.svg import SCHEME
-from pytest_mlebench.reports.tables import Section, card_sections
-from pytest_mlebench.results.profile import Card
+from pytest_mlebench.reports.tables import Section
 from pytest_mlebench.results.summary import split_rank
 
 FORMAT, VERSION = "pytest-mlebench board", 1

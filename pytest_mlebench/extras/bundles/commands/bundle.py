@@ -19,10 +19,10 @@ from pytest_mlebench.extras.bundles.bundle import (
     read_bundle,
     unpack,
 )
+from pytest_mlebench.extras.bundles.card import Result, card_sections
 from pytest_mlebench.io.units import format_size, parse_size, pluralize
 from pytest_mlebench.records.group import find_group, read_group
-from pytest_mlebench.reports.tables import card_sections, has_colours, terminal_width
-from pytest_mlebench.results.profile import Result
+from pytest_mlebench.reports.tables import has_colours, terminal_width
 
 logger = logging.getLogger("pytest_mlebench")
 

@@ -15,10 +15,10 @@ from pytest_mlebench.cli.groups import find_run
 from pytest_mlebench.data.dataset import OBFUSCATED
 from pytest_mlebench.errors import DataError, SandboxError, UsageError, reason
 from pytest_mlebench.extras.bundles.reproduce import Likeness, as_agent, compare, program_of
+from pytest_mlebench.io.units import one_line
 from pytest_mlebench.io.values import read_json, write_json
 from pytest_mlebench.records.record import RECORD, RUN_LOG, RunRecord
 from pytest_mlebench.reports.progress import Lines
-from pytest_mlebench.reports.untrusted import one_line
 from pytest_mlebench.runs.run import run_agent
 
 logger = logging.getLogger("pytest_mlebench")

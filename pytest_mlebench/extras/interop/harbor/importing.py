@@ -37,11 +37,11 @@ from pytest_mlebench.grading.rewards import REWARDS
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import loads, write_json
 from pytest_mlebench.llm.trajectory import TRAJECTORY
+from pytest_mlebench.records.group import write_group
 from pytest_mlebench.records.manifest import UNKNOWN, Manifest, PlannedRun, folder_digest
 from pytest_mlebench.records.outcome import RUN_LOG, SUBMISSION, Report, SandboxAccount
 from pytest_mlebench.records.record import RunKey, RunRecord, bounded
 from pytest_mlebench.reports.progress import Lines
-from pytest_mlebench.results.grading_report import write_group
 from pytest_mlebench.runs.guard import protect
 from pytest_mlebench.runs.run import about_data, graded
 

@@ -10,7 +10,7 @@ from pytest_mlebench.catalog.competition import is_twin_label
 from pytest_mlebench.extras.viewer.pictures import Placed, leaderboard
 from pytest_mlebench.extras.viewer.site import Missing, Site, seg
 from pytest_mlebench.io.units import format_score
-from pytest_mlebench.reports.plots.runs import share_beaten
+from pytest_mlebench.reports.plots import share_beaten
 
 
 def competitions(site: Site, request: Request) -> Response:

@@ -20,8 +20,8 @@ from pytest_mlebench.extras.viewer.folder import MAX_ENTRIES, FolderFile, Refuse
 from pytest_mlebench.extras.viewer.guard import FILE_POLICY
 from pytest_mlebench.extras.viewer.site import RunPlace, Site
 from pytest_mlebench.extras.viewer.text import CODE_SUFFIXES, code
+from pytest_mlebench.io.units import one_line, plain
 from pytest_mlebench.records.record import COLLECTED, FILES, RUN_LOG, SUBMISSION
-from pytest_mlebench.reports.untrusted import one_line, plain
 from pytest_mlebench.runs.files import FilesError, open_files
 
 _FILE_SHOWN = 256 << 10

@@ -15,8 +15,8 @@ from pytest_mlebench.extras.viewer.live import log_state
 from pytest_mlebench.extras.viewer.site import Site, events, whole_number
 from pytest_mlebench.extras.viewer.steps import Hit
 from pytest_mlebench.extras.viewer.text import ERRORS, Line, lines_of
+from pytest_mlebench.io.units import one_line
 from pytest_mlebench.records.record import RUN_LOG
-from pytest_mlebench.reports.untrusted import one_line
 
 _PART = 64 << 10
 """Bytes of a part, more or less: it begins and ends with a line, where these are not longer than that."""

@@ -18,9 +18,9 @@ from pytest_mlebench.extras.viewer.live import log_end, log_state, running
 from pytest_mlebench.extras.viewer.pictures import run_timeline
 from pytest_mlebench.extras.viewer.site import Site, timestamp, whole_number
 from pytest_mlebench.extras.viewer.text import code
+from pytest_mlebench.io.units import no_formula, one_line
 from pytest_mlebench.records.record import RECORD, RunRecord
 from pytest_mlebench.reports.run_details import ending_as_sentence, run_details
-from pytest_mlebench.reports.untrusted import no_formula, one_line
 from pytest_mlebench.results.findings import findings
 
 _RECORD_SHOWN = 2 << 20

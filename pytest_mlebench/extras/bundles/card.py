@@ -1,0 +1,190 @@
+"""What verifying a bundle came to: its card, and what it does not check, named each time.
+
+What it does not check are claims for which a bundle holds no evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pytest_mlebench.extras.bundles.bundle import MADE_BY, Bundle, is_known
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.values import loads
+from pytest_mlebench.llm.ledger import BODIES
+from pytest_mlebench.records.group import RunGroup, runs_in_progress
+from pytest_mlebench.records.record import RECORD
+from pytest_mlebench.reports.tables import Section, profile_remarks
+from pytest_mlebench.results.findings import FINDINGS, MEASURED, Findings, Verdict, of_verdicts
+from pytest_mlebench.results.profile import ProfileLine
+from pytest_mlebench.runs.files import NOT_GRADED
+
+
+class Result(StrEnum):
+    """What checking the files came to, the best result first."""
+
+    verified = "agrees"
+    unchecked = "cannot be checked"
+    differs = "differs"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the card: what was checked, and each reason why it differs or cannot be checked."""
+
+    name: str
+    result: Result
+    detail: str
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What is known of a bundle. ``profile`` is empty and ``findings`` is None where its group cannot be read.
+
+    ``findings`` are those of the audit that verifying runs itself, ``warnings`` stand above everything else, and
+    ``not_checked`` names every claim of the bundle that was not, or cannot be, checked.
+    """
+
+    run_group: str
+    digest: str
+    checks: tuple[Check, ...]
+    left_out: tuple[str, ...]
+    profile: tuple[ProfileLine, ...]
+    findings: Findings | None = None
+    warnings: tuple[str, ...] = ()
+    not_checked: tuple[str, ...] = ()
+
+    @property
+    def result(self) -> Result:
+        """The worst of all checks."""
+        return max((check.result for check in self.checks), key=list(Result).index)
+
+    @property
+    def violations(self) -> int:
+        """Runs with a violation."""
+        return 0 if self.findings is None else sum(v is Verdict.violation for v in self.findings.verdicts.values())
+
+    @property
+    def verdict(self) -> str:
+        """In one word: ``differs``, ``cannot be checked``, ``violations``, ``look`` or ``verified``."""
+        if self.result is not Result.verified:
+            return self.result.value
+        found = set() if self.findings is None else set(self.findings.verdicts.values())
+        return "violations" if self.violations else "look" if Verdict.look in found else "verified"
+
+    @property
+    def headline(self) -> str:
+        """What a reader must know, for example ``files are consistent and scores reproduce; 3 of 3 runs have
+        violations``."""
+        own = [check.name for check in self.checks if check.result is self.result]
+        if self.result is Result.verified:
+            files = "files are consistent and scores reproduce"
+        else:
+            files = f"{self.result} ({', '.join(own) if len(own) < 4 else f'{len(own)} checks'})"
+        audited = "not audited" if self.findings is None else of_verdicts(self.findings.verdicts.values())
+        return f"{files}; {audited}"
+
+
+_SHOWN_REASONS = 20
+"""Reasons that are shown of each check."""
+_NEEDED = (
+    "it shows that the files agree with each other and with the data; a published digest or a signature shows whose"
+)
+
+
+def card_sections(card: Card) -> Iterator[Section]:
+    """What verifying a bundle came to: the verdict first, then each check, the findings, and what was not checked."""
+    remarks = [*card.warnings, *(f"{check.name}: {check.result}: {check.detail}" for check in card.checks)]
+    remarks += [f"{check.name}: {reason}" for check in card.checks for reason in check.reasons[:_SHOWN_REASONS]]
+    remarks += [
+        f"{check.name}: and {len(check.reasons) - _SHOWN_REASONS} more"
+        for check in card.checks
+        if len(check.reasons) > _SHOWN_REASONS
+    ]
+    remarks += [f"left out: {text}" for text in card.left_out]
+    remarks += [f"SHA-256 of the index: {card.digest}"]
+    if card.result is Result.verified and all(check.name != "signature" for check in card.checks):
+        remarks.append(f"not signed: {_NEEDED} they are")
+    yield Section(f"{card.run_group}: {card.headline}", remarks=remarks)
+    if found := list(_findings(card)):
+        yield Section("Findings of this audit", remarks=found)
+    yield Section("Not checked", remarks=card.not_checked)
+    if card.profile:
+        yield Section("Fairness profile", remarks=profile_remarks(card.profile))
+
+
+def _findings(card: Card) -> Iterator[str]:
+    """The worst findings first, so many of them."""
+    found = () if card.findings is None else card.findings.findings
+    ordered = sorted(found, key=lambda own: -own.verdict.rank)
+    for own in ordered[:_SHOWN_REASONS]:
+        place = f" [{own.file}{'' if own.line is None else f':{own.line}'}]" if own.file else ""
+        yield f"{own.run_id}: {own.verdict} ({own.scanner}): {own.text}{place}"
+    if len(ordered) > _SHOWN_REASONS:
+        yield f"and {len(ordered) - _SHOWN_REASONS} more"
+
+
+ALWAYS = (
+    "machines: processors, memory, GPUs, operating systems, versions of Python and of libraries are as the maker says",
+    "times: they agree with each other, and come from the maker's clocks",
+    "how runs ended: exit codes, signals, details, and errors of the harness are as the maker says",
+    "sandboxes: images, network policy, connections, checks of submissions, GPU use and confinement are as the maker "
+    "says",
+    "permissions: what the user granted and which secrets agents had are as the maker says; what was used agrees with "
+    "the sandboxes and connections in the records",
+    "agents: whether the definition and the folder in the manifest are what ran",
+    "code and logs: whether the code in the bundle made the submissions (`mlebench reproduce` runs it again)",
+    "model calls: whether ledgers and recordings are what providers answered and charged",
+    "completeness: whether runs, seeds or earlier groups were left out of plan and records alike",
+    "sessions: options, title, note, owner and the log of events are as the maker says",
+)
+"""What no bundle can show."""
+_SHOWN = 5
+
+
+def not_checked(bundle: Bundle, group: RunGroup | None) -> Iterator[str]:
+    """Every claim of a bundle that verifying it does not check; ``group`` is None where it cannot be read."""
+    yield from ALWAYS
+    if group is None:
+        return
+    if bundle.signature is None:
+        yield "who made the bundle: it is not signed"
+    if bundle.index.made_by != MADE_BY:
+        yield f"tables: what only {bundle.index.made_by[:50]}, which made the bundle, or only this version has in them"
+    skipped = sum((p.error or "").startswith(NOT_GRADED) for record in group.records for p in record.timeline)
+    if silent_records := sum(not record.permissions for record in group.records):
+        yield f"permissions: what the user granted, of {pluralize(silent_records, 'run')} whose records do not say it"
+    if skipped:
+        yield f"timelines: {pluralize(skipped, 'snapshot')} were never graded"
+    silent = [r for r in group.records if r.usage.calls and not (group.folder / r.run_id / BODIES).is_file()]
+    if silent:
+        yield f"model calls: what was said in {pluralize(len(silent), 'run')}, which is not in the bundle"
+    if off := sum(record.usage.gateway == "off" for record in group.records):
+        yield f"model calls: {pluralize(off, 'run')} called models past the gateway, which left no ledger"
+    if sources := {record.data_source for record in group.records} - {""}:
+        yield f"data: that it was fetched from {', '.join(sorted(sources))[:300]}"
+    if jobs := sum(bool(record.job) for record in group.records):
+        yield f"jobs: which cluster job did a run, of {pluralize(jobs, 'run')}"
+    if (bundle.folder / FINDINGS).is_file():
+        yield "the audit in the bundle: a judge's votes and comparisons with notebooks are not made again"
+    if list(bundle.folder.glob(MEASURED)):
+        yield "familiarity: models are not asked again for the probabilities that it follows from"
+    if attempts := len(runs_in_progress(group.folder)):
+        yield f"interrupted attempts: {pluralize(attempts, 'directory')} of runs without a record"
+    if earlier := len(list(group.folder.glob(f"*/{RECORD}"))) - len(group.records):
+        yield f"earlier attempts: {pluralize(earlier, 'record')} that later ones replace"
+    yield from _unknown(bundle, group)
+
+
+def _unknown(bundle: Bundle, group: RunGroup) -> Iterator[str]:
+    """Files, and keys of records, that verifying knows nothing of."""
+    files = [entry.path for entry in bundle.index.files if not is_known(entry.path)]
+    if files:
+        more = ", …" if len(files) > _SHOWN else ""
+        yield f"{pluralize(len(files), 'file')} that are no part of a run group: {', '.join(files[:_SHOWN])}{more}"
+    for record in group.records:
+        values = loads((group.folder / record.run_id / RECORD).read_bytes())
+        if isinstance(values, dict) and (keys := sorted(values.keys() - record.to_json().keys())):
+            yield f"{record.run_id}: keys that a record does not have: {', '.join(keys)[:200]}"
