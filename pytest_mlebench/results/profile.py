@@ -331,6 +331,17 @@ class Check:
     detail: str
     reasons: tuple[str, ...] = ()
 
+    @classmethod
+    def of(
+        cls, name: str, wrong: Iterable[str], detail: str, *, unchecked: str = "", lacking: Iterable[str] = ()
+    ) -> Check:
+        """The result, by what is ``wrong``; ``unchecked`` says why it cannot be checked, ``lacking`` for what."""
+        if differences := tuple(wrong):
+            return cls(name, Result.differs, pluralize(len(differences), "difference"), differences)
+        return (
+            cls(name, Result.unchecked, unchecked, tuple(lacking)) if unchecked else cls(name, Result.verified, detail)
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Card:

@@ -19,7 +19,7 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.extras.bundles.bundle import MADE_BY, MISSING_RUNS, TABLES, Bundle, BundledFile, Index, LeftOut
-from pytest_mlebench.extras.bundles.unchecked import ALWAYS
+from pytest_mlebench.extras.bundles.claims import ALWAYS
 from pytest_mlebench.extras.bundles.verify import objections, verify
 from pytest_mlebench.io.values import json_text
 from pytest_mlebench.records.group import RunGroup

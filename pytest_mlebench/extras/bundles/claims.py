@@ -4,6 +4,7 @@ The scanners always read the bundle's code, logs and calls, whether or not it ha
 anew. Models are not asked again: neither a judge, whose findings follow from the votes that were kept, nor for the
 probabilities behind a familiarity, from which scores and correlations follow. Programs are not compared with other
 people's notebooks again, which no bundle holds: the findings must be as many as the account of the comparison says.
+Claims for which a bundle holds no evidence are named each time (see ``not_checked``).
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ from pytest_mlebench.extras.audit.judge import SCANNER as JUDGE
 from pytest_mlebench.extras.audit.plagiarism import SCANNER as PLAGIARISM
 from pytest_mlebench.extras.audit.run import runs_of
 from pytest_mlebench.extras.audit.scanners import audit
-from pytest_mlebench.extras.bundles.bundle import ODD_NAMES, Bundle
+from pytest_mlebench.extras.bundles.bundle import MADE_BY, ODD_NAMES, Bundle, is_known
 from pytest_mlebench.io.units import listed, pluralize
-from pytest_mlebench.io.values import read_json
-from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.io.values import loads, read_json
+from pytest_mlebench.llm.ledger import BODIES
+from pytest_mlebench.records.group import RunGroup, runs_in_progress
 from pytest_mlebench.records.record import RECORD, SUBMISSION, RunKey
 from pytest_mlebench.results.findings import (
+    FINDINGS,
+    MEASURED,
     Correlation,
     Finding,
     Findings,
@@ -40,9 +44,26 @@ from pytest_mlebench.results.findings import (
 )
 from pytest_mlebench.results.profile import Check, Result
 from pytest_mlebench.runs.regrade import REGRADED, Regrader, Regrading, changes, differences, took_too_much
+from pytest_mlebench.runs.timeline import NOT_GRADED
 
 _READ_BY_SCANNERS = ("submissions", "ledgers", "recordings", "trajectories", "code", "logs", ODD_NAMES)
 _TOLERANCE = 1e-4
+ALWAYS = (
+    "machines: processors, memory, GPUs, operating systems, versions of Python and of libraries are as the maker says",
+    "times: they agree with each other, and come from the maker's clocks",
+    "how runs ended: exit codes, signals, details, and errors of the harness are as the maker says",
+    "sandboxes: images, network policy, connections, checks of submissions, GPU use and confinement are as the maker "
+    "says",
+    "permissions: what the user granted and which secrets agents had are as the maker says; what was used agrees with "
+    "the sandboxes and connections in the records",
+    "agents: whether the definition and the folder in the manifest are what ran",
+    "code and logs: whether the code in the bundle made the submissions (`mlebench reproduce` runs it again)",
+    "model calls: whether ledgers and recordings are what providers answered and charged",
+    "completeness: whether runs, seeds or earlier groups were left out of plan and records alike",
+    "sessions: options, title, note, owner and the log of events are as the maker says",
+)
+"""What no bundle can show."""
+_SHOWN = 5
 
 
 def claims(bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader]) -> Iterator[Check | Findings]:
@@ -66,7 +87,7 @@ def claims(bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader])
     if told is not None:
         yield from _audit(told, again, cases, bundle, group, graders)
     elif (bundle.folder / FOLDER).is_dir():
-        yield _check("judge", ["a judge's votes are there, and no audit"], "")
+        yield Check.of("judge", ["a judge's votes are there, and no audit"], "")
     try:
         found = measured(bundle.folder)
     except (OSError, ValueError) as error:
@@ -74,18 +95,21 @@ def claims(bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader])
     else:
         if found:
             wrong = tuple(text for own in found for text in _familiarity(own, group, graders))
-            yield _check("familiarity", wrong, "scores and correlations follow from what was measured")
+            yield Check.of("familiarity", wrong, "scores and correlations follow from what was measured")
 
 
 def _audited(again: Findings, bundle: Bundle, group: RunGroup, graders: Regrader) -> Check:
     """Whether the scanners had all that they read. What they find is no difference, but the card's verdict."""
-    left_out = [own.what for own in bundle.index.left_out if own.what in _READ_BY_SCANNERS]
-    unread = f"what scanners read was left out: {listed(left_out)}" if left_out else ""
+    unread = _unread(bundle)
     if unknown := sorted({r.competition_id[:100] for r in group.records if graders.dataset(r) is None}):
         unread = unread or f"the data of {listed(unknown[:5])} is not here"
-    if unread:
-        return Check("evidence", Result.unchecked, unread)
-    return Check("evidence", Result.verified, f"the scanners read what {pluralize(len(again.runs), 'run')} left")
+    detail = f"the scanners read what {pluralize(len(again.runs), 'run')} left"
+    return Check.of("evidence", (), detail, unchecked=unread)
+
+
+def _unread(bundle: Bundle) -> str:
+    left_out = [own.what for own in bundle.index.left_out if own.what in _READ_BY_SCANNERS]
+    return f"what scanners read was left out: {listed(left_out)}" if left_out else ""
 
 
 def _regradings(paths: Sequence[Path], bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader]) -> Check:
@@ -107,15 +131,14 @@ def _regradings(paths: Sequence[Path], bundle: Bundle, group: RunGroup, regrader
         same = told.versions.get("pytest-mlebench") == __version__
         (wrong if same else lacking).extend(f"{path.name}: {text}" for text in differ)
         lacking += [f"{path.name}: {text}" for text in lack]
-    if lacking and not wrong:
-        return Check("later grades", Result.unchecked, "some cannot be given anew", tuple(lacking))
-    return _check("later grades", wrong, f"{pluralize(count, 'submission')} graded anew")
+    unchecked = "some cannot be given anew" if lacking else ""
+    detail = f"{pluralize(count, 'submission')} graded anew"
+    return Check.of("later grades", wrong, detail, unchecked=unchecked, lacking=lacking)
 
 
 def _regrading(told: Regrading, bundle: Bundle, group: RunGroup, graders: Regrader) -> tuple[list[str], list[str]]:
     """What differs in a group's later grades, and what cannot be graded here."""
     wrong, lacking = list[str](), list[str]()
-    left_out = any(own.what == "submissions" for own in bundle.index.left_out)
     records = {record.run_id: record for record in group.records}
     listed_runs = {run.run_id for run in told.runs} | told.not_graded.keys()
     for run_id in sorted(listed_runs - records.keys()):
@@ -135,7 +158,7 @@ def _regrading(told: Regrading, bundle: Bundle, group: RunGroup, graders: Regrad
             wrong.append(f"{run.run_id}: how its grades differ does not follow from them")
         run_dir = bundle.folder / run.run_id
         obstacle = graders.obstacle(record)
-        if run.after.submission_exists and left_out and not (run_dir / SUBMISSION).is_file():
+        if run.after.submission_exists and bundle.lacks("submissions") and not (run_dir / SUBMISSION).is_file():
             obstacle = "its submission was left out"
         if obstacle is not None:
             lacking.append(f"{run.run_id}: {obstacle}")
@@ -156,8 +179,7 @@ def _audit(
     for (run_id, scanner, verdict), count in sorted(_counts(again.findings).items()):
         if run_id in told.runs and count > noted[run_id, scanner, verdict]:
             wrong.append(f"{run_id}: {verdict} ({scanner}) is found again, and its audit does not have it")
-    left_out = [own.what for own in bundle.index.left_out if own.what in _READ_BY_SCANNERS]
-    unread = f"what scanners read was left out: {listed(left_out)}" if left_out else ""
+    unread = _unread(bundle)
     detail = f"scanners find nothing more in {pluralize(len(told.runs), 'run')}"
     yield _found("audit", told, wrong, detail, unread)
     by_judge = [own for own in told.findings if own.scanner == JUDGE]
@@ -168,11 +190,11 @@ def _audit(
         wrong = [] if unread else list(_judge(told, told.judge, by_judge, cases, bundle.folder / FOLDER))
         yield _found("judge", told, wrong, "its findings follow from the votes that were kept", unread)
     elif by_judge or (bundle.folder / FOLDER).is_dir():
-        yield _check("judge", ["its votes or findings are there, and no account of it"], "")
+        yield Check.of("judge", ["its votes or findings are there, and no account of it"], "")
     alike = [own for own in told.findings if own.scanner == PLAGIARISM]
     if told.plagiarism is not None or alike:
         wrong = list(_plagiarism(told, alike))
-        yield _check("plagiarism", wrong, "as many findings as its account says; nothing was compared again")
+        yield Check.of("plagiarism", wrong, "as many findings as its account says; nothing was compared again")
 
 
 def _found(name: str, told: Findings, wrong: Sequence[str], detail: str, unread: str) -> Check:
@@ -180,15 +202,7 @@ def _found(name: str, told: Findings, wrong: Sequence[str], detail: str, unread:
     if told.version != __version__ and wrong:
         why = f"audited by version {told.version[:20]}, and this is {__version__}"
         return Check(name, Result.unchecked, why, tuple(wrong))
-    if not wrong and unread:
-        return Check(name, Result.unchecked, unread)
-    return _check(name, wrong, detail)
-
-
-def _check(name: str, wrong: Sequence[str], detail: str) -> Check:
-    if wrong:
-        return Check(name, Result.differs, pluralize(len(wrong), "difference"), tuple(wrong))
-    return Check(name, Result.verified, detail)
+    return Check.of(name, wrong, detail, unchecked=unread)
 
 
 def _judge(
@@ -245,3 +259,49 @@ def _is_same(one: Correlation | None, other: Correlation | None) -> bool:
         return one is other
     pairs = ((one.r, other.r), (one.low, other.low), (one.high, other.high))
     return one.competitions == other.competitions and all(abs(a - b) <= _TOLERANCE for a, b in pairs)
+
+
+def not_checked(bundle: Bundle, group: RunGroup | None) -> Iterator[str]:
+    """Every claim of a bundle that verifying it does not check; ``group`` is None where it cannot be read."""
+    yield from ALWAYS
+    if group is None:
+        return
+    if bundle.signature is None:
+        yield "who made the bundle: it is not signed"
+    if bundle.index.made_by != MADE_BY:
+        yield f"tables: what only {bundle.index.made_by[:50]}, which made the bundle, or only this version has in them"
+    skipped = sum((p.error or "").startswith(NOT_GRADED) for record in group.records for p in record.timeline)
+    if silent_records := sum(not record.permissions for record in group.records):
+        yield f"permissions: what the user granted, of {pluralize(silent_records, 'run')} whose records do not say it"
+    if skipped:
+        yield f"timelines: {pluralize(skipped, 'snapshot')} were never graded"
+    silent = [r for r in group.records if r.usage.calls and not (group.folder / r.run_id / BODIES).is_file()]
+    if silent:
+        yield f"model calls: what was said in {pluralize(len(silent), 'run')}, which is not in the bundle"
+    if off := sum(record.usage.gateway == "off" for record in group.records):
+        yield f"model calls: {pluralize(off, 'run')} called models past the gateway, which left no ledger"
+    if sources := {record.data_source for record in group.records} - {""}:
+        yield f"data: that it was fetched from {', '.join(sorted(sources))[:300]}"
+    if jobs := sum(bool(record.job) for record in group.records):
+        yield f"jobs: which cluster job did a run, of {pluralize(jobs, 'run')}"
+    if (bundle.folder / FINDINGS).is_file():
+        yield "the audit in the bundle: a judge's votes and comparisons with notebooks are not made again"
+    if list(bundle.folder.glob(MEASURED)):
+        yield "familiarity: models are not asked again for the probabilities that it follows from"
+    if attempts := len(runs_in_progress(group.folder)):
+        yield f"interrupted attempts: {pluralize(attempts, 'directory')} of runs without a record"
+    if earlier := len(list(group.folder.glob(f"*/{RECORD}"))) - len(group.records):
+        yield f"earlier attempts: {pluralize(earlier, 'record')} that later ones replace"
+    yield from _unknown(bundle, group)
+
+
+def _unknown(bundle: Bundle, group: RunGroup) -> Iterator[str]:
+    """Files, and keys of records, that verifying knows nothing of."""
+    files = [entry.path for entry in bundle.index.files if not is_known(entry.path)]
+    if files:
+        more = ", …" if len(files) > _SHOWN else ""
+        yield f"{pluralize(len(files), 'file')} that are no part of a run group: {', '.join(files[:_SHOWN])}{more}"
+    for record in group.records:
+        values = loads((group.folder / record.run_id / RECORD).read_bytes())
+        if isinstance(values, dict) and (keys := sorted(values.keys() - record.to_json().keys())):
+            yield f"{record.run_id}: keys that a record does not have: {', '.join(keys)[:200]}"

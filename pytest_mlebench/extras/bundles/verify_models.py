@@ -18,33 +18,33 @@ from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.results.profile import Check, Result
 
-_MAX_TRAJECTORY_BYTES = 64 << 20
+MAX_TRAJECTORY_BYTES = 64 << 20
 _TOLERANCE = 1e-6
 _NOT_IN_LEDGERS = ("replay_misses", "budget_ended")
 _GATEWAYS = (None, "on", "off", "replay")
 
 
-def models(bundle: Bundle, group: RunGroup) -> Check:
-    """The ledgers against what the records say of models."""
+def models(
+    bundle: Bundle, group: RunGroup, *, max_calls: int = MAX_CALLS_BYTES, max_trajectory: int = MAX_TRAJECTORY_BYTES
+) -> Check:
+    """The ledgers against what the records say of models; ledgers and trajectories of more bytes are not read."""
     asked = [record for record in group.records if record.llm.get("calls")]
-    if any(own.what == "ledgers" for own in bundle.index.left_out):
+    if bundle.lacks("ledgers"):
         return Check("models", Result.unchecked, "the ledgers were left out")
     wrong, lacking = list(_gateways(group)), list[str]()
     for record in group.records:
         path = bundle.folder / record.run_id / CALLS
-        if path.is_file() and path.stat().st_size <= MAX_CALLS_BYTES:
-            found = [f"{record.run_id}: {why}" for why in _run(record, path.parents[1], bundle)]
+        if path.is_file() and path.stat().st_size <= max_calls:
+            found = [f"{record.run_id}: {why}" for why in _run(record, path.parents[1], bundle, max_trajectory)]
             # A run that was ended from outside has a ledger, and a record that counts nothing.
             (wrong if record.sandbox.name or record.llm else lacking).extend(found)
         elif record.llm.get("calls") or (path.parents[1] / BODIES).exists():
             lacking.append(f"{record.run_id}: it has no ledger of its calls")
         elif any(record.llm.get(name) for name in ("known_cost", "cost", "models")):
             wrong.append(f"{record.run_id}: it has costs or models without a call")
-    if wrong:
-        return Check("models", Result.differs, pluralize(len(wrong), "difference"), tuple(wrong))
-    if lacking:
-        return Check("models", Result.unchecked, "calls were not recorded", tuple(lacking))
-    return Check("models", Result.verified, f"ledgers of {pluralize(len(asked), 'run')} have the calls of the records")
+    detail = f"ledgers of {pluralize(len(asked), 'run')} have the calls of the records"
+    unchecked = "calls were not recorded" if lacking else ""
+    return Check.of("models", wrong, detail, unchecked=unchecked, lacking=lacking)
 
 
 def _gateways(group: RunGroup) -> Iterator[str]:
@@ -63,7 +63,7 @@ def _gateways(group: RunGroup) -> Iterator[str]:
                 yield f"{record.run_id}: its gateway was {gateway}, and that of the group {str(expected)[:50]}"
 
 
-def _run(record: RunRecord, run_dir: Path, bundle: Bundle) -> Iterator[str]:
+def _run(record: RunRecord, run_dir: Path, bundle: Bundle, max_trajectory: int) -> Iterator[str]:
     """How a run's record, ledger, recording and trajectory contradict each other."""
     lines = read_calls(run_dir)
     numbers = [line.get("number") for line in lines]
@@ -82,7 +82,7 @@ def _run(record: RunRecord, run_dir: Path, bundle: Bundle) -> Iterator[str]:
     yield from _unlike(totals, record)
     if calls and not all(0 <= call.seconds <= record.seconds + SLACK_SECONDS for call in calls):
         yield "a call took longer than the run, or less than no time"
-    if unknown := _steps_without_call(run_dir, numbers):
+    if unknown := _steps_without_call(run_dir / TRAJECTORY, numbers, max_trajectory):
         yield f"its trajectory has the call {unknown[0]}, which its ledger has not"
     answered = {call.number for call in calls if call.kind == "generate" and (call.status or 999) < 400}
     if (run_dir / BODIES).is_file():
@@ -91,7 +91,7 @@ def _run(record: RunRecord, run_dir: Path, bundle: Bundle) -> Iterator[str]:
             yield "its recording is empty, and its ledger has answered calls"
         if stray := {str(number) for number in said - set(numbers)}:
             yield f"its recording has the call {min(stray)[:50]}, which its ledger has not"
-    elif (run_dir / TRAJECTORY).is_file() and all(own.what != "recordings" for own in bundle.index.left_out):
+    elif (run_dir / TRAJECTORY).is_file() and not bundle.lacks("recordings"):
         yield "it has a trajectory, and no recording that it could be made from"
     spent = [point.calls for point in record.timeline if point.calls is not None]
     if spent != sorted(spent) or any(not 0 <= number <= totals.calls for number in spent):
@@ -151,10 +151,9 @@ def _same(one: Any, other: Any, *, tolerance: float = _TOLERANCE) -> bool:
     return bool(one == other)
 
 
-def _steps_without_call(run_dir: Path, known: Iterable[Any]) -> list[int]:
+def _steps_without_call(path: Path, known: Iterable[Any], max_bytes: int) -> list[int]:
     """The numbers of calls that a run's trajectory has, and its ledger has not."""
-    path = run_dir / TRAJECTORY
-    if not path.is_file() or path.stat().st_size > _MAX_TRAJECTORY_BYTES:
+    if not path.is_file() or path.stat().st_size > max_bytes:
         return []
     trajectory, numbers = loads(path.read_bytes()), set(known)
     found = set()
