@@ -22,10 +22,8 @@ from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog.catalogue import load
 from pytest_mlebench.errors import ClusterError, MLEBenchError, SandboxError, UsageError
 from pytest_mlebench.extras.engines import queue
-from pytest_mlebench.extras.engines.contract import Cause
-from pytest_mlebench.extras.engines.engines import engine, engines
-from pytest_mlebench.extras.engines.keys import load_keys
-from pytest_mlebench.extras.engines.plan import Plan
+from pytest_mlebench.extras.engines.contract import Cause, engine, engines
+from pytest_mlebench.extras.engines.plan import Plan, load_keys
 from pytest_mlebench.extras.engines.queue import Result, RunQueue
 from pytest_mlebench.extras.engines.resources import check_largest, is_known, job_resources, request_text
 from pytest_mlebench.io.progress import Note

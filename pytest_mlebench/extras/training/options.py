@@ -16,7 +16,10 @@ from pytest_mlebench.options import from_python
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeOptions:
-    """How episodes of a competition go. Times in seconds, ``output_bytes`` of each step."""
+    """How episodes of a competition go. Times in seconds, ``output_bytes`` of each step.
+
+    A sandbox gets ``answer_timeout`` beyond a step's own time, and to end; then it is taken for broken.
+    """
 
     data: str = "twin"
     size: str = "micro"
@@ -27,6 +30,7 @@ class EpisodeOptions:
     time_limit: float = 3600.0
     step_timeout: float = 300.0
     output_bytes: int = 16_384
+    answer_timeout: float = 30.0
 
     def __post_init__(self) -> None:
         choices: Mapping[str, Collection[str]] = {"data": ("twin", "real"), "size": SIZES, "reward": REWARDS}
@@ -36,7 +40,7 @@ class EpisodeOptions:
                 raise UsageError(f"{name}: {value!r} is not one of {', '.join(known)}")
         if isinstance(self.world, bool) or not isinstance(self.world, int) or self.world < 0:
             raise UsageError(f"world: {self.world!r} is not a whole number of at least 0")
-        for name in ("time_limit", "step_timeout", "output_bytes"):
+        for name in ("time_limit", "step_timeout", "output_bytes", "answer_timeout"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
                 raise UsageError(f"{name}: {value!r} is not a positive number")

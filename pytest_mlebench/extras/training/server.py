@@ -15,11 +15,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pytest_mlebench import __version__
 from pytest_mlebench.bench import Bench
@@ -71,16 +71,26 @@ class _Create:
 class _Reset:
     seed: int | None = None
 
+    def answer(self, episode: Episode) -> dict[str, Any]:
+        return dict(vars(episode.reset(self.seed)))
+
 
 @dataclass(frozen=True)
 class _Command:
     command: str
     timeout: float | None = None
 
+    def answer(self, episode: Episode) -> dict[str, Any]:
+        step = vars(episode.step(self.command, timeout=self.timeout))
+        return {**step, "info": {**step["info"], "measured": asdict(step["info"]["measured"])}}
+
 
 @dataclass(frozen=True)
 class _Read:
     path: str
+
+    def answer(self, episode: Episode) -> dict[str, Any]:
+        return {"data": base64.b64encode(episode.read_file(self.path)).decode()}
 
 
 @dataclass(frozen=True)
@@ -88,10 +98,24 @@ class _Write:
     path: str
     data: str
 
+    def answer(self, episode: Episode) -> dict[str, Any]:
+        try:
+            data = base64.b64decode(self.data, validate=True)
+        except (ValueError, binascii.Error) as error:
+            raise UsageError("data: it is not Base64") from error
+        episode.write_file(self.path, data)
+        return {}
+
 
 @dataclass(frozen=True)
-class _Nothing:
-    pass
+class _Submit:
+    def answer(self, episode: Episode) -> dict[str, Any]:
+        return episode.submit().to_json()
+
+
+_CALLS: Mapping[str, type[Any]] = {
+    "reset": _Reset, "step": _Command, "read": _Read, "write": _Write, "submit": _Submit
+}  # fmt: skip
 
 
 class _Open:
@@ -171,13 +195,12 @@ class EpisodeServer:
             self._close(parts[1])
             return {}
         if parts[0] == "episodes" and len(parts) == 3 and method == "POST" and parts[2] in _CALLS:
-            kind, call = _CALLS[parts[2]]
-            request = _parsed(kind, body)
+            request = _parsed(_CALLS[parts[2]], body)
             open_ = self._found(parts[1])
             with open_.lock:
                 self._found(parts[1])  # it may have been closed meanwhile
                 try:
-                    return call(open_.episode, request)
+                    return cast(dict[str, Any], request.answer(open_.episode))
                 finally:
                     open_.used = time.monotonic()
         raise _Refused(HTTPStatus.NOT_FOUND, f"there is no {method} {path[:100]}")
@@ -226,41 +249,6 @@ def _parsed(kind: type[_Request], body: Any) -> _Request:
         raise _Refused(HTTPStatus.BAD_REQUEST, f"the body: {error}") from error
 
 
-def _reset(episode: Episode, request: _Reset) -> dict[str, Any]:
-    return dict(vars(episode.reset(request.seed)))
-
-
-def _step(episode: Episode, request: _Command) -> dict[str, Any]:
-    step = vars(episode.step(request.command, timeout=request.timeout))
-    return {**step, "info": {**step["info"], "measured": asdict(step["info"]["measured"])}}
-
-
-def _read(episode: Episode, request: _Read) -> dict[str, Any]:
-    return {"data": base64.b64encode(episode.read_file(request.path)).decode()}
-
-
-def _write(episode: Episode, request: _Write) -> dict[str, Any]:
-    try:
-        data = base64.b64decode(request.data, validate=True)
-    except (ValueError, binascii.Error) as error:
-        raise UsageError("data: it is not Base64") from error
-    episode.write_file(request.path, data)
-    return {}
-
-
-def _submit(episode: Episode, request: _Nothing) -> dict[str, Any]:
-    return episode.submit().to_json()
-
-
-_CALLS: Mapping[str, tuple[type[Any], Callable[[Episode, Any], dict[str, Any]]]] = {
-    "reset": (_Reset, _reset),
-    "step": (_Command, _step),
-    "read": (_Read, _read),
-    "write": (_Write, _write),
-    "submit": (_Nothing, _submit),
-}
-
-
 class _Server(ThreadingHTTPServer):
     episodes: EpisodeServer
 
@@ -276,15 +264,6 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _READ_SECONDS
 
     def do_GET(self) -> None:
-        self._respond()
-
-    def do_POST(self) -> None:
-        self._respond()
-
-    def do_DELETE(self) -> None:
-        self._respond()
-
-    def _respond(self) -> None:
         status, answer = HTTPStatus.OK, {}
         try:
             answer = self.server.episodes.answer(self.command, self.path, self._body())
@@ -305,6 +284,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+    do_POST = do_DELETE = do_GET
 
     def _body(self) -> Any:
         given = self.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
