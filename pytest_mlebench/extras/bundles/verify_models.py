@@ -10,9 +10,8 @@ from typing import Any
 from pytest_mlebench.extras.bundles.bundle import Bundle
 from pytest_mlebench.extras.bundles.verify_settings import SLACK_SECONDS, counts
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.io.values import loads
+from pytest_mlebench.io.values import loads, parse
 from pytest_mlebench.llm.ledger import BODIES, CALLS, MAX_CALLS_BYTES, Call, Totals, read_bodies, read_calls
-from pytest_mlebench.llm.prices import Tokens
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import RunRecord
@@ -103,27 +102,13 @@ def _run(record: RunRecord, run_dir: Path, bundle: Bundle, max_trajectory: int) 
 
 def _call(line: Mapping[str, Any]) -> Call:
     """A line of a ledger. Raises ValueError, TypeError, or InvalidOperation for one that no gateway writes."""
-    known = {name: value for name, value in line.items() if name in Call.__dataclass_fields__}
-    tokens, cost = known.get("tokens"), known.get("cost")
-    if tokens is not None:
-        if not isinstance(tokens, Mapping):
-            raise ValueError("tokens must be an object")
-        values = {name: tokens.get(name, 0) for name in Tokens.__dataclass_fields__}
-        if not all(type(value) is int and value >= 0 for value in values.values()):
-            raise ValueError("tokens must be counts")
-        known["tokens"] = Tokens(**values)
-    if cost is not None:
-        known["cost"] = Decimal(repr(cost))
-        if type(cost) not in (int, float) or not known["cost"].is_finite() or cost < 0:
-            raise ValueError("a cost must be a number of dollars")
-    for name, kind in (("number", int), ("retries", int), ("seconds", (int, float)), ("status", (int, type(None)))):
-        if not isinstance(known.get(name, 0), kind) or isinstance(known.get(name), bool):
-            raise ValueError(f"{name} must be a number")
-    for name in ("answered_model", "model", "provider", "kind"):
-        if not isinstance(known.get(name) or "", str):
-            raise ValueError(f"{name} must be a text")
-    known["withheld"] = tuple(str(name) for name in known.get("withheld") or ())
-    return Call(**known)
+    cost = None if line.get("cost") is None else Decimal(repr(line["cost"]))
+    if cost is not None and (not cost.is_finite() or cost < 0):
+        raise ValueError("a cost must be a number of dollars")
+    call = parse(Call, {**line, "cost": cost, "withheld": line.get("withheld") or ()})
+    if call.tokens is not None and min(vars(call.tokens).values()) < 0:
+        raise ValueError("tokens must be counts")
+    return call
 
 
 def _unlike(totals: Totals, record: RunRecord) -> Iterator[str]:

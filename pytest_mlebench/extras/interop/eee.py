@@ -71,7 +71,9 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
         log = _cleaned(whole, clean)
         if records and log["evaluation_results"]:
             model = log["model_info"]["id"].split("/")
-            path = folder / "data/mle-bench" / model[0] / "_".join(model[1:]) / f"{_uuid(group.name, agent)}.json"
+            digest = hashlib.sha256(f"{group.name}\0{agent}".encode()).digest()
+            name = f"{uuid.UUID(bytes=digest[:16], version=4)}.json"
+            path = folder / "data/mle-bench" / model[0] / "_".join(model[1:]) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, log)
             written.append(path)
@@ -229,10 +231,6 @@ def _component(text: str) -> str:
     found = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".- ")[:100]
     is_taken = found.lower() in ("", "data", "unknown", "con", "prn", "aux", "nul")
     return f"model-{found or 'unnamed'}" if is_taken else found
-
-
-def _uuid(*parts: str) -> uuid.UUID:
-    return uuid.UUID(bytes=hashlib.sha256("\0".join(parts).encode()).digest()[:16], version=4)
 
 
 def _cleaned(value: Any, clean: facts.Clean) -> Any:

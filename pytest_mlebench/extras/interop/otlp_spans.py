@@ -93,7 +93,8 @@ class RunSpans:
         calls = [call for call in read_calls(run_dir) if call.get("kind") in tuple(OPERATIONS)]
         steps = _steps_by_call(trajectory(run_dir, record) if calls else None)
         finish = self._finish_reasons(run_dir)
-        starts = {str(call.get("number")): _start(call, record) for call in calls}
+        began = _moment(record.started_at)
+        starts = {str(call.get("number")): _moment(str(call.get("started_at"))) or began for call in calls}
         for call in calls:
             number = str(call.get("number"))
             span = self._span(trace, root, _id(8, record.run_id, "call", number), _CLIENT)
@@ -260,10 +261,6 @@ def _provider(name: Any) -> str:
 
 def _id(size: int, *parts: Any) -> bytes:
     return hashlib.blake2b("\0".join(map(str, parts)).encode("utf-8", "surrogatepass"), digest_size=size).digest()
-
-
-def _start(call: Mapping[str, Any], record: RunRecord) -> int:
-    return _moment(str(call.get("started_at"))) or _moment(record.started_at)
 
 
 def _moment(text: str) -> int:

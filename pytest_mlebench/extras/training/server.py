@@ -47,21 +47,6 @@ class _Refused(Exception):
 
 
 @dataclass(frozen=True)
-class _Options:
-    """Those of ``EpisodeOptions`` that JSON can say, with the same defaults."""
-
-    data: str = EpisodeOptions.data
-    size: str = EpisodeOptions.size
-    world: int = EpisodeOptions.world
-    reward: str = str(EpisodeOptions.reward)
-    time_limit: float = EpisodeOptions.time_limit
-    step_timeout: float = EpisodeOptions.step_timeout
-    output_bytes: int = EpisodeOptions.output_bytes
-    group: str = ""
-    """The name of a run group in the folder of all run groups."""
-
-
-@dataclass(frozen=True)
 class _Create:
     competition: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -206,11 +191,11 @@ class EpisodeServer:
         raise _Refused(HTTPStatus.NOT_FOUND, f"there is no {method} {path[:100]}")
 
     def _create(self, request: _Create) -> str:
-        known = _Options.__dataclass_fields__.keys()
-        if unknown := sorted(request.options.keys() - known):
+        known = (*EpisodeOptions.__dataclass_fields__, "group")
+        if unknown := sorted(request.options.keys() - set(known)):
             raise UsageError(f"episode has no option {', '.join(unknown)} here; it has {', '.join(known)}")
-        options = vars(_parsed(_Options, request.options))
-        recording = self._recording(options.pop("group"))
+        options = dict(request.options)
+        recording = self._recording(options.pop("group", ""))
         episode = Episode(self._bench, request.competition, EpisodeOptions(**options), recording)
         with self._lock:
             if len(self._open) >= self._most:
@@ -220,12 +205,12 @@ class EpisodeServer:
             self._open[id] = _Open(episode)
         return id
 
-    def _recording(self, group: str) -> Recording | None:
-        """The run group that episodes are recorded in, one for all that name it."""
-        if not group:
+    def _recording(self, group: object) -> Recording | None:
+        """The run group below the folder of all groups that episodes are recorded in, one for all that name it."""
+        if group == "":
             return None
-        if not _GROUP.fullmatch(group):
-            raise UsageError(f"group: {group[:100]!r} is not a name of up to 100 letters, digits, and . _ -")
+        if not isinstance(group, str) or not _GROUP.fullmatch(group):
+            raise UsageError(f"group: {group!r:.100} is not a name of up to 100 letters, digits, and . _ -")
         with self._lock:
             return self._recordings.setdefault(group, Recording(self._bench.settings.runs_dir / group))
 
