@@ -76,16 +76,16 @@ class World:
         account = replace(RUN.sandbox, name=self.sandbox)
         return replace(RUN, llm=self.llm, timeline=self.timeline, seconds=self.seconds, sandbox=account)
 
-    def check(self) -> Check:
+    def check(self, **bounds: int) -> Check:
         manifest = Manifest(options=self.options, sessions=self.sessions)
         group = RunGroup(folder=self.folder, records=(self.record(),), manifest=manifest)
         left_out = tuple(LeftOut(what=what, files=1, size=1, why="") for what in self.left_out)
         index = Index(format="", version=1, made_by="", made_at="", run_group="g", files=(), left_out=left_out)
-        return models(Bundle(index, "", b"", None, self.folder), group)
+        return models(Bundle(index, "", b"", None, self.folder), group, **bounds)
 
-    def differs(self) -> list[str]:
+    def differs(self, **bounds: int) -> list[str]:
         """What differs; empty where all agrees."""
-        found = self.check()
+        found = self.check(**bounds)
         assert found.result is (Result.differs if found.reasons else Result.verified), found
         if found.reasons:
             assert found.detail == pluralize(len(found.reasons), "difference")
@@ -227,13 +227,11 @@ def test_record_ledger_recording_and_trajectory_agree(name: str, world: World) -
     assert world.differs() == expected
 
 
-def test_a_trajectory_is_compared_up_to_a_size(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trajectory_is_compared_up_to_a_size(world: World) -> None:
     world.trajectory([7])
     size = (world.run_dir / "trajectory.json").stat().st_size
-    monkeypatch.setattr("pytest_mlebench.extras.bundles.verify_models._MAX_TRAJECTORY_BYTES", size)
-    assert world.differs() == ["its trajectory has the call 7, which its ledger has not"]
-    monkeypatch.setattr("pytest_mlebench.extras.bundles.verify_models._MAX_TRAJECTORY_BYTES", size - 1)
-    assert world.differs() == []
+    assert world.differs(max_trajectory=size) == ["its trajectory has the call 7, which its ledger has not"]
+    assert world.differs(max_trajectory=size - 1) == []
 
 
 def test_a_failed_call_needs_no_recording(world: World) -> None:
@@ -291,12 +289,10 @@ def test_a_gateway_that_was_off_counts_nothing(world: World) -> None:
     assert world.differs() == ["it had no gateway, and its record counts calls"]
 
 
-def test_a_ledger_beyond_bounds_is_not_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_beyond_bounds_is_not_read(world: World) -> None:
     size = (world.run_dir / CALLS).stat().st_size
-    monkeypatch.setattr("pytest_mlebench.extras.bundles.verify_models.MAX_CALLS_BYTES", size)
-    assert world.check().result is Result.verified
-    monkeypatch.setattr("pytest_mlebench.extras.bundles.verify_models.MAX_CALLS_BYTES", size - 1)
-    found = world.check()
+    assert world.check(max_calls=size).result is Result.verified
+    found = world.check(max_calls=size - 1)
     assert (found.result, found.reasons) == (Result.unchecked, (f"{RUN.run_id}: it has no ledger of its calls",))
 
 

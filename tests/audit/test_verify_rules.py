@@ -71,9 +71,11 @@ def test_of_another_versions_values_those_that_both_know_are_compared() -> None:
 
 
 def test_a_check_says_how_much_differs() -> None:
-    assert verify._check("x", [], "all is well") == Check("x", Result.verified, "all is well")
-    assert verify._check("x", iter("a"), "") == Check("x", Result.differs, "1 difference", ("a",))
-    assert verify._check("x", iter("ab"), "") == Check("x", Result.differs, "2 differences", ("a", "b"))
+    assert Check.of("x", [], "all is well") == Check("x", Result.verified, "all is well")
+    assert Check.of("x", iter("a"), "") == Check("x", Result.differs, "1 difference", ("a",))
+    assert Check.of("x", iter("ab"), "") == Check("x", Result.differs, "2 differences", ("a", "b"))
+    assert Check.of("x", "a", "", unchecked="why") == Check("x", Result.differs, "1 difference", ("a",))
+    assert Check.of("x", "", "", unchecked="why", lacking="b") == Check("x", Result.unchecked, "why", ("b",))
 
 
 def test_the_index_and_the_signature_are_checks_of_their_own(tmp_path: Path) -> None:

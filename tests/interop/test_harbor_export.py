@@ -21,8 +21,7 @@ from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.dataset import TIME_NS, Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.extras.interop.harbor import check, fetch, verify, wheel
-from pytest_mlebench.extras.interop.harbor.task import without_comments
-from pytest_mlebench.extras.interop.harbor.toml import to_toml
+from pytest_mlebench.extras.interop.harbor.task import to_toml, without_comments
 from pytest_mlebench.extras.remote_data.storage import Storage
 from pytest_mlebench.gate.leaks import find_leaks
 from pytest_mlebench.records.outcome import Report

@@ -12,9 +12,8 @@ from opentelemetry.semconv.schemas import Schemas
 
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.extras.interop.conventions import SCHEMA, Name
 from pytest_mlebench.extras.interop.otlp import NotTaken, Sender
-from pytest_mlebench.extras.interop.otlp_spans import RunSpans
+from pytest_mlebench.extras.interop.otlp_spans import SCHEMA, Name, RunSpans
 from pytest_mlebench.records.group import read_group
 from tests.groups import START
 from tests.interop.collector import attributes, collecting

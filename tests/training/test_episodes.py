@@ -122,10 +122,9 @@ def test_on_real_data_a_step_tells_no_score(episode: Episode) -> None:
     ids=["kills what runs commands", "stops it"],
 )
 def test_a_command_that_attacks_the_episode_ends_it_and_nothing_hangs(
-    bench: Bench, command: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, command: str, seconds: float
 ) -> None:
-    monkeypatch.setattr("pytest_mlebench.extras.training.running._ANSWER_SECONDS", 3.0)
-    with bench.episode(REAL, data="real", step_timeout=2) as episode:
+    with bench.episode(REAL, data="real", step_timeout=2, answer_timeout=3) as episode:
         episode.reset(seed=0)
         episode.step(COPY_SAMPLE)
         started = time.monotonic()

@@ -154,7 +154,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             LIBC.mallopt(_M_ARENA_MAX, 1)
             LIBC.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
         monkeypatch.setattr(tempfile, "tempdir", folder)
-        monkeypatch.setattr("pytest_mlebench.extras.training.running._ANSWER_SECONDS", 2.0)
         yield Path(folder)
 
 
@@ -165,7 +164,7 @@ def check(bench: Bench, chaos: Chaos, episodes: int, place: Path) -> None:
     used = []
     for count in (max(8, episodes // 4), episodes):
         some = itertools.islice(jobs, count)
-        for played in one_by_one(bench.play(chaos, some, parallel=PARALLEL, replacements=1)):
+        for played in one_by_one(bench.play(chaos, some, parallel=PARALLEL, replacements=1, answer_timeout=2)):
             assert played.error is None or isinstance(played.error, ALLOWED), repr(played.error)
             errors[type(played.error).__name__] += 1
             if errors.total() % 100 == 0:

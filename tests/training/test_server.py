@@ -75,8 +75,11 @@ def test_errors_are_those_of_episodes_here(client: EpisodeClient) -> None:
         ({"reward": "fame"}, "reward: 'fame' is not one of"),
         ({"rewards": "x"}, "episode has no option rewards here; it has data, size"),
         ({"group": "../x"}, "group: '../x' is not a name of"),
-        ({"size": 3}, "size must be text, not 3"),
-        ({"time_limit": -1}, "time_limit: -1.0 is not a positive number"),
+        ({"size": 3}, "size: 3 is not one of"),
+        ({"size": []}, "size: [] is not one of"),
+        ({"group": 3}, "group: 3 is not a name of"),
+        ({"output_bytes": 0.5}, "output_bytes: 0.5 is not a whole number of at least 1"),
+        ({"time_limit": -1}, "time_limit: -1 is not a positive number"),
     ):
         with pytest.raises(UsageError, match=re.escape(message)):
             client.episode(TWIN, **options)

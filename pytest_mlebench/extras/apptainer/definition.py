@@ -23,6 +23,8 @@ _IGNORED = frozenset("CMD EXPOSE HEALTHCHECK LABEL MAINTAINER STOPSIGNAL VOLUME 
 _ARCHIVE = re.compile(r"\.(tar|tgz|tbz2?|txz|tar\.\w+)$")
 _ELSEWHERE = re.compile(r"\$|://|^git@")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_WORD = re.compile(r"""(?:\\.|\\\Z|"(?:\\.|[^"\\])*(?:"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\\"'])+""", re.DOTALL)
+"""A word with its quotes and backslashes; a quote that is not closed goes on to the end."""
 _PRELUDE = r"""set -e
 unset TMPDIR
 for file in /.singularity.d/env/10-docker*.sh /.singularity.d/env/50-mlebench.sh /.singularity.d/env/9?-env*.sh; do
@@ -133,7 +135,9 @@ class Script:
             case "USER":
                 self._lines.append(f"user={shell_word(own.rest)}")
             case "SHELL":
-                self._shell = _listed(own.rest) or _fail("SHELL takes a list of strings")
+                if not (words := _listed(own.rest)):
+                    raise ValueError("SHELL takes a list of strings")
+                self._shell = words
             case _:
                 raise ValueError(f"{own.name} is not supported by builds without Docker")
 
@@ -224,23 +228,7 @@ def split(text: str) -> list[str]:
     >>> split('A=1 B="two words" C=a\\\\ b')
     ['A=1', 'B="two words"', 'C=a\\\\ b']
     """
-    words, word, quote, escaped = [], "", "", False
-    for character in text:
-        if not (quote or escaped) and character.isspace():
-            if word:
-                words.append(word)
-            word = ""
-            continue
-        word += character
-        if escaped:
-            escaped = False
-        elif character == "\\" and quote != "'":
-            escaped = True
-        elif quote:
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-    return [*words, word] if word else words
+    return _WORD.findall(text)
 
 
 def shell_word(word: str) -> str:
@@ -278,7 +266,3 @@ def _listed(text: str) -> list[str]:
         if isinstance(found, list) and all(isinstance(word, str) for word in found):
             return found
     return []
-
-
-def _fail(problem: str) -> list[str]:
-    raise ValueError(problem)

@@ -138,7 +138,10 @@ class SifImages:
             if self.file(tag).is_file():  # somebody built it while we waited
                 return tag
             if not archive.is_file() and self._engine is not None:
-                self._save(self._engine, from_engine(self._engine), archive)
+                image = from_engine(self._engine)
+                known = {"workdir": self._engine.images.workdir(image)}
+                write_text(archive.with_suffix(".json"), json_text(known))
+                self._engine.images.save(image, archive)
             if self._program is None:
                 if not archive.is_file():
                     raise SandboxError(f"image {tag} cannot be built: there is neither Docker nor Apptainer here")
@@ -152,12 +155,6 @@ class SifImages:
                 build_parent()
                 self._build(recipe, tag, self._program)
         return tag
-
-    def _save(self, engine: DockerSandbox, image: str, archive: Path) -> None:
-        """Have the engine write an image as an archive."""
-        known = {"workdir": engine.images.workdir(image)}
-        write_text(archive.with_suffix(".json"), json_text(known))
-        engine.images.save(image, archive)
 
     def _build(self, recipe: Recipe, tag: str, program: Program) -> None:
         """Build an image from its Dockerfile, as root in a user namespace."""

@@ -21,13 +21,13 @@ import subprocess
 import tarfile
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import DataError, UsageError, reason
@@ -157,6 +157,10 @@ class Bundle:
     signature: bytes | None
     folder: Path
 
+    def lacks(self, kind: str) -> bool:
+        """Whether files of a kind were left out by choice."""
+        return any(own.what == kind for own in self.index.left_out)
+
 
 def kind_of(path: str) -> str:
     """The kind (see ``KINDS``) of a file of a group; empty for what every bundle holds."""
@@ -189,22 +193,24 @@ def write_bundle(
     ``check`` gives reasons why the group must not be packed. Raises UsageError, and OSError.
     """
     with TemporaryDirectory(prefix="mlebench-bundle-") as scratch:
-        entries, omitted = _survey(group_dir, frozenset(leave_out), frozenset(extra or ()), Path(scratch))
+        found, omitted = _survey(group_dir, frozenset(leave_out), frozenset(extra or ()), Path(scratch))
         if missing_runs:
             omitted += (LeftOut(what=MISSING_RUNS, files=missing_runs, size=0, why="they have not ended"),)
-        found = [*entries, *((name, io.BytesIO(content)) for name, content in sorted((extra or {}).items()))]
+        for name, content in sorted((extra or {}).items()):
+            found.append((name, Path(scratch, f"extra-{len(found)}")))
+            found[-1][1].write_bytes(content)
         return _write(group_dir, target, found, omitted, key, check)
 
 
 def _write(
     group_dir: Path,
     target: Path,
-    found: Sequence[tuple[str, _Source]],
+    found: Sequence[tuple[str, Path]],
     omitted: tuple[LeftOut, ...],
     key: Path | None,
     check: Callable[[Bundle], Sequence[str]],
 ) -> Bundle:
-    files = tuple(BundledFile(path=name, size=size, sha256=digest) for name, size, digest in map(_digest, found))
+    files = tuple(_entry(name, source) for name, source in found)
     index = Index(
         format=FORMAT,
         version=VERSION,
@@ -239,7 +245,7 @@ def _write(
             for entry, (_, source) in zip(files, found, strict=True):
                 if entry.sha256 not in written:
                     written.add(entry.sha256)
-                    with _opened(source) as reader:
+                    with source.open("rb") as reader:
                         _add(out, BLOBS + entry.sha256, reader, entry.size)
             out.write(bytes(2 * tarfile.BLOCKSIZE))
         partial.replace(target)
@@ -251,14 +257,11 @@ def _write(
     return Bundle(index, hashlib.sha256(content).hexdigest(), content, signature, group_dir)
 
 
-_Source = Path | io.BytesIO
-
-
 def _survey(
     group_dir: Path, leave_out: frozenset[str], reserved: frozenset[str], scratch: Path
-) -> tuple[list[tuple[str, _Source]], tuple[LeftOut, ...]]:
+) -> tuple[list[tuple[str, Path]], tuple[LeftOut, ...]]:
     """The files to pack, by path; and what is left out."""
-    kept: list[tuple[str, _Source]] = []
+    kept: list[tuple[str, Path]] = []
     omitted: dict[tuple[str, str], list[int]] = {}
     for folder, folders, names in os.walk(group_dir):
         folders.sort()
@@ -294,24 +297,13 @@ def _without(run_dir: Path, leave_out: frozenset[str], folder: Path, omitted: di
     return folder / FILES
 
 
-def _digest(found: tuple[str, _Source]) -> tuple[str, int, str]:
-    name, source = found
-    with _opened(source) as reader:
+def _entry(name: str, source: Path) -> BundledFile:
+    with source.open("rb") as reader:
         digest = hashlib.file_digest(reader, "sha256")
-        return name, reader.seek(0, os.SEEK_END), digest.hexdigest()
+        return BundledFile(path=name, size=reader.seek(0, os.SEEK_END), sha256=digest.hexdigest())
 
 
-@contextmanager
-def _opened(source: _Source) -> Iterator[io.BufferedReader | io.BytesIO]:
-    if isinstance(source, Path):
-        with source.open("rb") as reader:
-            yield reader
-    else:
-        source.seek(0)
-        yield source
-
-
-def _add(out: Any, name: str, reader: io.BufferedReader | io.BytesIO, size: int) -> None:
+def _add(out: Any, name: str, reader: IO[bytes], size: int) -> None:
     header = tarfile.TarInfo(name)
     header.size, header.mode = size, 0o644
     # The usual form bears 8 GiB; larger files get GNU's binary sizes, which every tar reads.
@@ -375,19 +367,13 @@ def unpack(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Path:
                 if not is_known(entry.path):
                     path.unlink()
                 elif path.name == FILES and entry.path.count("/") == 1:
-                    _see_archive(source, path)
+                    check_files(path.parent)
             bundle.folder.rename(target)
+    except FilesError as error:  # the archive of a run that no session writes
+        raise DataError(f"{source}: {str(error).replace(f'{bundle.folder}/', '')}") from error
     except OSError as error:
         raise UsageError(f"{parent} cannot be written: {reason(error)}") from error
     return target
-
-
-def _see_archive(source: Path, path: Path) -> None:
-    """Raises DataError for the archive of a run that no session writes."""
-    try:
-        check_files(path.parent)
-    except FilesError as error:
-        raise DataError(f"{source}: {str(error).replace(f'{path.parent.parent}/', '')}") from error
 
 
 def is_known(path: str) -> bool:
@@ -547,10 +533,9 @@ _SECONDS = 60
 
 @dataclass(frozen=True)
 class Signature:
-    """What is known of a signature: whether it is good, who made it (None: nobody says whose key it is), and why."""
+    """What is known of a signature: whether it is good, and by whom or why not."""
 
     is_good: bool
-    signer: str | None
     text: str
 
 
@@ -581,17 +566,17 @@ def check(content: bytes, signature: bytes, allowed_signers: Path | None) -> Sig
         common = ("-n", NAMESPACE, "-s", str(file))
         done = _ssh_keygen("-Y", "check-novalidate", *common, content=content)
         if done.returncode:
-            return Signature(False, None, f"the signature is not of this index: {_line(done.stderr or done.stdout)}")
+            return Signature(False, f"the signature is not of this index: {_line(done.stderr or done.stdout)}")
         key = re.search(r"SHA256:\S+", done.stdout.decode("utf-8", "replace"))
         fingerprint = key[0] if key else "an unknown key"
         if allowed_signers is None:
-            return Signature(True, None, f"good, by the key {fingerprint}; --allowed-signers says whose that is")
+            return Signature(True, f"good, by the key {fingerprint}; --allowed-signers says whose that is")
         found = _ssh_keygen("-Y", "find-principals", "-s", str(file), "-f", str(allowed_signers))
         for signer in found.stdout.decode("utf-8", "replace").splitlines():
             arguments = ("-Y", "verify", "-f", str(allowed_signers), "-I", signer, *common)
             if not _ssh_keygen(*arguments, content=content).returncode:
-                return Signature(True, signer, f"good, by {signer} ({fingerprint})")
-        return Signature(False, None, f"the key {fingerprint} is not among the allowed signers of {allowed_signers}")
+                return Signature(True, f"good, by {signer} ({fingerprint})")
+        return Signature(False, f"the key {fingerprint} is not among the allowed signers of {allowed_signers}")
 
 
 def _ssh_keygen(

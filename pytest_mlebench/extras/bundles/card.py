@@ -5,7 +5,7 @@ What it does not check are claims for which a bundle holds no evidence.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -37,6 +37,17 @@ class Check:
     result: Result
     detail: str
     reasons: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, name: str, wrong: Iterable[str], detail: str, *, unchecked: str = "", lacking: Iterable[str] = ()
+    ) -> Check:
+        """The result, by what is ``wrong``; ``unchecked`` says why it cannot be checked, ``lacking`` for what."""
+        if differences := tuple(wrong):
+            return cls(name, Result.differs, pluralize(len(differences), "difference"), differences)
+        if unchecked:
+            return cls(name, Result.unchecked, unchecked, tuple(lacking))
+        return cls(name, Result.verified, detail)
 
 
 @dataclass(frozen=True, kw_only=True)

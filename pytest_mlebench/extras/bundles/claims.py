@@ -4,6 +4,7 @@ The scanners always read the bundle's code, logs and calls, whether or not it ha
 anew. Models are not asked again: neither a judge, whose findings follow from the votes that were kept, nor for the
 probabilities behind a familiarity, from which scores and correlations follow. Programs are not compared with other
 people's notebooks again, which no bundle holds: the findings must be as many as the account of the comparison says.
+Claims for which a bundle holds no evidence are named each time (see ``card.not_checked``).
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def claims(bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader])
     if told is not None:
         yield from _audit(told, again, cases, bundle, group, graders)
     elif (bundle.folder / FOLDER).is_dir():
-        yield _check("judge", ["a judge's votes are there, and no audit"], "")
+        yield Check.of("judge", ["a judge's votes are there, and no audit"], "")
     try:
         found = measured(bundle.folder)
     except (OSError, ValueError) as error:
@@ -74,18 +75,21 @@ def claims(bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader])
     else:
         if found:
             wrong = tuple(text for own in found for text in _familiarity(own, group, graders))
-            yield _check("familiarity", wrong, "scores and correlations follow from what was measured")
+            yield Check.of("familiarity", wrong, "scores and correlations follow from what was measured")
 
 
 def _audited(again: Findings, bundle: Bundle, group: RunGroup, graders: Regrader) -> Check:
     """Whether the scanners had all that they read. What they find is no difference, but the card's verdict."""
-    left_out = [own.what for own in bundle.index.left_out if own.what in _READ_BY_SCANNERS]
-    unread = f"what scanners read was left out: {listed(left_out)}" if left_out else ""
+    unread = _unread(bundle)
     if unknown := sorted({r.competition_id[:100] for r in group.records if graders.dataset(r) is None}):
         unread = unread or f"the data of {listed(unknown[:5])} is not here"
-    if unread:
-        return Check("evidence", Result.unchecked, unread)
-    return Check("evidence", Result.verified, f"the scanners read what {pluralize(len(again.runs), 'run')} left")
+    detail = f"the scanners read what {pluralize(len(again.runs), 'run')} left"
+    return Check.of("evidence", (), detail, unchecked=unread)
+
+
+def _unread(bundle: Bundle) -> str:
+    left_out = [own.what for own in bundle.index.left_out if own.what in _READ_BY_SCANNERS]
+    return f"what scanners read was left out: {listed(left_out)}" if left_out else ""
 
 
 def _regradings(paths: Sequence[Path], bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader]) -> Check:
@@ -107,15 +111,14 @@ def _regradings(paths: Sequence[Path], bundle: Bundle, group: RunGroup, regrader
         same = told.versions.get("pytest-mlebench") == __version__
         (wrong if same else lacking).extend(f"{path.name}: {text}" for text in differ)
         lacking += [f"{path.name}: {text}" for text in lack]
-    if lacking and not wrong:
-        return Check("later grades", Result.unchecked, "some cannot be given anew", tuple(lacking))
-    return _check("later grades", wrong, f"{pluralize(count, 'submission')} graded anew")
+    unchecked = "some cannot be given anew" if lacking else ""
+    detail = f"{pluralize(count, 'submission')} graded anew"
+    return Check.of("later grades", wrong, detail, unchecked=unchecked, lacking=lacking)
 
 
 def _regrading(told: Regrading, bundle: Bundle, group: RunGroup, graders: Regrader) -> tuple[list[str], list[str]]:
     """What differs in a group's later grades, and what cannot be graded here."""
     wrong, lacking = list[str](), list[str]()
-    left_out = any(own.what == "submissions" for own in bundle.index.left_out)
     records = {record.run_id: record for record in group.records}
     listed_runs = {run.run_id for run in told.runs} | told.not_graded.keys()
     for run_id in sorted(listed_runs - records.keys()):
@@ -135,7 +138,7 @@ def _regrading(told: Regrading, bundle: Bundle, group: RunGroup, graders: Regrad
             wrong.append(f"{run.run_id}: how its grades differ does not follow from them")
         run_dir = bundle.folder / run.run_id
         obstacle = graders.obstacle(record)
-        if run.after.submission_exists and left_out and not (run_dir / SUBMISSION).is_file():
+        if run.after.submission_exists and bundle.lacks("submissions") and not (run_dir / SUBMISSION).is_file():
             obstacle = "its submission was left out"
         if obstacle is not None:
             lacking.append(f"{run.run_id}: {obstacle}")
@@ -156,8 +159,7 @@ def _audit(
     for (run_id, scanner, verdict), count in sorted(_counts(again.findings).items()):
         if run_id in told.runs and count > noted[run_id, scanner, verdict]:
             wrong.append(f"{run_id}: {verdict} ({scanner}) is found again, and its audit does not have it")
-    left_out = [own.what for own in bundle.index.left_out if own.what in _READ_BY_SCANNERS]
-    unread = f"what scanners read was left out: {listed(left_out)}" if left_out else ""
+    unread = _unread(bundle)
     detail = f"scanners find nothing more in {pluralize(len(told.runs), 'run')}"
     yield _found("audit", told, wrong, detail, unread)
     by_judge = [own for own in told.findings if own.scanner == JUDGE]
@@ -168,11 +170,11 @@ def _audit(
         wrong = [] if unread else list(_judge(told, told.judge, by_judge, cases, bundle.folder / FOLDER))
         yield _found("judge", told, wrong, "its findings follow from the votes that were kept", unread)
     elif by_judge or (bundle.folder / FOLDER).is_dir():
-        yield _check("judge", ["its votes or findings are there, and no account of it"], "")
+        yield Check.of("judge", ["its votes or findings are there, and no account of it"], "")
     alike = [own for own in told.findings if own.scanner == PLAGIARISM]
     if told.plagiarism is not None or alike:
         wrong = list(_plagiarism(told, alike))
-        yield _check("plagiarism", wrong, "as many findings as its account says; nothing was compared again")
+        yield Check.of("plagiarism", wrong, "as many findings as its account says; nothing was compared again")
 
 
 def _found(name: str, told: Findings, wrong: Sequence[str], detail: str, unread: str) -> Check:
@@ -180,15 +182,7 @@ def _found(name: str, told: Findings, wrong: Sequence[str], detail: str, unread:
     if told.version != __version__ and wrong:
         why = f"audited by version {told.version[:20]}, and this is {__version__}"
         return Check(name, Result.unchecked, why, tuple(wrong))
-    if not wrong and unread:
-        return Check(name, Result.unchecked, unread)
-    return _check(name, wrong, detail)
-
-
-def _check(name: str, wrong: Sequence[str], detail: str) -> Check:
-    if wrong:
-        return Check(name, Result.differs, pluralize(len(wrong), "difference"), tuple(wrong))
-    return Check(name, Result.verified, detail)
+    return Check.of(name, wrong, detail, unchecked=unread)
 
 
 def _judge(

@@ -14,15 +14,15 @@ from pytest_mlebench.io.units import listed
 from pytest_mlebench.records.record import RUN_LOG, SUBMISSION, RunRecord
 from pytest_mlebench.runs.files import open_files, unpack
 from pytest_mlebench.sandbox.collection import digest_of
+from pytest_mlebench.sandbox.redaction import tail
 
 SCRIPT = "reproduce.sh"
 CLOSE = 0.01
 """Scores are close that differ by no more than this share of the larger one."""
-_FOLDER = "code"
 _NOTEBOOKS = "run_notebook.py"
 _PROGRAMS = {".py": "python3", ".sh": "bash", ".r": "Rscript", ".ipynb": f'python3 "$AGENT_DIR/{_NOTEBOOKS}"'}
 _START = """\
-mkdir -p "$CODE_DIR" && cp -r "$AGENT_DIR/{folder}/." "$CODE_DIR/" && cd "$CODE_DIR" || exit
+mkdir -p "$CODE_DIR" && cp -r "$AGENT_DIR/code/." "$CODE_DIR/" && cd "$CODE_DIR" || exit
 command -v {interpreter} > /dev/null || {{ echo "{interpreter} is not installed here"; exit 127; }}
 exec {command}
 """
@@ -85,9 +85,7 @@ def as_agent(record: RunRecord, run_dir: Path, folder: Path, program: str) -> Ag
     unpack(run_dir, own, folders=("code",))
     shutil.copyfile(Path(__file__).with_name(_NOTEBOOKS), own / _NOTEBOOKS)
     interpreter = _PROGRAMS[Path(program).suffix.lower()]
-    start = _START.format(
-        folder=_FOLDER, interpreter=interpreter.split()[0], command=f"{interpreter} {shlex.quote(f'./{program}')}"
-    )
+    start = _START.format(interpreter=interpreter.split()[0], command=f"{interpreter} {shlex.quote(f'./{program}')}")
     (own / "start.sh").write_text(start, encoding="utf-8")
     image = record.sandbox.image or "mlebench-env"
     (own / "Dockerfile").write_text(f"FROM {image}\nARG AGENT_DIR\nCOPY . ${{AGENT_DIR}}\n", encoding="utf-8")
@@ -123,10 +121,4 @@ def compare(record: RunRecord, run_dir: Path, again: RunRecord, again_dir: Path)
 
 def _last_line(log: Path) -> str:
     """The last line that a program printed, cut to a bounded length."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - (64 << 10)))
-            lines = file.read().decode("utf-8", "replace").split("\n")
-    except OSError:
-        return ""
-    return next((line.strip()[-_LINE:] for line in reversed(lines) if line.strip()), "")
+    return next(reversed(tail(log).strip().splitlines()), "").strip()[-_LINE:]

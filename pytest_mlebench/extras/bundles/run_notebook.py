@@ -16,6 +16,7 @@ import sys
 import traceback
 import types
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def _run_with_ipython(shell_class: Any, cells: list[str]) -> None:
 def _run_plain(cells: list[str]) -> None:
     """Without IPython. The cells' names are those of the main module, so that their classes can be pickled."""
     main = types.ModuleType("__main__")
-    main.__dict__.update(display=print, _shell=_shell(main), _shell_lines=_shell_lines(main))
+    main.__dict__.update(display=print, _shell=partial(_shell, main), _shell_lines=partial(_shell_lines, main))
     sys.modules["__main__"] = main
     for number, cell in enumerate(cells, 1):
         source = _without_cell_magic(cell, number)
@@ -155,16 +156,13 @@ def _filled(main: types.ModuleType, command: str) -> str:
     return re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], found[0])), command)
 
 
-def _shell(main: types.ModuleType) -> Any:
-    return lambda command: subprocess.run(["bash", "-c", _filled(main, command)], check=False) and None
+def _shell(main: types.ModuleType, command: str) -> None:
+    subprocess.run(["bash", "-c", _filled(main, command)], check=False)
 
 
-def _shell_lines(main: types.ModuleType) -> Any:
-    def lines(command: str) -> list[str]:
-        done = subprocess.run(["bash", "-c", _filled(main, command)], stdout=subprocess.PIPE, text=True, check=False)
-        return done.stdout.splitlines()
-
-    return lines
+def _shell_lines(main: types.ModuleType, command: str) -> list[str]:
+    done = subprocess.run(["bash", "-c", _filled(main, command)], stdout=subprocess.PIPE, text=True, check=False)
+    return done.stdout.splitlines()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ def verify(
     is what the bundle's must be. Raises UsageError for what the caller got wrong.
     """
     checks = list(_origin(bundle, digest, allowed_signers))
-    known: dict[str, Any] = {}
+    known: dict[str, Any] = {"profile": (), "not_checked": tuple(not_checked(bundle, None))}
     try:
         group = _read(bundle)
         found = list(_group_checks(bundle, group, regrader, files))
@@ -75,19 +75,18 @@ def verify(
             "warnings": tuple(_warnings(group)),
             "not_checked": tuple(not_checked(bundle, group)),
         }
+        checks += [own for own in found if isinstance(own, Check)]
     except UsageError as error:
         checks.append(Check("records", Result.differs, "cannot be read", (str(error),)))
     except _STRANGE as error:  # values of the right type that no session writes
         checks.append(Check("records", Result.differs, "cannot be read", (f"{type(error).__name__}: {error}"[:300],)))
-    else:
-        checks += [own for own in found if isinstance(own, Check)]
     left_out = tuple(f"{own.what}: {own.files} ({own.why})" for own in bundle.index.left_out)
     return Card(
         run_group=bundle.index.run_group,
         digest=bundle.digest,
         checks=tuple(checks),
         left_out=left_out,
-        **{"profile": (), "not_checked": tuple(not_checked(bundle, None)), **known},
+        **known,
     )
 
 
@@ -133,8 +132,11 @@ def _read(bundle: Bundle) -> RunGroup:
     ]
     if large := [entry.path for entry in own if entry.size > _MAX_JSON_BYTES]:
         raise ValueError(f"{large[0]} is larger than any record")
-    for entry in own:
-        _see_one_meaning(bundle.folder / entry.path)
+    for path in (bundle.folder / entry.path for entry in own):
+        try:
+            loads(path.read_bytes(), decoder=UNIQUE_KEYS)
+        except ValueError as error:
+            raise ValueError(f"{path.name}: {error}") from error
     group = read_group(bundle.folder)
     if group.version not in VERSIONS:
         raise ValueError(f"there is no version {group.version[:20]!r} of the benchmark")
@@ -144,20 +146,12 @@ def _read(bundle: Bundle) -> RunGroup:
     return group
 
 
-def _see_one_meaning(path: Path) -> None:
-    """Raises ValueError for JSON in which a key comes twice: readers would take different values from it."""
-    try:
-        loads(path.read_bytes(), decoder=UNIQUE_KEYS)
-    except ValueError as error:
-        raise ValueError(f"{path.name}: {error}") from error
-
-
 def _group_checks(
     bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader], files: Files
 ) -> Iterator[Check | Findings]:
     graders = regrader(group.version)
     yield from _consistency(bundle, group, graders)
-    yield _check("data", _data(group, graders), "digests and verification are those of this machine's data")
+    yield Check.of("data", _data(group, graders), "digests and verification are those of this machine's data")
     check, again = _grades(bundle, group, graders)
     yield check
     yield _tables(bundle, group, again, files)
@@ -166,8 +160,8 @@ def _group_checks(
 
 def _consistency(bundle: Bundle, group: RunGroup, graders: Regrader) -> Iterator[Check]:
     """What needs neither data nor graders."""
-    yield _check("records", _records(bundle, group, graders), pluralize(len(group.records), "run"))
-    checked = _check(
+    yield Check.of("records", _records(bundle, group, graders), pluralize(len(group.records), "run"))
+    checked = Check.of(
         "settings",
         settings(group, bundle.index.made_at),
         "limits, agents, data, models and times agree with the records",
@@ -179,13 +173,6 @@ def _consistency(bundle: Bundle, group: RunGroup, graders: Regrader) -> Iterator
         yield checked
     if not run_by:
         yield models(bundle, group)
-
-
-def _check(name: str, found: Iterable[str], detail: str) -> Check:
-    reasons = tuple(found)
-    if reasons:
-        return Check(name, Result.differs, pluralize(len(reasons), "difference"), reasons)
-    return Check(name, Result.verified, detail)
 
 
 def _origin(bundle: Bundle, digest: str | None, allowed_signers: Path | None) -> Iterator[Check]:
@@ -250,17 +237,12 @@ def _record(record: RunRecord, bundle: Bundle, group: RunGroup, graders: Regrade
         label = split_label(competition.split, competition.version, is_twin=bool(record.twin))
         if (record.split, record.category) != (label, competition.category):
             yield f"it counts for {record.split[:50]} / {record.category[:50]}, which the competition is not of"
-    if (found := read_validation_score(run_dir)) != record.validation_score and _has(bundle, "submissions"):
+    if (found := read_validation_score(run_dir)) != record.validation_score and not bundle.lacks("submissions"):
         yield f"the agent expected the score {found}, and the record says {record.validation_score}"
     try:
         check_files(run_dir)
     except FilesError as error:
         yield str(error).removeprefix(f"{run_dir}/")
-
-
-def _has(bundle: Bundle, kind: str) -> bool:
-    """Whether a kind of file was not left out by choice."""
-    return all(own.what != kind for own in bundle.index.left_out)
 
 
 def _data(group: RunGroup, graders: Regrader) -> Iterator[str]:
@@ -283,7 +265,7 @@ def _grades(bundle: Bundle, group: RunGroup, graders: Regrader) -> tuple[Check, 
     for record in group.records:
         run_dir = bundle.folder / record.run_id
         there = (run_dir / SUBMISSION).is_file()
-        if record.report.submission_exists and not there and not _has(bundle, "submissions"):
+        if record.report.submission_exists and not there and bundle.lacks("submissions"):
             lacking.append(f"{record.run_id}: its submission was left out")
             continue
         if (obstacle := graders.obstacle(record)) is not None:
@@ -296,18 +278,13 @@ def _grades(bundle: Bundle, group: RunGroup, graders: Regrader) -> tuple[Check, 
             lacking.append(f"{record.run_id}: {slow}, which depends on the machine")
         else:
             wrong += [f"{record.run_id}: {text}" for text in found]
-        for text, is_unknown in _timeline(record, run_dir, graders, not _has(bundle, "snapshots")):
+        for text, is_unknown in _timeline(record, run_dir, graders, bundle.lacks("snapshots")):
             (lacking if is_unknown else wrong).append(f"{record.run_id}: {text}")
     points = [point for record in group.records for point in record.timeline if not _is_ungraded(point)]
     detail = f"{pluralize(len(again), 'submission')} graded anew, {pluralize(len(points), 'snapshot')} too"
-    if wrong:
-        check = Check("grades", Result.differs, pluralize(len(wrong), "difference"), tuple(wrong))
-    elif lacking or not group.records:
-        unknown = sum(any(text.startswith(f"{own.run_id}: ") for text in lacking) for own in group.records)
-        of = pluralize(len(group.records), "run")
-        check = Check("grades", Result.unchecked, f"{unknown} of {of}", tuple(lacking))
-    else:
-        check = Check("grades", Result.verified, detail)
+    unknown = sum(any(text.startswith(f"{own.run_id}: ") for text in lacking) for own in group.records)
+    unchecked = f"{unknown} of {pluralize(len(group.records), 'run')}" if lacking or not group.records else ""
+    check = Check.of("grades", wrong, detail, unchecked=unchecked, lacking=lacking)
     return check, None if lacking else replace(group, records=tuple(again))
 
 
@@ -386,9 +363,9 @@ def _tables(bundle: Bundle, group: RunGroup, again: RunGroup | None, files: File
             found = next(_unequal(told, loads(json.dumps(values)), ""), None)
             if found is not None:
                 wrong.append(f"{name}: {found}")
-    lost = [name for name in (TABLES,) if not of_maker and not (bundle.folder / name).is_file()]
-    wrong += [f"{name} is missing" for name in lost]
-    return _check("tables", dict.fromkeys(wrong), "reports, tables and statistics computed again are the same")
+    if not of_maker and not (bundle.folder / TABLES).is_file():
+        wrong.append(f"{TABLES} is missing")
+    return Check.of("tables", dict.fromkeys(wrong), "reports, tables and statistics computed again are the same")
 
 
 _IGNORED = ("created_at", "submission_path", "error")

@@ -11,40 +11,39 @@ from pytest_mlebench.extras.bundles.bundle import Bundle
 from pytest_mlebench.extras.bundles.card import Check, Result
 from pytest_mlebench.extras.bundles.verify_settings import SLACK_SECONDS, counts
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.io.values import loads
+from pytest_mlebench.io.values import loads, parse
 from pytest_mlebench.llm.ledger import BODIES, CALLS, MAX_CALLS_BYTES, Call, Totals, read_bodies, read_calls
-from pytest_mlebench.llm.prices import Tokens
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import RunRecord
 
-_MAX_TRAJECTORY_BYTES = 64 << 20
+MAX_TRAJECTORY_BYTES = 64 << 20
 _TOLERANCE = 1e-6
 _NOT_IN_LEDGERS = ("replay_misses", "budget_ended")
 _GATEWAYS = (None, "on", "off", "replay")
 
 
-def models(bundle: Bundle, group: RunGroup) -> Check:
-    """The ledgers against what the records say of models."""
+def models(
+    bundle: Bundle, group: RunGroup, *, max_calls: int = MAX_CALLS_BYTES, max_trajectory: int = MAX_TRAJECTORY_BYTES
+) -> Check:
+    """The ledgers against what the records say of models; ledgers and trajectories of more bytes are not read."""
     asked = [record for record in group.records if record.llm.get("calls")]
-    if any(own.what == "ledgers" for own in bundle.index.left_out):
+    if bundle.lacks("ledgers"):
         return Check("models", Result.unchecked, "the ledgers were left out")
     wrong, lacking = list(_gateways(group)), list[str]()
     for record in group.records:
         path = bundle.folder / record.run_id / CALLS
-        if path.is_file() and path.stat().st_size <= MAX_CALLS_BYTES:
-            found = [f"{record.run_id}: {why}" for why in _run(record, path.parents[1], bundle)]
+        if path.is_file() and path.stat().st_size <= max_calls:
+            found = [f"{record.run_id}: {why}" for why in _run(record, path.parents[1], bundle, max_trajectory)]
             # A run that was ended from outside has a ledger, and a record that counts nothing.
             (wrong if record.sandbox.name or record.llm else lacking).extend(found)
         elif record.llm.get("calls") or (path.parents[1] / BODIES).exists():
             lacking.append(f"{record.run_id}: it has no ledger of its calls")
         elif any(record.llm.get(name) for name in ("known_cost", "cost", "models")):
             wrong.append(f"{record.run_id}: it has costs or models without a call")
-    if wrong:
-        return Check("models", Result.differs, pluralize(len(wrong), "difference"), tuple(wrong))
-    if lacking:
-        return Check("models", Result.unchecked, "calls were not recorded", tuple(lacking))
-    return Check("models", Result.verified, f"ledgers of {pluralize(len(asked), 'run')} have the calls of the records")
+    detail = f"ledgers of {pluralize(len(asked), 'run')} have the calls of the records"
+    unchecked = "calls were not recorded" if lacking else ""
+    return Check.of("models", wrong, detail, unchecked=unchecked, lacking=lacking)
 
 
 def _gateways(group: RunGroup) -> Iterator[str]:
@@ -63,7 +62,7 @@ def _gateways(group: RunGroup) -> Iterator[str]:
                 yield f"{record.run_id}: its gateway was {gateway}, and that of the group {str(expected)[:50]}"
 
 
-def _run(record: RunRecord, run_dir: Path, bundle: Bundle) -> Iterator[str]:
+def _run(record: RunRecord, run_dir: Path, bundle: Bundle, max_trajectory: int) -> Iterator[str]:
     """How a run's record, ledger, recording and trajectory contradict each other."""
     lines = read_calls(run_dir)
     numbers = [line.get("number") for line in lines]
@@ -82,7 +81,7 @@ def _run(record: RunRecord, run_dir: Path, bundle: Bundle) -> Iterator[str]:
     yield from _unlike(totals, record)
     if calls and not all(0 <= call.seconds <= record.seconds + SLACK_SECONDS for call in calls):
         yield "a call took longer than the run, or less than no time"
-    if unknown := _steps_without_call(run_dir, numbers):
+    if unknown := _steps_without_call(run_dir / TRAJECTORY, numbers, max_trajectory):
         yield f"its trajectory has the call {unknown[0]}, which its ledger has not"
     answered = {call.number for call in calls if call.kind == "generate" and (call.status or 999) < 400}
     if (run_dir / BODIES).is_file():
@@ -91,7 +90,7 @@ def _run(record: RunRecord, run_dir: Path, bundle: Bundle) -> Iterator[str]:
             yield "its recording is empty, and its ledger has answered calls"
         if stray := {str(number) for number in said - set(numbers)}:
             yield f"its recording has the call {min(stray)[:50]}, which its ledger has not"
-    elif (run_dir / TRAJECTORY).is_file() and all(own.what != "recordings" for own in bundle.index.left_out):
+    elif (run_dir / TRAJECTORY).is_file() and not bundle.lacks("recordings"):
         yield "it has a trajectory, and no recording that it could be made from"
     spent = [point.calls for point in record.timeline if point.calls is not None]
     if spent != sorted(spent) or any(not 0 <= number <= totals.calls for number in spent):
@@ -103,27 +102,13 @@ def _run(record: RunRecord, run_dir: Path, bundle: Bundle) -> Iterator[str]:
 
 def _call(line: Mapping[str, Any]) -> Call:
     """A line of a ledger. Raises ValueError, TypeError, or InvalidOperation for one that no gateway writes."""
-    known = {name: value for name, value in line.items() if name in Call.__dataclass_fields__}
-    tokens, cost = known.get("tokens"), known.get("cost")
-    if tokens is not None:
-        if not isinstance(tokens, Mapping):
-            raise ValueError("tokens must be an object")
-        values = {name: tokens.get(name, 0) for name in Tokens.__dataclass_fields__}
-        if not all(type(value) is int and value >= 0 for value in values.values()):
-            raise ValueError("tokens must be counts")
-        known["tokens"] = Tokens(**values)
-    if cost is not None:
-        known["cost"] = Decimal(repr(cost))
-        if type(cost) not in (int, float) or not known["cost"].is_finite() or cost < 0:
-            raise ValueError("a cost must be a number of dollars")
-    for name, kind in (("number", int), ("retries", int), ("seconds", (int, float)), ("status", (int, type(None)))):
-        if not isinstance(known.get(name, 0), kind) or isinstance(known.get(name), bool):
-            raise ValueError(f"{name} must be a number")
-    for name in ("answered_model", "model", "provider", "kind"):
-        if not isinstance(known.get(name) or "", str):
-            raise ValueError(f"{name} must be a text")
-    known["withheld"] = tuple(str(name) for name in known.get("withheld") or ())
-    return Call(**known)
+    cost = None if line.get("cost") is None else Decimal(repr(line["cost"]))
+    if cost is not None and (not cost.is_finite() or cost < 0):
+        raise ValueError("a cost must be a number of dollars")
+    call = parse(Call, {**line, "cost": cost, "withheld": line.get("withheld") or ()})
+    if call.tokens is not None and min(vars(call.tokens).values()) < 0:
+        raise ValueError("tokens must be counts")
+    return call
 
 
 def _unlike(totals: Totals, record: RunRecord) -> Iterator[str]:
@@ -151,10 +136,9 @@ def _same(one: Any, other: Any, *, tolerance: float = _TOLERANCE) -> bool:
     return bool(one == other)
 
 
-def _steps_without_call(run_dir: Path, known: Iterable[Any]) -> list[int]:
+def _steps_without_call(path: Path, known: Iterable[Any], max_bytes: int) -> list[int]:
     """The numbers of calls that a run's trajectory has, and its ledger has not."""
-    path = run_dir / TRAJECTORY
-    if not path.is_file() or path.stat().st_size > _MAX_TRAJECTORY_BYTES:
+    if not path.is_file() or path.stat().st_size > max_bytes:
         return []
     trajectory, numbers = loads(path.read_bytes()), set(known)
     found = set()

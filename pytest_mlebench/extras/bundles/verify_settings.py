@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from pytest_mlebench.io.values import parse
@@ -82,15 +82,16 @@ def _imported(group: RunGroup) -> Iterator[str]:
     for record in group.records:
         if record.sandbox.name or record.sandbox.connections or record.limits or record.permissions:
             yield f"{record.run_id}: {manifest.run_by} did it, and its record has a sandbox, limits or permissions"
-        if (lasted := _seconds(record)) is None or not 0 <= record.seconds <= lasted + SLACK_SECONDS:
+        span = _span(record)
+        if span is None or not 0 <= record.seconds <= (span[1] - span[0]).total_seconds() + SLACK_SECONDS:
             yield f"{record.run_id}: its times contradict each other"
         yield from (f"{record.run_id}: {why}" for why in _of_agent(record, manifest, group.version))
 
 
-def _seconds(record: RunRecord) -> float | None:
-    """The seconds between the start and the end of a run; None where these are not times."""
+def _span(record: RunRecord) -> tuple[datetime, datetime] | None:
+    """The start and the end of a run; None where these are not times."""
     try:
-        return (_time(record.ended_at) - _time(record.started_at)).total_seconds()
+        return _time(record.started_at), _time(record.ended_at)
     except ValueError:
         return None
 
@@ -166,12 +167,10 @@ def _change(text: str) -> tuple[str, Any, Any] | None:
 
 
 def _times(record: RunRecord, periods: Sequence[_Period]) -> Iterator[str]:
-    try:
-        start, end = _time(record.started_at), _time(record.ended_at)
-    except ValueError:
+    if (span := _span(record)) is None:
         yield "its times are not times with a zone"
         return
-    lasted = (end - start).total_seconds()
+    lasted = (span[1] - span[0]).total_seconds()
     if lasted < 0:
         yield "it ended before it began"
     if not 0 <= record.seconds <= lasted + SLACK_SECONDS:
@@ -195,16 +194,10 @@ def _times(record: RunRecord, periods: Sequence[_Period]) -> Iterator[str]:
 
 def _own(record: RunRecord, periods: Sequence[_Period]) -> list[_Period]:
     """The sessions that a run can be of; several, where clocks leave it open."""
-    try:
-        start, end = _time(record.started_at), _time(record.ended_at)
-    except ValueError:
+    if (span := _span(record)) is None:
         return []
-    return [
-        period
-        for period in periods
-        if (period.start - start).total_seconds() <= SLACK_SECONDS
-        and (end - period.end).total_seconds() <= SLACK_SECONDS
-    ]
+    slack = timedelta(seconds=SLACK_SECONDS)
+    return [own for own in periods if own.start - span[0] <= slack and span[1] - own.end <= slack]
 
 
 def _of_session(record: RunRecord, periods: Sequence[_Period]) -> Iterator[str]:

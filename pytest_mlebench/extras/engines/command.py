@@ -21,8 +21,7 @@ from pytest_mlebench.cli.common import add_options, logger, read_settings, user_
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import ClusterError, DataError, MLEBenchError, UsageError
 from pytest_mlebench.extras.engines import queue
-from pytest_mlebench.extras.engines.engines import engines
-from pytest_mlebench.extras.engines.keys import load_keys
+from pytest_mlebench.extras.engines.contract import engines
 from pytest_mlebench.extras.engines.plan import (
     PLAN,
     End,
@@ -31,6 +30,7 @@ from pytest_mlebench.extras.engines.plan import (
     group_of,
     is_superseded,
     job_folder,
+    load_keys,
     note_end,
     record_by,
     shown_as_alive,

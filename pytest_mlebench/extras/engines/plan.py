@@ -19,7 +19,7 @@ import re
 import secrets
 import signal
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from glob import escape
@@ -28,6 +28,7 @@ from typing import Any
 
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.extras.engines.contract import Job
+from pytest_mlebench.io.files import secret_lines
 from pytest_mlebench.io.processes import owner_labels
 from pytest_mlebench.io.values import read_json, write_json
 from pytest_mlebench.records.record import JOBS, RECORD, RunKey, RunRecord
@@ -38,6 +39,7 @@ OUTPUT = "output.log"
 _ENDED = "ended"
 _ID = "id"
 _REFRESH = 5.0
+_KEY_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,3 +227,20 @@ def is_superseded(folder: Path, name: str) -> bool:
         return Plan.read(folder / PLAN).name != name
     except UsageError:  # shared storage that does not answer for a moment
         return False
+
+
+def load_keys(file: Path, environment: MutableMapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Add the ``NAME=value`` lines of a ``--cluster-keys`` file to the environment, and return the names.
+
+    They are for jobs on machines that do not have the session's environment.
+
+    Raises UsageError for a file that somebody else owns or may read, and for a line of another form, unquoted.
+    """
+    names = []
+    for number, line in secret_lines(file):
+        if (match := _KEY_LINE.fullmatch(line)) is None:
+            raise UsageError(f"{file}, line {number}: must be NAME=value")
+        name, value = match.groups()
+        environment[name] = value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
+        names.append(name)
+    return tuple(names)

@@ -143,14 +143,14 @@ class RunQueue:
             try:
                 id = self._engine.submit(job, self._command(folder / PLAN, plan.name), self._resources(plan))
             except QueueFull as error:
-                self._give_back(plan)
+                note_end(self._group, plan.name, End(cancelled=True))  # it may have reached the engine all the same
                 self._full_until = time.monotonic() + self._full_seconds
                 if not self._live and self._full != str(error):  # nothing of ours will make room
                     self._full = str(error)
                     self._reporter(Note(f"{self._engine.name} takes no more jobs for now: {error}"))
                 return
             except ClusterError as error:
-                self._give_back(plan)
+                note_end(self._group, plan.name, End(cancelled=True))
                 self._refused[plan.key] = tries = self._refused.get(plan.key, 0) + 1
                 if tries >= _REFUSALS or str(error) in self._final:  # other runs were refused for the same reason
                     self._final.add(str(error))
@@ -162,10 +162,6 @@ class RunQueue:
             self._waiting.popleft()
             self._full = ""
             self._live[plan.name] = _Live(plan, note_id(job, id))
-
-    def _give_back(self, plan: Plan) -> None:
-        """A submission that failed may have reached the engine all the same: its job must find that it is over."""
-        note_end(self._group, plan.name, End(cancelled=True))
 
     def _ended(self) -> list[Result]:
         """The runs whose jobs have said so, and those that were refused."""

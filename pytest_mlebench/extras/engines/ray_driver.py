@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
+import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -33,11 +36,6 @@ class Worker:
     """An actor, on the node: starts the command at once, and ends with it."""
 
     def __init__(self, name: str, command: list[str], folder: str, output: str, seconds: float, guard: str) -> None:
-        import subprocess
-        import sys
-        import threading
-        from pathlib import Path
-
         import ray
 
         chosen = os.environ.get("MLEBENCH_PYTHON")
@@ -58,16 +56,10 @@ class Worker:
         threading.Thread(target=self._wait, daemon=True).start()
 
     def node(self) -> str:
-        import socket
-
         return socket.gethostname()
 
     def cancel(self, seconds: float) -> None:
         """End the command and what it started, politely at first."""
-        import signal
-        import subprocess
-        from contextlib import suppress
-
         self._process.terminate()
         try:
             self._process.wait(seconds)
@@ -81,9 +73,6 @@ class Worker:
         ray.actor.exit_actor()
 
     def _wait(self) -> None:
-        import json
-        import subprocess
-
         import ray
 
         try:
@@ -102,8 +91,6 @@ class Worker:
 
     def _memory_kills(self) -> int:
         """How many processes the kernel has killed in this one's control group for want of memory."""
-        from pathlib import Path
-
         kills = 0
         try:
             for line in Path("/proc/self/cgroup").read_text().splitlines():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from pytest_mlebench import defaults
 from pytest_mlebench.data.dataset import Dataset
@@ -56,14 +56,13 @@ def _answer_bytes(dataset: Dataset) -> int | None:
         return None if rows is None else rows * _ROW_BYTES
 
 
-def request_text(engine: str, settings: Settings, asked: Iterable[Resources]) -> str:
+def request_text(engine: str, settings: Settings, asked: Sequence[Resources]) -> str:
     """What the jobs of a session ask for, and the options that determine it."""
-    known = list(asked)
-    longest = max(one.seconds for one in known)
+    longest = max(one.seconds for one in asked)
     parts = [
         f"{format_duration(longest)} (--time-limit={format_duration(settings.time_limit)} plus grading and a margin)"
     ]
-    memories = sorted({one.memory for one in known if one.memory is not None})
+    memories = sorted({one.memory for one in asked if one.memory is not None})
     if memories and settings.memory is not None:
         span = " to ".join(dict.fromkeys(map(format_size, (memories[0], memories[-1]))))
         why = "" if memories[-1] == settings.memory else " or what grading the competition takes"
@@ -75,17 +74,12 @@ def request_text(engine: str, settings: Settings, asked: Iterable[Resources]) ->
     return f"each job asks {engine} for {', '.join(parts)}"
 
 
-def check_largest(engine: Engine, settings: Settings, asked: Iterable[Resources]) -> None:
+def check_largest(engine: Engine, settings: Settings, asked: Sequence[Resources]) -> None:
     """See that the engine can ever start the largest job; raises ClusterError that says what was asked."""
-    known = list(asked)
-    memories = [one.memory for one in known if one.memory is not None]
-    largest = Resources(
-        seconds=max(one.seconds for one in known),
-        cpus=settings.cpus,
-        memory=max(memories, default=None),
-        gpus=settings.gpus,
-    )
+    seconds = max(one.seconds for one in asked)
+    memory = max((one.memory for one in asked if one.memory is not None), default=None)
+    largest = Resources(seconds=seconds, cpus=settings.cpus, memory=memory, gpus=settings.gpus)
     try:
         engine.check_resources(largest)
     except ClusterError as error:
-        raise ClusterError(f"{error}; {request_text(engine.name, settings, known)}. Ask for less") from error
+        raise ClusterError(f"{error}; {request_text(engine.name, settings, asked)}. Ask for less") from error

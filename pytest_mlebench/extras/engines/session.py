@@ -22,10 +22,8 @@ from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog.catalogue import load
 from pytest_mlebench.errors import ClusterError, MLEBenchError, SandboxError, UsageError
 from pytest_mlebench.extras.engines import queue
-from pytest_mlebench.extras.engines.contract import Cause
-from pytest_mlebench.extras.engines.engines import engine, engines
-from pytest_mlebench.extras.engines.keys import load_keys
-from pytest_mlebench.extras.engines.plan import Plan
+from pytest_mlebench.extras.engines.contract import Cause, engine, engines
+from pytest_mlebench.extras.engines.plan import Plan, load_keys
 from pytest_mlebench.extras.engines.queue import Result, RunQueue
 from pytest_mlebench.extras.engines.resources import check_largest, is_known, job_resources, request_text
 from pytest_mlebench.io.progress import Note
@@ -194,15 +192,18 @@ def _queue(config: pytest.Config, ours: Sequence[AgentRun]) -> RunQueue:
         chosen,
         reader=session.reader,
         resources=lambda plan: job_resources(settings, store.dataset(competitions[plan.competition_id])),
-        command=_command,
+        command=lambda plan, name: [
+            sys.executable,
+            "-m",
+            "pytest_mlebench.cli",
+            "run-one",
+            str(plan),
+            f"--name={name}",
+        ],
         record_lost=lambda plan, cause, reason: _record_lost(config, plan, cause, reason),
         reporter=reporter_of(config),
         max_parallel=session.settings.max_parallel,
     )
-
-
-def _command(plan: Path, name: str) -> list[str]:
-    return [sys.executable, "-m", "pytest_mlebench.cli", "run-one", str(plan), f"--name={name}"]
 
 
 def _plan(config: pytest.Config, item: AgentRun) -> Plan:

@@ -20,6 +20,7 @@ from pytest_mlebench.errors import ClusterError, reason
 from pytest_mlebench.extras.engines.contract import Cause, Engine, Job, QueueFull, Resources, State, Status
 from pytest_mlebench.extras.engines.plan import OUTPUT
 from pytest_mlebench.options import Settings
+from pytest_mlebench.sandbox.redaction import tail
 
 _SECONDS = 60.0
 """That Slurm's commands get to answer."""
@@ -210,13 +211,8 @@ def _statuses(lines: str) -> list[tuple[str, str, Status]]:
 
 def _exceeded_memory(job: Job) -> bool:
     """Whether the end of a job's output has Slurm's word for that."""
-    try:
-        with (job.folder / OUTPUT).open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
-            end = file.read().decode(errors="replace")
-    except OSError:
-        return False
-    return bool(job.id) and f"StepId={job.id}.batch exceeded memory limit" in end
+    said = f"StepId={job.id}.batch exceeded memory limit"
+    return bool(job.id) and said in tail(job.folder / OUTPUT, lines=4096, max_bytes=4096)
 
 
 def _line(text: str) -> str:

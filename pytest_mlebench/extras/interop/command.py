@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pytest_mlebench import options as settings
 from pytest_mlebench.cli.common import (
@@ -24,10 +24,10 @@ from pytest_mlebench.extras.interop.contract import (
     CompetitionExporter,
     Exporter,
     ExportOption,
+    GroupExporter,
     Request,
     exporter,
     takes_competitions,
-    takes_groups,
 )
 from pytest_mlebench.io.extensions import extensions
 from pytest_mlebench.records.group import RunGroup, read_group
@@ -103,12 +103,12 @@ def _export(options: argparse.Namespace) -> int:
         raise UsageError(f"{', '.join(given)}: only for competitions; --to={options.to} exports run groups")
     if not options.group:
         raise UsageError(f"--to={options.to} needs a run group: mlebench export --to={options.to} GROUP")
-    assert takes_groups(chosen)
+    groups = cast(GroupExporter, chosen)
     runs_dir = read_settings(options).runs_dir
     for name in options.group:
         group = _read(name, runs_dir)
         try:
-            for line in chosen.export(group, request):
+            for line in groups.export(group, request):
                 print(line, flush=True)
         except OSError as error:
             raise UsageError(f"{request.output or group.name} cannot be exported: {unusable(error)}") from error

@@ -102,10 +102,6 @@ def takes_competitions(chosen: Exporter) -> TypeGuard[CompetitionExporter]:
     return hasattr(chosen, "export_competitions")
 
 
-def takes_groups(chosen: Exporter) -> TypeGuard[GroupExporter]:
-    return hasattr(chosen, "export")
-
-
 def exporter(name: str) -> Exporter:
     """The exporter of this name; raises UsageError where it, or an extra that it needs, is not installed."""
     found: Exporter | None = load_extension(EXPORTERS, name)

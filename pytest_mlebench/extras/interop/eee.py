@@ -13,6 +13,7 @@ import logging
 import math
 import re
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean, stdev
@@ -70,7 +71,9 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
         log = _cleaned(whole, clean)
         if records and log["evaluation_results"]:
             model = log["model_info"]["id"].split("/")
-            path = folder / "data/mle-bench" / model[0] / "_".join(model[1:]) / f"{_uuid(group.name, agent)}.json"
+            digest = hashlib.sha256(f"{group.name}\0{agent}".encode()).digest()
+            name = f"{uuid.UUID(bytes=digest[:16], version=4)}.json"
+            path = folder / "data/mle-bench" / model[0] / "_".join(model[1:]) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, log)
             written.append(path)
@@ -124,14 +127,12 @@ def _log(
 
 def _model(agent: str, records: list[RunRecord], clean: facts.Clean) -> dict[str, Any]:
     """The model that answered most calls; an agent that called none stands for itself."""
-    calls: dict[str, int] = {}
+    calls = Counter[str]()
     providers: dict[str, str] = {}
-    for record in records:
-        for called, own in record.usage.models.items():
-            name = clean(called)
-            calls[name] = calls.get(name, 0) + own.calls
-            providers[name] = own.provider or "other"
-    name = max(calls, key=lambda own: calls[own]) if calls else f"without-a-model/{agent}"
+    for called, own in (pair for record in records for pair in record.usage.models.items()):
+        calls[clean(called)] += own.calls
+        providers[clean(called)] = own.provider or "other"
+    name = max(calls, key=lambda own: calls[own], default=f"without-a-model/{agent}")
     provider = providers.get(name, "none")
     parts = name.split("/") if "/" in name else [_DEVELOPERS.get(provider, provider), name]
     return {
@@ -228,15 +229,8 @@ def _source(name: str, **details: str) -> dict[str, Any]:
 def _component(text: str) -> str:
     """A text as a part of a path of the corpus."""
     found = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".- ")[:100]
-    return (
-        found
-        if found.lower() not in ("", "data", "unknown", "con", "prn", "aux", "nul")
-        else f"model-{found or 'unnamed'}"
-    )
-
-
-def _uuid(*parts: str) -> uuid.UUID:
-    return uuid.UUID(bytes=hashlib.sha256("\0".join(parts).encode()).digest()[:16], version=4)
+    is_taken = found.lower() in ("", "data", "unknown", "con", "prn", "aux", "nul")
+    return f"model-{found or 'unnamed'}" if is_taken else found
 
 
 def _cleaned(value: Any, clean: facts.Clean) -> Any:

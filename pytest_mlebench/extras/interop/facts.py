@@ -113,15 +113,9 @@ def is_number(value: Any) -> bool:
 def timeline(record: RunRecord) -> Iterator[tuple[float, dict[str, float]]]:
     """The run's submission over time: seconds since its start, and metrics of what it was then."""
     for point in record.timeline:
-        found = {"score": point.score, "cost": point.cost, "calls": point.calls, "medal": medal_number(point.medal)}
-        yield (
-            point.seconds,
-            {
-                f"timeline.{name}": float(value)
-                for name, value in found.items()
-                if value is not None and is_number(value)
-            },
-        )
+        found: dict[str, Any] = {name: getattr(point, name) for name in ("score", "cost", "calls")}
+        found["medal"] = medal_number(point.medal)
+        yield point.seconds, {f"timeline.{name}": float(value) for name, value in found.items() if is_number(value)}
 
 
 def tags(record: RunRecord) -> dict[str, str]:

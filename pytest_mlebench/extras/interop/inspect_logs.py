@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -34,26 +35,21 @@ def inspect_logs(group: RunGroup) -> Iterator[tuple[str, dict[str, Any]]]:
     of the grade; ``medal`` is 1 for any medal, else 0.
     """
     for agent in group.agents:
-        records = sorted(
-            (record for record in group.records if record.agent == agent),
-            key=lambda record: (record.competition_id, record.seed),
-        )
+        records = [record for record in group.records if record.agent == agent]
         if records:
-            yield (
-                # Inspect reads time, task and id from the name.
-                f"{stamp(min(r.started_at for r in records))}_mle-bench_{file_name(group.name)}-{file_name(agent)}",
-                _log(group, records),
-            )
+            started = stamp(min(record.started_at for record in records))
+            # Inspect reads time, task and id from the name.
+            name = f"{started}_mle-bench_{file_name(group.name)}-{file_name(agent)}"
+            yield name, _log(group, sorted(records, key=lambda record: (record.competition_id, record.seed)))
 
 
 def _log(group: RunGroup, records: list[RunRecord]) -> dict[str, Any]:
     first, last = min(r.started_at for r in records), max(r.ended_at for r in records)
     ids = sorted({record.competition_id for record in records})
-    calls: dict[str, int] = {}
+    calls = Counter[str]()
     for record in records:
-        for name, count in record.models_called.items():
-            calls[name] = calls.get(name, 0) + count
-    model = max(calls, key=lambda name: calls[name]) if calls else "none/none"
+        calls.update(record.models_called)
+    model = max(calls, key=lambda name: calls[name], default="none/none")
     medals = [float(record.report.any_medal) for record in records]
     return {
         "version": 2,
@@ -73,7 +69,7 @@ def _log(group: RunGroup, records: list[RunRecord]) -> dict[str, Any]:
             "model_args": {},
             "config": {"epochs": len({record.seed for record in records})},
             "packages": {"pytest-mlebench": __version__},
-            "metadata": {"limits": dict(group.manifest.settings.get("limits") or {}), "models": calls},
+            "metadata": {"limits": dict(group.manifest.settings.get("limits") or {}), "models": dict(calls)},
         },
         "plan": {"name": "plan", "steps": [{"solver": records[0].agent, "params": {}}]},
         "results": {

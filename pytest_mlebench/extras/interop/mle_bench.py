@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from pytest_mlebench.errors import UsageError, unusable
+from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.interop.contract import ExportOption, Request
 from pytest_mlebench.extras.interop.facts import cleaner
 from pytest_mlebench.records.group import RunGroup, write_group
@@ -38,14 +38,16 @@ def export_mle_bench(group: RunGroup, target: Path) -> list[Path]:
     """Write a ``runs/`` folder as MLE-bench has it: a run group for each agent and seed, with its grading report, and
     ``run_group_experiments.csv``, in which the agent is the experiment. Returns the run groups' folders.
 
-    MLE-bench takes a run group for one attempt at each competition. Raises UsageError.
+    MLE-bench takes a run group for one attempt at each competition. Raises UsageError, and OSError.
     """
     folders, rows, redactor = [], [], cleaner()
     for agent, seed in sorted({(record.agent, record.seed) for record in group.records}):
         records = [record for record in group.records if (record.agent, record.seed) == (agent, seed)]
         started = min(record.started_at for record in records)
         folder = target / f"{stamp(started)}_run-group_{file_name(group.name)}_{file_name(agent)}_seed-{seed}"
-        _make(folder)
+        if folder.exists():
+            raise UsageError(f"{folder} exists already: name another folder with --output")
+        folder.mkdir(parents=True)
         protect(folder)
         for record in records:
             run_dir, target_dir = group.folder / record.run_id, folder / record.run_id
@@ -61,13 +63,10 @@ def export_mle_bench(group: RunGroup, target: Path) -> list[Path]:
         rows.append((file_name(agent), folder.name))
     path = target / EXPERIMENTS
     known = _known_rows(path)
-    try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(("experiment_id", "run_group"))
-            writer.writerows(dict.fromkeys([*known, *rows]))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {unusable(error)}") from error
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(("experiment_id", "run_group"))
+        writer.writerows(dict.fromkeys([*known, *rows]))
     return folders
 
 
@@ -101,15 +100,6 @@ def _known_rows(path: Path) -> list[tuple[str, str]]:
             return [(row[0], row[1]) for row in list(csv.reader(file))[1:] if len(row) == 2]
     except FileNotFoundError:
         return []
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError as error:
-        raise UsageError(f"{folder} exists already: name another folder with --output") from error
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be written: {unusable(error)}") from error
 
 
 def stamp(moment: str) -> str:

@@ -19,9 +19,8 @@ import urllib3
 from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.interop.contract import ExportOption, Request, third_party
-from pytest_mlebench.extras.interop.conventions import SCHEMA, VERSION
 from pytest_mlebench.extras.interop.facts import cached, cleaner, shown
-from pytest_mlebench.extras.interop.otlp_spans import RunSpans
+from pytest_mlebench.extras.interop.otlp_spans import SCHEMA, VERSION, RunSpans
 from pytest_mlebench.io.files import secret_lines
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.group import RunGroup

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
@@ -86,12 +87,8 @@ class LiveTraces:
         waiting: deque[tuple[RunRecord, Path]] = deque()
         ending = False
         while not ending:
-            try:
-                item = self._queue.get(timeout=_AGAIN if waiting else None)
-            except Empty:
-                pass
-            else:
-                if item is None:
+            with suppress(Empty):
+                if (item := self._queue.get(timeout=_AGAIN if waiting else None)) is None:
                     ending = True
                 else:
                     waiting.append(item)
@@ -101,17 +98,16 @@ class LiveTraces:
 
     def _try(self, record: RunRecord, run_dir: Path) -> bool:
         """Send a run; False where it is to be tried again."""
+        lost = 1
         try:
             self._sender.send(self._spans.of(record, run_dir))
+            lost = 0
         except NotTaken as error:
             self._problem = str(error)
             if not error.for_good:
                 return False
-            lost = 1
         except Exception as error:  # whatever an agent made its recording hold, the session goes on
-            self._problem, lost = f"{record.run_id}: {type(error).__name__}: {reason(error)}", 1
-        else:
-            lost = 0
+            self._problem = f"{record.run_id}: {type(error).__name__}: {reason(error)}"
         with self._lock:
             self._held -= 1
             self._sent += 1 - lost

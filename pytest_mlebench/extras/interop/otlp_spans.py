@@ -1,4 +1,4 @@
-"""A run as spans of OpenTelemetry, by the conventions for generative AI.
+"""A run as spans of OpenTelemetry, by its semantic conventions for generative AI, which are still in development.
 
 A run is a trace: the root ``invoke_agent``, a ``chat`` span for each model call, an ``execute_tool`` span for each tool
 that an answer called, and ``gen_ai.evaluation.result`` events for each graded snapshot and for the grade. The ids
@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_mlebench.extras.interop.conventions import EVALUATION, OPERATIONS, PROVIDERS, TOKENS, Name
 from pytest_mlebench.extras.interop.facts import Clean, is_number, trajectory
-from pytest_mlebench.extras.interop.steps import Step, steps_by_call
 from pytest_mlebench.llm.ledger import BODIES, read_bodies, read_calls
 from pytest_mlebench.records.record import RunRecord
 
@@ -24,10 +24,54 @@ if TYPE_CHECKING:
     from opentelemetry.proto.common.v1.common_pb2 import KeyValue
     from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+VERSION = "1.41.0"
+"""Of the semantic conventions: the last one with generative AI among the others. It is in the scope of all spans."""
+SCHEMA = f"https://opentelemetry.io/schemas/{VERSION}"
+EVALUATION = "gen_ai.evaluation.result"
 _TEXT, _CONTENT = 2_000, 64 << 10
 """Characters of an attribute, and of one with content."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTERNAL, _CLIENT, _ERROR = 1, 3, 2
+
+
+class Name(StrEnum):
+    """Every attribute of the conventions that is used; all others begin with ``mlebench.``."""
+
+    OPERATION = "gen_ai.operation.name"
+    PROVIDER = "gen_ai.provider.name"
+    AGENT = "gen_ai.agent.name"
+    CONVERSATION = "gen_ai.conversation.id"
+    MODEL = "gen_ai.request.model"
+    ANSWERED_MODEL = "gen_ai.response.model"
+    FINISH = "gen_ai.response.finish_reasons"
+    FIRST_CHUNK = "gen_ai.response.time_to_first_chunk"
+    STREAM = "gen_ai.request.stream"
+    INPUT = "gen_ai.usage.input_tokens"
+    OUTPUT = "gen_ai.usage.output_tokens"
+    CACHED = "gen_ai.usage.cache_read.input_tokens"
+    CACHE_WRITTEN = "gen_ai.usage.cache_creation.input_tokens"
+    REASONING = "gen_ai.usage.reasoning.output_tokens"
+    TOOL = "gen_ai.tool.name"
+    TOOL_TYPE = "gen_ai.tool.type"
+    TOOL_CALL = "gen_ai.tool.call.id"
+    ARGUMENTS = "gen_ai.tool.call.arguments"
+    RESULT = "gen_ai.tool.call.result"
+    INPUT_MESSAGES = "gen_ai.input.messages"
+    OUTPUT_MESSAGES = "gen_ai.output.messages"
+    EVALUATION_NAME = "gen_ai.evaluation.name"
+    SCORE = "gen_ai.evaluation.score.value"
+    LABEL = "gen_ai.evaluation.score.label"
+    EXPLANATION = "gen_ai.evaluation.explanation"
+    ERROR = "error.type"
+
+
+OPERATIONS = {"generate": "chat", "embed": "embeddings"}
+"""By the ledger's kind of call; other calls, which cost nothing, have no spans."""
+PROVIDERS = {"gemini": "gcp.gemini", "gemini-openai": "gcp.gemini", "azure": "azure.ai.openai", "mistral": "mistral_ai",
+              "xai": "x_ai", "bedrock": "aws.bedrock"}  # fmt: skip
+"""Providers that the conventions call otherwise than we do."""
+TOKENS = {"input": Name.INPUT, "output": Name.OUTPUT, "cached": Name.CACHED, "cache_written": Name.CACHE_WRITTEN,
+           "reasoning": Name.REASONING}  # fmt: skip
 
 
 class RunSpans:
@@ -47,9 +91,10 @@ class RunSpans:
         trace = _id(16, record.run_group, record.run_id)
         root = _id(8, record.run_id)
         calls = [call for call in read_calls(run_dir) if call.get("kind") in tuple(OPERATIONS)]
-        steps = steps_by_call(trajectory(run_dir, record) if calls else None)
+        steps = _steps_by_call(trajectory(run_dir, record) if calls else None)
         finish = self._finish_reasons(run_dir)
-        starts = {str(call.get("number")): _start(call, record) for call in calls}
+        began = _moment(record.started_at)
+        starts = {str(call.get("number")): _moment(str(call.get("started_at"))) or began for call in calls}
         for call in calls:
             number = str(call.get("number"))
             span = self._span(trace, root, _id(8, record.run_id, "call", number), _CLIENT)
@@ -218,10 +263,6 @@ def _id(size: int, *parts: Any) -> bytes:
     return hashlib.blake2b("\0".join(map(str, parts)).encode("utf-8", "surrogatepass"), digest_size=size).digest()
 
 
-def _start(call: Mapping[str, Any], record: RunRecord) -> int:
-    return _moment(str(call.get("started_at"))) or _moment(record.started_at)
-
-
 def _moment(text: str) -> int:
     """A moment in ISO 8601 as nanoseconds since 1970; 0 for another text."""
     try:
@@ -233,3 +274,71 @@ def _moment(text: str) -> int:
 
 def _nanoseconds(seconds: Any) -> int:
     return max(0, int(min(float(seconds), 1e9) * 1e9)) if is_number(seconds) else 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call; messages have the form of OpenTelemetry's ``gen_ai.input.messages``."""
+
+    input: list[dict[str, Any]]
+    output: list[dict[str, Any]]
+    tools: list[Mapping[str, Any]]
+    results: Mapping[str, str]
+    next_call: str | None
+    """The number of the call that the tools' results went into; None if there was none."""
+
+
+def _steps_by_call(found: Mapping[str, Any] | None) -> dict[str, Step]:
+    """What a trajectory says of each call, by its number."""
+    made: dict[str, Step] = {}
+    others = found.get("subagent_trajectories") if found else None
+    for own in [found, *_list(others)]:
+        given = own.get("steps") if isinstance(own, Mapping) else None
+        made |= _steps_of([step for step in _list(given) if isinstance(step, Mapping)])
+    return made
+
+
+def _steps_of(steps: list[Mapping[str, Any]]) -> dict[str, Step]:
+    made: dict[str, Step] = {}
+    said: list[dict[str, Any]] = []
+    answers = [step for step in steps if step.get("llm_call_count") == 1]
+    numbers = [_number(step) for step in answers]
+    following = iter([*numbers[1:], None])
+    for step in steps:
+        message = {"role": "assistant" if step.get("source") == "agent" else str(step.get("source"))}
+        parts: list[dict[str, Any]] = [{"type": "text", "content": step.get("message")}] if step.get("message") else []
+        tools = [tool for tool in _list(step.get("tool_calls")) if isinstance(tool, Mapping)]
+        parts += [
+            {
+                "type": "tool_call",
+                "id": t.get("tool_call_id"),
+                "name": t.get("function_name"),
+                "arguments": t.get("arguments"),
+            }
+            for t in tools
+        ]
+        observation = step.get("observation")
+        gave = observation.get("results") if isinstance(observation, Mapping) else None
+        results = {
+            str(own.get("source_call_id")): str(own.get("content")) for own in _list(gave) if isinstance(own, Mapping)
+        }
+        whole = {**message, "parts": parts}
+        if step.get("llm_call_count") == 1:
+            made[_number(step)] = Step(said, [whole], tools, results, next(following))
+            said = []
+        else:
+            said.append(whole)
+        if results:
+            answered = [{"type": "tool_call_response", "id": id, "response": text} for id, text in results.items()]
+            said.append({"role": "tool", "parts": answered})
+    return made
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _number(step: Mapping[str, Any]) -> str:
+    extra = step.get("extra")
+    found = extra.get("call") if isinstance(extra, Mapping) else None
+    return str(found)

@@ -43,7 +43,6 @@ _ENVIRONMENT = {
 }
 _PARAMETER, _TAG, _KEY = 6000, 5000, 250
 _PARAMETERS_AT_ONCE, _METRICS_AT_ONCE = 100, 800
-_FINISHED, _FAILED = "FINISHED", "FAILED"
 
 
 def export(group: RunGroup, request: Request) -> Iterator[str]:
@@ -129,7 +128,7 @@ class _Tracker:
             self._log(known, values)
             for path in files:
                 self._client.log_artifact(known.info.run_id, str(path))
-            status = _FINISHED if record.outcome.passed else _FAILED
+            status = "FINISHED" if record.outcome.passed else "FAILED"
             self._client.set_terminated(known.info.run_id, status=status, end_time=facts.milliseconds(record.ended_at))
             self._client.set_tag(known.info.run_id, _SENT, digest)
         return True

@@ -30,7 +30,6 @@ OPTIONS = (
     ExportOption("--offline", "", "write files for `wandb sync` to the folder of --output, and send nothing"),
 )
 _ENVIRONMENT = {"WANDB_ERROR_REPORTING": "false"}
-_COLUMNS = ("competition", "seed", "agent", "outcome", "medal", "score", "percentile", "cost", "seconds", "run")
 _TAG = 64
 _FINISH_SECONDS = 300
 """How long a run's data may take to arrive when it ends; W&B's client would wait for ever."""
@@ -99,25 +98,25 @@ class _Target:
 
     def send_outcomes(self) -> None:
         rows = [
-            [
-                record.competition_id,
-                record.seed,
-                record.agent,
-                record.outcome.label,
-                record.report.medal or "none",
-                record.score if facts.is_number(record.score) else None,
-                record.report.percentile,
-                record.cost,
-                record.seconds,
-                record.run_id,
-            ]
+            {
+                "competition": record.competition_id,
+                "seed": record.seed,
+                "agent": record.agent,
+                "outcome": record.outcome.label,
+                "medal": record.report.medal or "none",
+                "score": record.score if facts.is_number(record.score) else None,
+                "percentile": record.report.percentile,
+                "cost": record.cost,
+                "seconds": record.seconds,
+                "run": record.run_id,
+            }
             for record in self._group.records
         ]
-        data = [[self._text(cell) for cell in row] for row in rows]
+        data = [[self._text(cell) for cell in row.values()] for row in rows]
         with _client_errors(self._wandb):
             run = self._init(f"{self._group.name} outcomes", config={}, tags=[], job_type="outcomes")
             # Without a step, it takes the next one: W&B ignores the same step of an earlier export.
-            run.log({"outcomes": self._wandb.Table(columns=list(_COLUMNS), data=data)})
+            run.log({"outcomes": self._wandb.Table(columns=[*rows[0]], data=data)})
             self._finish(run, "outcomes")
 
     def read_back(self) -> None:

@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from http.client import HTTPConnection, HTTPException
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -77,9 +77,7 @@ class RemoteEpisode:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def reset(self, seed: int | None = None) -> Observation:

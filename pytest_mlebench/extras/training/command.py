@@ -26,17 +26,8 @@ def add(commands: Any) -> None:
     command.add_argument(
         "--max-episodes", type=int, default=8, metavar="N", help="episodes that are open at once (default: 8)"
     )
-    add_options(
-        command,
-        "--sandbox",
-        "--data-dir",
-        "--competitions-dir",
-        "--runs-dir",
-        "--base-image",
-        "--network",
-        "--build-network",
-    )
-    add_options(command, "--cpus", "--memory", "--disk", "--gpus", "--gpu-ids", "--runtime")
+    add_options(command, "--sandbox", "--data-dir", "--competitions-dir", "--runs-dir", "--base-image", "--network",
+        "--build-network", "--cpus", "--memory", "--disk", "--gpus", "--gpu-ids", "--runtime")  # fmt: skip
     command.set_defaults(command=_serve)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import secrets
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from pytest_mlebench.agents import Agent, AgentRegistry
@@ -79,9 +78,7 @@ class Episode:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def reset(self, seed: int | None = None) -> Observation:
@@ -164,9 +161,9 @@ def episode(
     """An episode of a competition.
 
     ``options`` are those of ``EpisodeOptions``: ``data`` (``twin``, or ``real``, where steps have no scores), ``size``,
-    ``reward``, ``time_limit``, ``step_timeout``, ``output_bytes``, and those of ``Bench``, such as ``sandbox`` and
-    ``memory``, in place of the bench's own. With ``group``, a folder, or a ``Recording`` that several episodes share,
-    each episode is recorded there as a run. Raises UsageError.
+    ``reward``, ``time_limit``, ``step_timeout``, ``output_bytes``, ``answer_timeout``, and those of ``Bench``, such as
+    ``sandbox`` and ``memory``, in place of the bench's own. With ``group``, a folder, or a ``Recording`` that several
+    episodes share, each episode is recorded there as a run. Raises UsageError.
     """
     bench, own = with_options(bench, options)
     return Episode(bench, competition, own, group)

@@ -16,7 +16,10 @@ from pytest_mlebench.options import from_python
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeOptions:
-    """How episodes of a competition go. Times in seconds, ``output_bytes`` of each step."""
+    """How episodes of a competition go. Times in seconds, ``output_bytes`` of each step.
+
+    A sandbox gets ``answer_timeout`` beyond a step's own time, and to end; then it is taken for broken.
+    """
 
     data: str = "twin"
     size: str = "micro"
@@ -27,16 +30,19 @@ class EpisodeOptions:
     time_limit: float = 3600.0
     step_timeout: float = 300.0
     output_bytes: int = 16_384
+    answer_timeout: float = 30.0
 
     def __post_init__(self) -> None:
         choices: Mapping[str, Collection[str]] = {"data": ("twin", "real"), "size": SIZES, "reward": REWARDS}
         for name, known in choices.items():
             value = getattr(self, name)
-            if value not in known and not (name == "reward" and callable(value)):
+            if value not in list(known) and not (name == "reward" and callable(value)):
                 raise UsageError(f"{name}: {value!r} is not one of {', '.join(known)}")
-        if isinstance(self.world, bool) or not isinstance(self.world, int) or self.world < 0:
-            raise UsageError(f"world: {self.world!r} is not a whole number of at least 0")
-        for name in ("time_limit", "step_timeout", "output_bytes"):
+        for name, least in (("world", 0), ("output_bytes", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise UsageError(f"{name}: {value!r} is not a whole number of at least {least}")
+        for name in ("time_limit", "step_timeout", "answer_timeout"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
                 raise UsageError(f"{name}: {value!r} is not a positive number")

@@ -34,8 +34,6 @@ MAX_FILE = 32 << 20
 _START_SECONDS = 600.0
 _CLOSE_TO_THE_END = 1.0
 """Seconds before its time limit, when an episode's sandbox may have ended because of it."""
-_ANSWER_SECONDS = 30.0
-"""Beyond a step's own time limit."""
 
 
 class Running:
@@ -105,11 +103,8 @@ class Running:
         while not self._channel.wait(0.05):
             if not self._thread.is_alive() or time.monotonic() > deadline:
                 raise SandboxError(f"the episode's sandbox did not start: {self._why_ended()}")
-        hello = self._channel.receive(_ANSWER_SECONDS)
+        hello = self._channel.receive(self._options.answer_timeout)
         self._started = time.monotonic()
-        return self._observe(hello)
-
-    def _observe(self, hello: Mapping[str, Any]) -> Observation:
         instructions = self._read_instructions(hello["folders"])
         if self._trajectory is not None:
             self._trajectory.begin(instructions)
@@ -216,12 +211,15 @@ class Running:
         return data
 
     def write_file(self, path: str, data: bytes) -> None:
-        self._write(path, data)
+        order = {"write": path, "data": base64.b64encode(data).decode()}
+        answer = self._ask(order, self._options.answer_timeout)
+        if "error" in answer:
+            raise UsageError(f"{path} cannot be written: {text_of(answer['error'])[:300]}")
         if self._trajectory is not None:
             self._trajectory.add("write_file", {"path": path, "data": data.decode("utf-8", "replace")}, "")
 
     def _read(self, path: str, most: int, *, plain: bool = False) -> bytes:
-        answer = self._ask({"read": path, "most": most, "plain": plain}, _ANSWER_SECONDS)
+        answer = self._ask({"read": path, "most": most, "plain": plain}, self._options.answer_timeout)
         if "error" in answer:
             raise UsageError(f"{path} cannot be read: {text_of(answer['error'])[:300]}")
         try:
@@ -232,15 +230,10 @@ class Running:
             raise EpisodeOver("the sandbox gave more than was asked for")
         return data
 
-    def _write(self, path: str, data: bytes) -> None:
-        answer = self._ask({"write": path, "data": base64.b64encode(data).decode()}, _ANSWER_SECONDS)
-        if "error" in answer:
-            raise UsageError(f"{path} cannot be written: {text_of(answer['error'])[:300]}")
-
     def _ask(self, order: dict[str, Any], seconds: float) -> dict[str, Any]:
         try:
             self._channel.send(order)
-            return self._channel.receive(seconds + _ANSWER_SECONDS)
+            return self._channel.receive(seconds + self._options.answer_timeout)
         except EpisodeOver:
             self._channel.is_over.set()
             raise
@@ -265,7 +258,7 @@ class Running:
         """Let the run end by itself, or after a while without its consent; returns what came of it."""
         self._channel.close()
         if self._thread.ident is not None:
-            self._thread.join(_ANSWER_SECONDS)
+            self._thread.join(self._options.answer_timeout)
             self._channel.is_over.set()
             self._thread.join()
         if isinstance(self._result, RunRecord) and self._trajectory is not None:

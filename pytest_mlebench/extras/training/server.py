@@ -15,11 +15,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pytest_mlebench import __version__
 from pytest_mlebench.bench import Bench
@@ -47,21 +47,6 @@ class _Refused(Exception):
 
 
 @dataclass(frozen=True)
-class _Options:
-    """Those of ``EpisodeOptions`` that JSON can say, with the same defaults."""
-
-    data: str = EpisodeOptions.data
-    size: str = EpisodeOptions.size
-    world: int = EpisodeOptions.world
-    reward: str = str(EpisodeOptions.reward)
-    time_limit: float = EpisodeOptions.time_limit
-    step_timeout: float = EpisodeOptions.step_timeout
-    output_bytes: int = EpisodeOptions.output_bytes
-    group: str = ""
-    """The name of a run group in the folder of all run groups."""
-
-
-@dataclass(frozen=True)
 class _Create:
     competition: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -71,16 +56,26 @@ class _Create:
 class _Reset:
     seed: int | None = None
 
+    def answer(self, episode: Episode) -> dict[str, Any]:
+        return dict(vars(episode.reset(self.seed)))
+
 
 @dataclass(frozen=True)
 class _Command:
     command: str
     timeout: float | None = None
 
+    def answer(self, episode: Episode) -> dict[str, Any]:
+        step = vars(episode.step(self.command, timeout=self.timeout))
+        return {**step, "info": {**step["info"], "measured": asdict(step["info"]["measured"])}}
+
 
 @dataclass(frozen=True)
 class _Read:
     path: str
+
+    def answer(self, episode: Episode) -> dict[str, Any]:
+        return {"data": base64.b64encode(episode.read_file(self.path)).decode()}
 
 
 @dataclass(frozen=True)
@@ -88,10 +83,24 @@ class _Write:
     path: str
     data: str
 
+    def answer(self, episode: Episode) -> dict[str, Any]:
+        try:
+            data = base64.b64decode(self.data, validate=True)
+        except (ValueError, binascii.Error) as error:
+            raise UsageError("data: it is not Base64") from error
+        episode.write_file(self.path, data)
+        return {}
+
 
 @dataclass(frozen=True)
-class _Nothing:
-    pass
+class _Submit:
+    def answer(self, episode: Episode) -> dict[str, Any]:
+        return episode.submit().to_json()
+
+
+_CALLS: Mapping[str, type[Any]] = {
+    "reset": _Reset, "step": _Command, "read": _Read, "write": _Write, "submit": _Submit
+}  # fmt: skip
 
 
 class _Open:
@@ -171,23 +180,22 @@ class EpisodeServer:
             self._close(parts[1])
             return {}
         if parts[0] == "episodes" and len(parts) == 3 and method == "POST" and parts[2] in _CALLS:
-            kind, call = _CALLS[parts[2]]
-            request = _parsed(kind, body)
+            request = _parsed(_CALLS[parts[2]], body)
             open_ = self._found(parts[1])
             with open_.lock:
                 self._found(parts[1])  # it may have been closed meanwhile
                 try:
-                    return call(open_.episode, request)
+                    return cast(dict[str, Any], request.answer(open_.episode))
                 finally:
                     open_.used = time.monotonic()
         raise _Refused(HTTPStatus.NOT_FOUND, f"there is no {method} {path[:100]}")
 
     def _create(self, request: _Create) -> str:
-        known = _Options.__dataclass_fields__.keys()
-        if unknown := sorted(request.options.keys() - known):
+        known = (*EpisodeOptions.__dataclass_fields__, "group")
+        if unknown := sorted(request.options.keys() - set(known)):
             raise UsageError(f"episode has no option {', '.join(unknown)} here; it has {', '.join(known)}")
-        options = vars(_parsed(_Options, request.options))
-        recording = self._recording(options.pop("group"))
+        options = dict(request.options)
+        recording = self._recording(options.pop("group", ""))
         episode = Episode(self._bench, request.competition, EpisodeOptions(**options), recording)
         with self._lock:
             if len(self._open) >= self._most:
@@ -197,12 +205,12 @@ class EpisodeServer:
             self._open[id] = _Open(episode)
         return id
 
-    def _recording(self, group: str) -> Recording | None:
-        """The run group that episodes are recorded in, one for all that name it."""
-        if not group:
+    def _recording(self, group: object) -> Recording | None:
+        """The run group below the folder of all groups that episodes are recorded in, one for all that name it."""
+        if group == "":
             return None
-        if not _GROUP.fullmatch(group):
-            raise UsageError(f"group: {group[:100]!r} is not a name of up to 100 letters, digits, and . _ -")
+        if not isinstance(group, str) or not _GROUP.fullmatch(group):
+            raise UsageError(f"group: {group!r:.100} is not a name of up to 100 letters, digits, and . _ -")
         with self._lock:
             return self._recordings.setdefault(group, Recording(self._bench.settings.runs_dir / group))
 
@@ -226,41 +234,6 @@ def _parsed(kind: type[_Request], body: Any) -> _Request:
         raise _Refused(HTTPStatus.BAD_REQUEST, f"the body: {error}") from error
 
 
-def _reset(episode: Episode, request: _Reset) -> dict[str, Any]:
-    return dict(vars(episode.reset(request.seed)))
-
-
-def _step(episode: Episode, request: _Command) -> dict[str, Any]:
-    step = vars(episode.step(request.command, timeout=request.timeout))
-    return {**step, "info": {**step["info"], "measured": asdict(step["info"]["measured"])}}
-
-
-def _read(episode: Episode, request: _Read) -> dict[str, Any]:
-    return {"data": base64.b64encode(episode.read_file(request.path)).decode()}
-
-
-def _write(episode: Episode, request: _Write) -> dict[str, Any]:
-    try:
-        data = base64.b64decode(request.data, validate=True)
-    except (ValueError, binascii.Error) as error:
-        raise UsageError("data: it is not Base64") from error
-    episode.write_file(request.path, data)
-    return {}
-
-
-def _submit(episode: Episode, request: _Nothing) -> dict[str, Any]:
-    return episode.submit().to_json()
-
-
-_CALLS: Mapping[str, tuple[type[Any], Callable[[Episode, Any], dict[str, Any]]]] = {
-    "reset": (_Reset, _reset),
-    "step": (_Command, _step),
-    "read": (_Read, _read),
-    "write": (_Write, _write),
-    "submit": (_Nothing, _submit),
-}
-
-
 class _Server(ThreadingHTTPServer):
     episodes: EpisodeServer
 
@@ -276,15 +249,6 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _READ_SECONDS
 
     def do_GET(self) -> None:
-        self._respond()
-
-    def do_POST(self) -> None:
-        self._respond()
-
-    def do_DELETE(self) -> None:
-        self._respond()
-
-    def _respond(self) -> None:
         status, answer = HTTPStatus.OK, {}
         try:
             answer = self.server.episodes.answer(self.command, self.path, self._body())
@@ -305,6 +269,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+    do_POST = do_DELETE = do_GET
 
     def _body(self) -> Any:
         given = self.headers.get("Authorization", "").encode("utf-8", "surrogateescape")

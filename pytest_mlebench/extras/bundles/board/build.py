@@ -19,7 +19,7 @@ from pytest_mlebench.extras.bundles.board.site import Site, see_writable, write_
 from pytest_mlebench.extras.bundles.bundle import MAX_BYTES, SUFFIX, Bundle, is_bundle, read_bundle
 from pytest_mlebench.extras.bundles.card import Card, Result
 from pytest_mlebench.io.files import AnyPath, expanded
-from pytest_mlebench.io.progress import Reporter, Step
+from pytest_mlebench.io.progress import Step
 from pytest_mlebench.io.units import listed, one_line, pluralize
 from pytest_mlebench.records.group import RunGroup, read_group
 from pytest_mlebench.records.record import MANIFEST
@@ -128,7 +128,7 @@ def _entries(bench: Bench, files: list[Path], max_bytes: int, allowed_signers: P
     by_digest: dict[str, _Entry] = {}
     unread: list[_Entry] = []
     for number, file in enumerate(files, 1):
-        _tell(bench.reporter, file, number, len(files))
+        bench.reporter(Step(_name(file), f"verifying it ({number} of {len(files)})"))
         with tempfile.TemporaryDirectory(prefix="mlebench-board-") as scratch:
             folder = Path(scratch).resolve()
             hide = partial(_hide, bench.store.root)
@@ -142,10 +142,6 @@ def _entries(bench: Bench, files: list[Path], max_bytes: int, allowed_signers: P
             if known is None or not known.rows:
                 by_digest[bundle.digest] = _entry(file, bundle, graders, hide, allowed_signers)
     return [*(by_digest[digest] for digest in sorted(by_digest)), *unread]
-
-
-def _tell(reporter: Reporter, file: Path, number: int, total: int) -> None:
-    reporter(Step(_name(file), f"verifying it ({number} of {total})"))
 
 
 def _name(file: Path) -> str:

@@ -190,16 +190,13 @@ def ranked(rows: Iterable[Row]) -> list[Row]:
             split_rank(row.split), order.index(row.status), -_sortable(row), row.agent, row.date, row.digest
         ),
     )  # fmt: skip
+    rates = [(row.split, _sortable(row)) for row in found if row.status == "ranked"]
     return [
-        row
-        if row.status != "ranked"
-        else replace(row, rank=1 + sum(_is_better(other, row) for other in found if other.status == "ranked"))
+        replace(row, rank=1 + sum(split == row.split and rate > _sortable(row) for split, rate in rates))
+        if row.status == "ranked"
+        else row
         for row in found
     ]
-
-
-def _is_better(other: Row, row: Row) -> bool:
-    return other.split == row.split and _sortable(other) > _sortable(row)
 
 
 def _sortable(row: Row) -> float:

@@ -217,16 +217,10 @@ def _value(figure: Figure | None) -> str:
 
 def _filters(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     """The choices of each filter, with how many rows each has; none where there is nothing to choose."""
-    kinds = (
-        ("split", "Split", "all splits", sorted(Counter(row.split for row in rows).items(), key=_by_rank)),
-        ("data", "Data", "all data", sorted(Counter(row.data for row in rows).items())),
-        ("time", "Time limit", "all time limits", sorted(Counter(row.time for row in rows if row.time).items())),
-    )
-    for name, label, every, found in kinds:
-        if len(found) > 1:
-            options = [{"value": value, "text": value, "count": count} for value, count in found]
+    kinds = (("split", "Split", "all splits"), ("data", "Data", "all data"), ("time", "Time limit", "all time limits"))
+    for name, label, every in kinds:
+        counts = Counter(text for row in rows if (text := getattr(row, name)))
+        if len(counts) > 1:
+            chosen = sorted(counts, key=split_rank) if name == "split" else sorted(counts)
+            options = [{"value": value, "text": value, "count": counts[value]} for value in chosen]
             yield {"name": name, "label": label, "all": every, "options": options}
-
-
-def _by_rank(own: tuple[str, int]) -> tuple[int, str]:
-    return split_rank(own[0])

@@ -96,11 +96,6 @@ def pulls_public(dataset: Dataset, source: Source, image: str | None) -> dict[st
     return {"services": {"data": service, "main": main}, "volumes": {"data": {}}}
 
 
-def pulls_answers(source: Source) -> dict[str, Any]:
-    """A Compose file for a verifier that pulls."""
-    return {"services": {"main": {"environment": source.variables}}}
-
-
 def write_compose(folder: Path, values: Mapping[str, Any]) -> None:
     """Write a Compose file; JSON is YAML too."""
     (folder / "docker-compose.yaml").write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

@@ -27,7 +27,6 @@ from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.interop.harbor import data, wheel
 from pytest_mlebench.extras.interop.harbor.data import ANSWERS, DATA, Source
-from pytest_mlebench.extras.interop.harbor.toml import to_toml
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.sandbox.contract import render_instructions
@@ -293,7 +292,7 @@ def _write_answers(folder: Path, answers: Dataset, task: Task) -> None:
     if task.source is not None:
         wanted = task.source.wanted(dataset, "private", dataset.competition.sample_submission, show="")
         shutil.copyfile(Path(__file__).with_name("fetch.py"), folder / "fetch.py")
-        data.write_compose(folder, data.pulls_answers(task.source))
+        data.write_compose(folder, {"services": {"main": {"environment": task.source.variables}}})
         pull = f"$python -I /tests/fetch.py {shlex.quote(wanted)} {target} || exit\n"
     elif not task.is_copied:
         data.write_compose(folder, data.mounts(dataset, "", target))
@@ -372,3 +371,24 @@ def _set_times(folder: Path) -> None:
 
 def _megabytes(size: int | None) -> int | None:
     return None if size is None else max(1, size >> 20)
+
+
+def to_toml(values: Mapping[str, Any], prefix: str = "") -> str:
+    """TOML of strings, numbers, lists of strings, and tables of these; None is left out.
+
+    >>> print(to_toml({"a": 1, "b": {"c": ["d"], "e": None}}), end="")
+    a = 1
+    <BLANKLINE>
+    [b]
+    c = ["d"]
+    """
+    plain = {name: value for name, value in values.items() if not isinstance(value, Mapping) and value is not None}
+    lines = [f"{name} = {_toml_value(value)}\n" for name, value in plain.items()]
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            lines.append(f"\n[{prefix}{name}]\n{to_toml(value, f'{prefix}{name}.')}")
+    return "".join(lines)
+
+
+def _toml_value(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
