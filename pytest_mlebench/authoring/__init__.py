@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Mapping
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -89,21 +90,37 @@ def __dir__() -> list[str]:
 class _Moved(ModuleType):
     """A module at its old name, which is imported, with a warning, when something of it is used."""
 
+    def __init__(self, old: str, new: str, version: str) -> None:
+        super().__init__(old)
+        self._new, self._version = new, version
+
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") and name != "__path__":
             raise AttributeError(name)
-        new = f"{__name__}.{_MOVED[self.__name__.removeprefix(f'{__name__}.')]}"
-        warnings.warn(f"{self.__name__} is now {new}, and goes with version 0.4", DeprecationWarning, stacklevel=2)
-        return getattr(import_module(new), name)
+        found = getattr(import_module(self._new), name)
+        text = f"{self.__name__} is now {self._new}, and goes with version {self._version}"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return found
 
 
-_MOVED = {
-    "bundled": "tables",
-    "private_random": "corrections",
-    **dict.fromkeys(("worlds.boxes", "worlds.masks", "worlds.things"), "worlds.images"),
-    **dict.fromkeys(("worlds.audio", "worlds.video"), "worlds.media"),
-    **dict.fromkeys(("worlds.facts", "worlds.spoken"), "worlds.text"),
-    "worlds.tables": "worlds.labels",
-}
-for _old in _MOVED:
-    sys.modules[f"{__name__}.{_old}"] = _Moved(f"{__name__}.{_old}")
+def moved(version: str, names: Mapping[str, str]) -> None:
+    """Have modules of the package found at their old names until a version: new names by old ones."""
+    for old, new in names.items():
+        module = _Moved(f"pytest_mlebench.{old}", f"pytest_mlebench.{new}", version)
+        package, _, name = module.__name__.rpartition(".")
+        sys.modules[module.__name__] = module
+        if package in sys.modules:
+            setattr(sys.modules[package], name, module)
+
+
+moved(
+    "0.4",
+    {
+        "authoring.bundled": "authoring.tables",
+        "authoring.private_random": "authoring.corrections",
+        **dict.fromkeys((f"authoring.worlds.{old}" for old in ("boxes", "masks", "things")), "authoring.worlds.images"),
+        **dict.fromkeys((f"authoring.worlds.{old}" for old in ("audio", "video")), "authoring.worlds.media"),
+        **dict.fromkeys((f"authoring.worlds.{old}" for old in ("facts", "spoken")), "authoring.worlds.text"),
+        "authoring.worlds.tables": "authoring.worlds.labels",
+    },
+)

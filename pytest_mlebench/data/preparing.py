@@ -17,16 +17,19 @@ Where prepared data is pulled from and pushed to: URLs, and the contract of what
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
+import importlib
 import json
 import os
 import re
+import resource
 import secrets
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +42,7 @@ from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, r
 from pytest_mlebench.io import files
 from pytest_mlebench.io.extensions import extensions, load_extension
 from pytest_mlebench.io.files import bundled
+from pytest_mlebench.io.processes import read_only
 from pytest_mlebench.io.progress import Reporter
 
 if TYPE_CHECKING:
@@ -269,11 +273,12 @@ _VARIABLES = frozenset(
     "OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS".split()
 )
 _ERRORS: Mapping[str, type[MLEBenchError]] = {"CompetitionError": CompetitionError, "DataError": DataError}
+_SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/dev/null", "/dev/urandom", "/dev/zero")
 _MAX_REPLY = 64 << 20
 _MAX_TEXT = 20_000
 _BOOT = (
     "import json, sys; job = json.loads(sys.stdin.buffer.read()); sys.path[:] = job['modules']; "
-    "from pytest_mlebench.grading.confined import main; main(job)"
+    "from pytest_mlebench.data.preparing import do_confined; do_confined(job)"
 )
 
 
@@ -345,6 +350,41 @@ def _reply(job: bytes, home: str) -> tuple[bytes, int]:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     return text, process.returncode
+
+
+def do_confined(job: dict[str, Any]) -> None:
+    """In the confined process: do the job, and write its result or error as JSON to the descriptor in ``sys.argv``."""
+    replies, parent = map(int, sys.argv[1:3])
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(1)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    module, _, name = job["function"].partition(":")
+    function = getattr(importlib.import_module(module), name)
+    folder = Path(job["competition"])
+    readable = [folder, *map(Path, job["read"]), *python_paths()]
+    read_only(readable, writable=map(Path, job["write"]), listable=map(Path, sys.path))  # imports list these
+    reply: dict[str, Any]
+    try:
+        reply = {"result": function(Competition.load(folder, version=job["version"]), *job["arguments"])}
+    except MLEBenchError as error:
+        reply = {"error": [type(error).__name__, str(error)]}
+    except KeyboardInterrupt:  # its own: Ctrl-C goes to the harness alone
+        reply = {"error": ["CompetitionError", f"{folder.name}: its code raised KeyboardInterrupt"]}
+    with os.fdopen(replies, "wb") as file:
+        file.write(json.dumps(reply).encode())
+    sys.stdout.flush()
+    os._exit(0)  # whatever threads the code has started
+
+
+def python_paths() -> Iterator[Path]:
+    """What Python and its packages are read from; of other folders on its path no files."""
+    yield from map(Path, (*_SYSTEM, sys.prefix, sys.base_prefix))
+    yield Path(__file__).parents[1]
+    for entry in map(Path, sys.path):
+        if entry.name in ("site-packages", "dist-packages") or entry.suffix == ".zip":
+            yield entry
 
 
 _SHOWN_NAMES = 8

@@ -23,7 +23,7 @@ from typing import Any
 
 from pytest_mlebench import defaults
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.catalog.leaderboard import Leaderboard
+from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.preparing import is_third_party, plain_environment
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES

@@ -49,9 +49,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.catalog.leaderboard import Leaderboard
+from pytest_mlebench.catalog.schema import Leaderboard
+from pytest_mlebench.data.preparing import python_paths
 from pytest_mlebench.errors import GraderDefect, InvalidSubmission, MLEBenchError
-from pytest_mlebench.grading.confined import python_paths
 from pytest_mlebench.io.processes import read_only
 from pytest_mlebench.io.values import loads
 

@@ -31,7 +31,7 @@ import pandas as pd
 
 from pytest_mlebench.authoring.corrections import keyed
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.catalog.leaderboard import Leaderboard
+from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.download.contract import Downloads
 from pytest_mlebench.data.preparing import Head, Twins, call, call_module, check_prepared, is_third_party, prepare_here

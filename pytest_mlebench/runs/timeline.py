@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench import defaults
-from pytest_mlebench.catalog.leaderboard import Medal
+from pytest_mlebench.catalog.schema import Medal
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.records.outcome import Report, TimelinePoint
 from pytest_mlebench.records.record import SUBMISSION, VALIDATION

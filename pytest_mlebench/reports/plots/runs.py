@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median
 
 from pytest_mlebench.catalog import Leaderboard, default_catalogue, medal_ranks
-from pytest_mlebench.catalog.leaderboard import MEDALS
+from pytest_mlebench.catalog.schema import MEDALS
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.outcome import FAILURES, Outcome
 from pytest_mlebench.records.record import RunKey, RunRecord
