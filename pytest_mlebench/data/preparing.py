@@ -41,7 +41,7 @@ from pytest_mlebench.data.dataset import SIDES, Dataset
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, reason
 from pytest_mlebench.io import files
 from pytest_mlebench.io.extensions import extensions, load_extension
-from pytest_mlebench.io.files import bundled
+from pytest_mlebench.io.files import AnyPath, bundled
 from pytest_mlebench.io.processes import read_only
 from pytest_mlebench.io.progress import Reporter
 
@@ -299,11 +299,14 @@ def call(
     read: Iterable[Path] = (),
     write: Iterable[Path] = (),
 ) -> Any:
-    """What a function of ours returns for a competition and arguments, called in a confined process.
+    """What a function of ours returns for a competition and arguments.
 
-    Arguments and results are JSON. The competition's code can read its own folder and ``read``, and write to ``write``.
-    Raises what the function raises if that is a CompetitionError or DataError, else CompetitionError.
+    For a competition that does not come with the package it is called in a confined process: arguments and results are
+    JSON, paths among the arguments become text; the competition's code can read its own folder and ``read``, and write
+    to ``write``. What the function raises is then a DataError or else a CompetitionError.
     """
+    if not is_third_party(competition):
+        return function(competition, *arguments)
     with tempfile.TemporaryDirectory(prefix="mlebench-") as home:
         job = {
             "function": f"{function.__module__}:{function.__name__}",
@@ -314,7 +317,7 @@ def call(
             "read": [str(path.resolve()) for path in read],
             "write": [str(path.resolve()) for path in (*write, Path(home))],
         }
-        text, status = _reply(json.dumps(job).encode(), home)
+        text, status = _reply(json.dumps(job, default=lambda path: str(path.absolute())).encode(), home)
     try:
         reply = json.loads(text)
         error = reply.get("error")
@@ -392,14 +395,10 @@ _SHOWN_NAMES = 8
 
 def make_synthetic(competition: Competition, raw: Path, seed: int) -> None:
     """Have ``synthetic.py`` make raw data in an empty folder; raises CompetitionError with the line that failed."""
-    if is_third_party(competition):
-        competition.require_modules()
-        call(make_synthetic_here, competition, str(raw.absolute()), seed, write=[raw])
-    else:
-        make_synthetic_here(competition, str(raw), seed)
+    call(make_synthetic_here, competition, raw, seed, write=[raw])
 
 
-def make_synthetic_here(competition: Competition, raw: str, seed: int) -> None:
+def make_synthetic_here(competition: Competition, raw: AnyPath, seed: int) -> None:
     """As ``make_synthetic``, in this process."""
     call_module(competition, "synthetic", "make", Path(raw), seed)
 
@@ -422,13 +421,9 @@ def run_prepare(
     ``maker`` names the program that made ``raw``, if one did; ``key`` is that of private randomness (see
     ``data.preparing``). Raises DataError that names what is missing or failed.
     """
-    text = key.hex() if key else None
-    if is_third_party(competition):
-        competition.require_modules()
-        arguments = (str(raw.absolute()), str(dataset.folder.absolute()), maker, text)
-        call(prepare_here, competition, *arguments, read=[raw], write=[dataset.folder])
-    else:
-        prepare_here(competition, str(raw), str(dataset.folder), maker, text)
+    competition.require_modules()
+    arguments = (raw, dataset.folder, maker, key.hex() if key else None)
+    call(prepare_here, competition, *arguments, read=[raw], write=[dataset.folder])
     check_prepared(dataset)
 
 
@@ -443,7 +438,7 @@ def check_prepared(dataset: Dataset) -> None:
             raise DataError(f"{id}: prepare.py made the link {path.relative_to(dataset.prepared)}")
 
 
-def prepare_here(competition: Competition, raw: str, folder: str, maker: str, key: str | None = None) -> None:
+def prepare_here(competition: Competition, raw: AnyPath, folder: AnyPath, maker: str, key: str | None = None) -> None:
     """The part of ``run_prepare`` that runs the competition's code, in this process. ``key`` is hexadecimal."""
     dataset = Dataset(competition, Path(folder))
     for side in (dataset.public, dataset.private):

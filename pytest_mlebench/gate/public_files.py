@@ -190,7 +190,6 @@ _READERS: tuple[tuple[Callable[[bytes, str], bool], Callable[[bytes], Items]], .
 
 MAX_BYTES = 1 << 26
 """Of a file or member that is looked into; larger ones are only compared as a whole."""
-MAX_TOTAL = 1 << 30
 _MAX_DEPTH = 3
 _MAX_COLUMNS = 500
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
@@ -226,9 +225,9 @@ class PublicFile:
         return PurePosixPath(self.name).suffix.lower()
 
 
-def entries(public: Path) -> Iterator[PublicFile]:
+def entries(public: Path, max_total: int = 1 << 30) -> Iterator[PublicFile]:
     """The public files, each before what it holds; in the order of their names, members of archives in that of the
-    archive. Of a file above ``MAX_BYTES``, and of files beyond ``MAX_TOTAL``, only what is noted: no content."""
+    archive. Of a file above ``MAX_BYTES``, and of files beyond ``max_total`` bytes, only what is noted: no content."""
     total = 0
     paths = list(public.rglob("*"))  # in each folder in the order of its directory
     places = {path: str(place) for place, path in enumerate(paths)}
@@ -248,7 +247,7 @@ def entries(public: Path) -> Iterator[PublicFile]:
             ("place in the directory", places[path]),
         )
         name, size = path.relative_to(public).as_posix(), about.st_size
-        if size > MAX_BYTES or total + size > MAX_TOTAL:
+        if size > MAX_BYTES or total + size > max_total:
             yield PublicFile(name, b"", (*noted, ("size in bytes", str(size))))
         else:
             total += size
@@ -271,6 +270,14 @@ def table(entry: PublicFile) -> pd.DataFrame | None:
     except Exception:  # whatever readers raise for what is not a table
         return None
     return None if found is None or not len(found.columns) else found.rename(columns=str)
+
+
+def text_table(path: Path) -> pd.DataFrame | None:
+    """A CSV or TSV file as a table of texts; None if it is none."""
+    try:
+        return pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",", dtype=str, keep_default_na=False)
+    except ValueError:
+        return None
 
 
 def metadata(entry: PublicFile) -> dict[str, str]:
