@@ -358,11 +358,7 @@ def _reply(job: bytes, home: str) -> tuple[bytes, int]:
 def do_confined(job: dict[str, Any]) -> None:
     """In the confined process: do the job, and write its result or error as JSON to the descriptor in ``sys.argv``."""
     replies, parent = map(int, sys.argv[1:3])
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:
-        os._exit(1)
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    end_with(parent)
     module, _, name = job["function"].partition(":")
     function = getattr(importlib.import_module(module), name)
     folder = Path(job["competition"])
@@ -379,6 +375,16 @@ def do_confined(job: dict[str, Any]) -> None:
         file.write(json.dumps(reply).encode())
     sys.stdout.flush()
     os._exit(0)  # whatever threads the code has started
+
+
+def end_with(parent: int) -> None:
+    """Have this process end with its parent, and leave no image of its memory if it crashes."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(1)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def python_paths() -> Iterator[Path]:

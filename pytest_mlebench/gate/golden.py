@@ -122,12 +122,11 @@ def make_golden(competition: Competition, scratch: Path, seed: int = 1, reporter
         )
     grades.sort(key=lambda grade: grade.name)
     scores = {grade.name: grade.score for grade in grades if grade.score is not None}
+    answers = next(grade for grade in grades if grade.name == ANSWERS)
     if not any(math.isfinite(score) for score in scores.values()):
-        first = next(grade for grade in grades if grade.name == ANSWERS)
-        why = f"scores {first.score}" if first.reason is None else f"is invalid: {first.reason}"
+        why = f"scores {answers.score}" if answers.reason is None else f"is invalid: {answers.reason}"
         file = competition.file("grade.py")
         raise CompetitionError(f"{competition.id}: no submission has a score: {ANSWERS} {why}; look at {file}")
-    answers = next(grade for grade in grades if grade.name == ANSWERS)
     if answers.reason is not None and "answers_are_invalid" not in competition.exceptions:
         raise CompetitionError(
             f"{competition.id}: the answers ({competition.perfect_submission}) as a submission are invalid: "
@@ -137,8 +136,7 @@ def make_golden(competition: Competition, scratch: Path, seed: int = 1, reporter
     _prepare_again(competition, dataset, scratch / "again", seed)
     return {
         "seed": seed,
-        "public": prepared_listing(dataset)["public"],
-        "private": prepared_listing(dataset)["private"],
+        **prepared_listing(dataset),
         "scores": {name: score for name, score in scores.items() if not math.isnan(score)},
         "no_score": [name for name, score in scores.items() if math.isnan(score)],
         "invalid": [grade.name for grade in grades if grade.reason is not None],
@@ -266,9 +264,9 @@ def _golden_differences(old: Mapping[str, Any], made: Mapping[str, Any]) -> list
 
 def prepared_listing(dataset: Dataset) -> dict[str, dict[str, Any]]:
     """Digests of the prepared files by side; the description, which every data set has, is not among them."""
-    sides = {"public": listing(dataset.public), "private": listing(dataset.private)}
-    sides["public"].pop("description.md", None)
-    return sides
+    found = {side: listing(folder) for side, folder in _sides(dataset).items()}
+    found["public"].pop("description.md", None)
+    return found
 
 
 def cell_differences(competition: Competition, dataset: Dataset, folder: Path) -> list[str] | None:

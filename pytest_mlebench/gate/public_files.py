@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -343,8 +343,7 @@ def _members(entry: PublicFile) -> Iterator[PublicFile]:
                         "writer": (member.create_system, member.create_version, member.extract_version),
                         "compression": member.compress_type,
                     }
-                    shown = tuple((f"archive's {key}", str(value)) for key, value in noted.items())
-                    yield PublicFile(f"{entry.name}/{member.filename}", archive.read(member), shown)
+                    yield _member(entry, member.filename, archive.read(member), noted)
     elif content[:6] == b"7z\xbc\xaf\x27\x1c":
         yield from _members_of_7z(entry)
     elif content[257:262] == b"ustar" or entry.name.endswith((".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")):
@@ -357,10 +356,14 @@ def _members(entry: PublicFile) -> Iterator[PublicFile]:
                         "mode": item.mode,
                         "headers": sorted(item.pax_headers.items()),
                     }
-                    shown = tuple((f"archive's {key}", str(value)) for key, value in of_item.items())
-                    yield PublicFile(f"{entry.name}/{item.name}", file.read(), shown)
+                    yield _member(entry, item.name, file.read(), of_item)
     elif unpack := _UNPACKED.get(entry.suffix):
         yield PublicFile(entry.name.removesuffix(entry.suffix), unpack(content), entry.noted)
+
+
+def _member(entry: PublicFile, name: str, content: bytes, noted: Mapping[str, Any]) -> PublicFile:
+    shown = tuple((f"archive's {key}", str(value)) for key, value in noted.items())
+    return PublicFile(f"{entry.name}/{name}", content, shown)
 
 
 def _members_of_7z(entry: PublicFile) -> Iterator[PublicFile]:

@@ -278,6 +278,13 @@ def read_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES, **options
     return table.set_axis(pd.RangeIndex(len(table)))  # a field more in each row than in the header is row names
 
 
+def _read_options(competition: Competition) -> dict[str, Any]:
+    options: dict[str, Any] = getattr(competition.module("grade"), "READ_OPTIONS", {})
+    if not isinstance(options, Mapping):
+        raise CompetitionError(f"{competition.file('grade.py')}: READ_OPTIONS must be a dictionary")
+    return options
+
+
 class Scorer:
     """A competition's ``grade.py`` with the answers, which are read once and kept.
 
@@ -294,9 +301,7 @@ class Scorer:
         self.max_bytes = max_bytes
         self._grade: Callable[[Any, Any], float] = competition.function("grade", "grade")
         module = competition.module("grade")
-        self._options: dict[str, Any] = getattr(module, "READ_OPTIONS", {})
-        if not isinstance(self._options, Mapping):
-            raise CompetitionError(f"{competition.file('grade.py')}: READ_OPTIONS must be a dictionary")
+        self._options = _read_options(competition)
         read_table = partial(read_answers, **self._options)
         self._read_answers: Callable[[Path], Any] = getattr(module, "read_answers", read_table)
         self._row_scores: Callable[[Any, Any], Any] | None = getattr(module, "row_scores", None)
@@ -395,7 +400,7 @@ class Form:
     def __init__(self, competition: Competition, public: Path, *, max_bytes: int = MAX_SUBMISSION_BYTES) -> None:
         module = competition.module("grade")
         self.max_bytes = max_bytes
-        self._options: dict[str, Any] = getattr(module, "READ_OPTIONS", {})
+        self._options = _read_options(competition)
         self._check: Callable[[Any, Any], object] = getattr(module, "check", check_like_sample)
         self._template: Any
         if read_template := getattr(module, "read_template", None):

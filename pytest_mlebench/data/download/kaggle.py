@@ -9,6 +9,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -126,6 +127,7 @@ _PARALLEL = 8
 _PAGE_SIZE = 200  # files or teams; the most that Kaggle gives at once
 
 
+@dataclass(eq=False)
 class KaggleDownloads:
     """Downloads from Kaggle (see Downloads). Nothing is imported or looked up before it is needed.
 
@@ -135,10 +137,9 @@ class KaggleDownloads:
     >>> dataset = DataStore().prepare(default_catalogue()["smoke-digits"], downloads=KaggleDownloads())
     """
 
-    def __init__(self, policy: RetryPolicy | None = None) -> None:
-        self.policy = policy or RetryPolicy()
-        self._credentials: Credentials | None = None
-        self._lock = threading.Lock()
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
+    _credentials: Credentials | None = field(default=None, init=False, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def check(
         self, competitions: Sequence[Competition], *, skip_denied: bool = False, reporter: Reporter = silent
