@@ -6,12 +6,10 @@ Preparers import from the modules: ``tables``, ``files``, ``archives`` and other
 
 from __future__ import annotations
 
-import sys
-import warnings
-from collections.abc import Mapping
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from pytest_mlebench.io.extensions import moved
 
 if TYPE_CHECKING:
     from pytest_mlebench.authoring.checks import (
@@ -85,32 +83,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Moved(ModuleType):
-    """A module at its old name, which is imported, with a warning, when something of it is used."""
-
-    def __init__(self, old: str, new: str, version: str) -> None:
-        super().__init__(old)
-        self._new, self._version = new, version
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__path__":
-            raise AttributeError(name)
-        found = getattr(import_module(self._new), name)
-        text = f"{self.__name__} is now {self._new}, and goes with version {self._version}"
-        warnings.warn(text, DeprecationWarning, stacklevel=2)
-        return found
-
-
-def moved(version: str, names: Mapping[str, str]) -> None:
-    """Have modules of the package found at their old names until a version: new names by old ones."""
-    for old, new in names.items():
-        module = _Moved(f"pytest_mlebench.{old}", f"pytest_mlebench.{new}", version)
-        package, _, name = module.__name__.rpartition(".")
-        sys.modules[module.__name__] = module
-        if package in sys.modules:
-            setattr(sys.modules[package], name, module)
 
 
 moved(

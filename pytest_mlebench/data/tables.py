@@ -159,16 +159,11 @@ def _rounded(new: Sequence[str], raw: Sequence[str]) -> Origins:
         value = _number(text)
         if value is None or not numbers:
             continue
-        number, origin = numbers[_nearest(numbers, value)]
+        right = min(bisect_left(numbers, (value, "")), len(numbers) - 1)
+        number, origin = min(numbers[max(right - 1, 0) : right + 1], key=lambda own: abs(own[0] - value))
         if _is_rounding(origin, text, number, value):
             found[text] = origin
     return found
-
-
-def _nearest(numbers: Sequence[tuple[float, str]], value: float) -> int:
-    right = min(bisect_left(numbers, (value, "")), len(numbers) - 1)
-    left = max(right - 1, 0)
-    return left if abs(numbers[left][0] - value) <= abs(numbers[right][0] - value) else right
 
 
 def _is_rounding(origin: str, text: str, number: float, value: float) -> bool:

@@ -6,7 +6,7 @@ import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pytest_mlebench.authoring import moved
+from pytest_mlebench.io.extensions import moved
 
 if TYPE_CHECKING:
     from pytest_mlebench.errors import InvalidSubmission
