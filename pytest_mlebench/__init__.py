@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_mlebench.bench import Bench
     from pytest_mlebench.catalog.catalogue import Catalogue, default_catalogue
     from pytest_mlebench.catalog.competition import Competition
-    from pytest_mlebench.catalog.leaderboard import Leaderboard, medal_ranks
+    from pytest_mlebench.catalog.schema import Leaderboard, medal_ranks
     from pytest_mlebench.data.dataset import Dataset, default_data_dir
     from pytest_mlebench.data.download.kaggle import KaggleDownloads
     from pytest_mlebench.data.store import DataStore
@@ -108,7 +108,7 @@ _NAMES_BY_MODULE = {
     "bench": "Bench",
     "catalog.catalogue": "Catalogue default_catalogue",
     "catalog.competition": "Competition",
-    "catalog.leaderboard": "Leaderboard medal_ranks",
+    "catalog.schema": "Leaderboard medal_ranks",
     "data.dataset": "Dataset default_data_dir",
     "data.download.kaggle": "KaggleDownloads",
     "data.store": "DataStore",

@@ -15,9 +15,9 @@ OLD = {
     "from pytest_mlebench.data.authoring import tfrecord": "pytest_mlebench.data.authoring is now",
     "from pytest_mlebench.grading import predictions": "import predictions from pytest_mlebench.authoring",
     "from pytest_mlebench.grading.metrics.text import word_error_rate": "pytest_mlebench.grading.metrics is now",
-    "from pytest_mlebench.grading.metrics.roc import weighted_roc_auc": "pytest_mlebench.grading.metrics is now",
-    "from pytest_mlebench.grading.metrics.audio import lwlrap": "pytest_mlebench.grading.metrics is now",
-    "from pytest_mlebench.grading.metrics.geometry import angular_error": "pytest_mlebench.grading.metrics is now",
+    "from pytest_mlebench.grading.metrics.roc import weighted_roc_auc": "grading.metrics.roc is now",
+    "from pytest_mlebench.grading.metrics.audio import lwlrap": "grading.metrics.audio is now",
+    "from pytest_mlebench.grading.metrics.geometry import angular_error": "grading.metrics.geometry is now",
     "from pytest_mlebench.grading.resampling import RowScores": "pytest_mlebench.grading.resampling is now",
 }
 

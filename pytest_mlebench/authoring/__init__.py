@@ -6,11 +6,10 @@ Preparers import from the modules: ``tables``, ``files``, ``archives`` and other
 
 from __future__ import annotations
 
-import sys
-import warnings
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from pytest_mlebench.io.extensions import moved
 
 if TYPE_CHECKING:
     from pytest_mlebench.authoring.checks import (
@@ -86,24 +85,14 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-class _Moved(ModuleType):
-    """A module at its old name, which is imported, with a warning, when something of it is used."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        new = f"{__name__}.{_MOVED[self.__name__.removeprefix(f'{__name__}.')]}"
-        warnings.warn(f"{self.__name__} is now {new}, and goes with version 0.4", DeprecationWarning, stacklevel=2)
-        return getattr(import_module(new), name)
-
-
-_MOVED = {
-    "bundled": "tables",
-    "private_random": "corrections",
-    **dict.fromkeys(("worlds.boxes", "worlds.masks", "worlds.things"), "worlds.images"),
-    **dict.fromkeys(("worlds.audio", "worlds.video"), "worlds.media"),
-    **dict.fromkeys(("worlds.facts", "worlds.spoken"), "worlds.text"),
-    "worlds.tables": "worlds.labels",
-}
-for _old in _MOVED:
-    sys.modules[f"{__name__}.{_old}"] = _Moved(f"{__name__}.{_old}")
+moved(
+    "0.4",
+    {
+        "authoring.bundled": "authoring.tables",
+        "authoring.private_random": "authoring.corrections",
+        **dict.fromkeys((f"authoring.worlds.{old}" for old in ("boxes", "masks", "things")), "authoring.worlds.images"),
+        **dict.fromkeys((f"authoring.worlds.{old}" for old in ("audio", "video")), "authoring.worlds.media"),
+        **dict.fromkeys((f"authoring.worlds.{old}" for old in ("facts", "spoken")), "authoring.worlds.text"),
+        "authoring.worlds.tables": "authoring.worlds.labels",
+    },
+)

@@ -100,43 +100,23 @@ def unpack_zip(
                 raise ArchiveError(f"archive {path} needs a password, as {info.filename} is encrypted")
             destination = safe_join(target, name)
             if destination.parent not in folders:
-                _make_folder(destination.parent, path)
+                try:
+                    destination.parent.mkdir(parents=True, exist_ok=True)
+                except (FileExistsError, NotADirectoryError) as error:
+                    raise ArchiveError(f"archive {path} has both a file and a folder {destination.parent}") from error
                 folders.add(destination.parent)
+            if destination.exists():  # nobody else writes there
+                what = "both a file and a folder" if destination.is_dir() else "more than one member for"
+                raise ArchiveError(f"archive {path} has {what} {destination}")
             made = destination if mixed_in is None else mixed_in / str(len(names))
-            with archive.open(info) as source, _create(made, path) as file:
+            with archive.open(info) as source, made.open("xb") as file:
                 shutil.copyfileobj(source, file, _BLOCK)
             if made != destination:
-                _move(made, destination, path)
+                made.rename(destination)
             names.append(name)
             unpacked += info.file_size
             progress(unpacked)
     return names
-
-
-def _make_folder(folder: Path, archive: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise ArchiveError(f"archive {archive} has both a file and a folder {folder}") from error
-
-
-def _create(file: Path, archive: Path) -> IO[bytes]:
-    try:
-        return file.open("xb")
-    except FileExistsError as error:
-        raise _twice(file, archive) from error
-
-
-def _move(made: Path, destination: Path, archive: Path) -> None:
-    if destination.is_dir():
-        raise ArchiveError(f"archive {archive} has both a file and a folder {destination}")
-    if destination.exists():  # nobody else writes there
-        raise _twice(destination, archive)
-    made.rename(destination)
-
-
-def _twice(file: Path, archive: Path) -> ArchiveError:
-    return ArchiveError(f"archive {archive} has more than one member for {file}")
 
 
 def unpacked_size(path: Path) -> int:

@@ -25,7 +25,7 @@ from pytest_mlebench.authoring.checks import (
     shown,
 )
 from pytest_mlebench.authoring.ids import alignment, keys
-from pytest_mlebench.authoring.tables import pa
+from pytest_mlebench.authoring.tables import pa, reads_as
 from pytest_mlebench.errors import InvalidSubmission
 
 Parsed = TypeVar("Parsed")
@@ -277,7 +277,7 @@ def to_floats(texts: Sequence[str]) -> NDArray[np.float64]:
     try:
         return np.fromiter(map(float, texts), dtype=np.float64, count=len(texts))
     except ValueError:
-        wrong = next(text for text in texts if not _is_float(text))
+        wrong = next(text for text in texts if not reads_as(float, text))
         raise ValueError(f"{shown(wrong)} is not a number{_space_hint([wrong])}") from None
 
 
@@ -306,14 +306,6 @@ def _parsed(column: pd.Series[Any]) -> NDArray[Any]:
         raise InvalidSubmission(
             f"column {column.name!r}, row {row + 1}: {shown(column.iloc[row])} is {what}"
         ) from error
-
-
-def _is_float(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _space_hint(parts: Sequence[str]) -> str:

@@ -26,7 +26,7 @@ LEVEL = 0.95
 MIN_UNITS = 10
 """With fewer, the resamples say nothing of other test sets."""
 RESAMPLES = 2000
-_DRAWN_UNITS = 10_000
+DRAWN_UNITS = 10_000
 """Of more, sums are drawn from the normal distribution that they then follow, in a time that does not grow with
 ``RESAMPLES``."""
 _AT_ONCE = 1 << 21
@@ -48,15 +48,15 @@ class RowScores:
         """The score of the test set itself, which must be that of ``grade``."""
         return float(self._scores(self.terms.sum(axis=0)[None])[0])
 
-    def resampled(self) -> Floats | None:
-        """The scores of ``RESAMPLES`` test sets of as many units, always the same ones; None if there are too few
-        units, or too many resamples have no score."""
+    def resampled(self, resamples: int = RESAMPLES, drawn_units: int = DRAWN_UNITS) -> Floats | None:
+        """The scores of ``resamples`` test sets of as many units, always the same ones; None if there are too few
+        units, or too many resamples have no score. With more than ``drawn_units`` the sums are normally distributed."""
         if len(self.terms) < MIN_UNITS or not np.isfinite(self.terms).all():
             return None
-        draw = _drawn_sums if len(self.terms) <= _DRAWN_UNITS else _normal_sums
-        scores = self._scores(draw(self.terms, np.random.default_rng(0)))
+        draw = _drawn_sums if len(self.terms) <= drawn_units else _normal_sums
+        scores = self._scores(draw(self.terms, np.random.default_rng(0), resamples))
         defined = scores[np.isfinite(scores)]
-        return defined if len(defined) >= (1 - _MAX_UNDEFINED) * RESAMPLES else None
+        return defined if len(defined) >= (1 - _MAX_UNDEFINED) * resamples else None
 
     def _scores(self, sums: Floats) -> Floats:
         with np.errstate(all="ignore"):
@@ -200,12 +200,18 @@ class Certainty:
     firm: bool | None
 
 
-def certainty(rows: RowScores, holds: Callable[[float], bool] | None) -> Certainty | None:
+def certainty(
+    rows: RowScores,
+    holds: Callable[[float], bool] | None,
+    *,
+    resamples: int = RESAMPLES,
+    drawn_units: int = DRAWN_UNITS,
+) -> Certainty | None:
     """How certain a score is; ``holds`` says whether a score earns the medal that this one does (None: it earns none).
 
-    None where resamples do not tell.
+    None where resamples do not tell (see ``RowScores.resampled``).
     """
-    scores = rows.resampled()
+    scores = rows.resampled(resamples, drawn_units)
     if scores is None:
         return None
     low, high = np.quantile(scores, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
@@ -215,20 +221,20 @@ def certainty(rows: RowScores, holds: Callable[[float], bool] | None) -> Certain
     return Certainty(float(round(low, 5)), float(round(high, 5)), firm)
 
 
-def _drawn_sums(terms: Floats, rng: np.random.Generator) -> Floats:
+def _drawn_sums(terms: Floats, rng: np.random.Generator, resamples: int) -> Floats:
     """Sums over as many units drawn with replacement, for each resample."""
     units = len(terms)
     at_once = max(1, _AT_ONCE // units)
     parts = []
-    for begin in range(0, RESAMPLES, at_once):
-        many = min(at_once, RESAMPLES - begin)
+    for begin in range(0, resamples, at_once):
+        many = min(at_once, resamples - begin)
         drawn = rng.integers(units, size=(many, units)) + units * np.arange(many)[:, None]
         times = np.bincount(drawn.ravel(), minlength=many * units).reshape(many, units)
         parts.append(times.astype(np.float64) @ terms)
     return np.concatenate(parts)
 
 
-def _normal_sums(terms: Floats, rng: np.random.Generator) -> Floats:
+def _normal_sums(terms: Floats, rng: np.random.Generator, resamples: int) -> Floats:
     """As ``_drawn_sums``, by the central limit theorem."""
     units, many = terms.shape
     mean = terms.mean(axis=0)
@@ -238,7 +244,7 @@ def _normal_sums(terms: Floats, rng: np.random.Generator) -> Floats:
         centred = terms[begin : begin + step] - mean
         covariance += centred.T @ centred
     variances, directions = np.linalg.eigh(covariance)
-    draws = rng.standard_normal((RESAMPLES, many)) * np.sqrt(np.clip(variances, 0, None))
+    draws = rng.standard_normal((resamples, many)) * np.sqrt(np.clip(variances, 0, None))
     return np.asarray(units * mean + draws @ directions.T)
 
 

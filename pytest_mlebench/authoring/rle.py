@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pytest_mlebench.authoring.files import link_files
-from pytest_mlebench.authoring.tables import split
+from pytest_mlebench.authoring.tables import reads_as, split
 from pytest_mlebench.errors import DataError
 
 Runs = NDArray[np.int64]
@@ -194,16 +194,8 @@ def _whole_numbers(pieces: list[str]) -> NDArray[np.int64]:
     except OverflowError as error:
         raise ValueError("it has a number of more than 18 digits") from error
     except ValueError as error:
-        wrong = next(piece for piece in pieces if not _is_whole(piece))
+        wrong = next(piece for piece in pieces if not reads_as(int, piece))
         raise ValueError(f"{wrong[:40]!r} is not a whole number") from error
-
-
-def _is_whole(piece: str) -> bool:
-    try:
-        int(piece)
-    except ValueError:
-        return False
-    return True
 
 
 Metadata = dict[str, Any]

@@ -163,6 +163,15 @@ def take_groups(table: pd.DataFrame, column: str, groups: Sequence[Any]) -> pd.D
     return table.take(order[np.count_nonzero(place < 0) :])
 
 
+def reads_as(kind: type[int] | type[float], text: str) -> bool:
+    """Whether Python reads a text as a number of this kind."""
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return True
+
+
 def module(name: str) -> Any:
     """None where it is not installed."""
     try:

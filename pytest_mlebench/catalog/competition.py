@@ -24,7 +24,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from pytest_mlebench.catalog import schema
-from pytest_mlebench.catalog.leaderboard import Leaderboard
+from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.errors import CompetitionError, reason
 from pytest_mlebench.io.files import AnyPath, bundled, expanded
 from pytest_mlebench.io.values import loads

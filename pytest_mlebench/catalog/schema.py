@@ -1,5 +1,7 @@
 """What a ``competition.yaml`` may hold, and the errors for what it may not: each names the key and what was expected.
 
+Its leaderboard is the private one, with the medals that Kaggle's progression rules award on it.
+
 The checks are our own. Importing pydantic costs more than reading the YAML of all bundled competitions.
 """
 
@@ -8,16 +10,164 @@ from __future__ import annotations
 import difflib
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
+from operator import index
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
-from pytest_mlebench.catalog.leaderboard import Leaderboard
 from pytest_mlebench.errors import CompetitionError
 from pytest_mlebench.io.values import LOADER, load_yaml
+
+Medal = Literal["gold", "silver", "bronze"]
+
+MEDALS: tuple[Medal, ...] = ("gold", "silver", "bronze")
+
+
+def medal_ranks(teams: int) -> dict[Medal, int]:
+    """The last rank (1 is best) that earns each medal among this many teams.
+
+    Source: Kaggle's progression rules. Ranks are rounded down and are at least 1.
+
+    >>> medal_ranks(1500)
+    {'gold': 13, 'silver': 75, 'bronze': 150}
+    """
+    teams = index(teams)
+    if teams < 1:
+        raise ValueError(f"a leaderboard has at least one team, not {teams}")
+    # Integers throughout: 0.2 % of 1500 is 3, not 2.9999.
+    if teams < 100:
+        ranks = (teams * 10 // 100, teams * 20 // 100, teams * 40 // 100)
+    elif teams < 250:
+        ranks = (10, teams * 20 // 100, teams * 40 // 100)
+    elif teams < 1000:
+        ranks = (10 + teams * 2 // 1000, 50, 100)
+    else:
+        ranks = (10 + teams * 2 // 1000, teams * 5 // 100, teams * 10 // 100)
+    return {medal: max(1, rank) for medal, rank in zip(MEDALS, ranks, strict=True)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaderboard:
+    """What grading needs of a private leaderboard.
+
+    ``percentiles[p - 1]`` is the score at rank ceil(p % of the teams), best first.
+
+    >>> board = Leaderboard.from_scores([0.9, 0.8, 0.7, 0.6, 0.5], lower_is_better=False)
+    >>> board.medal(0.95), board.medal(0.85), board.medal(0.1)
+    ('gold', 'bronze', None)
+    """
+
+    teams: int
+    lower_is_better: bool
+    gold: float
+    silver: float
+    bronze: float
+    median: float
+    percentiles: tuple[float, ...] = ()
+    source: str = ""
+
+    @classmethod
+    def from_scores(cls, scores: Iterable[float], *, lower_is_better: bool, source: str = "") -> Leaderboard:
+        """The leaderboard that the final scores of all teams make (any order).
+
+        The median is that of the scores, the mean of the middle two where their number is even. Raises ValueError
+        where there are no scores, or one of them is not a finite number.
+        """
+        ranked = sorted((float(score) for score in scores), reverse=not lower_is_better)
+        if strange := [score for score in ranked if not math.isfinite(score)]:
+            raise ValueError(f"a team's score must be a finite number, not {strange[0]}: leave such teams out")
+        n = len(ranked)
+        thresholds = {medal: ranked[rank - 1] for medal, rank in medal_ranks(n).items()}
+        median = (ranked[(n - 1) // 2] + ranked[n // 2]) / 2
+        percentiles = tuple(ranked[math.ceil(p * n / 100) - 1] for p in range(1, 101))
+        return cls(
+            teams=n,
+            lower_is_better=lower_is_better,
+            median=median,
+            percentiles=percentiles,
+            source=source,
+            **thresholds,
+        )
+
+    def threshold(self, medal: Medal) -> float:
+        """The score that just earns the medal."""
+        return {"gold": self.gold, "silver": self.silver, "bronze": self.bronze}[medal]
+
+    def medal(self, score: float | None) -> Medal | None:
+        """The medal that a score earns; equal to the threshold is enough. None for no score and for NaN."""
+        if score is None or math.isnan(score):
+            return None
+        return next((medal for medal in MEDALS if self._as_good(score, self.threshold(medal))), None)
+
+    def earns(self, medal: Medal, score: float) -> bool:
+        """Whether a score earns this medal or a better one."""
+        return self._as_good(score, self.threshold(medal))
+
+    def is_above_median(self, score: float | None) -> bool:
+        """Whether the score is strictly better than the median."""
+        if score is None or math.isnan(score):
+            return False
+        return score < self.median if self.lower_is_better else score > self.median
+
+    def percentile(self, score: float | None) -> float | None:
+        """The share of the teams, in whole per cent, that the score leaves behind or equals (99 is the top 1 %)."""
+        if score is None or math.isnan(score) or not self.percentiles:
+            return None
+        sign = 1.0 if self.lower_is_better else -1.0
+        first_met = bisect_left([sign * p for p in self.percentiles], sign * score)
+        return float(max(0, len(self.percentiles) - 1 - first_met))
+
+    def _as_good(self, score: float, other: float) -> bool:
+        return score <= other if self.lower_is_better else score >= other
+
+
+class _Wrong(Exception):
+    """What is wrong with a value, and where in it."""
+
+    def __init__(self, problem: str, key: str = "") -> None:
+        super().__init__(problem)
+        self.key = key
+
+
+def _expected(what: str, found: Any, key: str = "") -> _Wrong:
+    return _Wrong(f"expected {what}, found {shown(found)}", key)
+
+
+def shown(value: Any) -> str:
+    """A value of a YAML file in an error, in a few words however large it is."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return f"the boolean {str(value).lower()}"
+        case int() | float():
+            return f"the number {value!r:.40}"
+        case str():
+            return repr(value if len(value) <= 60 else value[:57] + "...")
+        case Mapping():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+    return f"a {type(value).__name__}"
+
+
+@contextmanager
+def _at(place: str) -> Iterator[None]:
+    """Within, what is wrong is wrong at this place of a value."""
+    try:
+        yield
+    except _Wrong as wrong:
+        wrong.key = f"{place}{wrong.key}"
+        raise
+
+
+Check = Callable[[Any], None]
 
 SPLITS = ("low", "medium", "high", "dev", "smoke")
 SPLIT_ALIASES = ("lite", "all", "core")
@@ -150,16 +300,13 @@ def check(values: Any, file: Path) -> dict[str, Any]:
     """
     if not isinstance(values, Mapping):
         raise CompetitionError(f"{file}: must be a mapping of keys, for example `id: {file.parent.name}`")
-    problems = list(_problems(values, file.parent.name))
-    if problems:
+    if problems := list(_problems(values, file.parent.name)):
         raise CompetitionError("\n".join(f"{file}: {problem}" for problem in problems))
     fields = {key: value for key, value in values.items() if value is not None}
-    for key in ("data_types", "known_issues", "requires"):
+    for key in ("data_types", "known_issues", "requires", "changes"):
         fields[key] = tuple(fields.get(key, ()))
     if "sample_submission_score" in fields:
         fields["sample_submission_score"] = float(fields["sample_submission_score"])
-    if "changes" in fields:
-        fields["changes"] = tuple(fields["changes"])
     numbers = fields["leaderboard"]
     fields["leaderboard"] = Leaderboard(
         teams=numbers["teams"],
@@ -202,36 +349,6 @@ def thresholds_of(differences: Mapping[str, str]) -> str:
     ('apply', 'with care')
     """
     return max((DIFFERENCES[kind] for kind in differences), key=THRESHOLDS.index, default=THRESHOLDS[0])
-
-
-class _Wrong(Exception):
-    """What is wrong with a value, and where in it."""
-
-    def __init__(self, problem: str, key: str = "") -> None:
-        super().__init__(problem)
-        self.key = key
-
-
-def _expected(what: str, found: Any, key: str = "") -> _Wrong:
-    return _Wrong(f"expected {what}, found {shown(found)}", key)
-
-
-def shown(value: Any) -> str:
-    """A value of a YAML file in an error, in a few words however large it is."""
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return f"the boolean {str(value).lower()}"
-        case int() | float():
-            return f"the number {value!r:.40}"
-        case str():
-            return repr(value if len(value) <= 60 else value[:57] + "...")
-        case Mapping():
-            return "a mapping"
-        case list() | tuple():
-            return "a list"
-    return f"a {type(value).__name__}"
 
 
 def close_matches(name: str, choices: Iterable[str]) -> list[str]:
@@ -279,27 +396,27 @@ def _text(value: Any) -> None:
         raise _expected(f"text{quoted}", value)
 
 
-def _title(value: Any) -> None:
-    _text(value)
-    if not value.strip() or "\n" in value:
-        raise _expected("text of one line", value)
+def _that(what: str, holds: Callable[[Any], object], *, text: bool = False) -> Check:
+    """Whether a value is what it must be; with ``text``, whether it is a text first."""
+
+    def check(value: Any) -> None:
+        if text:
+            _text(value)
+        if not holds(value):
+            raise _expected(what, value)
+
+    return check
 
 
-def _id(value: Any) -> None:
-    _text(value)
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", value):
-        raise _expected("letters, digits, '-', '_' and '.'", value)
-
-
-def _module(value: Any) -> None:
-    _text(value)
-    if not value.isidentifier():
-        raise _expected("the name of a module, as in `import pyarrow`", value)
-
-
-def _bool(value: Any) -> None:
-    if not isinstance(value, bool):
-        raise _expected("true or false", value)
+_title = _that("text of one line", lambda value: value.strip() and "\n" not in value, text=True)
+_id = _that("letters, digits, '-', '_' and '.'", re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*").fullmatch, text=True)
+_module = _that("the name of a module, as in `import pyarrow`", str.isidentifier, text=True)
+_bool = _that("true or false", lambda value: isinstance(value, bool))
+_count = _that("a whole number above 0", lambda value: type(value) is int and value > 0)
+_digest = _that(
+    "an md5 digest of 32 hexadecimal digits",
+    lambda value: isinstance(value, str) and re.fullmatch(r"[0-9a-f]{32}", value),
+)
 
 
 def _is_number(value: Any) -> bool:
@@ -330,34 +447,22 @@ def _score(value: Any) -> None:
         _number(value)
 
 
-def _count(value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise _expected("a whole number above 0", value)
-
-
-def _list_of(check: Callable[[Any], None], what: str) -> Callable[[Any], None]:
+def _list_of(check: Check, what: str) -> Check:
     def check_list(values: Any) -> None:
         if not isinstance(values, list):
             raise _expected(f"a list of {what}", values)
         for position, value in enumerate(values):
-            try:
+            with _at(f"[{position}]"):
                 check(value)
-            except _Wrong as wrong:
-                wrong.key = f"[{position}]{wrong.key}"
-                raise
 
     return check_list
 
 
-def _one_of(choices: Iterable[str]) -> Callable[[Any], None]:
-    def check(value: Any) -> None:
-        if value not in choices:
-            raise _expected(" or ".join(map(repr, choices)), value)
-
-    return check
+def _one_of(choices: Iterable[str]) -> Check:
+    return _that(" or ".join(map(repr, choices)), lambda value: value in choices)
 
 
-def _known_or_own(what: str, known: Iterable[str], reserved: Iterable[str] = ()) -> Callable[[Any], None]:
+def _known_or_own(what: str, known: Iterable[str], reserved: Iterable[str] = ()) -> Check:
     """One of the known names, or a name of one's own that cannot be a misspelling of one of them."""
 
     def check(value: Any) -> None:
@@ -382,17 +487,15 @@ def _is_misspelling(name: str, known: str) -> bool:
     return OSA.distance(name.lower(), known.lower()) <= (1 if len(known) < 8 else 2)
 
 
-def _below(*sides: str) -> Callable[[Any], None]:
-    def check(value: Any) -> None:
-        _text(value)
-        path = PurePosixPath(value)
-        if len(path.parts) < 2 or path.parts[0] not in sides or ".." in path.parts:
-            raise _expected(f"a path below {' or '.join(f'{side}/' for side in sides)}", value)
+def _below(*sides: str) -> Check:
+    def is_below(value: str) -> bool:
+        parts = PurePosixPath(value).parts
+        return len(parts) > 1 and parts[0] in sides and ".." not in parts
 
-    return check
+    return _that(f"a path below {' or '.join(f'{side}/' for side in sides)}", is_below, text=True)
 
 
-def _mapping(checks: Mapping[str, Callable[[Any], None]], required: Iterable[str] = ()) -> Callable[[Any], None]:
+def _mapping(checks: Mapping[str, Check], required: Iterable[str] = ()) -> Check:
     def check_mapping(values: Any) -> None:
         if not isinstance(values, Mapping):
             raise _expected(f"a mapping with {', '.join(required or checks)}", values)
@@ -401,32 +504,25 @@ def _mapping(checks: Mapping[str, Callable[[Any], None]], required: Iterable[str
         for key, value in values.items():
             if key not in checks:
                 raise _Wrong(_unknown_key(key, checks))
-            if value is None:
-                continue
-            try:
-                checks[key](value)
-            except _Wrong as wrong:
-                wrong.key = f".{key}{wrong.key}"
-                raise
+            with _at(f".{key}"):
+                if value is not None:
+                    checks[key](value)
 
     return check_mapping
 
 
-def _digest(value: Any) -> None:
-    if not isinstance(value, str) or not re.fullmatch(r"[0-9a-f]{32}", value):
-        raise _expected("an md5 digest of 32 hexadecimal digits", value)
+def _by_name(what: str, check_name: Check, check: Check) -> Check:
+    """A mapping whose keys are free."""
 
+    def check_mapping(values: Any) -> None:
+        if not isinstance(values, Mapping):
+            raise _expected(f"a mapping of {what}", values)
+        for name, value in values.items():
+            with _at(f"[{shown(name)}]"):
+                check_name(name)
+                check(value)
 
-def _digests(values: Any) -> None:
-    if not isinstance(values, Mapping):
-        raise _expected("a mapping of files to md5 digests", values)
-    for name, digest in values.items():
-        try:
-            _text(name)
-            _digest(digest)
-        except _Wrong as wrong:
-            wrong.key = f"[{shown(name)}]"
-            raise
+    return check_mapping
 
 
 def _check_order(leaderboard: Mapping[Any, Any], *, lower: bool) -> None:
@@ -452,23 +548,6 @@ def _check_order(leaderboard: Mapping[Any, Any], *, lower: bool) -> None:
             raise _expected(f"a score no better than the one before, {first!r}", second, f".percentiles[{position}]")
 
 
-def _groups(values: Any) -> None:
-    if not isinstance(values, Mapping):
-        raise _expected("a mapping of names to column, train and test", values)
-    check = _mapping(
-        {"column": _title, "train": _below("public"), "test": _below("public", "private"), "pattern": _regex}
-    )
-    for name, where in values.items():
-        try:
-            _title(name)
-            check(where)
-            if missing := [key for key in ("column", "train", "test") if not where.get(key)]:
-                raise _Wrong("is missing", f".{missing[0]}")
-        except _Wrong as wrong:
-            wrong.key = f"[{shown(name)}]{wrong.key}"
-            raise
-
-
 def _regex(value: Any) -> None:
     _text(value)
     try:
@@ -479,6 +558,16 @@ def _regex(value: Any) -> None:
         raise _expected("a regular expression with a group in parentheses", value)
 
 
+_GROUP = _mapping({"column": _title, "train": _below("public"), "test": _below("public", "private"), "pattern": _regex})
+
+
+def _group(where: Any) -> None:
+    _GROUP(where)
+    if missing := [key for key in ("column", "train", "test") if not where.get(key)]:
+        raise _Wrong("is missing", f".{missing[0]}")
+
+
+_DIGESTS = _by_name("files to md5 digests", _text, _digest)
 _THRESHOLDS = ("best", "gold", "silver", "bronze", "median", "worst")
 _REQUIRED = ("id", "title", "split", "category", "metric", "direction", "leaderboard")
 _SAID_LATER = ("changes", "known_issues", "contaminated")
@@ -487,7 +576,7 @@ _OF_ONE_VERSION = (
     *("checksums", "known_issues", "known_leak", "sample_submission_score", "groups", "exceptions"),
     *("thresholds", "differences"),
 )
-_CHECKS: dict[str, Callable[[Any], None]] = {
+_CHECKS: dict[str, Check] = {
     "id": _id,
     "title": _title,
     "url": _text,
@@ -505,10 +594,10 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "sample_submission_score": _score,
     "answers_rows": _count,
     "raw_scale": _text,
-    "checksums": _mapping({"zip": _digest, "public": _digests, "private": _digests}),
+    "checksums": _mapping({"zip": _digest, "public": _DIGESTS, "private": _DIGESTS}),
     "known_issues": _list_of(_text, "text"),
     "known_leak": _text,
-    "groups": _groups,
+    "groups": _by_name("names to column, train and test", _title, _group),
     "exceptions": _mapping(dict.fromkeys(EXCEPTIONS, _title)),
     "changes": _list_of(_title, "text of one line"),
     "thresholds": _one_of(THRESHOLDS),

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.catalog.leaderboard import MEDALS, Leaderboard
+from pytest_mlebench.catalog.schema import MEDALS, Leaderboard
 from pytest_mlebench.cli.common import (
     add_options,
     add_selection,

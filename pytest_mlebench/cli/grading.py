@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench.catalog import Catalogue, Competition
 from pytest_mlebench.catalog.competition import FIRST
-from pytest_mlebench.catalog.leaderboard import MEDALS
+from pytest_mlebench.catalog.schema import MEDALS
 from pytest_mlebench.cli.common import (
     GROUP_HELP,
     add_options,

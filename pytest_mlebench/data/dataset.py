@@ -23,7 +23,7 @@ import os
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,7 +34,6 @@ from typing import IO, Any, Literal
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.io import files, locks
-from pytest_mlebench.io import files as io_files
 from pytest_mlebench.io.files import shuffled
 from pytest_mlebench.io.units import format_size
 
@@ -54,8 +53,8 @@ def replace_by_level(folder: Path, scratch: Path, mixed_raw: Path | None = None)
     """
     new = scratch / f"level-{folder.name}"
     has_moved = level(folder, new, mixed_raw)
-    io_files.sync(new)
-    io_files.exchange(new, folder)
+    files.sync(new)
+    files.exchange(new, folder)
     return has_moved
 
 
@@ -65,15 +64,15 @@ def level(source: Path, target: Path, mixed_raw: Path | None = None) -> bool:
     Files become read-only. Symbolic links stay links. Extended attributes, owners and holes are not copied.
     ``mixed_raw``, and what is returned, are as in ``replace_by_level``. Raises OSError.
     """
-    folders, files = _walk(source)
-    moved = set[str]() if mixed_raw is None else _all_linked(source, files, mixed_raw)
+    folders, names = _walk(source)
+    moved = set[str]() if mixed_raw is None else _all_linked(source, names, mixed_raw)
     target.mkdir()
     for name in shuffled(folders):
         (target / name).mkdir(parents=True, exist_ok=True)
     for name in shuffled(moved):
         (source / name).rename(target / name)
     with ThreadPoolExecutor(_WORKERS) as pool:
-        todo = iter(shuffled(set(files) - moved))
+        todo = iter(shuffled(set(names) - moved))
         while batch := list(islice(todo, _BATCH)):  # an error ends it soon, and so does Ctrl-C
             for _ in pool.map(_copy, (f"{source}/{name}" for name in batch), (f"{target}/{name}" for name in batch)):
                 pass
@@ -366,7 +365,7 @@ class Dataset:
 
     def note(self, **changes: Any) -> None:
         """Change values of the state, durably. Raises OSError."""
-        io_files.write_text(self.state_file, json.dumps({**self.state, **changes}) + "\n")
+        files.write_text(self.state_file, json.dumps({**self.state, **changes}) + "\n")
 
     @property
     def state_file(self) -> Path:
@@ -425,11 +424,17 @@ def listing(folder: Path) -> dict[str, Digest]:
 
 def differences(expected: Mapping[str, Digest], found: Mapping[str, Digest], where: str) -> list[str]:
     """The differences between two listings, one sentence per file."""
+    return _compared(expected, found, lambda one, other: f": expected {one}, found {other}", f"{where}/")
+
+
+def _compared(
+    expected: Mapping[str, Any], found: Mapping[str, Any], change: Callable[[Any, Any], str], where: str = ""
+) -> list[str]:
     return [
-        *(f"{where}/{name} is missing" for name in sorted(expected.keys() - found.keys())),
-        *(f"{where}/{name} should not be there" for name in sorted(found.keys() - expected.keys())),
+        *(f"{where}{name} is missing" for name in sorted(expected.keys() - found.keys())),
+        *(f"{where}{name} should not be there" for name in sorted(found.keys() - expected.keys())),
         *(
-            f"{where}/{name}: expected {expected[name]}, found {found[name]}"
+            f"{where}{name}{change(expected[name], found[name])}"
             for name in sorted(expected.keys() & found.keys())
             if expected[name] != found[name]
         ),
@@ -474,15 +479,9 @@ def listing_errors(dataset: Dataset) -> list[str]:
     for name, _ in _checksums(dataset):
         expected.pop(name, None)
         found.pop(name, None)
-    return [
-        *(f"{name} is missing" for name in sorted(expected.keys() - found.keys())),
-        *(f"{name} should not be there" for name in sorted(found.keys() - expected.keys())),
-        *(
-            f"{name} has changed: expected {format_size(expected[name])}, found {format_size(found[name])}"
-            for name in sorted(expected.keys() & found.keys())
-            if expected[name] != found[name]
-        ),
-    ]
+    return _compared(
+        expected, found, lambda old, new: f" has changed: expected {format_size(old)}, found {format_size(new)}"
+    )
 
 
 def fingerprint(dataset: Dataset) -> dict[str, str]:

@@ -52,16 +52,19 @@ def check(
     waiting = [competition for competition in competitions if not store.is_ready(competition, **options)]
     if waiting:
         store.check()
-    if lacking := [reason for competition in waiting if (reason := _lacks_modules(competition))]:
-        raise DataError("\n".join(lacking))
-    lacking = []
-    for competition in waiting:
-        try:
-            store.find(competition, reporter, **options)
-        except DataError as error:
-            lacking.append(str(error))
-    if lacking:
-        raise DataError("\n".join(lacking))
+    finders: tuple[Callable[[Competition], None], ...] = (
+        Competition.require_modules,
+        lambda competition: store.find(competition, reporter, **options),
+    )
+    for find in finders:
+        lacking = []
+        for competition in waiting:
+            try:
+                find(competition)
+            except (CompetitionError, DataError) as error:
+                lacking.append(str(error))
+        if lacking:
+            raise DataError("\n".join(lacking))
     asked = [competition for competition in waiting if store.needs_archive(competition, **options)]
     absent: dict[str, DataError] = {}
     if asked or (waiting and options.get("description") == "kaggle"):  # whose pages need credentials alone
@@ -69,17 +72,7 @@ def check(
         try:
             absent = downloads.check(asked, skip_denied=skip_denied, reporter=reporter)
         except DataError as error:
-            again = ("--force",) if options.get("force") else ()
-            advice = [
-                f"If the data is your own: `{store.command('prepare', competition, '--raw-dir=FOLDER', *again)}`; "
-                + (
-                    "to try without it, add --data=twin"
-                    if competition.has_twin
-                    else f"to try without it: `{store.command('prepare', competition, '--synthetic', *again)}`"
-                )
-                for competition in asked
-                if not competition.url
-            ]
+            advice = [_advice(store, own, force=options.get("force", False)) for own in asked if not own.url]
             raise DataError("\n".join([str(error), *advice])) from error
     if options.get("check_disk", True):
         rest = [competition for competition in waiting if competition.id not in absent]
@@ -88,12 +81,14 @@ def check(
     return absent
 
 
-def _lacks_modules(competition: Competition) -> str:
-    try:
-        competition.require_modules()
-    except CompetitionError as error:
-        return str(error)
-    return ""
+def _advice(store: DataStore, competition: Competition, *, force: bool) -> str:
+    """What to do about a competition that is not on Kaggle."""
+    again = ("--force",) if force else ()
+    synthetic = f": `{store.command('prepare', competition, '--synthetic', *again)}`"
+    return (
+        f"If the data is your own: `{store.command('prepare', competition, '--raw-dir=FOLDER', *again)}`; "
+        f"to try without it{', add --data=twin' if competition.has_twin else synthetic}"
+    )
 
 
 def prepare_all(

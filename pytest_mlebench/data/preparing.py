@@ -17,16 +17,19 @@ Where prepared data is pulled from and pushed to: URLs, and the contract of what
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
+import importlib
 import json
 import os
 import re
+import resource
 import secrets
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +41,8 @@ from pytest_mlebench.data.dataset import SIDES, Dataset
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, reason
 from pytest_mlebench.io import files
 from pytest_mlebench.io.extensions import extensions, load_extension
-from pytest_mlebench.io.files import bundled
+from pytest_mlebench.io.files import AnyPath, bundled
+from pytest_mlebench.io.processes import read_only
 from pytest_mlebench.io.progress import Reporter
 
 if TYPE_CHECKING:
@@ -269,11 +273,12 @@ _VARIABLES = frozenset(
     "OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS".split()
 )
 _ERRORS: Mapping[str, type[MLEBenchError]] = {"CompetitionError": CompetitionError, "DataError": DataError}
+_SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/dev/null", "/dev/urandom", "/dev/zero")
 _MAX_REPLY = 64 << 20
 _MAX_TEXT = 20_000
 _BOOT = (
     "import json, sys; job = json.loads(sys.stdin.buffer.read()); sys.path[:] = job['modules']; "
-    "from pytest_mlebench.grading.confined import main; main(job)"
+    "from pytest_mlebench.data.preparing import do_confined; do_confined(job)"
 )
 
 
@@ -294,11 +299,14 @@ def call(
     read: Iterable[Path] = (),
     write: Iterable[Path] = (),
 ) -> Any:
-    """What a function of ours returns for a competition and arguments, called in a confined process.
+    """What a function of ours returns for a competition and arguments.
 
-    Arguments and results are JSON. The competition's code can read its own folder and ``read``, and write to ``write``.
-    Raises what the function raises if that is a CompetitionError or DataError, else CompetitionError.
+    For a competition that does not come with the package it is called in a confined process: arguments and results are
+    JSON, paths among the arguments become text; the competition's code can read its own folder and ``read``, and write
+    to ``write``. What the function raises is then a DataError or else a CompetitionError.
     """
+    if not is_third_party(competition):
+        return function(competition, *arguments)
     with tempfile.TemporaryDirectory(prefix="mlebench-") as home:
         job = {
             "function": f"{function.__module__}:{function.__name__}",
@@ -309,7 +317,7 @@ def call(
             "read": [str(path.resolve()) for path in read],
             "write": [str(path.resolve()) for path in (*write, Path(home))],
         }
-        text, status = _reply(json.dumps(job).encode(), home)
+        text, status = _reply(json.dumps(job, default=lambda path: str(path.absolute())).encode(), home)
     try:
         reply = json.loads(text)
         error = reply.get("error")
@@ -347,19 +355,56 @@ def _reply(job: bytes, home: str) -> tuple[bytes, int]:
     return text, process.returncode
 
 
+def do_confined(job: dict[str, Any]) -> None:
+    """In the confined process: do the job, and write its result or error as JSON to the descriptor in ``sys.argv``."""
+    replies, parent = map(int, sys.argv[1:3])
+    end_with(parent)
+    module, _, name = job["function"].partition(":")
+    function = getattr(importlib.import_module(module), name)
+    folder = Path(job["competition"])
+    readable = [folder, *map(Path, job["read"]), *python_paths()]
+    read_only(readable, writable=map(Path, job["write"]), listable=map(Path, sys.path))  # imports list these
+    reply: dict[str, Any]
+    try:
+        reply = {"result": function(Competition.load(folder, version=job["version"]), *job["arguments"])}
+    except MLEBenchError as error:
+        reply = {"error": [type(error).__name__, str(error)]}
+    except KeyboardInterrupt:  # its own: Ctrl-C goes to the harness alone
+        reply = {"error": ["CompetitionError", f"{folder.name}: its code raised KeyboardInterrupt"]}
+    with os.fdopen(replies, "wb") as file:
+        file.write(json.dumps(reply).encode())
+    sys.stdout.flush()
+    os._exit(0)  # whatever threads the code has started
+
+
+def end_with(parent: int) -> None:
+    """Have this process end with its parent, and leave no image of its memory if it crashes."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(1)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def python_paths() -> Iterator[Path]:
+    """What Python and its packages are read from; of other folders on its path no files."""
+    yield from map(Path, (*_SYSTEM, sys.prefix, sys.base_prefix))
+    yield Path(__file__).parents[1]
+    for entry in map(Path, sys.path):
+        if entry.name in ("site-packages", "dist-packages") or entry.suffix == ".zip":
+            yield entry
+
+
 _SHOWN_NAMES = 8
 
 
 def make_synthetic(competition: Competition, raw: Path, seed: int) -> None:
     """Have ``synthetic.py`` make raw data in an empty folder; raises CompetitionError with the line that failed."""
-    if is_third_party(competition):
-        competition.require_modules()
-        call(make_synthetic_here, competition, str(raw.absolute()), seed, write=[raw])
-    else:
-        make_synthetic_here(competition, str(raw), seed)
+    call(make_synthetic_here, competition, raw, seed, write=[raw])
 
 
-def make_synthetic_here(competition: Competition, raw: str, seed: int) -> None:
+def make_synthetic_here(competition: Competition, raw: AnyPath, seed: int) -> None:
     """As ``make_synthetic``, in this process."""
     call_module(competition, "synthetic", "make", Path(raw), seed)
 
@@ -382,13 +427,9 @@ def run_prepare(
     ``maker`` names the program that made ``raw``, if one did; ``key`` is that of private randomness (see
     ``data.preparing``). Raises DataError that names what is missing or failed.
     """
-    text = key.hex() if key else None
-    if is_third_party(competition):
-        competition.require_modules()
-        arguments = (str(raw.absolute()), str(dataset.folder.absolute()), maker, text)
-        call(prepare_here, competition, *arguments, read=[raw], write=[dataset.folder])
-    else:
-        prepare_here(competition, str(raw), str(dataset.folder), maker, text)
+    competition.require_modules()
+    arguments = (raw, dataset.folder, maker, key.hex() if key else None)
+    call(prepare_here, competition, *arguments, read=[raw], write=[dataset.folder])
     check_prepared(dataset)
 
 
@@ -403,7 +444,7 @@ def check_prepared(dataset: Dataset) -> None:
             raise DataError(f"{id}: prepare.py made the link {path.relative_to(dataset.prepared)}")
 
 
-def prepare_here(competition: Competition, raw: str, folder: str, maker: str, key: str | None = None) -> None:
+def prepare_here(competition: Competition, raw: AnyPath, folder: AnyPath, maker: str, key: str | None = None) -> None:
     """The part of ``run_prepare`` that runs the competition's code, in this process. ``key`` is hexadecimal."""
     dataset = Dataset(competition, Path(folder))
     for side in (dataset.public, dataset.private):

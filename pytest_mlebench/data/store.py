@@ -182,7 +182,6 @@ class DataStore:
     ) -> files.SpaceNeed:
         """The disk that a download, or an archive that is there, takes until its data is prepared."""
         dataset = self.dataset(competition)
-        keep_raw = options.get("keep_raw") or False
         if (head := self._source_head(competition, reporter, **options)) is not None:
             assert self.source is not None
             return self._need_to_pull(self._source_of(self.source), dataset, head)
@@ -191,15 +190,17 @@ class DataStore:
         if not self._needs_raw(competition, **options):
             return files.SpaceNeed(peak=0, rest=0)
         if files.is_file(dataset.archive):
-            size = dataset.archive.stat().st_size
+            download = present = dataset.archive.stat().st_size
             try:
                 unpacked = unpacked_size(dataset.archive)
             except ArchiveError:  # unpacking it reports the error
                 unpacked = 0
-            return files.SpaceNeed.of(download=size, unpacked=unpacked, present=size, keep_raw=keep_raw)
-        sizes, part = downloads.size(competition, reporter), dataset.partial_archive
-        present = part.stat().st_size if files.is_file(part) else 0
-        return files.SpaceNeed.of(download=sizes.download, unpacked=sizes.unpacked, present=present, keep_raw=keep_raw)
+        else:
+            sizes, part = downloads.size(competition, reporter), dataset.partial_archive
+            download, unpacked = sizes.download, sizes.unpacked
+            present = part.stat().st_size if files.is_file(part) else 0
+        keep_raw = options.get("keep_raw") or False
+        return files.SpaceNeed.of(download=download, unpacked=unpacked, present=present, keep_raw=keep_raw)
 
     def prepare(
         self,

@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import pandas as pd
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.io.units import pluralize
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _MAX_BYTES = 1 << 27
@@ -99,8 +101,9 @@ def _table(path: Path) -> Table:
 def _problem(raw: Cells, prepared: Cells) -> str:
     """How the cells of a column were changed; empty if they were not, or are values of their own."""
     texts = {text for text in raw.keys() & _MISSING if text not in prepared}
-    if texts and prepared[""] > 0 and not all(map(_is_number, raw.keys() - _MISSING - {""})):
-        return f"{_quoted(min(texts))} in the raw data became empty ({_count(sum(raw[text] for text in texts))})"
+    if texts and prepared[""] > 0 and any(_number(text) is None for text in raw.keys() - _MISSING - {""}):
+        cells = pluralize(sum(raw[text] for text in texts), "cell")
+        return f"{_quoted(min(texts))} in the raw data became empty ({cells})"
     numbers = {number for text in raw if not _without_zeros(text) and (number := _decimal(text)) is not None}
     new = [text for text in prepared if text not in raw and _decimal(text) not in numbers][:_MAX_CELLS]
     gone = [text for text in raw if text not in prepared] or list(raw)
@@ -109,7 +112,7 @@ def _problem(raw: Cells, prepared: Cells) -> str:
         if len(origins) > len(new) * _MOST:
             text = min(origins)
             shown = f"{_quoted(origins[text])} in the raw data became {_quoted(text)}"
-            return f"{shown}: {what} ({_count(sum(prepared[text] for text in origins))})"
+            return f"{shown}: {what} ({pluralize(sum(prepared[text] for text in origins), 'cell')})"
     return ""
 
 
@@ -119,12 +122,9 @@ Key = Callable[[str], str | None]
 """What two cells have in common; None matches nothing."""
 
 
-def _pairs(new_key: Key, raw_key: Key) -> Callable[[Sequence[str], Sequence[str]], Origins]:
-    def find(new: Sequence[str], raw: Sequence[str]) -> Origins:
-        origins = {key: text for text in raw if (key := raw_key(text)) is not None}
-        return {text: origins[key] for text in new if (key := new_key(text)) is not None and key in origins}
-
-    return find
+def _pairs(new_key: Key, raw_key: Key, new: Sequence[str], raw: Sequence[str]) -> Origins:
+    origins = {key: text for text in raw if (key := raw_key(text)) is not None}
+    return {text: origins[key] for text in new if (key := new_key(text)) is not None and key in origins}
 
 
 def _without_zeros(text: str) -> str | None:
@@ -134,10 +134,6 @@ def _without_zeros(text: str) -> str | None:
 def _whole(text: str) -> str | None:
     """A whole number without the fraction that pandas adds to columns with missing values."""
     return match[1] if (match := re.fullmatch(r"(\d+)(?:\.0)?", text)) else None
-
-
-def _is_number(text: str) -> bool:
-    return _number(text) is not None
 
 
 def _number(text: str) -> float | None:
@@ -163,16 +159,11 @@ def _rounded(new: Sequence[str], raw: Sequence[str]) -> Origins:
         value = _number(text)
         if value is None or not numbers:
             continue
-        number, origin = numbers[_nearest(numbers, value)]
+        right = min(bisect_left(numbers, (value, "")), len(numbers) - 1)
+        number, origin = min(numbers[max(right - 1, 0) : right + 1], key=lambda own: abs(own[0] - value))
         if _is_rounding(origin, text, number, value):
             found[text] = origin
     return found
-
-
-def _nearest(numbers: Sequence[tuple[float, str]], value: float) -> int:
-    right = min(bisect_left(numbers, (value, "")), len(numbers) - 1)
-    left = max(right - 1, 0)
-    return left if abs(numbers[left][0] - value) <= abs(numbers[right][0] - value) else right
 
 
 def _is_rounding(origin: str, text: str, number: float, value: float) -> bool:
@@ -231,21 +222,17 @@ def _plain(text: str) -> str | None:
 
 
 _KINDS: Mapping[str, Callable[[Sequence[str], Sequence[str]], Origins]] = {
-    "leading zeros are lost": _pairs(_whole, _without_zeros),
+    "leading zeros are lost": partial(_pairs, _whole, _without_zeros),
     "dates have another form": _dates,
-    "the text was read in the wrong encoding": _pairs(_misread, str),
-    "letters are lost": _pairs(lambda text: _ascii(text) if "\ufffd" in text else None, _ascii),
-    "spaces or capitals differ": _pairs(_plain, _plain),
+    "the text was read in the wrong encoding": partial(_pairs, _misread, str),
+    "letters are lost": partial(_pairs, lambda text: _ascii(text) if "\ufffd" in text else None, _ascii),
+    "spaces or capitals differ": partial(_pairs, _plain, _plain),
     "numbers are less precise": _rounded,
 }
 
 
 def _quoted(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
-
-
-def _count(cells: int) -> str:
-    return "1 cell" if cells == 1 else f"{cells} cells"
 
 
 _MAX_COUNTED_BYTES = 1 << 28

@@ -23,11 +23,12 @@ import pandas as pd
 
 from pytest_mlebench.catalog.competition import Competition, golden_command
 from pytest_mlebench.data.dataset import Dataset, differences, listing
-from pytest_mlebench.data.preparing import call, call_module, is_third_party, make_synthetic
+from pytest_mlebench.data.preparing import call, call_module, make_synthetic
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.data.tables import changed_cells, is_comparable
 from pytest_mlebench.errors import CompetitionError, GraderDefect, InvalidSubmission
 from pytest_mlebench.grading.scorer import Scorer
+from pytest_mlebench.io.files import AnyPath
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import pluralize
 
@@ -42,16 +43,12 @@ TOLERANCE = 5.1e-6
 def synthetic_submissions(competition: Competition, dataset: Dataset, folder: Path, seed: int = 1) -> dict[str, Path]:
     """Write the synthetic submissions to a folder: paths by name, the answers and the sample submission among them."""
     folder.mkdir(parents=True, exist_ok=True)
-    if is_third_party(competition):
-        place, root = str(folder.absolute()), str(dataset.folder.absolute())
-        made = call(submissions_here, competition, root, place, seed, read=[dataset.folder], write=[folder])
-    else:
-        made = submissions_here(competition, str(dataset.folder), str(folder), seed)
+    made = call(submissions_here, competition, dataset.folder, folder, seed, read=[dataset.folder], write=[folder])
     paths = {ANSWERS: dataset.perfect_submission, SAMPLE: dataset.sample_submission}
     return paths | {str(name): folder / Path(str(name)).name for name in made}
 
 
-def submissions_here(competition: Competition, root: str, place: str, seed: int) -> list[str]:
+def submissions_here(competition: Competition, root: AnyPath, place: AnyPath, seed: int) -> list[str]:
     """Write the synthetic submissions to the folder ``place``, in this process; returns the names of their files."""
     dataset, folder = Dataset(competition, Path(root)), Path(place)
     rng = np.random.default_rng(seed)
@@ -90,35 +87,26 @@ class Grade:
 
 def grade_all(competition: Competition, dataset: Dataset, submissions: Mapping[str, Path]) -> Iterator[Grade]:
     """Grade submissions by name, unrounded."""
-    if not is_third_party(competition):
-        yield from _grades(competition, dataset.answers, submissions)
-        return
-    paths = {name: str(path.absolute()) for name, path in submissions.items()}
     read = [dataset.folder, *submissions.values()]
-    for name, score, why, defect in call(grade_here, competition, str(dataset.answers.absolute()), paths, read=read):
+    for name, score, why, defect in call(grade_here, competition, dataset.answers, dict(submissions), read=read):
         yield Grade(str(name), None if score is None else float(score), why and str(why), defect is True)
 
 
-def grade_here(competition: Competition, answers: str, submissions: Mapping[str, str]) -> list[tuple[Any, ...]]:
+def grade_here(competition: Competition, answers: AnyPath, submissions: Mapping[str, AnyPath]) -> list[tuple[Any, ...]]:
     """The fields of the grade of each submission, graded in this process."""
-    return [astuple(grade) for grade in _grades(competition, Path(answers), _paths(submissions))]
+    scorer = Scorer(competition, Path(answers))
+    return [astuple(_grade(scorer, name, Path(path))) for name, path in submissions.items()]
 
 
-def _paths(texts: Mapping[str, str]) -> dict[str, Path]:
-    return {name: Path(text) for name, text in texts.items()}
-
-
-def _grades(competition: Competition, answers: Path, submissions: Mapping[str, Path]) -> Iterator[Grade]:
-    scorer = Scorer(competition, answers)
-    for name, path in submissions.items():
-        try:
-            score = scorer.score(path)
-            scorer.row_scores(path)  # which must come to the same score
-            yield Grade(name, score=float(score))
-        except GraderDefect as error:
-            yield Grade(name, reason=str(error), defect=True)
-        except InvalidSubmission as error:
-            yield Grade(name, reason=str(error))
+def _grade(scorer: Scorer, name: str, path: Path) -> Grade:
+    try:
+        score = scorer.score(path)
+        scorer.row_scores(path)  # which must come to the same score
+    except GraderDefect as error:
+        return Grade(name, reason=str(error), defect=True)
+    except InvalidSubmission as error:
+        return Grade(name, reason=str(error))
+    return Grade(name, score=float(score))
 
 
 def make_golden(competition: Competition, scratch: Path, seed: int = 1, reporter: Reporter = silent) -> dict[str, Any]:
@@ -134,12 +122,11 @@ def make_golden(competition: Competition, scratch: Path, seed: int = 1, reporter
         )
     grades.sort(key=lambda grade: grade.name)
     scores = {grade.name: grade.score for grade in grades if grade.score is not None}
+    answers = next(grade for grade in grades if grade.name == ANSWERS)
     if not any(math.isfinite(score) for score in scores.values()):
-        first = next(grade for grade in grades if grade.name == ANSWERS)
-        why = f"scores {first.score}" if first.reason is None else f"is invalid: {first.reason}"
+        why = f"scores {answers.score}" if answers.reason is None else f"is invalid: {answers.reason}"
         file = competition.file("grade.py")
         raise CompetitionError(f"{competition.id}: no submission has a score: {ANSWERS} {why}; look at {file}")
-    answers = next(grade for grade in grades if grade.name == ANSWERS)
     if answers.reason is not None and "answers_are_invalid" not in competition.exceptions:
         raise CompetitionError(
             f"{competition.id}: the answers ({competition.perfect_submission}) as a submission are invalid: "
@@ -149,8 +136,7 @@ def make_golden(competition: Competition, scratch: Path, seed: int = 1, reporter
     _prepare_again(competition, dataset, scratch / "again", seed)
     return {
         "seed": seed,
-        "public": prepared_listing(dataset)["public"],
-        "private": prepared_listing(dataset)["private"],
+        **prepared_listing(dataset),
         "scores": {name: score for name, score in scores.items() if not math.isnan(score)},
         "no_score": [name for name, score in scores.items() if math.isnan(score)],
         "invalid": [grade.name for grade in grades if grade.reason is not None],
@@ -278,9 +264,9 @@ def _golden_differences(old: Mapping[str, Any], made: Mapping[str, Any]) -> list
 
 def prepared_listing(dataset: Dataset) -> dict[str, dict[str, Any]]:
     """Digests of the prepared files by side; the description, which every data set has, is not among them."""
-    sides = {"public": listing(dataset.public), "private": listing(dataset.private)}
-    sides["public"].pop("description.md", None)
-    return sides
+    found = {side: listing(folder) for side, folder in _sides(dataset).items()}
+    found["public"].pop("description.md", None)
+    return found
 
 
 def cell_differences(competition: Competition, dataset: Dataset, folder: Path) -> list[str] | None:

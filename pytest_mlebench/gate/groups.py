@@ -12,10 +12,11 @@ import pandas as pd
 
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.preparing import call, is_third_party
+from pytest_mlebench.data.preparing import call
 from pytest_mlebench.errors import CompetitionError, GraderDefect, InvalidSubmission, reason
-from pytest_mlebench.gate.public_files import PublicFile, entries, table
+from pytest_mlebench.gate.public_files import PublicFile, entries, table, text_table
 from pytest_mlebench.grading.scorer import Scorer
+from pytest_mlebench.io.files import AnyPath
 
 _ALONE = "patient|subject|speaker|vehicle"
 _WITH_ID = f"{_ALONE}|sentence|book|recording|session|question|scene|trip|breath|molecule|person"
@@ -61,7 +62,7 @@ def _declared(competition: Competition, dataset: Dataset) -> Iterator[str]:
 
 
 def _found(dataset: Dataset, opened: Sequence[PublicFile]) -> Iterator[str]:
-    answers = _read(dataset)
+    answers = text_table(dataset.answers)
     if answers is None:
         return
     key, ids = str(answers.columns[0]), set(answers.iloc[:, 0])
@@ -103,13 +104,6 @@ def _columns(dataset: Dataset) -> list[str]:
         return next(csv.reader([file.readline()]), [])
 
 
-def _read(dataset: Dataset) -> pd.DataFrame | None:
-    try:
-        return pd.read_csv(dataset.answers, dtype=str, keep_default_na=False)
-    except (ValueError, pd.errors.ParserError):
-        return None
-
-
 _SAME = 5.1e-6
 _MOSTLY = 0.6
 _FEW = 20
@@ -124,10 +118,10 @@ def row_problems(competition: Competition, dataset: Dataset, scratch: Path) -> l
     return _confined(row_problems_here, competition, dataset, scratch)
 
 
-def row_problems_here(competition: Competition, root: str, place: str) -> list[str]:
+def row_problems_here(competition: Competition, root: AnyPath, place: AnyPath) -> list[str]:
     """As ``row_problems``, in this process."""
     dataset, scratch = Dataset(competition, Path(root)), Path(place)
-    rows = _submission_table(dataset.perfect_submission)
+    rows = text_table(dataset.perfect_submission)
     if rows is None or len(rows) < 2:
         return []
     grader = _Graded(competition, dataset, scratch)
@@ -157,7 +151,7 @@ def medals_for_guesses(competition: Competition, dataset: Dataset, scratch: Path
     return _confined(medals_for_guesses_here, competition, dataset, scratch)
 
 
-def medals_for_guesses_here(competition: Competition, root: str, place: str) -> list[str]:
+def medals_for_guesses_here(competition: Competition, root: AnyPath, place: AnyPath) -> list[str]:
     """As ``medals_for_guesses``, in this process."""
     dataset, scratch = Dataset(competition, Path(root)), Path(place)
     grader = _Graded(competition, dataset, scratch)
@@ -169,17 +163,16 @@ def medals_for_guesses_here(competition: Competition, root: str, place: str) -> 
 
 
 def _confined(
-    find: Callable[[Competition, str, str], list[str]], competition: Competition, dataset: Dataset, scratch: Path
+    find: Callable[[Competition, AnyPath, AnyPath], list[str]],
+    competition: Competition,
+    dataset: Dataset,
+    scratch: Path,
 ) -> list[str]:
-    """What ``find`` finds; in a confined process where the grader does not come with the package."""
-    root, place = str(dataset.folder.absolute()), str(scratch.absolute())
-    if not is_third_party(competition):
-        return find(competition, root, place)
-    return list(map(str, call(find, competition, root, place, read=[dataset.folder], write=[scratch])))
+    return list(map(str, call(find, competition, dataset.folder, scratch, read=[dataset.folder], write=[scratch])))
 
 
 def _guesses(dataset: Dataset) -> Iterator[tuple[str, pd.DataFrame]]:
-    sample, perfect = _submission_table(dataset.sample_submission), _submission_table(dataset.perfect_submission)
+    sample, perfect = text_table(dataset.sample_submission), text_table(dataset.perfect_submission)
     if sample is None or perfect is None:
         return
     asked = [column for column in sample.columns[1:] if column in perfect.columns and perfect[column].nunique() > 1]
@@ -207,10 +200,3 @@ class _Graded:
 
 def _shown(score: float | None) -> str:
     return "nothing" if score is None else f"{score:g}"
-
-
-def _submission_table(path: Path) -> pd.DataFrame | None:
-    try:
-        return pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (ValueError, pd.errors.ParserError):
-        return None

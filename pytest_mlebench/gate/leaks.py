@@ -18,7 +18,7 @@ from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset, md5
 from pytest_mlebench.gate.groups import shared_groups
 from pytest_mlebench.gate.metadata import CONTENT, ORDER, ROWS, archive_of, attacks, some_of, stem_of
-from pytest_mlebench.gate.public_files import PublicFile, entries, metadata, table
+from pytest_mlebench.gate.public_files import PublicFile, entries, metadata, table, text_table
 from pytest_mlebench.io.units import pluralize
 
 _LINES = {".csv", ".tsv", ".txt", ".jsonl", ".ndjson"}
@@ -80,13 +80,13 @@ def true_values(dataset: Dataset) -> Truth:
 
     Where the answers name no column as submissions do, it is all of their columns that test.csv does not show.
     """
-    asked, answers = _read(dataset.sample_submission), _read(dataset.perfect_submission)
+    asked, answers = text_table(dataset.sample_submission), text_table(dataset.perfect_submission)
     if asked is None or answers is None or (key := _key(asked, answers)) is None:
         return {}
     columns = answers.columns.intersection(asked.columns)
     if len(columns) < 2:
         test = dataset.public / "test.csv"
-        given = _read(test) if test.is_file() else None
+        given = text_table(test) if test.is_file() else None
         columns = answers.columns.difference([] if given is None else given.columns.difference([key]), sort=False)
     true = answers[columns].drop_duplicates(key).set_index(key)
     shown = asked.drop_duplicates(key).set_index(key).reindex(true.index)
@@ -100,7 +100,7 @@ def true_values(dataset: Dataset) -> Truth:
 
 def sample_order(dataset: Dataset, truth: Truth) -> list[str]:
     """The ids in the order of the sample submission."""
-    asked, known = _read(dataset.sample_submission), set(next(iter(truth.values()), ()))
+    asked, known = text_table(dataset.sample_submission), set(next(iter(truth.values()), ()))
     columns = [] if asked is None else [[id for id in dict.fromkeys(asked[name]) if id in known] for name in asked]
     return max(columns, key=len, default=[])
 
@@ -261,13 +261,6 @@ def _in_ids(dataset: Dataset, truth: Truth, order: Sequence[str]) -> Iterator[st
 
 def _files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())
-
-
-def _read(path: Path) -> pd.DataFrame | None:
-    try:
-        return pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",", dtype=str, keep_default_na=False)
-    except ValueError:
-        return None
 
 
 _CHANCE = 1e-6

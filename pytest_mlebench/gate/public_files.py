@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -190,7 +190,6 @@ _READERS: tuple[tuple[Callable[[bytes, str], bool], Callable[[bytes], Items]], .
 
 MAX_BYTES = 1 << 26
 """Of a file or member that is looked into; larger ones are only compared as a whole."""
-MAX_TOTAL = 1 << 30
 _MAX_DEPTH = 3
 _MAX_COLUMNS = 500
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
@@ -226,9 +225,9 @@ class PublicFile:
         return PurePosixPath(self.name).suffix.lower()
 
 
-def entries(public: Path) -> Iterator[PublicFile]:
+def entries(public: Path, max_total: int = 1 << 30) -> Iterator[PublicFile]:
     """The public files, each before what it holds; in the order of their names, members of archives in that of the
-    archive. Of a file above ``MAX_BYTES``, and of files beyond ``MAX_TOTAL``, only what is noted: no content."""
+    archive. Of a file above ``MAX_BYTES``, and of files beyond ``max_total`` bytes, only what is noted: no content."""
     total = 0
     paths = list(public.rglob("*"))  # in each folder in the order of its directory
     places = {path: str(place) for place, path in enumerate(paths)}
@@ -248,7 +247,7 @@ def entries(public: Path) -> Iterator[PublicFile]:
             ("place in the directory", places[path]),
         )
         name, size = path.relative_to(public).as_posix(), about.st_size
-        if size > MAX_BYTES or total + size > MAX_TOTAL:
+        if size > MAX_BYTES or total + size > max_total:
             yield PublicFile(name, b"", (*noted, ("size in bytes", str(size))))
         else:
             total += size
@@ -271,6 +270,14 @@ def table(entry: PublicFile) -> pd.DataFrame | None:
     except Exception:  # whatever readers raise for what is not a table
         return None
     return None if found is None or not len(found.columns) else found.rename(columns=str)
+
+
+def text_table(path: Path) -> pd.DataFrame | None:
+    """A CSV or TSV file as a table of texts; None if it is none."""
+    try:
+        return pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",", dtype=str, keep_default_na=False)
+    except ValueError:
+        return None
 
 
 def metadata(entry: PublicFile) -> dict[str, str]:
@@ -336,8 +343,7 @@ def _members(entry: PublicFile) -> Iterator[PublicFile]:
                         "writer": (member.create_system, member.create_version, member.extract_version),
                         "compression": member.compress_type,
                     }
-                    shown = tuple((f"archive's {key}", str(value)) for key, value in noted.items())
-                    yield PublicFile(f"{entry.name}/{member.filename}", archive.read(member), shown)
+                    yield _member(entry, member.filename, archive.read(member), noted)
     elif content[:6] == b"7z\xbc\xaf\x27\x1c":
         yield from _members_of_7z(entry)
     elif content[257:262] == b"ustar" or entry.name.endswith((".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")):
@@ -350,10 +356,14 @@ def _members(entry: PublicFile) -> Iterator[PublicFile]:
                         "mode": item.mode,
                         "headers": sorted(item.pax_headers.items()),
                     }
-                    shown = tuple((f"archive's {key}", str(value)) for key, value in of_item.items())
-                    yield PublicFile(f"{entry.name}/{item.name}", file.read(), shown)
+                    yield _member(entry, item.name, file.read(), of_item)
     elif unpack := _UNPACKED.get(entry.suffix):
         yield PublicFile(entry.name.removesuffix(entry.suffix), unpack(content), entry.noted)
+
+
+def _member(entry: PublicFile, name: str, content: bytes, noted: Mapping[str, Any]) -> PublicFile:
+    shown = tuple((f"archive's {key}", str(value)) for key, value in noted.items())
+    return PublicFile(f"{entry.name}/{name}", content, shown)
 
 
 def _members_of_7z(entry: PublicFile) -> Iterator[PublicFile]:

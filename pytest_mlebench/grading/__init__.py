@@ -6,6 +6,8 @@ import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pytest_mlebench.io.extensions import moved
+
 if TYPE_CHECKING:
     from pytest_mlebench.errors import InvalidSubmission
     from pytest_mlebench.grading.grader import Grader, grade
@@ -33,3 +35,19 @@ def __getattr__(name: str) -> Any:
         stacklevel=2,
     )
     return getattr(authoring, name)
+
+
+_METRICS = {
+    **dict.fromkeys(("divergence", "likelihood", "probabilistic", "roc"), "classification"),
+    **dict.fromkeys(("audio", "correlation"), "ranking"),
+    "geometry": "detection",
+}
+moved(
+    "0.3",
+    {
+        "grading.strict": "authoring.checks",
+        "grading.resampling": "authoring.resampling",
+        "grading.metrics": "authoring.metrics",
+        **{f"grading.metrics.{old}": f"authoring.metrics.{new}" for old, new in _METRICS.items()},
+    },
+)

@@ -23,7 +23,7 @@ from typing import Any
 
 from pytest_mlebench import defaults
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.catalog.leaderboard import Leaderboard
+from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.preparing import is_third_party, plain_environment
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
@@ -106,10 +106,7 @@ class GradingProcess:
 
     def stop(self) -> None:
         """End the process and what it does."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with suppress(OSError):
-                pipe.close()
+        self._close_pipes()
         try:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -119,12 +116,15 @@ class GradingProcess:
 
     def abandon(self) -> None:
         """Let go of a process that is the parent's, after a fork: replies would go to whichever reads first."""
+        self._close_pipes()
+        self._complaints.close()
+        self._process.returncode = 0  # nothing here waits for it
+
+    def _close_pipes(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             with suppress(OSError):
                 pipe.close()
-        self._complaints.close()
-        self._process.returncode = 0  # nothing here waits for it
 
     def _send(self, request: Reply) -> None:
         assert self._process.stdin is not None
@@ -385,18 +385,15 @@ class Grader:
         """
         path = expanded(path)
         score: float | None = None
-        error: str | None = None
-        defect = False
+        error: str | None = "there is no submission"
+        exists = defect = False
         try:
             exists = path.is_file() or path.is_symlink()
+            if path != Path():
+                error = f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}"
         except OSError as problem:
-            exists, error = False, f"{path} cannot be read: {reason(problem)}"
-        if error is not None:
-            pass
-        elif not exists:
-            error = f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}"
-            error = "there is no submission" if path == Path() else error
-        else:
+            error = f"{path} cannot be read: {reason(problem)}"
+        if exists:
             score, error, defect = self._grade(path)
         known = self._certainty(path) if certainty and score is not None else {}
         return Report(

@@ -49,9 +49,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.catalog.leaderboard import Leaderboard
+from pytest_mlebench.catalog.schema import Leaderboard
+from pytest_mlebench.data.preparing import end_with, python_paths
 from pytest_mlebench.errors import GraderDefect, InvalidSubmission, MLEBenchError
-from pytest_mlebench.grading.confined import python_paths
 from pytest_mlebench.io.processes import read_only
 from pytest_mlebench.io.values import loads
 
@@ -293,16 +293,11 @@ def _machine_memory() -> int:
 def _confine(memory: int, parent: int) -> None:
     """What a worker may use, and that it ends with its parent."""
     os.setsid()
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:
-        os._exit(1)
+    end_with(parent)
     with suppress(OSError):  # where the machine runs out of memory, this goes before the harness
         Path("/proc/self/oom_score_adj").write_text("1000")
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _silence() -> None:

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
@@ -34,15 +34,20 @@ from pytest_mlebench.catalog.competition import Competition, command
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.errors import CompetitionError, DataError, GraderDefect, InvalidSubmission, MLEBenchError, reason
 
-if TYPE_CHECKING:
-    import pandas as pd
+
+@dataclass(frozen=True)
+class Pieces:
+    """When a table is read piece by piece, in rows: from how many on, in pieces of how many.
+
+    The ``first`` rows tell most files of texts from those of numbers.
+    """
+
+    many: int = 1 << 20
+    piece: int = 1 << 17
+    first: int = 1000
 
 
-MANY = 1 << 20
-"""Rows from which on a table is read piece by piece."""
-_PIECE = 1 << 17
-_FIRST = 1000
-"""Rows that tell most files of texts from those of numbers."""
+PIECES = Pieces()
 _BLOCK = 1 << 18
 _KEPT = 16 << 20
 """Bytes: once a block of that size was given back, untouched, glibc keeps up to twice as many for the next piece.
@@ -51,18 +56,17 @@ Otherwise the kernel takes back each piece's memory and clears it again for the 
 """
 
 
-def read_table(file: IO[bytes], rows: int, **options: Any) -> pd.DataFrame:
+def read_table(file: IO[bytes], rows: int, pieces: Pieces = PIECES, **options: Any) -> pd.DataFrame:
     """The table that pandas' ``read_csv`` makes of a file that it has from the start, of at most ``rows`` rows.
 
     ``options`` are those of ``read_csv``; raises as it does.
     """
-    if rows >= MANY and not options:
-        table = _numbers(file, rows)
+    if rows >= pieces.many and not options:
+        table = _numbers(file, rows, pieces)
         file.seek(0)
         if table is not None:
             return table
-    whole: pd.DataFrame = pd.read_csv(file, **options)
-    return whole
+    return read_csv(file, **options)
 
 
 def read_answers(path: Path, **options: Any) -> pd.DataFrame:
@@ -73,7 +77,7 @@ def read_answers(path: Path, **options: Any) -> pd.DataFrame:
         return read_table(file, rows, **options)
 
 
-def _numbers(file: IO[bytes], rows: int) -> pd.DataFrame | None:
+def _numbers(file: IO[bytes], rows: int, size: Pieces) -> pd.DataFrame | None:
     """None where pandas would find anything but 64-bit integers or floats throughout each column, or an error.
 
     Where every piece of a column has one of these types, pandas comes to the same for the whole column: it reads in
@@ -82,12 +86,12 @@ def _numbers(file: IO[bytes], rows: int) -> pd.DataFrame | None:
     columns: list[NDArray[Any]] = []
     end = 0
     with suppress(ValueError, OverflowError):  # pandas' own errors are ValueErrors; reading all at once raises it again
-        first = pd.read_csv(file, nrows=_FIRST)
+        first = pd.read_csv(file, nrows=size.first)
         if not _is_of_numbers(first):
             return None
         file.seek(0)
         np.empty(_KEPT, dtype=np.uint8)
-        with pd.read_csv(file, chunksize=_PIECE) as pieces:
+        with pd.read_csv(file, chunksize=size.piece) as pieces:
             for piece in pieces:
                 start, end = end, end + len(piece)
                 if end > rows or not _is_of_numbers(piece):
@@ -259,8 +263,6 @@ def read_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES, **options
     ``options`` are those of pandas' ``read_csv``.
     Raises InvalidSubmission with the reason for what cannot be read.
     """
-    import pandas as pd
-
     try:
         with open_submission(path, max_bytes) as file:
             rows, _, _ = require_bounded(file)
@@ -274,6 +276,13 @@ def read_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES, **options
             raise MemoryError from error
         raise InvalidSubmission(f"not a readable CSV file: {_what_it_is(path) or reason(error)}") from error
     return table.set_axis(pd.RangeIndex(len(table)))  # a field more in each row than in the header is row names
+
+
+def _read_options(competition: Competition) -> dict[str, Any]:
+    options: dict[str, Any] = getattr(competition.module("grade"), "READ_OPTIONS", {})
+    if not isinstance(options, Mapping):
+        raise CompetitionError(f"{competition.file('grade.py')}: READ_OPTIONS must be a dictionary")
+    return options
 
 
 class Scorer:
@@ -292,9 +301,7 @@ class Scorer:
         self.max_bytes = max_bytes
         self._grade: Callable[[Any, Any], float] = competition.function("grade", "grade")
         module = competition.module("grade")
-        self._options: dict[str, Any] = getattr(module, "READ_OPTIONS", {})
-        if not isinstance(self._options, Mapping):
-            raise CompetitionError(f"{competition.file('grade.py')}: READ_OPTIONS must be a dictionary")
+        self._options = _read_options(competition)
         read_table = partial(read_answers, **self._options)
         self._read_answers: Callable[[Path], Any] = getattr(module, "read_answers", read_table)
         self._row_scores: Callable[[Any, Any], Any] | None = getattr(module, "row_scores", None)
@@ -377,8 +384,6 @@ class Scorer:
 
 def _copy(answers: Any) -> Any:
     """What a grader may change without changing the answers."""
-    import pandas as pd
-
     if isinstance(answers, pd.DataFrame):
         return answers.copy(deep=False)  # pandas copies a column when it is written to
     return answers.copy() if hasattr(answers, "copy") else answers
@@ -395,7 +400,7 @@ class Form:
     def __init__(self, competition: Competition, public: Path, *, max_bytes: int = MAX_SUBMISSION_BYTES) -> None:
         module = competition.module("grade")
         self.max_bytes = max_bytes
-        self._options: dict[str, Any] = getattr(module, "READ_OPTIONS", {})
+        self._options = _read_options(competition)
         self._check: Callable[[Any, Any], object] = getattr(module, "check", check_like_sample)
         self._template: Any
         if read_template := getattr(module, "read_template", None):

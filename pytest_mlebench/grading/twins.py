@@ -31,7 +31,7 @@ import pandas as pd
 
 from pytest_mlebench.authoring.corrections import keyed
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.catalog.leaderboard import Leaderboard
+from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.download.contract import Downloads
 from pytest_mlebench.data.preparing import Head, Twins, call, call_module, check_prepared, is_third_party, prepare_here
@@ -105,9 +105,9 @@ def twin_medals(
     best, simple = (
         as_submission(predictions[name], sample, f"{competition.id}: twin.py") for name in ("ceiling", "simple")
     )
-    trial = _Trial(dataset, list(predictions["ceiling"].columns), best, units, rng, deal, mix)
     with tempfile.TemporaryDirectory() as folder:
-        trial.path = Path(folder, dataset.sample_submission.name)
+        path = Path(folder, dataset.sample_submission.name)
+        trial = _Trial(dataset, list(predictions["ceiling"].columns), best, units, rng, deal, mix, path)
         controls = np.array([trial.score(trial.dealt()) for _ in range(_CONTROLS)])
         tables = _uninformed(sample, best, trial.asked)
         if (own := predictions.get("floor")) is not None:
@@ -154,29 +154,24 @@ def _medals(
     return TwinMedals(leaderboard=board, curve=rounded, controls=tuple(float(c) for c in sign * controls), floor=floor)
 
 
+@dataclass
 class _Trial:
     """Scores submissions, higher is better, and mixes them by units."""
 
+    dataset: Dataset
+    asked: list[str]
+    best: pd.DataFrame
+    units: Units | None
+    rng: np.random.Generator
+    deal: Deal | None
+    mix: Mix | None
     path: Path
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        asked: list[str],
-        best: pd.DataFrame,
-        units: Units | None,
-        rng: np.random.Generator,
-        deal: Deal | None,
-        mix: Mix | None,
-    ) -> None:
-        self.asked = asked
-        self._best = best
-        self._rng = rng
-        self._deal = deal
-        self._mix = mix
+    def __post_init__(self) -> None:
+        units, best = self.units, self.best
         self._unit = np.unique(np.asarray(units(best)), return_inverse=True)[1] if units else np.arange(len(best))
-        self._sign = -1 if dataset.competition.leaderboard.lower_is_better else 1
-        self._scorer = Scorer(dataset.competition, dataset.answers)
+        self._sign = -1 if self.dataset.competition.leaderboard.lower_is_better else 1
+        self._scorer = Scorer(self.dataset.competition, self.dataset.answers)
 
     def score(self, table: pd.DataFrame, *, may_break: bool = False) -> float:
         """``may_break``: a table that the grader may not be made for, such as means of classes."""
@@ -192,20 +187,20 @@ class _Trial:
 
     def mixed(self, base: pd.DataFrame, share: float, other: pd.DataFrame) -> pd.DataFrame:
         """The base with a share of the units as in the other one."""
-        if self._mix is not None:
-            return self._mix(base, other, share, self._rng)
+        if self.mix is not None:
+            return self.mix(base, other, share, self.rng)
         count = int(self._unit.max()) + 1
-        taken = self._rng.permutation(count)[self._unit] < share * count
+        taken = self.rng.permutation(count)[self._unit] < share * count
         table = base.copy()
         table.loc[taken, self.asked] = other.loc[taken, self.asked]
         return table
 
     def dealt(self) -> pd.DataFrame:
         """The ceiling's predictions, each for another row."""
-        if self._deal is not None:
-            return self._deal(self._best, self._rng)
-        table = self._best.copy()
-        table[self.asked] = self._best[self.asked].to_numpy()[self._rng.permutation(len(table))]
+        if self.deal is not None:
+            return self.deal(self.best, self.rng)
+        table = self.best.copy()
+        table[self.asked] = self.best[self.asked].to_numpy()[self.rng.permutation(len(table))]
         return table
 
 

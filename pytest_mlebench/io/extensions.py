@@ -1,10 +1,18 @@
-"""What other distributions add, and our own extras in the same way: entry points by group and name."""
+"""What other distributions add, and our own extras in the same way: entry points by group and name.
+
+Also our own modules at the names that they had in earlier versions.
+"""
 
 from __future__ import annotations
 
+import sys
+import warnings
+from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 from pytest_mlebench.errors import UsageError, reason
@@ -49,3 +57,29 @@ def load_extension(group: str, name: str) -> Any | None:
 def _unloadable(group: str, entry: EntryPoint, error: Exception) -> UsageError:
     owner = entry.dist.name if entry.dist else "an unknown distribution"
     return UsageError(f"{group}: {entry.name} of {owner} cannot be loaded: {reason(error)}")
+
+
+class _Moved(ModuleType):
+    """A module at its old name, which is imported, with a warning, when something of it is used."""
+
+    def __init__(self, old: str, new: str, version: str) -> None:
+        super().__init__(old)
+        self._new, self._version = new, version
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__path__":
+            raise AttributeError(name)
+        found = getattr(import_module(self._new), name)
+        text = f"{self.__name__} is now {self._new}, and goes with version {self._version}"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return found
+
+
+def moved(version: str, names: Mapping[str, str]) -> None:
+    """Have modules of the package found at their old names until a version: new names by old ones."""
+    for old, new in names.items():
+        module = _Moved(f"pytest_mlebench.{old}", f"pytest_mlebench.{new}", version)
+        package, _, name = module.__name__.rpartition(".")
+        sys.modules[module.__name__] = module
+        if package in sys.modules:
+            setattr(sys.modules[package], name, module)

@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_mlebench import defaults
 from pytest_mlebench.catalog.competition import FIRST
-from pytest_mlebench.catalog.leaderboard import MEDALS, Medal
+from pytest_mlebench.catalog.schema import MEDALS, Medal
 from pytest_mlebench.io.values import parse
 
 TWIN = "twin"

@@ -16,7 +16,7 @@ from statistics import NormalDist, fmean
 
 from pytest_mlebench.catalog.catalogue import default_catalogue
 from pytest_mlebench.catalog.competition import FIRST, is_twin_label, split_and_version
-from pytest_mlebench.catalog.leaderboard import Leaderboard
+from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.defaults import TIME_LIMIT
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.files import bundled

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_mlebench import defaults
-from pytest_mlebench.catalog.leaderboard import Medal
+from pytest_mlebench.catalog.schema import Medal
 from pytest_mlebench.errors import DataError, UsageError, unusable
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.io.values import loads

@@ -18,7 +18,7 @@ import pytest
 
 from pytest_mlebench.agents import Agent, Permissions
 from pytest_mlebench.agents.registry import AgentRegistry
-from pytest_mlebench.catalog.leaderboard import MEDALS
+from pytest_mlebench.catalog.schema import MEDALS
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.extras.bundles.api import group_files
 from pytest_mlebench.extras.bundles.bundle import TABLES, write_bundle

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.catalog.leaderboard import medal_ranks
+from pytest_mlebench.catalog.schema import medal_ranks
 from pytest_mlebench.data.download.kaggle import read_scores
 from pytest_mlebench.errors import DataError
 from tests.cli.test_cli import mlebench

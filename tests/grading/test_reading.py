@@ -7,24 +7,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_mlebench.authoring import alignment
-from pytest_mlebench.grading import scorer
-from pytest_mlebench.grading.scorer import read_table
+from pytest_mlebench.grading.scorer import Pieces, read_table
 
 FIELDS = ["", "0", "-7", "0.1", "1e400", "9007199254740993", "9223372036854775808", "nan", "inf", "True", "x", '"1"']
 
 
-@pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, rows in (("MANY", 1), ("_FIRST", 1), ("_PIECE", 2)):
-        monkeypatch.setattr(scorer, name, rows)
+FEW = Pieces(many=1, piece=2, first=1)
 
 
-@pytest.mark.usefixtures("few")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(deadline=None)
 @given(
     st.sampled_from(["a,b", "a,a", "a"]),
     st.lists(st.lists(st.one_of(st.sampled_from(FIELDS[:5]), st.sampled_from(FIELDS)), min_size=1, max_size=3)),
@@ -35,13 +30,12 @@ def test_a_table_read_in_pieces_is_that_of_pandas(header: str, rows: list[list[s
         expected = pd.read_csv(io.BytesIO(content))
     except ValueError as error:
         with pytest.raises(type(error)) as raised:
-            read_table(io.BytesIO(content), len(rows) + 1)
+            read_table(io.BytesIO(content), len(rows) + 1, FEW)
         assert str(raised.value) == str(error)
     else:
-        pd.testing.assert_frame_equal(read_table(io.BytesIO(content), len(rows) + 1), expected, check_exact=True)
+        pd.testing.assert_frame_equal(read_table(io.BytesIO(content), len(rows) + 1, FEW), expected, check_exact=True)
 
 
-@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("late", ["0.5", "", "x", "True", "9223372036854775808", "3,4,5", "\xff"])
 def test_what_only_the_last_row_holds_is_read_as_pandas_reads_it(late: str) -> None:
     content = ("a,b\n" + "1,2\n" * 9 + f"3,{late}\n").encode("latin-1")
@@ -49,9 +43,9 @@ def test_what_only_the_last_row_holds_is_read_as_pandas_reads_it(late: str) -> N
         expected = pd.read_csv(io.BytesIO(content))
     except ValueError as error:
         with pytest.raises(type(error)):
-            read_table(io.BytesIO(content), 11)
+            read_table(io.BytesIO(content), 11, FEW)
     else:
-        pd.testing.assert_frame_equal(read_table(io.BytesIO(content), 11), expected, check_exact=True)
+        pd.testing.assert_frame_equal(read_table(io.BytesIO(content), 11, FEW), expected, check_exact=True)
 
 
 READ = """

@@ -72,22 +72,20 @@ TRUTH: dict[Callable[[Rng], RowScores], float] = {
 @pytest.mark.full
 @pytest.mark.parametrize("draw", TRUTH)
 def test_the_interval_of_95_per_cent_holds_the_true_score_in_that_share_of_test_sets(
-    draw: Callable[[Rng], RowScores], monkeypatch: pytest.MonkeyPatch
+    draw: Callable[[Rng], RowScores],
 ) -> None:
-    monkeypatch.setattr("pytest_mlebench.authoring.resampling.RESAMPLES", 300)
     rng, times, covered = np.random.default_rng(5), 300, 0
     for _ in range(times):
-        found = certainty(draw(rng), None)
+        found = certainty(draw(rng), None, resamples=300)
         assert found is not None
         covered += found.low <= TRUTH[draw] <= found.high
     assert 0.91 <= covered / times <= 0.985
 
 
-def test_resamples_of_rows_and_the_normal_distribution_of_many_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resamples_of_rows_and_the_normal_distribution_of_many_agree() -> None:
     rows = _f1(np.random.default_rng(1))
     drawn = certainty(rows, None)
-    monkeypatch.setattr("pytest_mlebench.authoring.resampling._DRAWN_UNITS", MIN_UNITS)
-    normal = certainty(rows, None)
+    normal = certainty(rows, None, drawn_units=MIN_UNITS)
     assert drawn is not None and normal is not None and drawn != normal
     assert (normal.low, normal.high) == pytest.approx((drawn.low, drawn.high), abs=0.005)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest_mlebench
 from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.catalog.leaderboard import Leaderboard
+from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.cli import main
 from pytest_mlebench.io import progress
 from pytest_mlebench.llm.ledger import Call, Totals

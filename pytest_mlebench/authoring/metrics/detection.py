@@ -8,9 +8,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-_PAIRS = 1 << 20
-"""Pairs of predicted and true boxes that are held at a time."""
-
 
 def box_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
     """Intersection over union of each box of ``a`` with each box of ``b``: shape (len(a), len(b)).
@@ -23,15 +20,8 @@ def box_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
     array([[0.5  , 0.143]])
     """
     first, second = (np.asarray(boxes, dtype=np.float64).reshape(-1, 4) for boxes in (a, b))
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        low = np.maximum(first[:, None, :2], second[None, :, :2])
-        high = np.minimum(first[:, None, 2:], second[None, :, 2:])
-        both = np.maximum(high - low, 0).prod(axis=2)
-        union = (
-            (first[:, 2:] - first[:, :2]).prod(axis=1)[:, None] + (second[:, 2:] - second[:, :2]).prod(axis=1) - both
-        )
-        overlap: NDArray[np.float64] = np.where(union <= 0, 0.0, both / union)
-    return overlap
+    left, right = np.indices((len(first), len(second)))
+    return paired_box_iou(first, second, left, right)
 
 
 def paired_box_iou(
@@ -40,9 +30,9 @@ def paired_box_iou(
     """``box_iou`` of the boxes of ``a`` that ``left`` numbers with those of ``b`` that ``right`` does, in pairs."""
     first, second = a[left], b[right]
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        low, high = np.maximum(first[:, :2], second[:, :2]), np.minimum(first[:, 2:], second[:, 2:])
-        both = np.maximum(high - low, 0).prod(axis=1)
-        areas = [(boxes[:, 2:] - boxes[:, :2]).prod(axis=1) for boxes in (first, second)]
+        low, high = np.maximum(first[..., :2], second[..., :2]), np.minimum(first[..., 2:], second[..., 2:])
+        both = np.maximum(high - low, 0).prod(axis=-1)
+        areas = [(boxes[..., 2:] - boxes[..., :2]).prod(axis=-1) for boxes in (first, second)]
         union = areas[0] + areas[1] - both
         overlap: NDArray[np.float64] = np.where(union <= 0, 0.0, both / union)
     return overlap
@@ -164,11 +154,13 @@ def greedy_matches(
     first: NDArray[np.intp],
     last: NDArray[np.intp],
     threshold: float,
+    *,
+    pairs: int = 1 << 20,
 ) -> NDArray[np.intp]:
     """``greedy_match`` in many images at once: for each prediction the number of a true object, or -1.
 
     A prediction may match the true objects from its ``first`` to before its ``last``; ``overlap`` of two arrays of
-    numbers, of predictions and of true objects, gives their overlaps in pairs.
+    numbers, of predictions and of true objects, gives their overlaps in pairs. So many ``pairs`` are held at a time.
 
     >>> overlaps = np.array([[0.7, 0.9], [0.6, 0.8]])
     >>> greedy_matches(lambda a, b: overlaps[a, b], np.array([0, 0]), np.array([2, 2]), threshold=0.5)
@@ -180,7 +172,7 @@ def greedy_matches(
     begin = 0
     while begin < len(first):
         done = until[begin - 1] if begin else 0
-        end = max(int(np.searchsorted(until, done + _PAIRS, side="right")), begin + 1)
+        end = max(int(np.searchsorted(until, done + pairs, side="right")), begin + 1)
         sizes = (last - first)[begin:end]
         left = np.repeat(np.arange(begin, end), sizes)
         right = np.arange(len(left)) + np.repeat(first[begin:end] - np.cumsum(sizes) + sizes, sizes)

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -238,31 +238,27 @@ def _translated(error: requests.RequestException, policy: RetryPolicy) -> Except
     request = error.request
     host = (urlsplit(request.url or "").hostname if request is not None else None) or "Kaggle"
     causes = list(_causes(error))
-
-    def is_a(*kinds: type[BaseException]) -> bool:
-        return any(isinstance(cause, kinds) for cause in causes)
-
-    if is_a(requests.exceptions.SSLError) and "CERTIFICATE" in str(error):
+    if any(isinstance(cause, requests.exceptions.SSLError) for cause in causes) and "CERTIFICATE" in str(error):
         return DataError(
             f"the TLS certificate of {host} is not trusted; if a proxy inspects the connection, let "
             "REQUESTS_CA_BUNDLE name its certificate"
         )
-    if is_a(requests.exceptions.SSLError):
-        return TransientError(f"the TLS connection to {host} failed")
-    if is_a(requests.exceptions.ProxyError):
-        return TransientError(f"the proxy does not connect to {host} (see HTTPS_PROXY and HTTP_PROXY)")
-    if is_a(NameResolutionError):
-        return TransientError(
-            f"the name {host} cannot be looked up: this machine is offline, or must use a proxy (HTTPS_PROXY)"
-        )
-    if is_a(requests.ConnectTimeout):
-        return TransientError(f"{host} did not answer within {_CONNECT_SECONDS:g} s")
-    if is_a(requests.Timeout, ReadTimeoutError):
-        return TransientError(f"nothing arrived from {host} for {policy.stall:g} s")
-    if is_a(ConnectionRefusedError):
-        return TransientError(f"{host} refused the connection")
-    if is_a(requests.ConnectionError, requests.exceptions.ChunkedEncodingError):
-        return TransientError(f"the connection to {host} failed or was cut")
+    offline = f"the name {host} cannot be looked up: this machine is offline, or must use a proxy (HTTPS_PROXY)"
+    failures: Sequence[tuple[tuple[type[BaseException], ...], str]] = (
+        ((requests.exceptions.SSLError,), f"the TLS connection to {host} failed"),
+        ((requests.exceptions.ProxyError,), f"the proxy does not connect to {host} (see HTTPS_PROXY and HTTP_PROXY)"),
+        ((NameResolutionError,), offline),
+        ((requests.ConnectTimeout,), f"{host} did not answer within {_CONNECT_SECONDS:g} s"),
+        ((requests.Timeout, ReadTimeoutError), f"nothing arrived from {host} for {policy.stall:g} s"),
+        ((ConnectionRefusedError,), f"{host} refused the connection"),
+        (
+            (requests.ConnectionError, requests.exceptions.ChunkedEncodingError),
+            f"the connection to {host} failed or was cut",
+        ),
+    )
+    for kinds, text in failures:
+        if any(isinstance(cause, kinds) for cause in causes):
+            return TransientError(text)
     return DataError(f"the request to {host} failed: {type(error).__name__}")
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Protocol, TypeVar
 
@@ -127,24 +128,17 @@ def in_parallel(
     is set after the first error, for calls that wait.
     """
     stopped = stopped or Event()
-    waiting: SimpleQueue[tuple[int, Item]] = SimpleQueue()
+    waiting = deque(enumerate(items))
     ended: SimpleQueue[tuple[int, T | BaseException, bool]] = SimpleQueue()
-    for number, item in enumerate(items):
-        waiting.put((number, item))
-
-    def begin_no_more() -> None:
-        with suppress(Empty):
-            while True:
-                waiting.get_nowait()
 
     def work() -> None:
-        with suppress(Empty):
+        with suppress(IndexError):  # none is waiting
             while True:
-                number, item = waiting.get_nowait()
+                number, item = waiting.popleft()
                 try:
                     ended.put((number, call(item), False))
                 except BaseException as error:
-                    begin_no_more()
+                    waiting.clear()
                     ended.put((number, error, True))
                     stopped.set()
 
@@ -159,7 +153,7 @@ def in_parallel(
                 raise result  # type: ignore[misc]
             results[number] = result  # type: ignore[assignment]
     except BaseException as error:
-        begin_no_more()
+        waiting.clear()
         stopped.set()
         if isinstance(error, Exception):
             for thread in running:

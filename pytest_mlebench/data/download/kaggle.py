@@ -9,6 +9,9 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -124,6 +127,7 @@ _PARALLEL = 8
 _PAGE_SIZE = 200  # files or teams; the most that Kaggle gives at once
 
 
+@dataclass(eq=False)
 class KaggleDownloads:
     """Downloads from Kaggle (see Downloads). Nothing is imported or looked up before it is needed.
 
@@ -133,10 +137,9 @@ class KaggleDownloads:
     >>> dataset = DataStore().prepare(default_catalogue()["smoke-digits"], downloads=KaggleDownloads())
     """
 
-    def __init__(self, policy: RetryPolicy | None = None) -> None:
-        self.policy = policy or RetryPolicy()
-        self._credentials: Credentials | None = None
-        self._lock = threading.Lock()
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
+    _credentials: Credentials | None = field(default=None, init=False, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def check(
         self, competitions: Sequence[Competition], *, skip_denied: bool = False, reporter: Reporter = silent
@@ -185,21 +188,13 @@ class KaggleDownloads:
             raise DataError(f"{target.parent} cannot be written: {error.strerror}") from error
         with PartialFile(target.with_name(f"{target.name}.part")) as part:
             with self._advised(competition):
-                transfer(
-                    lambda headers: self._open(competition, headers, reporter),
-                    part,
-                    self.policy,
-                    competition.id,
-                    reporter,
-                )
+                request = partial(self._open, competition, reporter=reporter)
+                transfer(request, part, self.policy, competition.id, reporter)
             _verify(competition, part, target, reporter)
             part.become(target)
 
     def description(self, competition: Competition, reporter: Reporter = silent) -> str:
-        from kagglesdk.competitions.types.competition_api_service import ApiListCompetitionPagesRequest
-
-        request = ApiListCompetitionPagesRequest()
-        request.competition_name = competition.id
+        request = _request("ApiListCompetitionPagesRequest", competition_name=competition.id)
         found = self._call(competition, lambda api: api.list_competition_pages(request).pages, reporter)
         if not found:
             raise DataError(f"{competition.id}: Kaggle shows no pages of this competition; use the bundled description")
@@ -211,11 +206,7 @@ class KaggleDownloads:
 
         Source: https://github.com/Kaggle/kaggle-cli/issues/731
         """
-        from kagglesdk.competitions.types.competition_api_service import ApiGetLeaderboardRequest
-
-        request = ApiGetLeaderboardRequest()
-        request.competition_name = competition.id
-        request.page_size = _PAGE_SIZE
+        request = _request("ApiGetLeaderboardRequest", competition_name=competition.id, page_size=_PAGE_SIZE)
         scores: list[str] = []
         try:
             while True:
@@ -234,21 +225,15 @@ class KaggleDownloads:
             raise DataError(f"{competition.id}: the leaderboard cannot be read: {error}") from error
 
     def _packed_leaderboard(self, competition: Competition, reporter: Reporter) -> list[float]:
-        from kagglesdk.competitions.types.competition_api_service import ApiDownloadLeaderboardRequest
-
-        request = ApiDownloadLeaderboardRequest()
-        request.competition_name = competition.id
+        request = _request("ApiDownloadLeaderboardRequest", competition_name=competition.id)
         content = self._call(competition, lambda api: api.download_leaderboard(request).content, reporter)
         try:
             scores = read_scores(content)
         except DataError as error:
             raise DataError(f"{competition.id}: the leaderboard's download cannot be read: {error}") from error
         if "public" in scores.file.lower():
-            reporter(
-                WarningNote(
-                    f"{competition.id}: {scores.file} looks like the public leaderboard; medals need the private one"
-                )
-            )
+            text = f"{competition.id}: {scores.file} looks like the public leaderboard; medals need the private one"
+            reporter(WarningNote(text))
         return scores.values
 
     def notebook(self, name: str, reporter: Reporter = silent) -> Notebook:
@@ -303,21 +288,14 @@ class KaggleDownloads:
         self, competition: Competition, headers: Mapping[str, str], reporter: Reporter
     ) -> Iterator[requests.Response]:
         """Request the archive; redirects are followed, the body is not yet read."""
-        from kagglesdk.competitions.types.competition_api_service import ApiDownloadDataFilesRequest
-
-        request = ApiDownloadDataFilesRequest()
-        request.competition_name = competition.id
+        request = _request("ApiDownloadDataFilesRequest", competition_name=competition.id)
         with self._connected(reporter, headers) as client:
             response: requests.Response = client.competitions.competition_api_client.download_data_files(request)
             with response:
                 yield response
 
     def _unpacked_bytes(self, competition: Competition, reporter: Reporter) -> int:
-        from kagglesdk.competitions.types.competition_api_service import ApiListDataFilesRequest
-
-        request = ApiListDataFilesRequest()
-        request.competition_name = competition.id
-        request.page_size = _PAGE_SIZE
+        request = _request("ApiListDataFilesRequest", competition_name=competition.id, page_size=_PAGE_SIZE)
         total = 0
         while True:
             page = self._call(competition, lambda api: api.list_data_files(request), reporter)
@@ -331,10 +309,7 @@ class KaggleDownloads:
 
     def _summary_bytes(self, competition: Competition, reporter: Reporter) -> int:
         """The unpacked files' size in one request; 0 where Kaggle has no summary."""
-        from kagglesdk.competitions.types.competition_api_service import ApiGetCompetitionDataFilesSummaryRequest
-
-        request = ApiGetCompetitionDataFilesSummaryRequest()
-        request.competition_name = competition.id
+        request = _request("ApiGetCompetitionDataFilesSummaryRequest", competition_name=competition.id)
         try:
             summary = self._call(competition, lambda api: api.get_competition_data_files_summary(request), reporter)
         except RefusedError:
@@ -373,6 +348,14 @@ class KaggleDownloads:
                 404: f"this competition is not, or no longer, on Kaggle: {competition.url}",
             }.get(error.status, f"see {competition.url}")
             raise RefusedError(error.status, error.message, advice, competition.id) from error
+
+
+def _request(kind: str, **fields: Any) -> Any:
+    """A request of the client's API, as one of its types."""
+    request = getattr(import_module("kagglesdk.competitions.types.competition_api_service"), kind)()
+    for name, value in fields.items():
+        setattr(request, name, value)
+    return request
 
 
 def _rules(competition: Competition) -> str:

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import average_precision_score
 
-from pytest_mlebench.authoring.metrics import detection
 from pytest_mlebench.authoring.metrics.detection import (
     average_precisions,
     box_iou,
@@ -154,8 +153,7 @@ def test_boxes_in_pairs_overlap_as_each_with_each() -> None:
 
 
 @pytest.mark.parametrize("pairs", [1, 7, 10**6])
-def test_matches_in_many_images_are_those_of_each(pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detection, "_PAIRS", pairs)
+def test_matches_in_many_images_are_those_of_each(pairs: int) -> None:
     rng = np.random.default_rng(1)
     images = [rng.choice([0.4, 0.6, 0.8, 0.9, np.nan], rng.integers(0, 6, 2)) for _ in range(60)]
     predictions, objects = (np.array([image.shape[side] for image in images]) for side in (0, 1))
@@ -170,5 +168,6 @@ def test_matches_in_many_images_are_those_of_each(pairs: int, monkeypatch: pytes
         for image, column in zip(images, before, strict=True)
         for match in greedy_match(image, 0.5)
     ]
-    found = greedy_matches(lambda a, b: overlaps[a, b], first, first + np.repeat(objects, predictions), 0.5)
+    last = first + np.repeat(objects, predictions)
+    found = greedy_matches(lambda a, b: overlaps[a, b], first, last, 0.5, pairs=pairs)
     assert found.tolist() == expected
