@@ -27,7 +27,7 @@ from pytest_mlebench.grading.scorer import open_submission
 from pytest_mlebench.sandbox import Sandbox
 from pytest_mlebench.sandbox.checker import SubmissionChecker
 from pytest_mlebench.sandbox.local import sandbox as local
-from pytest_mlebench.sandbox.network.policy import Endpoint
+from pytest_mlebench.sandbox.network.policy import Destination
 from pytest_mlebench.sandbox.network.proxy import Proxy
 from tests.sandbox.scripted import MB, Result, Runner, docker_sandbox, engine_problem, local_sandbox, make_runner
 
@@ -306,7 +306,7 @@ def test_connections(tmp_path: Path, note: Note) -> None:
     with ExitStack() as stack:
         listener = stack.enter_context(closing(socket.create_server(("127.0.0.1", 0), backlog=256)))
         port = listener.getsockname()[1]
-        stack.enter_context(Proxy([Endpoint.parse(f"http://127.0.0.1:{port}")], unix_socket=tmp_path / "p"))
+        stack.enter_context(Proxy([Destination.parse(f"http://127.0.0.1:{port}")], unix_socket=tmp_path / "p"))
         for _ in range(100):
             connection = stack.enter_context(closing(socket.socket(socket.AF_UNIX)))
             connection.connect(str(tmp_path / "p"))

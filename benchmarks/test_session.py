@@ -22,8 +22,8 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.extras.engines.plan import (
     ALIVE,
     Alive,
-    End,
-    Plan,
+    JobEnd,
+    JobPlan,
     job_folder,
     new_name,
     note_end,
@@ -86,11 +86,11 @@ def _fill(group: Path, engine: str, sleeper: int) -> None:
         copy = replace(record, agent=key.agent, seed=key.seed, run_id=f"toy-parity_{key.agent[4:]}-{key.seed}-0")
         (group / copy.run_id).mkdir()
         copy.write(group / copy.run_id)
-        note_end(group, new_name(), End(run_id=copy.run_id))
+        note_end(group, new_name(), JobEnd(run_id=copy.run_id))
     owner = {**owner_labels(), f"{LABEL}pid": str(sleeper), f"{LABEL}pid-start": start_time(sleeper)}
     lines = []
     for number, key in enumerate(KEYS[FINISHED:]):
-        plan = Plan(
+        plan = JobPlan(
             name=new_name(),
             engine=engine,
             agent=key.agent,

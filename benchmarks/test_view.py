@@ -22,7 +22,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.conftest import FIGURES
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.extras.viewer.index import Index
+from pytest_mlebench.extras.viewer.index import RunIndex
 from pytest_mlebench.records.group import shown_as_running
 from pytest_mlebench.records.record import RunKey
 from tests.groups import make_group, record_with, save_group
@@ -64,7 +64,7 @@ def read(url: str) -> None:
 
 def test_200_groups_of_225_runs(runs_dir: Path, benchmark: BenchmarkFixture, pytestconfig: pytest.Config) -> None:
     started = time.perf_counter()
-    index = Index(runs_dir)
+    index = RunIndex(runs_dir)
     index.refresh(thorough=True)
     first = time.perf_counter() - started
     index.close()

@@ -104,10 +104,10 @@ def variable(text: str) -> str:
 
 
 def host(text: str) -> str:
-    from pytest_mlebench.sandbox.network.policy import Endpoint
+    from pytest_mlebench.sandbox.network.policy import Destination
 
     try:
-        Endpoint.parse(text)
+        Destination.parse(text)
     except SandboxError as error:
         raise ValueError(str(error)) from error
     return text

@@ -719,7 +719,7 @@ TOPICS: Mapping[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class OptionSource:
     """Where values come from: by option name, None for "the default, whatever later sources say".
 
     ``base`` is the folder that relative paths start from; ``origin`` says in an error where an option's value stands.
@@ -730,18 +730,18 @@ class Source:
     base: Path
 
 
-def from_command_line(arguments: object, folder: Path) -> Source:
+def from_command_line(arguments: object, folder: Path) -> OptionSource:
     """What argparse found."""
     given = {option.name: getattr(arguments, option.dest, None) for option in OPTIONS.values()}
     values = {name: value for name, value in given.items() if value not in (None, False, [])}
-    return Source(values=values, origin=lambda option: option.name, base=folder)
+    return OptionSource(values=values, origin=lambda option: option.name, base=folder)
 
 
-def from_ini(values: Mapping[str, Any], file: Path | None, folder: Path) -> Source:
+def from_ini(values: Mapping[str, Any], file: Path | None, folder: Path) -> OptionSource:
     """The values of an ini file, by key."""
     known = {option.name: values.get(option.ini_key) for option in OPTIONS.values() if option.traits & INI}
     where = f" in {file}" if file else ""
-    return Source(
+    return OptionSource(
         values={name: value for name, value in known.items() if value not in (None, "", [])},
         origin=lambda option: f"{option.ini_key}{where}",
         base=file.parent if file else folder,
@@ -763,13 +763,13 @@ def from_python(options: Mapping[str, Any]) -> Settings:
         if value is not None and not (option.traits & FLAG and value is False):
             values[option.name] = list(value) if isinstance(value, tuple | set | frozenset) else value
     here = Path.cwd()
-    given = Source(values=values, origin=lambda option: option.name[2:].replace("-", "_"), base=here)
+    given = OptionSource(values=values, origin=lambda option: option.name[2:].replace("-", "_"), base=here)
     return read([given, from_environment(here)], runs_dir=here / "reports")
 
 
-def from_environment(folder: Path, variables: Mapping[str, str] = os.environ) -> Source:
+def from_environment(folder: Path, variables: Mapping[str, str] = os.environ) -> OptionSource:
     """The values of environment variables."""
-    return Source(
+    return OptionSource(
         values={
             option.name: variables[option.variable]
             for option in OPTIONS.values()
@@ -780,7 +780,7 @@ def from_environment(folder: Path, variables: Mapping[str, str] = os.environ) ->
     )
 
 
-def from_manifest(manifest: Manifest, file: Path) -> Source:
+def from_manifest(manifest: Manifest, file: Path) -> OptionSource:
     """The options of a run group that is resumed; agents and seeds are those of all its sessions."""
     if not manifest.runs:
         raise UsageError(
@@ -793,17 +793,17 @@ def from_manifest(manifest: Manifest, file: Path) -> Source:
         "--seeds": 1 + max(run.seed for run in manifest.runs),
         "--split": None,
     }
-    return Source(values=values, origin=lambda option: f"{option.name} in {file}", base=file.parent)
+    return OptionSource(values=values, origin=lambda option: f"{option.name} in {file}", base=file.parent)
 
 
-def from_plan(agent: str, options: Mapping[str, Any], file: Path) -> Source:
+def from_plan(agent: str, options: Mapping[str, Any], file: Path) -> OptionSource:
     """The options that a session gave to a job of an engine."""
     values = {
         **_restored(options, RESTORED | GRANTED),
         "--agent": [agent],
         "--keep-sandbox": options.get("--keep-sandbox") is True,
     }
-    return Source(values=values, origin=lambda option: f"{option.name} in {file}", base=file.parent)
+    return OptionSource(values=values, origin=lambda option: f"{option.name} in {file}", base=file.parent)
 
 
 def _restored(options: Mapping[str, Any], traits: Trait) -> dict[str, Any]:
@@ -811,7 +811,7 @@ def _restored(options: Mapping[str, Any], traits: Trait) -> dict[str, Any]:
     return {name: options[name] for name in restored if options.get(name, "") != ""}
 
 
-def read(sources: Sequence[Source], *, runs_dir: Path) -> Settings:
+def read(sources: Sequence[OptionSource], *, runs_dir: Path) -> Settings:
     """The settings, each value from the first source that has one; raises UsageError that names source and mistake.
 
     ``runs_dir`` is the default of ``--runs-dir``.
@@ -824,7 +824,7 @@ def read(sources: Sequence[Source], *, runs_dir: Path) -> Settings:
     return Settings(**values)
 
 
-def _parsed(option: Option, value: Any, source: Source) -> Any:
+def _parsed(option: Option, value: Any, source: OptionSource) -> Any:
     try:
         if option.traits & FLAG:
             if not isinstance(value, bool):
@@ -844,7 +844,7 @@ def _parsed(option: Option, value: Any, source: Source) -> Any:
         raise UsageError(f"{source.origin(option)}: {error}") from error
 
 
-def _parsed_text(option: Option, value: Any, source: Source) -> Any:
+def _parsed_text(option: Option, value: Any, source: OptionSource) -> Any:
     if isinstance(value, bool) or not isinstance(value, str | int | float | Path):
         raise ValueError(f"{value!r} is not a single value")
     text = str(value).strip()

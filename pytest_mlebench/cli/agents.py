@@ -29,8 +29,8 @@ from pytest_mlebench.options import Settings
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.tables import Table, terminal_width
 from pytest_mlebench.sandbox.docker.cleanup import clean_all
-from pytest_mlebench.sandbox.docker.engine import DOCKER, PODMAN
-from pytest_mlebench.sandbox.docker.podman import open_engine
+from pytest_mlebench.sandbox.docker.client import DOCKER, PODMAN
+from pytest_mlebench.sandbox.docker.podman import open_client
 from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE, ENVIRONMENT
 from pytest_mlebench.sandbox.gpus import GpuPool
 from pytest_mlebench.sandbox.limits import Machine
@@ -133,7 +133,7 @@ def _engine(_: Bench) -> Iterator[Line]:
     if shutil.which("podman"):
         yield from _podman()
     try:
-        info = open_engine(DOCKER).info
+        info = open_client(DOCKER).info
     except SandboxError as error:
         yield "note", "engine", str(error)
         return
@@ -155,7 +155,7 @@ def _sandboxes(bench: Bench) -> Iterator[Line]:
 
 def _podman() -> Iterator[Line]:
     try:
-        engine = open_engine(PODMAN)
+        engine = open_client(PODMAN)
     except SandboxError as error:
         yield "note", "Podman", str(error)
         return

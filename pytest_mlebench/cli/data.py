@@ -179,7 +179,7 @@ def _prepare_in(
         how["check_disk"] = False  # it was, for all of them
         ready = {own.id for own in competitions if store.is_ready(own, **how)}
 
-        def ended(result: jobs.Result) -> None:
+        def ended(result: jobs.PreparationResult) -> None:
             reporter.end(result.competition.id, _ended(store, result, already=result.competition.id in ready))
 
         results = jobs.prepare_all(
@@ -226,7 +226,7 @@ def _chosen_or_prepared(options: argparse.Namespace, bench: Bench) -> list[Compe
     raise DataError(f"nothing is prepared in {store.root}: prepare it first, see `mlebench prepare --help`")
 
 
-def _ended(store: DataStore, result: jobs.Result, *, already: bool) -> str:
+def _ended(store: DataStore, result: jobs.PreparationResult, *, already: bool) -> str:
     if result.error:
         return result.error
     dataset = store.dataset(result.competition)
@@ -237,7 +237,7 @@ def _ended(store: DataStore, result: jobs.Result, *, already: bool) -> str:
     return f"{result.competition.id}: prepared in {place}"
 
 
-def _as_json(store: DataStore, result: jobs.Result) -> dict[str, Any]:
+def _as_json(store: DataStore, result: jobs.PreparationResult) -> dict[str, Any]:
     if result.error:
         return {"prepared": False, "error": result.error}
     dataset = store.dataset(result.competition)

@@ -26,7 +26,7 @@ logger = logging.getLogger("pytest_mlebench")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class PreparationResult:
     """How the preparation of a competition ended: ``error`` says why it failed."""
 
     competition: Competition
@@ -97,10 +97,10 @@ def prepare_all(
     connect: Callable[[], Downloads],
     reporter: Reporter = silent,
     *,
-    ended: Callable[[Result], None] = lambda result: None,
+    ended: Callable[[PreparationResult], None] = lambda result: None,
     jobs: int = DEFAULT_JOBS,
     **options: Unpack[PrepareOptions],
-) -> list[Result]:
+) -> list[PreparationResult]:
     """Prepare competitions, ``jobs`` at once; one that fails does not stop the others.
 
     ``reporter`` gets the events of all of them, ``ended`` is called with each result as it comes.
@@ -126,11 +126,11 @@ def prepare_all(
                 assert isinstance(ready, Connection)
                 competition, process = running[ready]
                 try:
-                    message: Event | Result = ready.recv()
+                    message: Event | PreparationResult = ready.recv()
                 except EOFError:
                     process.join()
-                    message = Result(competition=competition, error=_death(competition, process.exitcode))
-                if isinstance(message, Result):
+                    message = PreparationResult(competition=competition, error=_death(competition, process.exitcode))
+                if isinstance(message, PreparationResult):
                     results[competition.id] = message
                     del running[ready]
                     ready.close()
@@ -157,7 +157,7 @@ def _work(
     threading.Thread(target=_end_with_parent, daemon=True).start()
     sending, error = threading.Lock(), None
 
-    def send(message: Event | Result) -> None:
+    def send(message: Event | PreparationResult) -> None:
         with sending:  # libraries may log from threads of their own
             sender.send(message)
 
@@ -166,7 +166,7 @@ def _work(
             store.prepare(competition, downloads=connect(), reporter=send, **options)
         except MLEBenchError as failure:
             error = str(failure)
-    send(Result(competition=competition, error=error))
+    send(PreparationResult(competition=competition, error=error))
 
 
 def _end_with_parent() -> None:

@@ -231,7 +231,7 @@ class Head(Protocol):
     def digest(self) -> str: ...
 
 
-class Source(Protocol):
+class DataSource(Protocol):
     """A place that holds prepared data. Methods raise DataError that names the URL without its password."""
 
     url: str
@@ -258,11 +258,11 @@ class Source(Protocol):
         """Write what is missing, and return how many files that were."""
 
 
-def open_source(url: str, policy: RetryPolicy | None = None) -> Source:
+def open_source(url: str, policy: RetryPolicy | None = None) -> DataSource:
     """The source of a URL; raises DataError where no installed distribution reads such URLs, UsageError for a wrong
     one. ``policy`` says how often requests are tried again."""
     scheme = url.partition("://")[0]
-    create: Callable[[str, RetryPolicy | None], Source] | None = load_extension(SOURCES, scheme)
+    create: Callable[[str, RetryPolicy | None], DataSource] | None = load_extension(SOURCES, scheme)
     if create is None:
         raise DataError(f"{redacted(url)}: no installed package reads data from {scheme}://")
     return create(url, policy)

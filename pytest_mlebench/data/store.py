@@ -27,7 +27,7 @@ from pytest_mlebench.data.dataset import (
     write_listing,
 )
 from pytest_mlebench.data.download.contract import Downloads
-from pytest_mlebench.data.preparing import Head, NotPushed, Source, key_of, make_synthetic, open_source, run_prepare
+from pytest_mlebench.data.preparing import DataSource, Head, NotPushed, key_of, make_synthetic, open_source, run_prepare
 from pytest_mlebench.data.tables import changed_cells, count_sides, is_comparable
 from pytest_mlebench.errors import DataError, UsageError, expect
 from pytest_mlebench.io import files, locks
@@ -76,7 +76,7 @@ class DataStore:
         self.parallel_downloads = parallel_downloads
         self.source = source
         self._policy = policy
-        self._opened_source: Source | None = None
+        self._opened_source: DataSource | None = None
 
     def __repr__(self) -> str:
         return f"DataStore({str(self.root)!r})"
@@ -257,7 +257,7 @@ class DataStore:
         return self.dataset(competition)
 
     def push(
-        self, competition: Competition, source: Source, *, replace: bool = False, reporter: Reporter = silent
+        self, competition: Competition, source: DataSource, *, replace: bool = False, reporter: Reporter = silent
     ) -> int:
         """Write a competition's prepared data to a source; returns how many files were missing there.
 
@@ -334,12 +334,12 @@ class DataStore:
                 return None
             raise
 
-    def _source_of(self, url: str) -> Source:
+    def _source_of(self, url: str) -> DataSource:
         if self._opened_source is None:
             self._opened_source = open_source(url, self._policy)
         return self._opened_source
 
-    def _need_to_pull(self, source: Source, dataset: Dataset, head: Head) -> files.SpaceNeed:
+    def _need_to_pull(self, source: DataSource, dataset: Dataset, head: Head) -> files.SpaceNeed:
         missing = max(0, head.size - source.bytes_there(dataset.pulling))
         return files.SpaceNeed(peak=missing, rest=missing)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from pytest_mlebench.llm.api import API, Body, Endpoint, StreamReader, json_object
-from pytest_mlebench.llm.budget import Account, Limits, Over, Wait
+from pytest_mlebench.llm.budget import Account, BudgetLimits, Over, Wait
 from pytest_mlebench.llm.ledger import Call, JsonText, Ledger, RecordLevel, Totals
 from pytest_mlebench.llm.prices import Most, Prices, read_usage
 from pytest_mlebench.llm.providers import Provider, load_providers
@@ -47,7 +47,7 @@ class GatewaySettings:
 
     providers: Mapping[str, Provider] = field(default_factory=load_providers)
     record: RecordLevel = "bodies"
-    limits: Limits = field(default_factory=Limits)
+    limits: BudgetLimits = field(default_factory=BudgetLimits)
     models: tuple[str, ...] = ()
     prices: Prices = field(default_factory=lambda: Prices({}))
     retries: int = 0
@@ -88,7 +88,7 @@ class GatewaySettings:
     ) -> Self:
         """What the options of these names say, costs in US dollars. Raises UsageError for an invalid file of providers
         or prices."""
-        limits = Limits(
+        limits = BudgetLimits(
             max_cost=_dollars(max_cost),
             max_tokens=max_tokens,
             max_calls=max_calls,

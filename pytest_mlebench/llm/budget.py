@@ -46,7 +46,7 @@ CREATE TABLE IF NOT EXISTS turns (id INTEGER PRIMARY KEY, name TEXT, at INTEGER)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class BudgetLimits:
     """What a run may use, and all runs of a group together; None is unlimited. Costs in US dollars.
 
     Raises UsageError for an amount that is negative, not finite, or a float: budgets are exact.
@@ -124,7 +124,7 @@ class _Budget(NamedTuple):
 class Account:
     """What has been spent and reserved. To be used by one thread; ``clock`` gives the seconds since the epoch."""
 
-    def __init__(self, folder: Path, run: str, limits: Limits, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, folder: Path, run: str, limits: BudgetLimits, *, clock: Callable[[], float] = time.time) -> None:
         self._run = run
         self._limits = limits
         self._clock = clock

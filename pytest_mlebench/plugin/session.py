@@ -185,7 +185,7 @@ def given_options(config: pytest.Config) -> frozenset[str]:
     return frozenset(option.name for option in OPTIONS.values() if getattr(config.option, option.dest, None))
 
 
-def _sources(config: pytest.Config) -> list[options.Source]:
+def _sources(config: pytest.Config) -> list[options.OptionSource]:
     here = config.invocation_params.dir
     keys = [option.ini_key for option in OPTIONS.values() if option.traits & INI]
     ini = {key: config.getini(key) for key in keys}

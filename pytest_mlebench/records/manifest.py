@@ -64,7 +64,7 @@ class PlannedRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Session:
+class SessionRecord:
     """One invocation of pytest on a run group."""
 
     started_at: str
@@ -102,7 +102,7 @@ class Manifest:
     options: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     runs: tuple[PlannedRun, ...] = ()
-    sessions: tuple[Session, ...] = ()
+    sessions: tuple[SessionRecord, ...] = ()
     images: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     connections: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     data: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

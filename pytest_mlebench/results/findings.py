@@ -233,7 +233,7 @@ class _Known:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredModel:
     """What ``mlebench familiarity`` found with one model, as a group keeps it.
 
     Of ``own_descriptions`` competitions the model read our own words, which no model was trained on; None where that
@@ -251,9 +251,9 @@ class Measured:
         return [Knowledge(own.competition_id, own.familiarity, {}) for own in self.competitions]
 
 
-def measured(group_dir: Path) -> list[Measured]:
+def measured(group_dir: Path) -> list[MeasuredModel]:
     """What was measured of a group, by model. Raises OSError, or ValueError."""
-    return [read_json(path, Measured) for path in sorted(group_dir.glob(MEASURED))[:_MAX_FILES]]
+    return [read_json(path, MeasuredModel) for path in sorted(group_dir.glob(MEASURED))[:_MAX_FILES]]
 
 
 def in_words(one: Correlation) -> str:

@@ -485,7 +485,7 @@ MAX_STEPS = 1000
 
 
 @dataclass(frozen=True)
-class Step:
+class RateStep:
     """From this amount on (seconds, or US dollars) the rate is ``rate`` per cent."""
 
     amount: float
@@ -507,8 +507,8 @@ class Timeline:
     final: float
     best: float
     """If each run had ended with the best submission that was seen."""
-    over_time: tuple[Step, ...]
-    over_cost: tuple[Step, ...]
+    over_time: tuple[RateStep, ...]
+    over_cost: tuple[RateStep, ...]
     """Of the runs whose cost is known."""
     priced: int
     """How many runs these are."""
@@ -527,7 +527,7 @@ def timelines(records: Iterable[RunRecord]) -> list[Timeline]:
     return [_timeline(*own) for own in _by_agent_and_split(r for r in records if r.outcome is not Outcome.error)]
 
 
-def rate_at(steps: Sequence[Step], amount: float) -> float:
+def rate_at(steps: Sequence[RateStep], amount: float) -> float:
     """The rate when this much was spent.
 
     >>> rate_at([Step(10, 50.0), Step(20, 25.0)], 15)
@@ -563,7 +563,7 @@ def _steps(
     records: Sequence[RunRecord],
     at: Callable[[TimelinePoint], float | None],
     end: Callable[[RunRecord], float],
-) -> tuple[Step, ...]:
+) -> tuple[RateStep, ...]:
     """The share of runs with a medal, from each amount on at which it changes."""
     changes: list[tuple[float, int]] = []
     for record in records:
@@ -573,13 +573,13 @@ def _steps(
             if has != had:
                 changes.append((amount, 1 if has else -1))
                 had = has
-    steps: list[Step] = []
+    steps: list[RateStep] = []
     count = 0
     for amount, change in sorted(changes):
         count += change
         if steps and steps[-1].amount == amount:
             steps.pop()
-        steps.append(Step(amount, 100 * count / len(records)))
+        steps.append(RateStep(amount, 100 * count / len(records)))
     if len(steps) > MAX_STEPS:
         steps = [*steps[:: -(-len(steps) // MAX_STEPS)], steps[-1]]
     return tuple(steps)

@@ -38,7 +38,7 @@ from pytest_mlebench.sandbox import Ending, Execution, Limits, Sandbox, Task
 from pytest_mlebench.sandbox.collection import FOLDER, SnapshotPolicy, Snapshots
 from pytest_mlebench.sandbox.contract import Steps
 from pytest_mlebench.sandbox.local.sandbox import link_tree
-from pytest_mlebench.sandbox.network.policy import Endpoint, endpoints
+from pytest_mlebench.sandbox.network.policy import Destination, endpoints
 from pytest_mlebench.sandbox.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -134,8 +134,8 @@ def _check_place(
             continue
         if any(sign in url for sign in "\\@"):
             raise AgentError(f"agent {agent.id}: {name} is {url!r:.100}; an address has neither '@' nor '\\'")
-        place = Endpoint.parse(url)
-        permitted = any(Endpoint.parse(text).covers(place) for text in permissions.allow_hosts)
+        place = Destination.parse(url)
+        permitted = any(Destination.parse(text).covers(place) for text in permissions.allow_hosts)
         if _origin(url) not in own and not permitted:
             raise AgentError(
                 f"agent {agent.id}: its {name} would have the key of {provider.name} sent to {place}, which you have "

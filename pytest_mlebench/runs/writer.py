@@ -30,7 +30,7 @@ from pytest_mlebench.records.manifest import (
     Canonical,
     Manifest,
     PlannedRun,
-    Session,
+    SessionRecord,
     canonical_differences,
     changes,
     folder_digest,
@@ -99,7 +99,7 @@ class RunGroupWriter:
             hardware = this_machine()
             if not self._is_new or not any(folder.rglob("*.py")):  # else it is a folder of the user's own programs
                 protect(folder)
-            session = Session(
+            session = SessionRecord(
                 started_at=now,
                 workers=workers,
                 hardware=hardware,

@@ -82,7 +82,7 @@ class Snapshot:
     cost: float | None = None
 
 
-class Source(Protocol):
+class SubmissionSource(Protocol):
     """Where a sandbox has the submission. Both methods may raise OSError."""
 
     def look(self) -> Identity | None:
@@ -125,7 +125,7 @@ class Snapshots:
         return tuple(f"{why}: {count} ×" if count > 1 else why for why, count in self._notes.items())
 
     @contextmanager
-    def watching(self, source: Source, redactor: Redactor) -> Iterator[None]:
+    def watching(self, source: SubmissionSource, redactor: Redactor) -> Iterator[None]:
         """Take snapshots while the block works."""
         thread = threading.Thread(target=self._watch, args=(source, redactor), name="mlebench-snapshots", daemon=True)
         thread.start()
@@ -136,7 +136,7 @@ class Snapshots:
             source.close()
             thread.join()
 
-    def _watch(self, source: Source, redactor: Redactor) -> None:
+    def _watch(self, source: SubmissionSource, redactor: Redactor) -> None:
         started, next_at = time.monotonic(), 0.0
         seen: Identity | None = None
         done: Identity | None = None
@@ -174,7 +174,7 @@ class Snapshots:
             return True
         return False
 
-    def _take(self, source: Source, identity: Identity, redactor: Redactor, seconds: float) -> bool:
+    def _take(self, source: SubmissionSource, identity: Identity, redactor: Redactor, seconds: float) -> bool:
         """Take a snapshot; False if the file changed meanwhile, so that there is reason to try again."""
         self._folder.mkdir(parents=True, exist_ok=True)
         spent = self._spent()
@@ -197,7 +197,9 @@ class Snapshots:
         return True
 
 
-def taking_snapshots(snapshots: Snapshots | None, source: Source, redactor: Redactor) -> AbstractContextManager[None]:
+def taking_snapshots(
+    snapshots: Snapshots | None, source: SubmissionSource, redactor: Redactor
+) -> AbstractContextManager[None]:
     """Take snapshots while the block works, if a run is to have some."""
     return nullcontext() if snapshots is None else snapshots.watching(source, redactor)
 

@@ -251,7 +251,7 @@ _MEMORY_ERRORS = ("MemoryError", "Cannot allocate memory", "std::bad_alloc")
 
 
 @dataclass(frozen=True, kw_only=True)
-class End:
+class RunEnd:
     """Everything a sandbox knows about an agent's end.
 
     ``lost``: nobody saw the end, because the container's first process died too. No agent can kill that process, so a
@@ -273,7 +273,7 @@ class End:
     def is_unexplained(self) -> bool:
         return self.lost and self.time_limit is None and not self.oom_kills and not self.disk_full
 
-    def with_clues(self, limits: Limits, log_tail: str, *, memory: bool = False) -> End:
+    def with_clues(self, limits: Limits, log_tail: str, *, memory: bool = False) -> RunEnd:
         """Add what limits and the end of the log suggest about a failure.
 
         ``memory``: a failed allocation in the log counts as out of memory, where the kernel kills no process for it.

@@ -41,7 +41,7 @@ from pytest_mlebench.sandbox.contract import (
     with_steps,
 )
 from pytest_mlebench.sandbox.gpus import Gpu, GpuUsage
-from pytest_mlebench.sandbox.limits import End
+from pytest_mlebench.sandbox.limits import RunEnd
 from pytest_mlebench.sandbox.network.policy import Network, endpoints
 from pytest_mlebench.sandbox.network.proxy import Proxy
 from pytest_mlebench.sandbox.redaction import LogWriter, Redactor, connections, environment_secrets, tail, validations
@@ -215,7 +215,7 @@ def run_inside(
     collect: Callable[[], object],
     watchers: Iterable[AbstractContextManager[object]] = (),
     waiting: Callable[[], None] = lambda: None,
-) -> tuple[End, float]:
+) -> tuple[RunEnd, float]:
     """Start the agent in a container and await its end; returns that, and the seconds until then.
 
     ``order`` is what depends on the runtime; ``gpu_advice`` says what to do where GPUs are missing; ``waiting`` is
@@ -302,7 +302,7 @@ def _proxy_variables(port: int) -> dict[str, str]:
     return variables | {name.lower(): value for name, value in variables.items()}
 
 
-def _await_end(wiring: Wiring, inside: Inside) -> End:
+def _await_end(wiring: Wiring, inside: Inside) -> RunEnd:
     """Wait for the agent's end, or make one when its time is over."""
     task, channel = wiring.task, wiring.channel
     time_limit = task.limits.time_limit
@@ -317,13 +317,13 @@ def _await_end(wiring: Wiring, inside: Inside) -> End:
         return replace(_end(message, inside), time_limit=time_limit)
     except ControlChannelClosed:
         over = time.monotonic() >= deadline
-        return End(lost=True, time_limit=time_limit if over else None)
+        return RunEnd(lost=True, time_limit=time_limit if over else None)
 
 
-def _end(message: Started | AgentEnded | GpusMissing | None, inside: Inside) -> End:
+def _end(message: Started | AgentEnded | GpusMissing | None, inside: Inside) -> RunEnd:
     kills = inside.oom_kills()  # the host's count is not the image's to fake
     if not isinstance(message, AgentEnded):
-        return End(lost=message is not None, oom_kills=kills or 0)
+        return RunEnd(lost=message is not None, oom_kills=kills or 0)
     if kills is None:
         kills = message.oom_kills or 0
-    return End(exit_code=message.exit_code, signal=message.signal, oom_kills=kills)
+    return RunEnd(exit_code=message.exit_code, signal=message.signal, oom_kills=kills)

@@ -25,7 +25,7 @@ from pytest_mlebench.extras.bundles.bundle import TABLES, write_bundle
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.values import json_text
 from pytest_mlebench.llm.accounting import GatewaySettings
-from pytest_mlebench.llm.budget import Limits as Budget
+from pytest_mlebench.llm.budget import BudgetLimits as Budget
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import read_group

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench import Bench, UsageError
-from pytest_mlebench.extras.bundles.card import Result
+from pytest_mlebench.extras.bundles.card import CheckResult
 from pytest_mlebench.records.record import MANIFEST
 
 DIABETES = "smoke-diabetes"
@@ -26,8 +26,8 @@ def test_a_group_is_audited_packed_and_verified(bench: Bench, tmp_path: Path) ->
     assert found.runs == (group.records[0].run_id,) and (group.folder / "audit.json").is_file()
     made = bench.bundle(group, tmp_path / "mine.tar.zst")
     card = bench.verify(tmp_path / "mine.tar.zst", digest=made.digest)
-    assert card.result is Result.verified and not card.violations
-    assert bench.verify(tmp_path / "mine.tar.zst", digest="0" * 64).result is Result.differs
+    assert card.result is CheckResult.verified and not card.violations
+    assert bench.verify(tmp_path / "mine.tar.zst", digest="0" * 64).result is CheckResult.differs
     bench.bundle("mine", tmp_path / "less.tar.zst", leave_out=["logs"])
     assert bench.verify(tmp_path / "less.tar.zst").left_out[0].startswith("logs: ")
 

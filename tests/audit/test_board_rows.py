@@ -16,8 +16,8 @@ from pytest_mlebench.catalog import Catalogue, Competition, default_catalogue
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.bundles.board.rows import Figure, Rejected, Row, published_rows, ranked, rows_of
-from pytest_mlebench.extras.bundles.board.site import Site, write_site
-from pytest_mlebench.extras.bundles.card import Card, Check, Result
+from pytest_mlebench.extras.bundles.board.site import Board, write_site
+from pytest_mlebench.extras.bundles.card import Card, Check, CheckResult
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.outcome import SandboxAccount
 from pytest_mlebench.records.record import MANIFEST, RunRecord
@@ -67,7 +67,7 @@ def rows(
     records: list[RunRecord],
     change: Change = lambda values: None,
     *,
-    checks: tuple[Check, ...] = (Check("grades", Result.verified, ""), Check("models", Result.verified, "")),
+    checks: tuple[Check, ...] = (Check("grades", CheckResult.verified, ""), Check("models", CheckResult.verified, "")),
     **data: bool,
 ) -> list[Row]:
     """The rows of a group in MLE-bench's own setting, whose manifest was changed."""
@@ -147,7 +147,10 @@ def test_a_row_that_does_not_compare_says_why(name: str, tmp_path: Path) -> None
 
 
 def test_what_cannot_be_checked_keeps_a_row_from_the_ranks_and_costs_are_not_shown(tmp_path: Path) -> None:
-    unchecked = (Check("grades", Result.verified, ""), Check("models", Result.unchecked, "ledgers were left out"))
+    unchecked = (
+        Check("grades", CheckResult.verified, ""),
+        Check("models", CheckResult.unchecked, "ledgers were left out"),
+    )
     (row,) = rows(tmp_path, whole(), checks=unchecked)
     assert row.reasons == ("unverified: models cannot be checked",)
     assert (row.models, row.cost, row.cost_text) == ("models not checked", None, "not checked")
@@ -246,8 +249,8 @@ def test_published_results_are_reported_and_those_of_another_setting_do_not_comp
     assert of_low["c"].reasons == ("peeked", "time: an unknown time limit instead of 24 h")
 
 
-def site(*rows: Row, **more: Any) -> Site:
-    return Site(**({"title": "Ours", "rows": rows, "rejected": (), "cards": {}, "reports": {}} | more))
+def site(*rows: Row, **more: Any) -> Board:
+    return Board(**({"title": "Ours", "rows": rows, "rejected": (), "cards": {}, "reports": {}} | more))
 
 
 def test_a_page_escapes_what_others_wrote_and_shows_rates_without_contaminated_competitions(tmp_path: Path) -> None:

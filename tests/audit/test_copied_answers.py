@@ -11,7 +11,7 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.extras.audit.run import Run
+from pytest_mlebench.extras.audit.run import AuditedRun
 from pytest_mlebench.extras.audit.scanners import copied
 from pytest_mlebench.records.record import SUBMISSION
 from tests.groups import record_with
@@ -34,7 +34,7 @@ def audited(
     record = record_with(default_catalogue()["smoke-diabetes"], "gold")
     report = replace(record.report, score=1.0 if error is None else error, is_lower_better=error is not None)
     record = replace(record, report=report)
-    run = Run(record=record, run_dir=run_dir, competition=competition, dataset=cast("Dataset", dataset))
+    run = AuditedRun(record=record, run_dir=run_dir, competition=competition, dataset=cast("Dataset", dataset))
     return [(found.verdict.name, found.text) for found in copied(run)]
 
 

@@ -16,7 +16,7 @@ import pytest
 from pytest_mlebench._version import __version__
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.extras.bundles.bundle import TABLES, write_bundle
-from pytest_mlebench.extras.bundles.card import Card, Result
+from pytest_mlebench.extras.bundles.card import Card, CheckResult
 from pytest_mlebench.llm.ledger import BODIES, CALLS
 from pytest_mlebench.records.group import read_group, report_name, write_group
 from pytest_mlebench.records.manifest import Manifest
@@ -225,19 +225,19 @@ def test_no_claim_of_a_bundle_switches_a_check_off(name: str, world: World, copy
     check, change = TAMPERINGS[name]
     change(copy)
     card = card_of(world, copy, tmp_path)
-    assert card.result is Result.differs
+    assert card.result is CheckResult.differs
     assert card.verdict == "differs" and "files are consistent" not in card.headline
-    assert check in {own.name for own in card.checks if own.result is Result.differs}, card.checks
+    assert check in {own.name for own in card.checks if own.result is CheckResult.differs}, card.checks
 
 
 def test_a_bundle_of_the_future_differs(
     world: World, copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     card = card_of(world, copy, tmp_path)
-    assert card.result is Result.verified
+    assert card.result is CheckResult.verified
     in_manifest(lambda v: v["sessions"][0].update(ended_at=later(v["sessions"][0]["ended_at"], 400)))(copy)
     (tmp_path / "later").mkdir()
-    assert card_of(world, copy, tmp_path / "later").result is Result.differs
+    assert card_of(world, copy, tmp_path / "later").result is CheckResult.differs
 
 
 def test_what_no_bundle_can_show_is_named_each_time(world: World, copy: Path, tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_what_no_bundle_can_show_is_named_each_time(world: World, copy: Path, tm
         assert claim in text
     assert "VERIFIED.txt" in text and "keys that a record does not have: certified" in text
     broken = card_of(world, _broken(copy), _new(tmp_path / "broken"))
-    assert broken.result is Result.differs and "machines:" in "\n".join(broken.not_checked)
+    assert broken.result is CheckResult.differs and "machines:" in "\n".join(broken.not_checked)
 
 
 def _broken(group: Path) -> Path:

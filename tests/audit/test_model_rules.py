@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.extras.bundles.bundle import Bundle, Index, LeftOut
-from pytest_mlebench.extras.bundles.card import Check, Result
+from pytest_mlebench.extras.bundles.bundle import Bundle, BundleIndex, LeftOut
+from pytest_mlebench.extras.bundles.card import Check, CheckResult
 from pytest_mlebench.extras.bundles.verify_models import models
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.llm.ledger import BODIES, CALLS, Call, Ledger
 from pytest_mlebench.llm.prices import Tokens
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.manifest import Manifest, Session
+from pytest_mlebench.records.manifest import Manifest, SessionRecord
 from pytest_mlebench.records.outcome import TimelinePoint
 from pytest_mlebench.records.record import RunRecord
 from tests.groups import record_with
 
 RUN = record_with(default_catalogue()["smoke-digits"], "gold", agent="mine")
-SESSION = Session(started_at="", ended_at="")
+SESSION = SessionRecord(started_at="", ended_at="")
 Change = Callable[["World"], object]
 
 
@@ -80,13 +80,13 @@ class World:
         manifest = Manifest(options=self.options, sessions=self.sessions)
         group = RunGroup(folder=self.folder, records=(self.record(),), manifest=manifest)
         left_out = tuple(LeftOut(what=what, files=1, size=1, why="") for what in self.left_out)
-        index = Index(format="", version=1, made_by="", made_at="", run_group="g", files=(), left_out=left_out)
+        index = BundleIndex(format="", version=1, made_by="", made_at="", run_group="g", files=(), left_out=left_out)
         return models(Bundle(index, "", b"", None, self.folder), group, **bounds)
 
     def differs(self, **bounds: int) -> list[str]:
         """What differs; empty where all agrees."""
         found = self.check(**bounds)
-        assert found.result is (Result.differs if found.reasons else Result.verified), found
+        assert found.result is (CheckResult.differs if found.reasons else CheckResult.verified), found
         if found.reasons:
             assert found.detail == pluralize(len(found.reasons), "difference")
         return [text.removeprefix(f"{RUN.run_id}: ") for text in found.reasons]
@@ -100,7 +100,7 @@ def world(tmp_path: Path) -> World:
 def test_a_record_that_follows_from_its_ledger_is_verified(world: World) -> None:
     found = world.check()
     assert (found.name, found.result, found.detail) == (
-        "models", Result.verified, "ledgers of 1 run have the calls of the records")  # fmt: skip
+        "models", CheckResult.verified, "ledgers of 1 run have the calls of the records")  # fmt: skip
 
 
 def call(which: int, /, **values: Any) -> Change:
@@ -248,14 +248,14 @@ def test_a_failed_call_needs_no_recording(world: World) -> None:
 def test_what_is_not_there_cannot_be_checked(world: World) -> None:
     world.left_out = ["ledgers"]
     found = world.check()
-    assert found == Check("models", Result.unchecked, "the ledgers were left out")
+    assert found == Check("models", CheckResult.unchecked, "the ledgers were left out")
     world.left_out = ["code"]
     (world.run_dir / CALLS).unlink()
     found = world.check()
-    assert (found.name, found.result, found.detail) == ("models", Result.unchecked, "calls were not recorded")
+    assert (found.name, found.result, found.detail) == ("models", CheckResult.unchecked, "calls were not recorded")
     assert found.reasons == (f"{RUN.run_id}: it has no ledger of its calls",)
     world.llm = {}
-    assert world.check().result is Result.unchecked, "as there is a recording"
+    assert world.check().result is CheckResult.unchecked, "as there is a recording"
     (world.run_dir / BODIES).unlink()
     assert world.check().detail == "ledgers of 0 runs have the calls of the records"
 
@@ -271,11 +271,11 @@ def test_costs_and_models_without_a_call_are_a_difference(name: str, world: Worl
 def test_a_run_that_was_ended_from_outside_may_have_a_ledger_that_nobody_summed_up(world: World) -> None:
     world.llm, world.sandbox = {}, ""
     found = world.check()
-    assert found.result is Result.unchecked and found.reasons
+    assert found.result is CheckResult.unchecked and found.reasons
     world.sandbox = "docker"
-    assert world.check().result is Result.differs
+    assert world.check().result is CheckResult.differs
     world.llm, world.sandbox = {"gateway": "on"}, ""
-    assert world.check().result is Result.differs
+    assert world.check().result is CheckResult.differs
 
 
 def test_a_gateway_that_was_off_counts_nothing(world: World) -> None:
@@ -291,9 +291,9 @@ def test_a_gateway_that_was_off_counts_nothing(world: World) -> None:
 
 def test_a_ledger_beyond_bounds_is_not_read(world: World) -> None:
     size = (world.run_dir / CALLS).stat().st_size
-    assert world.check(max_calls=size).result is Result.verified
+    assert world.check(max_calls=size).result is CheckResult.verified
     found = world.check(max_calls=size - 1)
-    assert (found.result, found.reasons) == (Result.unchecked, (f"{RUN.run_id}: it has no ledger of its calls",))
+    assert (found.result, found.reasons) == (CheckResult.unchecked, (f"{RUN.run_id}: it has no ledger of its calls",))
 
 
 def test_calls_that_are_no_questions_need_no_recording(world: World) -> None:

@@ -17,7 +17,7 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.extras.audit.fingerprints import Fingerprinter, default_parameters
 from pytest_mlebench.extras.audit.kernels import Kernels
 from pytest_mlebench.extras.audit.plagiarism import Comparison, Pair, Pairs
-from pytest_mlebench.extras.audit.run import Run
+from pytest_mlebench.extras.audit.run import AuditedRun
 from pytest_mlebench.extras.bundles.bundle import write_bundle
 from pytest_mlebench.io.values import read_json
 from pytest_mlebench.records.record import RunRecord
@@ -36,13 +36,13 @@ def record_of(agent: str, seed: int = 0) -> RunRecord:
     return random_record(default_catalogue()[ID], agent, seed)
 
 
-def left(folder: Path, record: RunRecord, programs: Programs) -> Run:
+def left(folder: Path, record: RunRecord, programs: Programs) -> AuditedRun:
     """A run that left these programs."""
     run_dir = folder / record.run_id
     (run_dir / "code").mkdir(parents=True)
     for name, text in programs.items():
         (run_dir / "code" / name).write_text(text, errors="surrogatepass")
-    return Run(record=record, run_dir=run_dir, competition=None, dataset=None)
+    return AuditedRun(record=record, run_dir=run_dir, competition=None, dataset=None)
 
 
 def compare(

@@ -14,7 +14,7 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.extras.bundles.verify_settings import counts, settings
 from pytest_mlebench.io.values import parse
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.manifest import Canonical, Manifest, PlannedRun, Session, canonical_differences
+from pytest_mlebench.records.manifest import Canonical, Manifest, PlannedRun, SessionRecord, canonical_differences
 from pytest_mlebench.records.outcome import Connection, Ending, Hardware, Limits, TimelinePoint
 from pytest_mlebench.sandbox.limits import describe
 from tests.groups import record_with
@@ -60,7 +60,7 @@ def honest() -> RunGroup:
             "competitions": {COMPETITION.id: noted},
         },
         runs=(PlannedRun("mine", COMPETITION.id, 0),),
-        sessions=(Session(started_at=at(0), ended_at=at(3600), workers=1, hardware=MACHINE),),
+        sessions=(SessionRecord(started_at=at(0), ended_at=at(3600), workers=1, hardware=MACHINE),),
         canonical=canonical(),
     )
     return summarised(RunGroup(folder=Path("g"), records=(record,), manifest=manifest))

@@ -26,7 +26,7 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.extras.bundles.api import group_files
 from pytest_mlebench.extras.bundles.bundle import TABLES, Bundle, read_bundle, write_bundle
-from pytest_mlebench.extras.bundles.card import Card, Result, card_sections
+from pytest_mlebench.extras.bundles.card import Card, CheckResult, card_sections
 from pytest_mlebench.extras.bundles.verify import verify
 from pytest_mlebench.io.values import json_text
 from pytest_mlebench.llm.ledger import CALLS, Call, Ledger
@@ -376,10 +376,10 @@ def test_a_group_that_was_changed_does_not_verify_even_with_a_new_index(
     after = world.pack(copy, tmp_path / "after.tar.zst")
     assert after.digest != before.digest
     card = world.card(tmp_path / "after.tar.zst", tmp_path)
-    assert card.result is (Result.unchecked if name == "the digest of the data" else Result.differs)
+    assert card.result is (CheckResult.unchecked if name == "the digest of the data" else CheckResult.differs)
     assert any(check.reasons for check in card.checks)
     if name in SEEN_BY:
-        assert SEEN_BY[name] in {check.name for check in card.checks if check.result is Result.differs}
+        assert SEEN_BY[name] in {check.name for check in card.checks if check.result is CheckResult.differs}
 
 
 def test_an_untouched_bundle_verifies_and_every_number_is_computed_again(
@@ -420,14 +420,14 @@ def test_a_run_that_was_done_again_and_one_that_is_missing_are_no_tampering(
     edit(earlier / "run.json", lambda v: v.update(run_id=earlier.name, started_at="2020-01-01T00:00:00+00:00"))
     world.pack(copy, tmp_path / "again.tar.zst")
     (tmp_path / "a").mkdir()
-    assert world.card(tmp_path / "again.tar.zst", tmp_path / "a").result is Result.verified
+    assert world.card(tmp_path / "again.tar.zst", tmp_path / "a").result is CheckResult.verified
 
     edit(copy / MANIFEST, lambda v: v["runs"].append({**v["runs"][0], "seed": 9}))  # interrupted before this one
     group = read_group(copy)
     write_bundle(copy, tmp_path / "part.tar.zst", extra={TABLES: tables(copy)}, missing_runs=1)
     (tmp_path / "b").mkdir()
     card = world.card(tmp_path / "part.tar.zst", tmp_path / "b")
-    assert len(group.planned) == 5 and card.result is Result.verified
+    assert len(group.planned) == 5 and card.result is CheckResult.verified
     assert any("planned runs without a record: 1 (" in text for text in card.left_out)
     assert {line.name: line.detail for line in card.profile}["seeds"] == "1 of 5 planned runs without a result"
 
@@ -499,10 +499,10 @@ def test_a_forgery_that_is_consistent_shows_by_digest_or_signature_alone(
     write_bundle(copy, tmp_path / "forged.tar.zst", extra={TABLES: tables(copy)})
     signers = tmp_path / "signers"
     signers.write_text("")
-    asked: list[tuple[Values, Result]] = [
-        ({}, Result.verified),
-        ({"digest": published}, Result.differs),
-        ({"allowed_signers": signers}, Result.differs),
+    asked: list[tuple[Values, CheckResult]] = [
+        ({}, CheckResult.verified),
+        ({"digest": published}, CheckResult.differs),
+        ({"allowed_signers": signers}, CheckResult.differs),
     ]
     for number, (options, result) in enumerate(asked):
         (tmp_path / str(number)).mkdir()
@@ -519,7 +519,7 @@ def test_an_honest_audit_and_later_grades_are_found_again(world: World, copy: Pa
     world.pack(copy, tmp_path / "b.tar.zst")
     card = world.card(tmp_path / "b.tar.zst", tmp_path)
     details = {check.name: check.detail for check in card.checks}
-    assert card.result is Result.verified, card.checks
+    assert card.result is CheckResult.verified, card.checks
     assert details["audit"] == "scanners find nothing more in 4 runs"
     assert details["later grades"] == "4 submissions graded anew"
     assert details["plagiarism"].startswith("as many findings as its account says")
@@ -528,7 +528,7 @@ def test_an_honest_audit_and_later_grades_are_found_again(world: World, copy: Pa
     (tmp_path / "less").mkdir()
     card = world.card(tmp_path / "less.tar.zst", tmp_path / "less")
     assert {check.name: check.detail for check in card.checks}["audit"] == "what scanners read was left out: code"
-    assert card.result is Result.unchecked
+    assert card.result is CheckResult.unchecked
 
 
 STRANGE: dict[str, Callable[[Path], object]] = {
@@ -553,13 +553,13 @@ def test_values_that_no_session_writes_are_a_difference_and_no_traceback(
     STRANGE[name](copy)
     world.pack(copy, tmp_path / "strange.tar.zst")
     card = world.card(tmp_path / "strange.tar.zst", tmp_path)
-    assert card.result is Result.differs
+    assert card.result is CheckResult.differs
 
 
 def test_what_was_left_out_is_listed_and_not_taken_for_verified(world: World, tmp_path: Path) -> None:
     world.pack(world.group, tmp_path / "b.tar.zst", leave_out=["submissions", "code"])
     card = world.card(tmp_path / "b.tar.zst", tmp_path)
-    assert card.result is Result.unchecked
+    assert card.result is CheckResult.unchecked
     assert "submissions: 4 (by --leave-out)" in card.left_out
 
 
@@ -573,19 +573,19 @@ def test_a_signature_shows_who_made_a_bundle(world: World, tmp_path: Path) -> No
         world.pack(world.group, tmp_path / f"{number}.tar.zst", key=key)
     (tmp_path / "a").mkdir()
     ours = world.card(tmp_path / "0.tar.zst", tmp_path / "a", allowed_signers=signers)
-    assert ours.result is Result.verified
+    assert ours.result is CheckResult.verified
     (said,) = [check.detail for check in ours.checks if check.name == "signature"]
     assert "good, by lab@example.org" in said
     (tmp_path / "b").mkdir()
     theirs = world.card(tmp_path / "1.tar.zst", tmp_path / "b", allowed_signers=signers)
-    assert [check.name for check in theirs.checks if check.result is Result.differs] == ["signature"]
+    assert [check.name for check in theirs.checks if check.result is CheckResult.differs] == ["signature"]
     # Neither does a good signature of another index count, nor none at all.
     (tmp_path / "c").mkdir()
     packed = read_bundle(tmp_path / "0.tar.zst", tmp_path / "c")
     for signature in (world.pack(copy_of(world, tmp_path), tmp_path / "2.tar.zst", key=keys[0]).signature, None):
         swapped = replace(packed, signature=signature)
         card = verify(swapped, lambda _: world.regrader, files=group_files, allowed_signers=signers)
-        assert card.result is Result.differs
+        assert card.result is CheckResult.differs
 
 
 def copy_of(world: World, tmp_path: Path) -> Path:

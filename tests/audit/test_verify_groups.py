@@ -18,8 +18,16 @@ import pytest
 from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.extras.bundles.bundle import MADE_BY, MISSING_RUNS, TABLES, Bundle, BundledFile, Index, LeftOut
-from pytest_mlebench.extras.bundles.card import ALWAYS, Card, Check, Result
+from pytest_mlebench.extras.bundles.bundle import (
+    MADE_BY,
+    MISSING_RUNS,
+    TABLES,
+    Bundle,
+    BundledFile,
+    BundleIndex,
+    LeftOut,
+)
+from pytest_mlebench.extras.bundles.card import ALWAYS, Card, Check, CheckResult
 from pytest_mlebench.extras.bundles.verify import objections, verify
 from pytest_mlebench.io.values import json_text
 from pytest_mlebench.records.group import RunGroup
@@ -141,7 +149,7 @@ class World:
             edit()
         found = sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file())
         files = tuple(BundledFile(path=path, size=self.sizes.get(path, 1), sha256="") for path in found)
-        index = Index(
+        index = BundleIndex(
             format="", version=1, made_by=self.made_by, made_at=datetime.now(UTC).isoformat(),
             run_group=self.index_group, files=files, left_out=tuple(self.left_out),
         )  # fmt: skip
@@ -161,7 +169,7 @@ class World:
     def differs(self, name: str) -> list[str]:
         """Why a check differs, without the run's id; empty where it agrees."""
         check = self.check(name)
-        assert check.result is (Result.differs if check.reasons else Result.verified), check
+        assert check.result is (CheckResult.differs if check.reasons else CheckResult.verified), check
         return [reason.removeprefix(f"{RUN}: ") for reason in check.reasons]
 
 
@@ -173,7 +181,7 @@ def world(tmp_path: Path) -> World:
 def test_all_of_an_honest_group_agrees(world: World) -> None:
     world.omit("logs", 3)
     card = world.card()
-    agrees = Result.verified
+    agrees = CheckResult.verified
     assert card.checks == (
         Check("index", agrees, "6 files, each with the SHA-256 that the index says"),
         Check("records", agrees, "1 run"),
@@ -182,7 +190,7 @@ def test_all_of_an_honest_group_agrees(world: World) -> None:
         Check("data", agrees, "digests and verification are those of this machine's data"),
         Check("grades", agrees, "1 submission graded anew, 2 snapshots too"),
         Check("tables", agrees, "reports, tables and statistics computed again are the same"),
-        Check("evidence", Result.unchecked, "what scanners read was left out: logs"),
+        Check("evidence", CheckResult.unchecked, "what scanners read was left out: logs"),
     )
     assert (card.run_group, card.digest, card.left_out) == ("g", "ab12", ("logs: 3 (by choice)",))
     assert card.findings is not None and card.findings.runs == (RUN,)
@@ -378,7 +386,7 @@ def test_what_cannot_be_read_differs_and_nothing_else_is_said_of_it(name: str, w
     text = text.replace("{}", str(world.folder))
     card = world.card()
     assert [check.name for check in card.checks] == ["index", "records"]
-    assert card.checks[1] == Check("records", Result.differs, "cannot be read", (text,))
+    assert card.checks[1] == Check("records", CheckResult.differs, "cannot be read", (text,))
     assert (card.profile, card.findings, card.warnings, card.not_checked) == ((), None, (), ALWAYS)
     assert objections(world.write(), world.regrader, world.files) == [text]
 
@@ -409,7 +417,7 @@ def test_values_that_break_a_computation_are_a_difference(error: type[Exception]
     bundle = world.write()
     found = verify(bundle, world.regrader, files=broken)
     (text,) = found.checks[-1].reasons
-    assert found.checks[-1] == Check("records", Result.differs, "cannot be read", (text,))
+    assert found.checks[-1] == Check("records", CheckResult.differs, "cannot be read", (text,))
     assert text.startswith(f"{error.__name__}: ") and text.count("x" * 200) == 1 and len(text) == 300
     assert objections(bundle, world.regrader, broken) == [text]
 
@@ -654,21 +662,21 @@ def test_grades_that_cannot_be_given_anew_are_not_known(name: str, world: World)
     change, expected = UNKNOWN[name]
     change(world)
     reasons = tuple(f"{RUN}: {text}" for text in expected)
-    assert world.check("grades") == Check("grades", Result.unchecked, "1 of 1 run", reasons)
+    assert world.check("grades") == Check("grades", CheckResult.unchecked, "1 of 1 run", reasons)
     assert world.differs("tables") == [], "they are compared with the records alone"
 
 
 @pytest.mark.parametrize(
     ("score", "error", "result"),
     [
-        (GOLD, None, Result.verified),
-        (0.99, SLOW, Result.differs),
-        (None, f"column {SLOW}", Result.differs),
-        (None, SLOW, Result.unchecked),
+        (GOLD, None, CheckResult.verified),
+        (0.99, SLOW, CheckResult.differs),
+        (None, f"column {SLOW}", CheckResult.differs),
+        (None, SLOW, CheckResult.unchecked),
     ],
 )
 def test_a_later_grade_is_unknown_where_grading_took_too_long_and_not_where_a_text_says_so(
-    score: float | None, error: str | None, result: Result, world: World
+    score: float | None, error: str | None, result: CheckResult, world: World
 ) -> None:
     (own,) = world.records
     after = replace(own.report, score=score, error=error)
@@ -683,10 +691,10 @@ def test_a_later_grade_is_unknown_where_grading_took_too_long_and_not_where_a_te
 def test_a_difference_counts_more_than_what_is_not_known_and_other_runs_are_graded_after_it(world: World) -> None:
     world.another()
     world.graders.obstacles = {RUN: "no data"}
-    assert world.check("grades") == Check("grades", Result.unchecked, "1 of 2 runs", (f"{RUN}: no data",))
+    assert world.check("grades") == Check("grades", CheckResult.unchecked, "1 of 2 runs", (f"{RUN}: no data",))
     world.put(f"{world.records[1].run_id}/submission/submission.csv", "0.5")
     found = world.check("grades")
-    assert found.result is Result.differs and found.detail == f"{len(found.reasons)} differences"
+    assert found.result is CheckResult.differs and found.detail == f"{len(found.reasons)} differences"
     assert found.reasons[0] == f"{world.records[1].run_id}: score {GOLD}, now 0.5"
     world.graders.obstacles = {}
     _left_out(world)
@@ -704,8 +712,8 @@ def test_a_submission_that_was_left_out_and_is_there_is_graded(world: World) -> 
 def test_of_no_run_no_grade_is_known(world: World) -> None:
     world.records, world.edits = [], [lambda: shutil.rmtree(world.run_dir, ignore_errors=True)]
     world.omit(MISSING_RUNS)
-    assert world.check("grades") == Check("grades", Result.unchecked, "0 of 0 runs")
-    assert world.check("records") == Check("records", Result.verified, "0 runs")
+    assert world.check("grades") == Check("grades", CheckResult.unchecked, "0 of 0 runs")
+    assert world.check("records") == Check("records", CheckResult.verified, "0 runs")
 
 
 TABLE: dict[str, tuple[Change, list[str]]] = {
@@ -767,11 +775,11 @@ def _imported(world: World) -> None:
 def test_settings_and_models_of_an_imported_group_cannot_be_checked(world: World) -> None:
     _imported(world)
     why = "harbor 1 did the runs, and records no sessions, limits or model calls that could be checked"
-    assert world.check("settings") == Check("settings", Result.unchecked, "the runs were imported", (why,))
+    assert world.check("settings") == Check("settings", CheckResult.unchecked, "the runs were imported", (why,))
     assert "models" not in {check.name for check in world.card().checks}
     assert objections(world.write(), world.regrader, world.files) == []
     world.plan(options={"--cpus": "1"})
-    assert world.check("settings").result is Result.differs
+    assert world.check("settings").result is CheckResult.differs
 
 
 def test_a_group_is_not_packed_that_would_differ_whatever_grading_again_would_say(world: World) -> None:

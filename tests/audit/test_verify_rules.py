@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.extras.bundles import verify
-from pytest_mlebench.extras.bundles.bundle import Bundle, Index
-from pytest_mlebench.extras.bundles.card import Check, Result
+from pytest_mlebench.extras.bundles.bundle import Bundle, BundleIndex
+from pytest_mlebench.extras.bundles.card import Check, CheckResult
 
 
 def unequal(told: Any, found: Any) -> list[str]:
@@ -71,20 +71,20 @@ def test_of_another_versions_values_those_that_both_know_are_compared() -> None:
 
 
 def test_a_check_says_how_much_differs() -> None:
-    assert Check.of("x", [], "all is well") == Check("x", Result.verified, "all is well")
-    assert Check.of("x", iter("a"), "") == Check("x", Result.differs, "1 difference", ("a",))
-    assert Check.of("x", iter("ab"), "") == Check("x", Result.differs, "2 differences", ("a", "b"))
-    assert Check.of("x", "a", "", unchecked="why") == Check("x", Result.differs, "1 difference", ("a",))
-    assert Check.of("x", "", "", unchecked="why", lacking="b") == Check("x", Result.unchecked, "why", ("b",))
+    assert Check.of("x", [], "all is well") == Check("x", CheckResult.verified, "all is well")
+    assert Check.of("x", iter("a"), "") == Check("x", CheckResult.differs, "1 difference", ("a",))
+    assert Check.of("x", iter("ab"), "") == Check("x", CheckResult.differs, "2 differences", ("a", "b"))
+    assert Check.of("x", "a", "", unchecked="why") == Check("x", CheckResult.differs, "1 difference", ("a",))
+    assert Check.of("x", "", "", unchecked="why", lacking="b") == Check("x", CheckResult.unchecked, "why", ("b",))
 
 
 def test_the_index_and_the_signature_are_checks_of_their_own(tmp_path: Path) -> None:
-    index = Index(format="", version=1, made_by="", made_at="", run_group="g", files=(), left_out=())
+    index = BundleIndex(format="", version=1, made_by="", made_at="", run_group="g", files=(), left_out=())
     bundle = Bundle(index, "ab12", b"", None, tmp_path)
-    whole = Check("index", Result.verified, "0 files, each with the SHA-256 that the index says")
+    whole = Check("index", CheckResult.verified, "0 files, each with the SHA-256 that the index says")
     assert [*verify._origin(bundle, None, None)] == [*verify._origin(bundle, "AB12", None)] == [whole]
     (other,) = verify._origin(bundle, "ab13", None)
-    assert (other.name, other.result) == ("index", Result.differs)
+    assert (other.name, other.result) == ("index", CheckResult.differs)
     assert other.detail == "its digest is not the one that you gave" and other.reasons[0].startswith("you gave ab13; ")
     unsigned = "it is not signed, and --allowed-signers asks for a signature"
-    assert [*verify._origin(bundle, None, tmp_path)] == [whole, Check("signature", Result.differs, unsigned)]
+    assert [*verify._origin(bundle, None, tmp_path)] == [whole, Check("signature", CheckResult.differs, unsigned)]

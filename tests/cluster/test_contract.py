@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.errors import ClusterError
-from pytest_mlebench.extras.engines.contract import Cause, Engine, Job, Resources, State, Status
+from pytest_mlebench.extras.engines.contract import Cause, Engine, Job, JobState, Resources, Status
 from pytest_mlebench.extras.engines.local import LocalEngine
 from pytest_mlebench.extras.engines.plan import OUTPUT, new_name
 from pytest_mlebench.extras.engines.ray import RayEngine
@@ -56,11 +56,11 @@ def submit(engine: Engine, tmp_path: Path) -> Iterator[Callable[[str], Job]]:
         engine.cancel(jobs)
 
 
-def wait_for(engine: Engine, job: Job, *states: State) -> Status:
+def wait_for(engine: Engine, job: Job, *states: JobState) -> Status:
     """The job's status when it is one of these; a job that is not known any more has ended."""
     deadline = time.monotonic() + 120
     while True:
-        status = engine.poll([job]).get(job.name, Status(state=State.ENDED))
+        status = engine.poll([job]).get(job.name, Status(state=JobState.ENDED))
         if status.state in states:
             return status
         assert time.monotonic() < deadline, (status, output(job))
@@ -81,7 +81,7 @@ def test_a_job_runs_in_a_session_of_its_own_and_its_output_is_kept(
     engine: Engine, submit: Callable[[str], Job]
 ) -> None:
     job = submit("import os, sys; print('out', os.getsid(0)); print('err', file=sys.stderr)")
-    wait_for(engine, job, State.ENDED)
+    wait_for(engine, job, JobState.ENDED)
     first, second = sorted(output(job).splitlines(), reverse=True)
     assert second == "err" and first.startswith("out ") and first != f"out {os.getsid(0)}"
 
@@ -93,11 +93,11 @@ def test_a_job_that_is_cancelled_may_clean_up_and_ends(engine: Engine, submit: C
         "print('ready', flush=True)\n"
         "time.sleep(600)"
     )
-    wait_for(engine, job, State.RUNNING)
+    wait_for(engine, job, JobState.RUNNING)
     while "ready" not in output(job):
         time.sleep(0.05)
     engine.cancel([job])
-    wait_for(engine, job, State.ENDED)
+    wait_for(engine, job, JobState.ENDED)
     assert "cleaned up" in output(job)
     engine.cancel([job])
 
@@ -113,16 +113,16 @@ def test_a_job_is_found_without_the_engines_id_once_it_shows_that_it_lives(
     while "ready" not in output(job):
         time.sleep(0.05)
     forgotten = Job(name=job.name, folder=job.folder)
-    assert wait_for(engine, forgotten, State.RUNNING).node
+    assert wait_for(engine, forgotten, JobState.RUNNING).node
     engine.cancel([forgotten])
-    wait_for(engine, forgotten, State.ENDED)
+    wait_for(engine, forgotten, JobState.ENDED)
 
 
 def test_a_job_whose_process_is_killed_ended_by_no_doing_of_the_agent(
     engine: Engine, submit: Callable[[str], Job]
 ) -> None:
     job = submit("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    assert wait_for(engine, job, State.ENDED).cause is Cause.LOST
+    assert wait_for(engine, job, JobState.ENDED).cause is Cause.LOST
 
 
 def test_a_job_that_was_never_submitted_is_not_known(engine: Engine, tmp_path: Path) -> None:

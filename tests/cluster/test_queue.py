@@ -10,15 +10,15 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.errors import ClusterError
-from pytest_mlebench.extras.engines.contract import Cause, Job, QueueFull, Resources, State, Status
-from pytest_mlebench.extras.engines.plan import End, Plan, ended_names, note_end, open_plans, write_plan
+from pytest_mlebench.extras.engines.contract import Cause, Job, JobState, QueueFull, Resources, Status
+from pytest_mlebench.extras.engines.plan import JobEnd, JobPlan, ended_names, note_end, open_plans, write_plan
 from pytest_mlebench.extras.engines.queue import RunQueue, stop
 from pytest_mlebench.io.progress import Event, event_text
 from pytest_mlebench.records.group import GroupReader
 from pytest_mlebench.records.record import JOBS, RunRecord
 from tests.groups import record_with
 
-PLAN = Plan(
+PLAN = JobPlan(
     name="",
     engine="",
     agent="baseline",
@@ -43,7 +43,7 @@ class Scripted:
         self.refusals = list(refusals)
         self.jobs: list[Job] = []
         self.cancelled: list[str] = []
-        self.says: Status | ClusterError | None = Status(state=State.RUNNING)
+        self.says: Status | ClusterError | None = Status(state=JobState.RUNNING)
 
     def check(self) -> None:
         pass
@@ -70,7 +70,7 @@ class Scripted:
 
 
 def queue_of(group: Path, engine: Scripted, lost: list[tuple[Cause, str]], events: list[Event]) -> RunQueue:
-    def record_lost(plan: Plan, cause: Cause, reason: str) -> RunRecord:
+    def record_lost(plan: JobPlan, cause: Cause, reason: str) -> RunRecord:
         lost.append((cause, reason))
         return record_with(default_catalogue()[plan.competition_id], "error", agent=plan.agent, seed=plan.seed)
 
@@ -127,7 +127,7 @@ def test_what_ended_for_the_agents_doing_is_not_submitted_again(tmp_path: Path) 
     engine, lost = Scripted(), list[tuple[Cause, str]]()
     queue = queue_of(tmp_path, engine, lost, [])
     queue.add(PLAN)
-    engine.says = Status(state=State.ENDED, reason="out of memory", cause=Cause.OUT_OF_MEMORY)
+    engine.says = Status(state=JobState.ENDED, reason="out of memory", cause=Cause.OUT_OF_MEMORY)
     results = [*queue.step(), *queue.step()]
     assert len(results) == len(engine.jobs) == 1 and lost == [(Cause.OUT_OF_MEMORY, "out of memory")]
 
@@ -138,7 +138,7 @@ def test_another_session_takes_up_a_job_that_has_not_ended_and_no_other(tmp_path
     for seed in (0, 1):
         first.add(replace(PLAN, seed=seed))
     first.step()
-    note_end(tmp_path, engine.jobs[1].name, End(error="it could not"))
+    note_end(tmp_path, engine.jobs[1].name, JobEnd(error="it could not"))
     second = queue_of(tmp_path, engine, [], [])
     for seed in (0, 1):
         second.add(replace(PLAN, seed=seed))
@@ -155,16 +155,16 @@ def test_a_job_that_was_taken_for_lost_and_left_a_record_after_all_is_the_run(tm
     queue = queue_of(tmp_path, engine, lost, [])
     queue.add(PLAN)
     queue.step()
-    engine.says = Status(state=State.ENDED, reason="node failed")
+    engine.says = Status(state=JobState.ENDED, reason="node failed")
     queue.step()
-    engine.says = Status(state=State.RUNNING)
+    engine.says = Status(state=JobState.RUNNING)
     queue.step()
     first, second = (job.name for job in engine.jobs)
     record = record_with(default_catalogue()["smoke-digits"], "gold", agent=PLAN.agent, seed=PLAN.seed)
     late = replace(record, run_id=f"{PLAN.key.run_prefix}0", job={"name": first})
     (tmp_path / late.run_id).mkdir()
     late.write(tmp_path / late.run_id)
-    engine.says = Status(state=State.ENDED, reason="node failed")
+    engine.says = Status(state=JobState.ENDED, reason="node failed")
     (result,) = queue.step()
     assert first != second and result.record == late and not lost and queue.is_empty
 

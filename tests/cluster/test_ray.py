@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.errors import ClusterError
-from pytest_mlebench.extras.engines.contract import Cause, Job, Resources, State
+from pytest_mlebench.extras.engines.contract import Cause, Job, JobState, Resources
 from pytest_mlebench.extras.engines.plan import new_name
 from pytest_mlebench.extras.engines.ray import RayEngine
 from pytest_mlebench.records.record import RUNNING
@@ -119,7 +119,7 @@ def test_a_job_that_takes_too_long_or_more_than_there_is(ray_cluster_of_three: R
     engine.submit(large, command, Resources(seconds=600, cpus=64, memory=10**9, gpus=1))
     wait_until(lambda: engine.poll([late])[late.name].cause is Cause.TIMED_OUT)
     status = engine.poll([large])[large.name]
-    assert status.state is State.PENDING and "of 4 CPU, 0 of 0 GPU" in status.reason
+    assert status.state is JobState.PENDING and "of 4 CPU, 0 of 0 GPU" in status.reason
     engine.cancel([late, large])
     assert actors() == []
 
@@ -131,7 +131,7 @@ def test_a_job_that_ray_ends_for_the_memory_of_its_node(tmp_path: Path, monkeypa
             monkeypatch.setenv(name, value)
         engine, job = RayEngine(), Job(name=new_name(), folder=tmp_path)
         engine.submit(job, [sys.executable, "-c", "import time; time.sleep(600)"], Resources(seconds=600, cpus=1))
-        status = wait_until(lambda: (now := engine.poll([job]).get(job.name)) and now.state is State.ENDED and now)
+        status = wait_until(lambda: (now := engine.poll([job]).get(job.name)) and now.state is JobState.ENDED and now)
     assert status.cause is Cause.OUT_OF_MEMORY, status
 
 

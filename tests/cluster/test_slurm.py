@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pytest_mlebench.extras.engines.contract import Cause, Job, QueueFull, Resources, State
+from pytest_mlebench.extras.engines.contract import Cause, Job, JobState, QueueFull, Resources
 from pytest_mlebench.extras.engines.plan import new_name
 from pytest_mlebench.extras.engines.slurm import SlurmEngine
 from pytest_mlebench.records.group import read_group
@@ -197,7 +197,7 @@ def test_a_job_that_slurm_kills_for_its_memory_ended_out_of_memory(tmp_path: Pat
         name=job.name, folder=tmp_path, id=engine.submit(job, [sys.executable, "-c", eat], Resources(seconds=600))
     )
     status = wait_until(
-        lambda: (found := engine.poll([job]).get(job.name)) is not None and found.state is State.ENDED and found
+        lambda: (found := engine.poll([job]).get(job.name)) is not None and found.state is JobState.ENDED and found
     )
     assert status.cause is Cause.OUT_OF_MEMORY, slurm.call("scontrol", "show", "job", job.id)
 
@@ -215,7 +215,7 @@ def test_a_job_that_slurm_could_not_start_and_holds_is_lost(tmp_path: Path, monk
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     found = SlurmEngine().poll(jobs)
-    assert [found[job.name].state for job in jobs] == [State.ENDED, State.PENDING, State.PENDING]
+    assert [found[job.name].state for job in jobs] == [JobState.ENDED, JobState.PENDING, JobState.PENDING]
     assert found["fails"].cause is Cause.LOST and (tmp_path / "cancelled").read_text() == "--quiet 1\n"
 
 
@@ -240,7 +240,7 @@ def test_a_queue_that_is_full_says_so_and_a_refusal_is_one_line(
                 accepted.append(job)
         assert accepted
         engine.cancel(accepted)
-        wait_until(lambda: {status.state for status in engine.poll(accepted).values()} <= {State.ENDED})
+        wait_until(lambda: {status.state for status in engine.poll(accepted).values()} <= {JobState.ENDED})
 
 
 def test_random_kills_lose_no_run_and_do_none_twice(sessions: Sessions, slurm: SlurmCluster) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.errors import ClusterError
-from pytest_mlebench.extras.engines.contract import Cause, Job, QueueFull, Resources, State, Status
+from pytest_mlebench.extras.engines.contract import Cause, Job, JobState, QueueFull, Resources, Status
 from pytest_mlebench.extras.engines.plan import new_name
 from pytest_mlebench.extras.engines.slurm import SlurmEngine
 from tests.cluster.conftest import require_slurm
@@ -52,15 +52,15 @@ def test_the_accounts_say_how_a_job_ended_and_when_there_may_be_more(slurm: Acco
     stranded = submit(tmp_path, sleep, "--no-requeue")
     jobs, engine = [waits, cancelled, hungry, well, stranded], SlurmEngine()
 
-    def are(state: State, *wanted: Job) -> bool:
+    def are(state: JobState, *wanted: Job) -> bool:
         known = engine.poll(jobs)
         return all(known[job.name].state is state for job in wanted)
 
-    wait_until(lambda: are(State.RUNNING, cancelled, stranded) and are(State.ENDED, hungry, well))
+    wait_until(lambda: are(JobState.RUNNING, cancelled, stranded) and are(JobState.ENDED, hungry, well))
     slurm.call("scancel", waits.id, cancelled.id)
-    wait_until(lambda: are(State.ENDED, cancelled, waits))
+    wait_until(lambda: are(JobState.ENDED, cancelled, waits))
     slurm.kill("n1")
-    wait_until(lambda: are(State.ENDED, stranded))
+    wait_until(lambda: are(JobState.ENDED, stranded))
     slurm.start_node("n1")
     seen = engine.poll(jobs)
     ask = ("sacct", "--noheader", "--allocations", "--format=State", f"--jobs={stranded.id}")

@@ -18,8 +18,8 @@ from pytest_mlebench.data import preparing as address
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.extras.remote_data.index import (
-    Head,
     IndexDamaged,
+    IndexHead,
     Layout,
     ListedFile,
     parse_head,
@@ -254,7 +254,7 @@ def test_an_index_has_no_more_than_its_head_says(toy: Competition) -> None:
             read_list(*write_list(others))
     with pytest.raises(IndexDamaged, match="too long"):  # a bomb
         read_list(gzip.compress(b" " * 50_000_000), part)
-    head = Head(id=toy.id, version="v1", parts={"public": part, "private": part})
+    head = IndexHead(id=toy.id, version="v1", parts={"public": part, "private": part})
     assert parse_head(head.to_json(), toy) == head
     with pytest.raises(IndexDamaged, match="it is of toy-parity v2"):
         parse_head(replace(head, version="v2").to_json(), toy)
@@ -354,7 +354,7 @@ def test_too_little_disk_is_said_before_anything_is_pulled(
     packed, part = write_list([ListedFile("big", 1 << 49, "0" * 64)])
     (remote / "toy-parity/prepared.public.jsonl.gz").write_bytes(packed)
     parts = {"public": part, "private": write_list([])[1]}
-    head.write_bytes(Head(id=toy.id, version=values["version"], parts=parts).to_json())
+    head.write_bytes(IndexHead(id=toy.id, version=values["version"], parts=parts).to_json())
     with pytest.raises(DataError, match="not enough disk"):
         DataStore(tmp_path / "there", source=f"file://{remote}").prepare(toy)
     assert shutil.disk_usage(tmp_path).free and not list((tmp_path / "there").rglob("big"))

@@ -16,13 +16,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_mlebench.llm.accounting import GatewaySettings
-from pytest_mlebench.llm.budget import Limits
+from pytest_mlebench.llm.budget import BudgetLimits
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.providers import APIS
 from pytest_mlebench.llm.requests import Admission, Refusal, Target, parse_body
 from pytest_mlebench.sandbox.channels import ControlChannel, ControlChannelClosed, parse_message
 from pytest_mlebench.sandbox.checker import SubmissionChecker
-from pytest_mlebench.sandbox.network.policy import Endpoint, as_address
+from pytest_mlebench.sandbox.network.policy import Destination, as_address
 from pytest_mlebench.sandbox.network.proxy import Proxy, Refused, read_request, server_name
 from tests.fuzz.bounded import fuzzing, limited_time, run_limited
 
@@ -197,7 +197,9 @@ def test_the_proxy_answers_or_closes_whatever_it_is_sent(tmp_path: Path) -> None
         complaints = Complaints()
         logging.getLogger("pytest_mlebench").addHandler(complaints)
         logging.getLogger("pytest_mlebench").setLevel(logging.DEBUG)
-        with Proxy([Endpoint.parse("127.0.0.1:9"), Endpoint.parse("http://127.0.0.1:9")], unix_socket=path) as proxy:
+        with Proxy(
+            [Destination.parse("127.0.0.1:9"), Destination.parse("http://127.0.0.1:9")], unix_socket=path
+        ) as proxy:
             fuzz()
             assert talk(path, b"GET http://other.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n").startswith(
                 b"HTTP/1.1 403"
@@ -239,7 +241,7 @@ def test_the_gateway_answers_or_closes_whatever_it_is_sent(tmp_path: Path, monke
     def with_gateway() -> None:
         complaints = Complaints()
         logging.getLogger("pytest_mlebench").addHandler(complaints)
-        settings = GatewaySettings(limits=Limits(max_calls=0))
+        settings = GatewaySettings(limits=BudgetLimits(max_calls=0))
         with ExitStack() as stack:
             gateway = stack.enter_context(
                 Gateway(settings, settings.providers.values(), run_dir=tmp_path, unix_socket=path)
@@ -371,7 +373,7 @@ def test_any_endpoint_and_address_is_understood_or_refused() -> None:
         with limited_time():
             as_address(text)
             with suppress(MLEBenchError):
-                assert not Endpoint.parse(text).admits("other.example.org", 443) or "*" in text or "other" in text
+                assert not Destination.parse(text).admits("other.example.org", 443) or "*" in text or "other" in text
 
     run_limited(fuzz)
 

@@ -18,7 +18,7 @@ from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.extras.interop.harbor.job import JobError, read_trial
 from pytest_mlebench.extras.viewer.app import application
-from pytest_mlebench.extras.viewer.index import Index
+from pytest_mlebench.extras.viewer.index import RunIndex
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import RUN_LOG, SUBMISSION, Ending
 from pytest_mlebench.results.profile import State, fairness_profile
@@ -296,7 +296,7 @@ def test_the_viewer_shows_an_imported_group(job: Path, dataset: Dataset) -> None
     usage = {"n_input_tokens": 100, "n_output_tokens": 7, "cost_usd": 0.25}
     add_trial(job, submission=dataset.sample_submission, usage=usage, trajectory=TRAJECTORY)
     group = imported(job)
-    index = Index(group.folder.parent)
+    index = RunIndex(group.folder.parent)
     index.refresh(thorough=True)
     ask, run = asker(application(index, address="127.0.0.1")), f"/run/mine/{group.records[0].run_id}"
     pages = {path: ask(path) for path in ("/", "/group/mine", run, f"{run}/trajectory", f"{run}/log", f"{run}/record")}

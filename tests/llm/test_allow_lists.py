@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.llm.budget import Limits
+from pytest_mlebench.llm.budget import BudgetLimits
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import read_calls
 from pytest_mlebench.llm.prices import Prices
@@ -592,7 +592,7 @@ def priced(tmp_path: Path, **dollars: float) -> Prices:
 
 
 def with_budget(dollars: float, **settings: Any) -> dict[str, Any]:
-    return {"limits": Limits(max_cost=Decimal(str(dollars))), **settings}
+    return {"limits": BudgetLimits(max_cost=Decimal(str(dollars))), **settings}
 
 
 @pytest.mark.parametrize(("answers", "status"), [(1, 200), (5, 200), (6, 402)])
@@ -670,7 +670,7 @@ def test_the_models_of_users_own_prices_cost_what_they_say(start: Start, upstrea
 def test_a_path_of_the_users_own_has_no_known_price(start: Start, upstream: Upstream, tmp_path: Path) -> None:
     file = tmp_path / "providers.yaml"
     file.write_text(MINE.format(url=upstream.url))
-    gateway = start(providers=load_providers(file), limits=Limits(max_calls=5))
+    gateway = start(providers=load_providers(file), limits=BudgetLimits(max_calls=5))
     answer = ask(gateway, {"model": "m"}, path="/mine/v1/chat/completions/rerank")
     assert answer.status == 400 and "a budget cannot be held" in answer.message
     assert upstream.seen == []

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.llm.accounting import GatewaySettings
-from pytest_mlebench.llm.budget import Limits
+from pytest_mlebench.llm.budget import BudgetLimits
 from pytest_mlebench.llm.gateway import RunGateway
 from pytest_mlebench.llm.ledger import read_calls
 from tests.llm.conftest import Start
@@ -409,7 +409,7 @@ report(found)
 
 def test_a_provider_that_lies_about_usage_gives_nothing_away(attack: Attack, upstream: Upstream) -> None:
     upstream.usage = {"prompt_tokens": -(10**9), "completion_tokens": -(10**9), "total_tokens": 0}
-    attacked = attack("report([ask()[0] for _ in range(4)])", limits=Limits(max_tokens=40_000))
+    attacked = attack("report([ask()[0] for _ in range(4)])", limits=BudgetLimits(max_tokens=40_000))
     # What is unknown counts as much as was reserved for it: no more than two calls of this model fit.
     assert attacked.said[0] == 200
     assert attacked.said[-1] == 402

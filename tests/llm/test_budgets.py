@@ -26,7 +26,7 @@ from google.genai import errors as genai_errors
 from google.genai import types as genai_types
 
 from pytest_mlebench.llm.accounting import GatewaySettings
-from pytest_mlebench.llm.budget import ACCOUNT, Account, Limits, Over, Wait
+from pytest_mlebench.llm.budget import ACCOUNT, Account, BudgetLimits, Over, Wait
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import read_calls
 from pytest_mlebench.llm.prices import Prices
@@ -58,7 +58,7 @@ def ask_often(gateway: Gateway, number: int, body: Any = ASKED) -> Counter[int]:
 
 def test_of_64_streams_at_once_no_more_are_paid_than_the_budget_has_calls(start: Start, upstream: Upstream) -> None:
     upstream.pause = 0.002
-    gateway = start(limits=Limits(max_calls=10))
+    gateway = start(limits=BudgetLimits(max_calls=10))
     assert ask_often(gateway, 64) == {200: 10, 402: 54}
     assert upstream.served == 10
     assert gateway.totals.budget_ended == "--max-calls=10"
@@ -68,14 +68,14 @@ def test_of_64_streams_at_once_no_more_are_paid_than_the_budget_has_dollars(
     start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
     """Each may cost $100 and costs what it says: those that wait get what others leave."""
-    gateway = start(limits=Limits(max_cost=Decimal(10 * OUTPUT + 99)), prices=prices(tmp_path))
+    gateway = start(limits=BudgetLimits(max_cost=Decimal(10 * OUTPUT + 99)), prices=prices(tmp_path))
     assert ask_often(gateway, 64) == {200: 10, 402: 54}
     assert gateway.totals.cost == 10 * OUTPUT
     assert upstream.most_open <= 3  # $100 of $219 each
 
 
 def test_tokens_have_a_budget(start: Start, upstream: Upstream) -> None:
-    gateway = start(limits=Limits(max_tokens=800))
+    gateway = start(limits=BudgetLimits(max_tokens=800))
     assert ask_often(gateway, 64)[200] > 10
     assert 500 < gateway.totals.tokens.total <= 800
 
@@ -83,7 +83,7 @@ def test_tokens_have_a_budget(start: Start, upstream: Upstream) -> None:
 def _worker(folder: str, file: str, environment: dict[str, str], ready: Any, counts: Any) -> None:
     os.environ.update(environment)
     settings = GatewaySettings(
-        limits=Limits(max_total_cost=Decimal(240)), prices=Prices.load(Path(file)), record="calls"
+        limits=BudgetLimits(max_total_cost=Decimal(240)), prices=Prices.load(Path(file)), record="calls"
     )
     run_dir = Path(folder) / f"run-{os.getpid()}"
     run_dir.mkdir()
@@ -156,7 +156,7 @@ def test_what_a_killed_session_spent_is_not_forgotten(start: Start, upstream: Up
     # All is recorded but the call in progress, of which is counted what it may have cost.
     (call,) = read_calls(group / "killed")
     assert call["cost"] == OUTPUT
-    gateway = start("resumed", limits=Limits(max_total_cost=Decimal(250)), prices=prices(tmp_path))
+    gateway = start("resumed", limits=BudgetLimits(max_total_cost=Decimal(250)), prices=prices(tmp_path))
     assert ask(gateway, ASKED).status == 200  # $12 and $100 are gone
     assert ask(gateway, ASKED).status == 200
     limited = ask(gateway, {**ASKED, "max_completion_tokens": 150})
@@ -167,7 +167,7 @@ def test_what_a_killed_session_spent_is_not_forgotten(start: Start, upstream: Up
 def test_a_call_that_fails_costs_nothing(start: Start, upstream: Upstream, tmp_path: Path) -> None:
     from tests.llm.upstreams import Failure
 
-    gateway = start(limits=Limits(max_cost=Decimal(100), max_calls=1), prices=prices(tmp_path))
+    gateway = start(limits=BudgetLimits(max_cost=Decimal(100), max_calls=1), prices=prices(tmp_path))
     upstream.failures += [Failure(500, {"error": {"message": "x"}}), Failure(429, {"error": {"message": "x"}})]
     assert [ask(gateway, ASKED).status for _ in range(3)] == [500, 429, 200]
 
@@ -175,7 +175,7 @@ def test_a_call_that_fails_costs_nothing(start: Start, upstream: Upstream, tmp_p
 def test_a_call_whose_usage_is_unknown_costs_what_was_reserved(
     start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
-    gateway = start(limits=Limits(max_cost=Decimal(150)), prices=prices(tmp_path))
+    gateway = start(limits=BudgetLimits(max_cost=Decimal(150)), prices=prices(tmp_path))
     upstream.usage = False
     assert [ask(gateway, ASKED).status for _ in range(2)] == [200, 402]
 
@@ -184,7 +184,7 @@ def test_an_answer_that_did_not_arrive_costs_what_was_reserved(
     start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
     """The provider may have made it, and charges for it."""
-    gateway = start(limits=Limits(max_cost=Decimal(150)), prices=prices(tmp_path), call_seconds=0.3)
+    gateway = start(limits=BudgetLimits(max_cost=Decimal(150)), prices=prices(tmp_path), call_seconds=0.3)
     upstream.pause = 1
     assert ask(gateway, {**ASKED, "stream": False}).status == 504
     upstream.pause = 0
@@ -192,7 +192,7 @@ def test_an_answer_that_did_not_arrive_costs_what_was_reserved(
 
 
 def test_an_answer_is_limited_to_what_is_left(start: Start, upstream: Upstream, tmp_path: Path) -> None:
-    gateway = start(limits=Limits(max_cost=Decimal(5000)), prices=prices(tmp_path, output_limit=100_000))
+    gateway = start(limits=BudgetLimits(max_cost=Decimal(5000)), prices=prices(tmp_path, output_limit=100_000))
     assert ask(gateway, QUESTION).status == 200
     assert upstream.seen[0].body["max_completion_tokens"] == 5000
     assert read_calls(tmp_path / "group/run")[0]["output_limited"] == 5000
@@ -201,21 +201,21 @@ def test_an_answer_is_limited_to_what_is_left(start: Start, upstream: Upstream, 
 
 
 def test_an_answer_is_not_limited_where_the_budget_allows_all(start: Start, upstream: Upstream) -> None:
-    gateway = start(limits=Limits(max_cost=Decimal(1)))
+    gateway = start(limits=BudgetLimits(max_cost=Decimal(1)))
     assert ask(gateway, QUESTION).status == 200
     assert upstream.seen[0].raw == json.dumps(QUESTION).encode()
 
 
 def test_a_model_without_a_price_is_refused_under_a_budget_of_dollars(start: Start, upstream: Upstream) -> None:
-    gateway = start(limits=Limits(max_cost=Decimal(1)))
+    gateway = start(limits=BudgetLimits(max_cost=Decimal(1)))
     answer = ask(gateway, {**QUESTION, "model": "nobody-knows"})
     assert answer.status == 400
     assert "--prices" in answer.message
-    assert ask(start("other", limits=Limits(max_calls=1)), {**QUESTION, "model": "nobody-knows"}).status == 200
+    assert ask(start("other", limits=BudgetLimits(max_calls=1)), {**QUESTION, "model": "nobody-knows"}).status == 200
 
 
 def test_the_end_of_a_budget_has_each_providers_form(start: Start, upstream: Upstream) -> None:
-    gateway = start(limits=Limits(max_calls=0))
+    gateway = start(limits=BudgetLimits(max_calls=0))
     answer = ask(gateway)
     assert (answer.status, answer.json["error"]["code"]) == (402, "insufficient_quota")
     assert answer.headers["x-should-retry"] == "false"
@@ -228,7 +228,7 @@ def test_the_end_of_a_budget_has_each_providers_form(start: Start, upstream: Ups
 
 
 def test_no_client_asks_again_when_the_budget_has_ended(start: Start, run_dir: Path) -> None:
-    gateway = start(limits=Limits(max_calls=0))
+    gateway = start(limits=BudgetLimits(max_calls=0))
     openai_client = openai.OpenAI(base_url=f"{gateway.url}/openai/v1", api_key=gateway.token)
     anthropic_client = anthropic.Anthropic(base_url=f"{gateway.url}/anthropic", api_key=gateway.token)
     retried = genai_types.HttpRetryOptions(attempts=5)
@@ -264,7 +264,7 @@ def test_other_models_are_refused(start: Start, upstream: Upstream) -> None:
 
 
 def test_an_account_waits_for_what_is_open_and_refuses_what_never_fits(tmp_path: Path) -> None:
-    account = Account(tmp_path, "run", Limits(max_tokens=100))
+    account = Account(tmp_path, "run", BudgetLimits(max_tokens=100))
     first = account.reserve(tokens=60, cost=None)
     assert isinstance(first, int)
     assert account.reserve(tokens=60, cost=None) == Wait()

@@ -13,7 +13,7 @@ import pytest
 from pytest_mlebench.agents.registry import read_config
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.llm.accounting import GatewaySettings
-from pytest_mlebench.llm.budget import Limits
+from pytest_mlebench.llm.budget import BudgetLimits
 from pytest_mlebench.llm.gateway import providers_of
 from pytest_mlebench.llm.ledger import read_calls
 from pytest_mlebench.llm.prices import Prices
@@ -47,7 +47,7 @@ def test_each_provider_of_the_page_answers_by_the_gateway(
         monkeypatch.setenv(variable, KEY)
     moved = replace(provider, base_url=f"{upstream.url}/v1", url_variables=())
     prices = Prices.load(files["prices.yaml"])
-    gateway = start(providers={name: moved}, prices=prices, limits=Limits(max_cost=Decimal(1)))
+    gateway = start(providers={name: moved}, prices=prices, limits=BudgetLimits(max_cost=Decimal(1)))
     answer = ask(gateway, {**QUESTION, "model": "my-model", "max_tokens": 50}, path=f"/{name}/v1/chat/completions")
     assert answer.status == 200, answer.json
     (seen,) = upstream.seen

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import pytest_mlebench.llm
-from pytest_mlebench.llm.budget import Limits
+from pytest_mlebench.llm.budget import BudgetLimits
 from pytest_mlebench.llm.gateway import Gateway
 from tests.llm.talking import QUESTION, ask
 
@@ -23,7 +23,7 @@ FOLDER = str(Path(pytest_mlebench.llm.__file__).parent)
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(
-    "settings", [{}, {"limits": Limits(max_cost=Decimal(1))}], ids=["without a budget", "with a budget"]
+    "settings", [{}, {"limits": BudgetLimits(max_cost=Decimal(1))}], ids=["without a budget", "with a budget"]
 )
 def test_a_call_executes_few_modules(settings: dict[str, Any], stream: bool, start: Callable[..., Gateway]) -> None:
     executed: set[str] = set()

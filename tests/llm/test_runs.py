@@ -21,7 +21,7 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import AgentError, SandboxError
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.llm.accounting import GatewaySettings
-from pytest_mlebench.llm.budget import Limits as Budget
+from pytest_mlebench.llm.budget import BudgetLimits as Budget
 from pytest_mlebench.llm.ledger import BODIES, CALLS, read_bodies, read_calls
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.record import RunRecord

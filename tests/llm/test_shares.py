@@ -23,8 +23,8 @@ from pytest_mlebench.llm.budget import (
     ACTIVE_SECONDS,
     LEASE_SECONDS,
     Account,
+    BudgetLimits,
     Left,
-    Limits,
     Over,
     Wait,
     is_alive,
@@ -57,7 +57,7 @@ def account(tmp_path: Path, clock: Clock) -> Iterator[Open]:
     runs: list[Account] = []
 
     def open(run: str = "a", **limits: Decimal | int) -> Account:
-        runs.append(Account(tmp_path, run, Limits(**limits), clock=clock))  # type: ignore[arg-type]
+        runs.append(Account(tmp_path, run, BudgetLimits(**limits), clock=clock))  # type: ignore[arg-type]
         return runs[-1]
 
     yield open
@@ -133,11 +133,11 @@ def test_a_closed_account_takes_no_more(account: Open) -> None:
 
 
 def test_what_is_left_and_what_is_limited_cannot_be_changed() -> None:
-    for value in (Limits(), Left(1, 2, None), Wait(), Over("--max-calls", "1", Left(1, 2, None))):
+    for value in (BudgetLimits(), Left(1, 2, None), Wait(), Over("--max-calls", "1", Left(1, 2, None))):
         with pytest.raises(FrozenInstanceError):
             setattr(value, "share", 2)  # noqa: B010 - mypy knows that it cannot be
     with pytest.raises(TypeError):
-        Limits(Decimal(1))  # type: ignore[call-arg]
+        BudgetLimits(Decimal(1))  # type: ignore[call-arg]
 
 
 def test_amounts_up_to_what_the_file_can_hold_are_exact(account: Open) -> None:
@@ -389,23 +389,23 @@ def test_the_smallest_costs_are_rounded_up_and_count(account: Open) -> None:
 @pytest.mark.parametrize("value", [Decimal("NaN"), Decimal("Infinity"), Decimal(-1), 0.5, "1", -1])
 def test_a_limit_that_would_hold_nothing_is_refused(option: str, value: Decimal) -> None:
     with pytest.raises(UsageError, match=rf"{option} must be a number of at least 0 \(int or Decimal\), not"):
-        Limits(**{option: value})  # type: ignore[arg-type]
+        BudgetLimits(**{option: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("option", ["max_tokens", "max_calls"])
 @pytest.mark.parametrize("value", [Decimal(1), 1.5, -1])
 def test_a_limit_on_what_is_counted_is_a_whole_number(option: str, value: int) -> None:
     with pytest.raises(UsageError, match=rf"{option} must be a number of at least 0 \(int\), not"):
-        Limits(**{option: value})  # type: ignore[arg-type]
+        BudgetLimits(**{option: value})  # type: ignore[arg-type]
 
 
 def test_limits_say_whether_there_are_any_and_whether_they_need_prices() -> None:
-    assert not Limits()
-    assert not Limits().need_prices
-    for limits in (Limits(max_calls=0), Limits(max_tokens=0)):
+    assert not BudgetLimits()
+    assert not BudgetLimits().need_prices
+    for limits in (BudgetLimits(max_calls=0), BudgetLimits(max_tokens=0)):
         assert limits
         assert not limits.need_prices
-    for limits in (Limits(max_cost=Decimal(0)), Limits(max_total_cost=Decimal(0))):
+    for limits in (BudgetLimits(max_cost=Decimal(0)), BudgetLimits(max_total_cost=Decimal(0))):
         assert limits
         assert limits.need_prices
 
@@ -432,7 +432,7 @@ class _Model:
 
     def __init__(self, folder: Path, names: str, total: int) -> None:
         self.total = total
-        self.limits = Limits(max_total_cost=Decimal(total), max_calls=40, max_tokens=600, max_cost=Decimal(60))
+        self.limits = BudgetLimits(max_total_cost=Decimal(total), max_calls=40, max_tokens=600, max_cost=Decimal(60))
         self.clock = Clock()
         self.folder = folder
         self.open_runs = {name: self.open(name) for name in names}
@@ -623,7 +623,7 @@ def test_turns_are_told_apart_by_a_millionth_of_a_second(account: Open, clock: C
 
 def test_turns_of_a_killed_worker_pass(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)])
-    first = Account(tmp_path, "a", Limits())
+    first = Account(tmp_path, "a", BudgetLimits())
     assert first.pace("openai", 1) <= 120
     first.close()
 
@@ -656,7 +656,7 @@ def test_in_any_order_turns_keep_their_distance_and_nobody_waits_for_more_than_t
     gap = 60 / per_minute
     with TemporaryDirectory() as folder, ExitStack() as stack:
         clock, taken, pending = Clock(), list[float](), dict[str, float]()
-        runs = {name: Account(Path(folder), name, Limits(), clock=clock) for name in "abc"}
+        runs = {name: Account(Path(folder), name, BudgetLimits(), clock=clock) for name in "abc"}
         for run in runs.values():
             stack.callback(run.close)
         for name, gives_back, seconds in steps:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pytest_mlebench.llm.budget import Account, Limits
+from pytest_mlebench.llm.budget import Account, BudgetLimits
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import read_calls
 from tests.llm.conftest import Start
@@ -104,21 +104,21 @@ def test_calls_that_are_tried_again_take_one_turn_at_a_time(
 def test_a_cancelled_call_that_waited_for_its_turn_costs_nothing(
     start: Start, upstream: Upstream, tmp_path: Path, pauses: list[float]
 ) -> None:
-    run = start(limits=Limits(max_cost=Decimal(100 + OUTPUT)), prices=prices(tmp_path), rpm=1)
+    run = start(limits=BudgetLimits(max_cost=Decimal(100 + OUTPUT)), prices=prices(tmp_path), rpm=1)
     assert ask(run, LIMITED).status == 200
     with ExitStack() as stack:
         send_and_keep(stack, run, LIMITED)
         until(lambda: len(pauses) == 2)
     until(lambda: ended(run) == 2)
     assert len(upstream.seen) == 1
-    other = start("run", limits=Limits(max_cost=Decimal(100 + OUTPUT)), prices=prices(tmp_path))
+    other = start("run", limits=BudgetLimits(max_cost=Decimal(100 + OUTPUT)), prices=prices(tmp_path))
     assert ask(other, LIMITED).status == 200
 
 
 def test_a_silent_call_with_many_answers_does_not_hold_the_budget_of_others(
     start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
-    limits = Limits(max_total_cost=Decimal(700))
+    limits = BudgetLimits(max_total_cost=Decimal(700))
     attacker, victim = (start(name, limits=limits, prices=prices(tmp_path)) for name in ("attacker", "victim"))
     refused = ask(attacker, {**LIMITED, "n": 6})
     assert refused.status == 402
@@ -133,7 +133,7 @@ def test_a_silent_call_with_many_answers_does_not_hold_the_budget_of_others(
 def test_a_newcomers_answers_are_shortened_to_what_a_silent_call_left(
     start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
-    settings: dict[str, Any] = {"limits": Limits(max_total_cost=Decimal(10_000)), "prices": prices(tmp_path)}
+    settings: dict[str, Any] = {"limits": BudgetLimits(max_total_cost=Decimal(10_000)), "prices": prices(tmp_path)}
     attacker = start("attacker", **settings)
     upstream.pause = 60
     ask_in_background(attacker, {**QUESTION, "max_completion_tokens": 8000})
@@ -148,7 +148,7 @@ def test_huge_calls_that_are_cancelled_cost_no_more_than_the_share(
     start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
     """They may have been answered, so they count; but not against the others."""
-    limits = Limits(max_total_cost=Decimal(400))
+    limits = BudgetLimits(max_total_cost=Decimal(400))
     attacker, victim = (start(name, limits=limits, prices=prices(tmp_path)) for name in ("attacker", "victim"))
     upstream.pause = 60
     for number in range(2):
@@ -164,7 +164,7 @@ def test_huge_calls_that_are_cancelled_cost_no_more_than_the_share(
 def test_a_slow_upload_holds_neither_budget_nor_turn(
     start: Start, upstream: Upstream, tmp_path: Path, pauses: list[float]
 ) -> None:
-    settings: dict[str, Any] = {"limits": Limits(max_cost=Decimal(150)), "prices": prices(tmp_path), "rpm": 1}
+    settings: dict[str, Any] = {"limits": BudgetLimits(max_cost=Decimal(150)), "prices": prices(tmp_path), "rpm": 1}
     run = start(**settings)
     with ExitStack() as stack:
         for _ in range(50):
@@ -177,7 +177,7 @@ def test_a_slow_upload_holds_neither_budget_nor_turn(
 
 def test_an_agent_that_does_not_read_its_stream_loses_it(start: Start, upstream: Upstream, tmp_path: Path) -> None:
     upstream.reply = " ".join(["word" * 2500] * 2000)
-    run = start(limits=Limits(max_calls=1), read_seconds=0.2)
+    run = start(limits=BudgetLimits(max_calls=1), read_seconds=0.2)
     with ExitStack() as stack:
         send_and_keep(stack, run, {**QUESTION, "stream": True})
         until(lambda: ended(run) == 1)
@@ -210,7 +210,7 @@ def test_a_run_has_a_bounded_number_of_calls_in_progress_and_waiting(start: Star
 
 
 def test_places_are_given_back_however_a_call_ends(start: Start, upstream: Upstream) -> None:
-    run = start(limits=Limits(max_tokens=10**6), models=("gpt-4o",), max_open=1)
+    run = start(limits=BudgetLimits(max_tokens=10**6), models=("gpt-4o",), max_open=1)
     upstream.failures += [Failure(500, {"error": {"message": "x"}})]
     ends = [ask(run, body).status for body in (ASKED, {**QUESTION, "model": "x"}, b"{", QUESTION, {}, ASKED, QUESTION)]
     assert Counter(ends) == {200: 3, 400: 2, 404: 1, 500: 1}
@@ -225,7 +225,7 @@ def test_places_are_given_back_however_a_call_ends(start: Start, upstream: Upstr
     ("settings", "why"),
     [
         ({"max_open": 1}, "1 calls of this run are in progress"),
-        ({"limits": Limits(max_calls=1)}, "other calls hold what is left of the budget"),
+        ({"limits": BudgetLimits(max_calls=1)}, "other calls hold what is left of the budget"),
     ],
 )
 def test_a_call_that_waits_too_long_is_refused(
@@ -255,7 +255,7 @@ def test_a_turn_that_does_not_come_in_time_is_refused_and_given_back(start: Star
 def test_a_gateway_that_ends_with_calls_open_leaves_their_cost_and_no_hold(
     start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
-    limits = Limits(max_total_cost=Decimal(210))
+    limits = BudgetLimits(max_total_cost=Decimal(210))
     ended = start("ended", limits=limits, prices=prices(tmp_path))
     upstream.pause = 60
     ask_in_background(ended, LIMITED)
@@ -269,6 +269,6 @@ def test_a_gateway_that_ends_with_calls_open_leaves_their_cost_and_no_hold(
 def test_a_provider_that_takes_back_what_was_used_pays_nothing_back(
     start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
-    run = start(limits=Limits(max_cost=Decimal(150)), prices=prices(tmp_path))
+    run = start(limits=BudgetLimits(max_cost=Decimal(150)), prices=prices(tmp_path))
     upstream.usage = {"prompt_tokens": -5, "completion_tokens": -1000, "total_tokens": -1005}
     assert [ask(run, LIMITED).status for _ in range(2)] == [200, 402]

@@ -24,8 +24,8 @@ import pytest
 
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.sandbox.contract import MEMORY_GROUP, SOCKETS, UPLOADS
+from pytest_mlebench.sandbox.docker.client import FULL_NETWORK
 from pytest_mlebench.sandbox.docker.container import PREFIX as DISKS
-from pytest_mlebench.sandbox.docker.engine import FULL_NETWORK
 from pytest_mlebench.sandbox.docker.images import NETWORK
 from tests.plugin.engine import Engine, own_engine
 from tests.sandbox.conftest import require_docker

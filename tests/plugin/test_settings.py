@@ -53,31 +53,31 @@ NOT_RESTORED = ("--seeds", "--prepare", "--min-medal")
 """Options that a resumed group does not bring along: its runs are fixed, and the others are each session's own."""
 
 
-def read(*sources: settings.Source) -> Settings:
+def read(*sources: settings.OptionSource) -> Settings:
     return settings.read(sources, runs_dir=Path("/reports"))
 
 
-def from_words(folder: Path, words: str) -> settings.Source:
+def from_words(folder: Path, words: str) -> settings.OptionSource:
     parser = argparse.ArgumentParser()
     for option in OPTIONS.values():
         parser.add_argument(option.name, **option.for_argparse)
     return settings.from_command_line(parser.parse_args(words.split(" ")), folder)
 
 
-def from_option(folder: Path, name: str, text: str) -> settings.Source:
+def from_option(folder: Path, name: str, text: str) -> settings.OptionSource:
     return from_words(folder, f"{name}={text}")
 
 
-def from_ini(folder: Path, name: str, text: str) -> settings.Source:
+def from_ini(folder: Path, name: str, text: str) -> settings.OptionSource:
     return settings.from_ini({OPTIONS[name].ini_key: text}, folder / "tox.ini", Path("/"))
 
 
-def manifest(folder: Path, options: Mapping[str, Any]) -> settings.Source:
+def manifest(folder: Path, options: Mapping[str, Any]) -> settings.OptionSource:
     runs = (PlannedRun("dummy", "smoke-digits", 0), PlannedRun("baseline", "smoke-digits", 1))
     return settings.from_manifest(Manifest(options=options, runs=runs), folder / "manifest.json")
 
 
-def from_group(folder: Path, name: str, text: str) -> settings.Source:
+def from_group(folder: Path, name: str, text: str) -> settings.OptionSource:
     return manifest(folder, {name: text})
 
 
@@ -95,7 +95,12 @@ def from_group(folder: Path, name: str, text: str) -> settings.Source:
     ],
 )
 def test_a_wrong_value_is_one_line_that_says_where_it_stands(
-    source: Callable[[Path, str, str], settings.Source], origin: str, name: str, text: str, message: str, tmp_path: Path
+    source: Callable[[Path, str, str], settings.OptionSource],
+    origin: str,
+    name: str,
+    text: str,
+    message: str,
+    tmp_path: Path,
 ) -> None:
     with pytest.raises(UsageError) as caught:
         read(source(tmp_path, name, text))

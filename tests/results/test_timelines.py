@@ -15,7 +15,7 @@ from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.page import page
 from pytest_mlebench.reports.plots import plots
 from pytest_mlebench.reports.run_details import run_details
-from pytest_mlebench.results.overview import Step, overview, rate_at, timelines
+from pytest_mlebench.results.overview import RateStep, overview, rate_at, timelines
 from tests.groups import record_with, save_group, with_timeline
 
 LOW = default_catalogue().split("low")
@@ -40,7 +40,7 @@ def runs(*, cost: float | None = None) -> list[RunRecord]:
 
 def test_the_rate_over_time_follows_what_each_run_had() -> None:
     (found,) = timelines(runs())
-    assert found.over_time == (Step(15.0, 25.0), Step(30.0, 50.0), Step(60.0, 25.0))
+    assert found.over_time == (RateStep(15.0, 25.0), RateStep(30.0, 50.0), RateStep(60.0, 25.0))
     assert [rate_at(found.over_time, seconds) for seconds in (0, 15, 29, 30, 59, 60, 1e9)] == [
         0,
         25,
@@ -69,7 +69,7 @@ def test_the_rate_over_cost_leaves_out_what_is_not_known() -> None:
 def test_runs_without_snapshots_count_from_their_end_and_errors_not_at_all() -> None:
     medal, error = record_with(LOW[0], "gold"), record_with(LOW[1], "error")
     (found,) = timelines([medal, error])
-    assert found.over_time == (Step(60.0, 100.0),) and found.runs == 1 and found.with_snapshots == 0
+    assert found.over_time == (RateStep(60.0, 100.0),) and found.runs == 1 and found.with_snapshots == 0
 
 
 def test_estimates_are_counted_by_their_direction() -> None:

@@ -45,12 +45,12 @@ PLAIN: dict[str, Any] = {
 @cache
 def engine_problem() -> str:
     """Why there is no engine to test with. Podman's service is then the one of this process and of what it starts."""
-    from pytest_mlebench.sandbox.docker.podman import open_engine
+    from pytest_mlebench.sandbox.docker.podman import open_client
 
     if ENGINE == "apptainer":
         return "" if shutil.which("apptainer") else "there is no Apptainer"
     try:
-        engine = open_engine(ENGINE, RUNTIME)
+        engine = open_client(ENGINE, RUNTIME)
     except SandboxError as error:
         return str(error)
     if ENGINE == "podman":

@@ -235,7 +235,7 @@ def test_folders_of_killed_runs_are_removed_without_an_engine_too(
         cleaned.append(Leftover("folder", "left"))
         return cleaned
 
-    monkeypatch.setattr(cleanup, "open_engine", closed)
+    monkeypatch.setattr(cleanup, "open_client", closed)
     monkeypatch.setattr(cleanup, "clean_folders", clean_folders)
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: name if installed and name == "docker" else None)

@@ -13,7 +13,7 @@ import docker.errors
 import pytest
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.sandbox.docker.engine import connect
+from pytest_mlebench.sandbox.docker.client import connect
 from pytest_mlebench.sandbox.docker.sandbox import ACCEPT_PRIVILEGED, DockerSandbox
 from tests.sandbox.scripted import MB, Runner, docker_sandbox, script_agent
 

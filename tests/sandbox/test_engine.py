@@ -13,7 +13,7 @@ from docker.errors import APIError, DockerException, ImageNotFound
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox.docker.images import Images
-from pytest_mlebench.sandbox.docker.podman import open_engine
+from pytest_mlebench.sandbox.docker.podman import open_client
 
 ADDRESS = "http+docker://localhost/v1.43/images/mlebench-env:0123/json?x=%7B%7D"
 
@@ -71,7 +71,7 @@ def test_an_engine_that_answers_nonsense_is_said_in_a_line(
         thread.start()
         try:
             with pytest.raises(SandboxError) as caught:
-                open_engine(engine).close()
+                open_client(engine).close()
         finally:
             server.shutdown()
             thread.join()

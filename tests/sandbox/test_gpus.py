@@ -411,17 +411,17 @@ def test_an_agent_does_not_start_where_the_container_lacks_its_gpu(
     docker_engine: None, two_gpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An engine that ignores what it is asked for, as some do, with a stand-in for this machine's `nvidia-smi`."""
-    from pytest_mlebench.sandbox.docker.engine import Engine
+    from pytest_mlebench.sandbox.docker.client import ContainerClient
     from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
     from tests.sandbox.scripted import make_runner
 
-    create = Engine.create
+    create = ContainerClient.create
 
-    def careless(self: Engine, image: str, name: str, labels: Any, settings: dict[str, Any]) -> None:
+    def careless(self: ContainerClient, image: str, name: str, labels: Any, settings: dict[str, Any]) -> None:
         assert settings.pop("device_requests")
         create(self, image, name, labels, settings)
 
-    monkeypatch.setattr(Engine, "create", careless)
+    monkeypatch.setattr(ContainerClient, "create", careless)
     monkeypatch.setenv("MLEBENCH_GPU_LOCKS", str(two_gpus))
     run = make_runner(DockerSandbox(), tmp_path)
     with pytest.raises(SandboxError, match=r"sees only 0 of the run's 2 GPUs .*so the agent was not started: install"):

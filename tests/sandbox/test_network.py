@@ -19,7 +19,7 @@ import pytest
 
 from pytest_mlebench.agents.registry import Launch
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.sandbox.network.policy import Endpoint, endpoints
+from pytest_mlebench.sandbox.network.policy import Destination, endpoints
 from pytest_mlebench.sandbox.network.proxy import Proxy, Refused, server_name
 from tests.sandbox.scripted import Runner, docker_sandbox, make_runner, script_agent
 
@@ -155,21 +155,21 @@ def test_an_unknown_policy_is_an_error(docker_engine: None) -> None:
 
 
 def test_hosts_and_urls_are_understood() -> None:
-    assert Endpoint.parse("API.OpenAI.com") == Endpoint("api.openai.com", 443)
-    assert Endpoint.parse("localhost:8000") == Endpoint("localhost", 8000)
-    assert Endpoint.parse("http://model.local/v1") == Endpoint("model.local", 80, plain=True)
-    assert Endpoint.parse("https://x.example:8443/v1") == Endpoint("x.example", 8443)
-    assert Endpoint.parse("[::1]:80") == Endpoint("::1", 80)
+    assert Destination.parse("API.OpenAI.com") == Destination("api.openai.com", 443)
+    assert Destination.parse("localhost:8000") == Destination("localhost", 8000)
+    assert Destination.parse("http://model.local/v1") == Destination("model.local", 80, plain=True)
+    assert Destination.parse("https://x.example:8443/v1") == Destination("x.example", 8443)
+    assert Destination.parse("[::1]:80") == Destination("::1", 80)
 
 
 @pytest.mark.parametrize("text", ["", "*", "*.", "a b", "exa mple.com", "host:port", "http://", "a*b.com", "*.*.com"])
 def test_what_is_no_host_is_an_error(text: str) -> None:
     with pytest.raises(SandboxError):
-        Endpoint.parse(text)
+        Destination.parse(text)
 
 
 def test_an_endpoint_admits_itself_only() -> None:
-    endpoint = Endpoint.parse("api.openai.com")
+    endpoint = Destination.parse("api.openai.com")
     assert endpoint.admits("API.openai.com.", 443)
     for host in ("openai.com", "xapi.openai.com", "api.openai.com.evil.net", "evil.net/api.openai.com"):
         assert not endpoint.admits(host, 443)
@@ -177,7 +177,7 @@ def test_an_endpoint_admits_itself_only() -> None:
 
 
 def test_a_wildcard_admits_what_is_below_it() -> None:
-    endpoint = Endpoint.parse("*.openai.azure.com")
+    endpoint = Destination.parse("*.openai.azure.com")
     assert endpoint.admits("mine.openai.azure.com", 443)
     assert not endpoint.admits("openai.azure.com", 443)
     assert not endpoint.admits("evilopenai.azure.com", 443)
@@ -287,7 +287,7 @@ class Client:
 
     def __init__(self, folder: Path, *allowed: str, **options: Any) -> None:
         self.path = folder / "proxy.sock"
-        self.proxy = Proxy(map(Endpoint.parse, allowed), unix_socket=self.path, **options)
+        self.proxy = Proxy(map(Destination.parse, allowed), unix_socket=self.path, **options)
 
     def __enter__(self) -> Client:
         self.proxy.__enter__()
@@ -513,7 +513,7 @@ def test_http_without_tls_needs_an_endpoint_that_says_so(tmp_path: Path, recorde
             assert answer.startswith(b"HTTP/1.1 403") and b"not listed for HTTP without TLS" in answer
     assert recorder.received == []
     with pytest.raises(SandboxError, match="port of HTTPS"):
-        Endpoint.parse("http://api.openai.com:443/")
+        Destination.parse("http://api.openai.com:443/")
 
 
 def test_a_tunnel_carries_tls_on_every_port(tmp_path: Path, recorder: Recorder) -> None:

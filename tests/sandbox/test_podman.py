@@ -20,7 +20,7 @@ import pytest
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox import Ending
-from pytest_mlebench.sandbox.docker.podman import open_engine
+from pytest_mlebench.sandbox.docker.podman import open_client
 from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE
 from pytest_mlebench.sandbox.gpus import GpuPool
@@ -41,7 +41,7 @@ def podman(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(podman: None, tmp_path: Path) -> Iterator[Runner]:
-    with closing(open_engine("podman")) as engine:
+    with closing(open_client("podman")) as engine:
         if not engine.client.images.list(name=BASE_IMAGE):
             pytest.skip(f"Podman has no image {BASE_IMAGE}: podman pull {BASE_IMAGE}")
     sandbox = DockerSandbox(engine="podman", allow_unenforced_limits=True, reporter=print)
@@ -77,8 +77,8 @@ def test_a_service_of_our_own_ends_with_its_session_even_if_that_is_killed(podma
     """Where a service listens already there is none of our own; a runtime of one's own always needs one."""
     runtime = shutil.which("runc") or shutil.which("crun")
     code = (
-        "import sys, time; from pytest_mlebench.sandbox.docker.podman import open_engine\n"
-        f"engine = open_engine('podman', {runtime!r}); print(engine.host, flush=True); time.sleep(600)"
+        "import sys, time; from pytest_mlebench.sandbox.docker.podman import open_client\n"
+        f"engine = open_client('podman', {runtime!r}); print(engine.host, flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as session:
         assert session.stdout is not None
@@ -102,10 +102,10 @@ def test_a_machine_without_podman_is_said_in_a_line(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("CONTAINER_HOST", f"unix://{tmp_path}/podman.sock")
     with pytest.raises(SandboxError, match=r"^no Podman service answers at unix://.*No such file or directory$"):
-        open_engine("podman")
+        open_client("podman")
     monkeypatch.setenv("CONTAINER_HOST", "ssh://core@example.com/run/podman/podman.sock")
     with pytest.raises(SandboxError, match="on another machine"):
-        open_engine("podman")
+        open_client("podman")
 
 
 @pytest.mark.full

@@ -19,7 +19,7 @@ from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.progress import Event, Note, Step
 from pytest_mlebench.sandbox.docker.container import run_self_test
 from pytest_mlebench.sandbox.docker.images import Images
-from pytest_mlebench.sandbox.docker.podman import open_engine
+from pytest_mlebench.sandbox.docker.podman import open_client
 from tests.sandbox.conftest import require_docker
 from tests.sandbox.scripted import ENGINE
 
@@ -188,7 +188,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Images, st
 
 def lines_of_check(image: str) -> list[str]:
     lines: list[str] = []
-    with closing(open_engine(ENGINE)) as engine:
+    with closing(open_client(ENGINE)) as engine:
 
         def report(event: Event) -> None:
             assert isinstance(event, Note)

@@ -17,7 +17,7 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.extras.viewer.app import application
-from pytest_mlebench.extras.viewer.index import Index
+from pytest_mlebench.extras.viewer.index import RunIndex
 from pytest_mlebench.results.findings import Finding, Findings, Verdict
 from tests.groups import record_with, save_group, with_timeline
 from tests.reports.conftest import browser, open_tab
@@ -191,7 +191,7 @@ def hostile(root: Path) -> None:
 
 @pytest.fixture(scope="session")
 def ask(runs_dir: Path) -> Iterator[Ask]:
-    index = Index(runs_dir)
+    index = RunIndex(runs_dir)
     index.refresh(thorough=True)
     yield asker(application(index, address="127.0.0.1"))
     index.close()

@@ -20,10 +20,10 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.extras.viewer.app import application
-from pytest_mlebench.extras.viewer.index import FILE, Index
+from pytest_mlebench.extras.viewer.index import FILE, RunIndex
 from pytest_mlebench.extras.viewer.pages import groups as group_pages
 from pytest_mlebench.extras.viewer.pages.compare import aligned
-from pytest_mlebench.extras.viewer.steps import SHOWN, Step
+from pytest_mlebench.extras.viewer.steps import SHOWN, OutlineStep
 from pytest_mlebench.extras.viewer.text import code, coloured, markdown
 from pytest_mlebench.records.group import RunGroup, read_group, shown_as_running
 from pytest_mlebench.records.outcome import Ending
@@ -147,7 +147,7 @@ def test_medals_are_shown_as_firm_or_not(tmp_path: Path) -> None:
     other = record_with(competition, "gold", agent="a", seed=1)
     loose = replace(other, report=replace(other.report, firm=False, score_low=0.5, score_high=0.99))
     save_group(tmp_path / "g", [firm, loose])
-    index = Index(tmp_path)
+    index = RunIndex(tmp_path)
     index.refresh(thorough=True)
     ask = asker(application(index, address="127.0.0.1"))
     for page in ("/group/g", "/runs", f"/competition/{SMOKE[0]}"):
@@ -166,7 +166,7 @@ def asked_of(tmp_path: Path) -> Iterator[Callable[[], Ask]]:
     with ExitStack() as opened:
 
         def ready() -> Ask:
-            index = Index(tmp_path)
+            index = RunIndex(tmp_path)
             opened.callback(index.close)
             index.refresh(thorough=True)
             return asker(application(index, address="127.0.0.1"))
@@ -306,8 +306,8 @@ def test_trajectories_on_a_competition_stand_side_by_side_step_by_step(ask: Ask)
 
 
 def test_steps_of_the_same_time_stand_in_a_row() -> None:
-    def step(number: int, seconds: float | None) -> Step:
-        return Step(number, "agent", "", "", seconds, 0, 0, None, False, False, "", "", frozenset())
+    def step(number: int, seconds: float | None) -> OutlineStep:
+        return OutlineStep(number, "agent", "", "", seconds, 0, 0, None, False, False, "", "", frozenset())
 
     one = [step(1, None), step(2, 10.0), step(3, 300.0)]
     two = [step(1, 30.0), step(2, 310.0), step(3, 600.0)]
@@ -401,7 +401,7 @@ def test_only_requests_that_name_this_machine_and_only_read_are_answered(ask: As
 
 
 def test_on_another_address_nothing_is_shown_without_the_token(runs_dir: Path) -> None:
-    index = Index(runs_dir)
+    index = RunIndex(runs_dir)
     remote = asker(application(index, address="0.0.0.0", token="secret"))
     assert remote("/group/one", host="192.168.0.7:7575").status == 403
     assert remote("/group/one?token=wrong", host="192.168.0.7").status == 403
@@ -418,7 +418,7 @@ def test_on_another_address_nothing_is_shown_without_the_token(runs_dir: Path) -
 def test_the_index_follows_the_files_and_is_made_anew_when_it_is_damaged(tmp_path: Path) -> None:
     competitions = [default_catalogue()[id] for id in SMOKE]
     make_group(tmp_path / "a", competitions=competitions, seeds=2)
-    index = Index(tmp_path)
+    index = RunIndex(tmp_path)
     index.refresh(thorough=True)
     before = index.groups()
     assert [(group.name, group.finished) for group in before] == [("a", 6)]
@@ -427,12 +427,12 @@ def test_the_index_follows_the_files_and_is_made_anew_when_it_is_damaged(tmp_pat
     path = tmp_path / FILE
     for damage in (b"no database", path.read_bytes()[:5000] + b"\xff" * 3000, b""):
         path.write_bytes(damage)
-        index = Index(tmp_path)
+        index = RunIndex(tmp_path)
         index.refresh(thorough=True)
         assert index.groups() == before
         index.close()
 
-    index = Index(tmp_path)
+    index = RunIndex(tmp_path)
     assert index.groups() == before  # without reading the groups again
     gone = next(path for path in (tmp_path / "a").iterdir() if path.is_dir())
     (gone / "run.json").unlink()
@@ -442,12 +442,12 @@ def test_the_index_follows_the_files_and_is_made_anew_when_it_is_damaged(tmp_pat
     assert group.finished == 5 and len(group.broken) == 1
     sqlite3.connect(path).execute("pragma user_version = 99").connection.close()
     index.close()
-    index = Index(tmp_path)
+    index = RunIndex(tmp_path)
     assert index.groups() == []
     index.close()
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")
-    index = Index(tmp_path)
+    index = RunIndex(tmp_path)
     assert not index.is_kept and not (tmp_path / "elsewhere").exists()
     index.close()
 

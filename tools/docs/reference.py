@@ -292,9 +292,9 @@ A group is a folder, `reports/<date and time>` unless `--run-group` and `--runs-
 
 ### sessions
 
-{markdown(manifest.Session.__doc__)}
+{markdown(manifest.SessionRecord.__doc__)}
 
-{_fields(manifest.Session)}
+{_fields(manifest.SessionRecord)}
 
 ## competition.yaml
 

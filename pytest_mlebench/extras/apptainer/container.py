@@ -29,7 +29,7 @@ _ENOUGH = 0.95
 _PIN = "import os, sys; os.sched_setaffinity(0, map(int, sys.argv[1].split(','))); os.execv(sys.argv[2], sys.argv[2:])"
 
 
-class Container:
+class ApptainerContainer:
     """One container from its start to its end."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ def _number_inside(pid: int) -> int | None:
 class MemoryWatcher:
     """Calls ``stop`` once ``used(exactly=…)`` is nearly the limit, in bytes; a context manager. ``full`` says so."""
 
-    def __init__(self, limit: int, container: Container, stop: Callable[[], None]) -> None:
+    def __init__(self, limit: int, container: ApptainerContainer, stop: Callable[[], None]) -> None:
         self.full = ""
         self._limit, self._container, self._stop = limit, container, stop
         self._done = threading.Event()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.extras.apptainer.program import Program, environment
+from pytest_mlebench.extras.apptainer.program import InstalledProgram, environment
 from pytest_mlebench.io.files import open_up
 from pytest_mlebench.records.outcome import COLLECTED, SUBMISSION
 from pytest_mlebench.sandbox.collection import Collector, collect_archive
@@ -48,7 +48,7 @@ class Disk:
     size can be made.
     """
 
-    def __init__(self, program: Program, scratch: Path, limit: int | None) -> None:
+    def __init__(self, program: InstalledProgram, scratch: Path, limit: int | None) -> None:
         self._program, self._scratch = program, scratch
         self._image = scratch / "disk.img" if limit is not None else None
         if limit is not None:

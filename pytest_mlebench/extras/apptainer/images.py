@@ -22,7 +22,7 @@ from pytest_mlebench import defaults as general
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.extras.apptainer import definition as definition_module
 from pytest_mlebench.extras.apptainer.definition import BUILD, Script, definition
-from pytest_mlebench.extras.apptainer.program import Program, build_environment, find_program, last_line
+from pytest_mlebench.extras.apptainer.program import InstalledProgram, build_environment, find_program, last_line
 from pytest_mlebench.io.files import bundled, publish, remove_tree, write_text
 from pytest_mlebench.io.processes import owned
 from pytest_mlebench.io.values import json_text, loads
@@ -110,7 +110,7 @@ class SifImages:
         return replace(recipe, builder=_builder())
 
     @cached_property
-    def _program(self) -> Program | None:
+    def _program(self) -> InstalledProgram | None:
         try:
             return find_program()
         except SandboxError:
@@ -156,7 +156,7 @@ class SifImages:
                 self._build(recipe, tag, self._program)
         return tag
 
-    def _build(self, recipe: Recipe, tag: str, program: Program) -> None:
+    def _build(self, recipe: Recipe, tag: str, program: InstalledProgram) -> None:
         """Build an image from its Dockerfile, as root in a user namespace."""
         source = f"{recipe.folder}/Dockerfile"
         if recipe.network != "full":
@@ -194,7 +194,7 @@ class SifImages:
             remove_tree(work)
 
     def _finish(
-        self, tag: str, program: Program, source: list[str], known: Mapping[str, Any], work: Path | None = None
+        self, tag: str, program: InstalledProgram, source: list[str], known: Mapping[str, Any], work: Path | None = None
     ) -> None:
         """Have Apptainer build a file, and publish it with what is known of it; raises SandboxError with the log."""
         *options, what = source

@@ -17,7 +17,7 @@ _SETTINGS = ("APPTAINER_CACHEDIR", "APPTAINER_TMPDIR", "SINGULARITY_CACHEDIR", "
 
 
 @dataclass(frozen=True)
-class Program:
+class InstalledProgram:
     """An installed command: its path, and what it says of its version."""
 
     path: str
@@ -41,11 +41,11 @@ class Program:
         return done.stdout.decode(errors="replace")
 
 
-def find_program() -> Program:
+def find_program() -> InstalledProgram:
     """Raises SandboxError where there is none."""
     for name in _COMMANDS:
         if path := shutil.which(name):
-            return Program(path, Program(path, "").call("--version", timeout=60).strip())
+            return InstalledProgram(path, InstalledProgram(path, "").call("--version", timeout=60).strip())
     raise SandboxError(
         f"there is no Apptainer here (none of {', '.join(_COMMANDS)} is a command): load its module, for example "
         "`module load apptainer`, or install it; --sandbox=docker needs none"

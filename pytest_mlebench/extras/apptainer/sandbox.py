@@ -21,11 +21,11 @@ from typing import cast
 from pytest_mlebench import Agent, Execution, Limits, Note, SandboxAccount, SandboxError, WarningNote
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.extras.apptainer import probe
-from pytest_mlebench.extras.apptainer.container import Container, MemoryWatcher
+from pytest_mlebench.extras.apptainer.container import ApptainerContainer, MemoryWatcher
 from pytest_mlebench.extras.apptainer.disk import CONFINED, NO_NETWORK, Disk
 from pytest_mlebench.extras.apptainer.filter import compiled
 from pytest_mlebench.extras.apptainer.images import SifImages
-from pytest_mlebench.extras.apptainer.program import Program, find_program
+from pytest_mlebench.extras.apptainer.program import InstalledProgram, find_program
 from pytest_mlebench.io.files import bundled, remove_tree
 from pytest_mlebench.io.processes import owned, sigterm_interrupts
 from pytest_mlebench.io.units import format_size, listed, pluralize
@@ -35,8 +35,8 @@ from pytest_mlebench.sandbox.contract import SOCKETS, Task, check_agent_folder, 
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool
 from pytest_mlebench.sandbox.limits import (
     DiskWatcher,
-    End,
     FreeSpaceWatcher,
+    RunEnd,
     apply,
     delegated,
     describe,
@@ -78,7 +78,7 @@ class ApptainerSandbox:
         want_descriptors()
 
     @cached_property
-    def _program(self) -> Program:
+    def _program(self) -> InstalledProgram:
         return find_program()
 
     def check(self, agent: Agent) -> None:
@@ -204,7 +204,7 @@ class ApptainerSandbox:
         task = wiring.task
         scratch = _Scratch(keep=task.keep)
         stack.callback(scratch.remove)
-        container = Container()
+        container = ApptainerContainer()
         stack.callback(container.close)
         stack.callback(container.kill)
         disk = Disk(self._program, scratch.folder, task.limits.disk if abilities.disk else None)
@@ -333,7 +333,7 @@ def _numbers(limits: Limits, *, grouped: bool) -> dict[str, int]:
     return numbers
 
 
-def _disk_watcher(limit: int | None, scratch: Path, container: Container, share: int | None) -> DiskWatcher:
+def _disk_watcher(limit: int | None, scratch: Path, container: ApptainerContainer, share: int | None) -> DiskWatcher:
     written = partial(_written, scratch)
     if limit is None:
         return FreeSpaceWatcher(partial(free_space, scratch), written, container.kill, share=share)
@@ -374,7 +374,7 @@ def _job_notes() -> Iterator[str]:
         yield f"the control group of the job limits memory to {format_size(limit)}"
 
 
-def _complete(end: End, disk: DiskWatcher, memory: MemoryWatcher, task: Task) -> End:
+def _complete(end: RunEnd, disk: DiskWatcher, memory: MemoryWatcher, task: Task) -> RunEnd:
     """Add what the watchers and the log know."""
     if end.exit_code != 0:
         end = replace(end, disk_full=disk.full, out_of_memory=memory.full)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_mlebench.extras.audit.evidence import Case
     from pytest_mlebench.extras.audit.kernels import Kernels
     from pytest_mlebench.extras.audit.plagiarism import Pairs
-    from pytest_mlebench.extras.audit.run import Run
+    from pytest_mlebench.extras.audit.run import AuditedRun
     from pytest_mlebench.io.files import AnyPath
     from pytest_mlebench.results.findings import Finding, Findings
 
@@ -159,7 +159,7 @@ def _code_below(path: Path) -> Iterator[Path]:
         yield from sorted(file for file in regular_files(path) if file.suffix.lower() in LANGUAGES)
 
 
-def _compared(runs: Iterable[Run], compared: Comparison) -> Iterator[Run]:
+def _compared(runs: Iterable[AuditedRun], compared: Comparison) -> Iterator[AuditedRun]:
     """The runs; each is taken up for the comparison while its files are in memory."""
     for run in runs:
         compared.add(run)

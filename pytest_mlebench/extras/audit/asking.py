@@ -21,7 +21,7 @@ _SECONDS = 900.0
 _MAX_REPLY = 64 << 10
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """The gateway or the provider refused the call; the message is its own."""
 
 
@@ -57,7 +57,7 @@ class Model:
             self._by_schema = False
             return self.ask(system, user, schema)
         if status >= 300:
-            raise Refused(_message(content) or f"status {status}")
+            raise CallRefused(_message(content) or f"status {status}")
         return self._object(path, content)
 
     def _post(self, path: str, content: bytes) -> tuple[int, bytes]:

@@ -26,7 +26,7 @@ from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.extras.audit.evidence import case_of
 from pytest_mlebench.extras.audit.judge import Judge, questions
-from pytest_mlebench.extras.audit.run import Run
+from pytest_mlebench.extras.audit.run import AuditedRun
 from pytest_mlebench.extras.audit.scanners import audit
 from pytest_mlebench.grading.grader import standing
 from pytest_mlebench.io.values import parse
@@ -153,7 +153,7 @@ def calibrate(folder: Path, judge: Judge | None = None) -> Calibration:
     for (half, _), case in labelled.items():
         run_dir = folder / "runs" / f"{half}-{case.name}"
         record = _write(case, run_dir, competition, ids)
-        run = Run(record=record, run_dir=run_dir, competition=competition, dataset=dataset)
+        run = AuditedRun(record=record, run_dir=run_dir, competition=competition, dataset=dataset)
         findings += audit([run]).findings
         texts.append(case_of(run))
     account = None

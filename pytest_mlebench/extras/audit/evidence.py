@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_mlebench.extras.audit.programs import own_steps
-from pytest_mlebench.extras.audit.run import Run
+from pytest_mlebench.extras.audit.run import AuditedRun
 from pytest_mlebench.records.record import RUN_LOG
 from pytest_mlebench.reports.run_details import listed, mapping
 from pytest_mlebench.runs.files import FilesError, open_files
@@ -56,7 +56,7 @@ def readable(text: str) -> str:
     return "".join(_UNSEEN if c not in "\n\t" and unicodedata.category(c).startswith("C") else c for c in text)
 
 
-def case_of(run: Run) -> Case:
+def case_of(run: AuditedRun) -> Case:
     """What a judge reads of a run: code, then what its models and it said, then logs; each text once."""
     pieces: list[Piece] = []
     known: set[str] = set()
@@ -69,14 +69,14 @@ def case_of(run: Run) -> Case:
     return Case(run.record.run_id, _about(run), chunks[:MAX_CHUNKS], max(0, len(chunks) - MAX_CHUNKS))
 
 
-def collecting(runs: Iterable[Run], cases: list[Case]) -> Iterator[Run]:
+def collecting(runs: Iterable[AuditedRun], cases: list[Case]) -> Iterator[AuditedRun]:
     """The runs; what a judge reads of each is added to ``cases`` while its files are in memory."""
     for run in runs:
         cases.append(case_of(run))
         yield run
 
 
-def _about(run: Run) -> str:
+def _about(run: AuditedRun) -> str:
     competition = run.competition
     if competition is None:
         return run.record.competition_id

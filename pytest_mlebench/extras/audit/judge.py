@@ -33,7 +33,7 @@ from typing import Any
 import yaml
 
 from pytest_mlebench.errors import UsageError, unusable
-from pytest_mlebench.extras.audit.asking import Model, Refused, named_model
+from pytest_mlebench.extras.audit.asking import CallRefused, Model, named_model
 from pytest_mlebench.extras.audit.evidence import Case, Piece, readable
 from pytest_mlebench.io.values import loads, parse
 from pytest_mlebench.llm.accounting import GatewaySettings
@@ -71,7 +71,7 @@ class JudgeOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class JudgeQuestion:
     """One of ``questions.yaml``."""
 
     found: str
@@ -79,13 +79,13 @@ class Question:
 
 
 @cache
-def questions() -> Mapping[str, Question]:
+def questions() -> Mapping[str, JudgeQuestion]:
     """What a judge is asked, by name."""
     values = yaml.safe_load((PROMPTS / "questions.yaml").read_text(encoding="utf-8"))
-    return {name: parse(Question, value) for name, value in values.items()}
+    return {name: parse(JudgeQuestion, value) for name, value in values.items()}
 
 
-class Answer(StrEnum):
+class JudgeAnswer(StrEnum):
     yes = "yes"
     no = "no"
     unsure = "unsure"
@@ -96,7 +96,7 @@ class _Given:
     """The answer to one question, as the model gave it."""
 
     question: str
-    answer: Answer
+    answer: JudgeAnswer
     quotes: tuple[str, ...]
     why: str
 
@@ -110,7 +110,7 @@ class _Reply:
 class _Vote:
     """One question's answer about one part, with its first quote that occurs there."""
 
-    answer: Answer
+    answer: JudgeAnswer
     why: str = ""
     quote: str = ""
     piece: Piece | None = None
@@ -182,8 +182,8 @@ class _Tally:
         """What more than half of all votes on a part say, those that were not given included."""
         made: Counter[tuple[int, str]] = Counter()
         for (number, _, name), votes in sorted(self.votes.items(), key=lambda item: item[0]):
-            yes = [vote for vote in votes if vote.answer is Answer.yes]
-            suspects = [vote for vote in votes if vote.answer is not Answer.no]
+            yes = [vote for vote in votes if vote.answer is JudgeAnswer.yes]
+            suspects = [vote for vote in votes if vote.answer is not JudgeAnswer.no]
             if 2 * len(suspects) <= total or made[number, name] >= _MOST:
                 continue
             made[number, name] += 1
@@ -295,7 +295,7 @@ class Judge:
                 return
             try:
                 reply = model.ask(_system(), prompt(task.case.about, task.chunk, task.names), schema(task.names))
-            except (Refused, OSError) as error:
+            except (CallRefused, OSError) as error:
                 with self._lock:
                     if self._stop:
                         return
@@ -403,7 +403,7 @@ def schema(names: Sequence[str]) -> dict[str, Any]:
     """JSON schema of an answer."""
     properties = {
         "question": {"type": "string", "enum": list(names)},
-        "answer": {"type": "string", "enum": [answer.value for answer in Answer]},
+        "answer": {"type": "string", "enum": [answer.value for answer in JudgeAnswer]},
         "quotes": {"type": "array", "items": {"type": "string"}},
         "why": {"type": "string"},
     }
@@ -427,15 +427,15 @@ def answers(reply: Any, names: Sequence[str]) -> tuple[_Given, ...] | None:
 
 def _checked(given: _Given, chunk: Sequence[Piece]) -> tuple[_Vote, int]:
     """A vote, with its first quote that occurs in the part, and how many do not. A yes without one counts as a no."""
-    if given.answer is Answer.no:
-        return _Vote(Answer.no), 0
+    if given.answer is JudgeAnswer.no:
+        return _Vote(JudgeAnswer.no), 0
     placed, dropped = None, max(0, len(given.quotes) - _QUOTES)
     for quote in given.quotes[:_QUOTES]:
         place = _place(quote, chunk)
         dropped += place is None
         placed = placed or place
     if placed is None:
-        return _Vote(Answer.no), dropped
+        return _Vote(JudgeAnswer.no), dropped
     piece, line, quote = placed
     return _Vote(given.answer, _level(readable(given.why))[:_WHY], quote, piece, line), dropped
 

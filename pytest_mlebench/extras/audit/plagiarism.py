@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pytest_mlebench.extras.audit.fingerprints import LANGUAGES, Fingerprinter, Fingerprints, Parameters
 from pytest_mlebench.extras.audit.kernels import MAX_BYTES, Kernels
-from pytest_mlebench.extras.audit.run import Run
+from pytest_mlebench.extras.audit.run import AuditedRun
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import write_json
 from pytest_mlebench.results.findings import PAIRS, Finding, NotebooksRead, PlagiarismAccount, Verdict
@@ -139,7 +139,7 @@ class Comparison:
     def __exit__(self, *error: object) -> None:
         self._fingerprinter.__exit__()
 
-    def add(self, run: Run, *, group: str = "") -> None:
+    def add(self, run: AuditedRun, *, group: str = "") -> None:
         """Take up a run that is audited; or, with the name of another ``group``, one to compare with."""
         record = run.record
         found = list(self._documents(run, group))
@@ -170,7 +170,7 @@ class Comparison:
         )
         return tuple(_findings(pairs)), Pairs(parameters=self.parameters, pairs=tuple(pairs)), account
 
-    def _documents(self, run: Run, group: str) -> Iterator[_Document]:
+    def _documents(self, run: AuditedRun, group: str) -> Iterator[_Document]:
         record = run.record
         ignored = self._ignored_of(record.agent)
         left, failed, seen = MAX_CHARACTERS, 0, set()

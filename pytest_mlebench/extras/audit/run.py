@@ -25,7 +25,7 @@ _ROWS = 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class AuditedRun:
     """A run to audit. ``dataset`` is None where the data is not here, ``peers`` are the group's other runs
     of the competition, with the SHA-256 of their submissions."""
 
@@ -104,7 +104,7 @@ def _rows(path: Path | None) -> list[list[str]]:
 
 def runs_of(
     group: RunGroup, competition: Callable[[str], Competition | None], dataset: Callable[[RunRecord], Dataset | None]
-) -> Iterator[Run]:
+) -> Iterator[AuditedRun]:
     """The runs of a group. Raises OSError where its files cannot be read."""
     digests = {
         record.run_id: digest_of(path)
@@ -118,7 +118,7 @@ def runs_of(
             for other in group.records
             if other is not record and other.competition_id == record.competition_id and other.run_id in digests
         ]
-        yield Run(
+        yield AuditedRun(
             record=record,
             run_dir=group.folder / record.run_id,
             competition=competition(record.competition_id),

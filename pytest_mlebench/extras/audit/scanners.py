@@ -19,7 +19,7 @@ from zlib import crc32
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.extras.audit.programs import Program
-from pytest_mlebench.extras.audit.run import Run
+from pytest_mlebench.extras.audit.run import AuditedRun
 from pytest_mlebench.io.units import format_duration, pluralize
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
 from pytest_mlebench.llm.providers import said_in
@@ -49,10 +49,10 @@ _SHORT_ANSWERS, _SHORT_TOKENS = 50, 16
 
 
 Found = Iterator[Finding]
-Scanner = Callable[[Run], Found]
+Scanner = Callable[[AuditedRun], Found]
 
 
-def audit(runs: Iterable[Run]) -> Findings:
+def audit(runs: Iterable[AuditedRun]) -> Findings:
     """Every finding of every scanner in these runs. Raises OSError where their files cannot be read."""
     ids: list[str] = []
     found: list[Finding] = []
@@ -80,7 +80,7 @@ def _bounded(found: Found) -> Iterator[Finding]:
             yield replace(own, quote=own.quote[:_QUOTE], file=own.file[:300], text=own.text[:300])
 
 
-def _finding(run: Run, verdict: Verdict, text: str, **evidence: Any) -> Finding:
+def _finding(run: AuditedRun, verdict: Verdict, text: str, **evidence: Any) -> Finding:
     return Finding(run_id=run.record.run_id, scanner="", verdict=verdict, text=text, **evidence)
 
 
@@ -118,7 +118,7 @@ _OUTSIDE = _patterns(
 )  # fmt: skip
 
 
-def outside(run: Run) -> Found:
+def outside(run: AuditedRun) -> Found:
     """Code or commands that read outside of the given data."""
     for program in run.programs:
         yield from _matches(run, program, _OUTSIDE)
@@ -127,7 +127,7 @@ def outside(run: Run) -> Found:
     )
 
 
-def _matches(run: Run, program: Program, patterns: Iterable[_Pattern]) -> Found:
+def _matches(run: AuditedRun, program: Program, patterns: Iterable[_Pattern]) -> Found:
     for own in patterns:
         where = list(program.search(own.pattern))
         where += [(line, text) for line, text in (*program.joined, *program.decoded) if own.pattern.search(text)]
@@ -136,7 +136,7 @@ def _matches(run: Run, program: Program, patterns: Iterable[_Pattern]) -> Found:
             yield _finding(run, own.verdict, own.text, file=program.file, line=number, call=program.call, quote=text)
 
 
-def _logged(run: Run, pattern: re.Pattern[str], text: str) -> Found:
+def _logged(run: AuditedRun, pattern: re.Pattern[str], text: str) -> Found:
     path = run.run_dir / RUN_LOG
     if not path.is_file() or path.is_symlink():
         return
@@ -164,7 +164,7 @@ _FIELD = re.compile(r"\b[A-Za-z]\w*_\w+\b(?![.*/])")
 _FILE = re.compile(r"\b[\w-]+\.[a-z]\w{1,5}\b")
 
 
-def known_leak(run: Run) -> Found:
+def known_leak(run: AuditedRun) -> Found:
     """The known leak of the competition used."""
     competition = run.competition
     if competition is None:
@@ -204,7 +204,7 @@ def _drops_list(line: str, text: str) -> bool:
     return re.search(rf"\b(?:drop|difference|pop)\([^()\n]*\b{name}\b|\bnot in {name}\b", text) is not None
 
 
-def handwritten(run: Run) -> Found:
+def handwritten(run: AuditedRun) -> Found:
     """Labels or predictions written by hand into code."""
     ids = run.test_ids
     for program in run.programs:
@@ -220,7 +220,7 @@ def handwritten(run: Run) -> Found:
                     file=program.file, line=line, quote=rows[0][1])  # fmt: skip
 
 
-def _literal(run: Run, program: Program, node: ast.AST, ids: frozenset[str]) -> Found:
+def _literal(run: AuditedRun, program: Program, node: ast.AST, ids: frozenset[str]) -> Found:
     line = getattr(node, "lineno", 1)
 
     def found(verdict: Verdict, text: str) -> Finding:
@@ -312,7 +312,7 @@ def _csv_lines(text: str, ids: frozenset[str]) -> list[tuple[int, str]]:
     return found
 
 
-def submission(run: Run) -> Found:
+def submission(run: AuditedRun) -> Found:
     """A submission that equals a constant, the sample, or another run's."""
     if run.submission is None:
         return
@@ -338,7 +338,7 @@ _NOT_RESOLVED = re.compile(
 )
 
 
-def network(run: Run) -> Found:
+def network(run: AuditedRun) -> Found:
     """Attempts to reach the network."""
     for made in run.record.sandbox.connections:
         if _HOSTS.search(made.host):
@@ -363,13 +363,13 @@ _FETCHES = _patterns(
 )  # fmt: skip
 
 
-def external(run: Run) -> Found:
+def external(run: AuditedRun) -> Found:
     """External data or pretrained weights fetched."""
     for program in run.programs:
         yield from _matches(run, program, _FETCHES)
 
 
-def oracle(run: Run) -> Found:
+def oracle(run: AuditedRun) -> Found:
     """The submission checker asked again and again, as if it could tell of the answers."""
     made = run.record.sandbox.validations
     notes = " ".join(run.record.sandbox.notes)
@@ -393,7 +393,7 @@ _ASKS = _patterns(
 )  # fmt: skip
 
 
-def asked_models(run: Run) -> Found:
+def asked_models(run: AuditedRun) -> Found:
     """Models asked for predictions instead of code."""
     for program in run.code:
         yield from _matches(run, program, _ASKS)
@@ -401,7 +401,7 @@ def asked_models(run: Run) -> Found:
     yield from _answered_rows(run)
 
 
-def _short_answers(run: Run) -> Found:
+def _short_answers(run: AuditedRun) -> Found:
     short = 0
     for call in read_calls(run.run_dir):
         output = mapping(call.get("tokens")).get("output")
@@ -411,7 +411,7 @@ def _short_answers(run: Run) -> Found:
         yield _finding(run, _LOOK, text, file="llm/calls.jsonl")
 
 
-def _answered_rows(run: Run) -> Found:
+def _answered_rows(run: AuditedRun) -> Found:
     """Predictions that came out of models' answers."""
     expected = {row[0]: row[1] for row in run.rows if len(row) > 1 and len(row[0]) > 1}
     if len(expected) < _TABLE:
@@ -434,7 +434,7 @@ _PROVIDERS_CALLS = {"web_search_call", "file_search_call", "code_interpreter_cal
 """Items of a response that providers' own tools leave."""
 
 
-def provider_tools(run: Run) -> Found:
+def provider_tools(run: AuditedRun) -> Found:
     """What tools on the providers' side did."""
     for name, count in run.record.usage.withheld.items():
         yield _finding(run, _LOOK, f"it asked for the provider's tool {name[:60]} ({count} ×), which it did not get")
@@ -467,7 +467,7 @@ def _used_tools(answer: Any) -> Iterator[tuple[str, str]]:
             yield "google_search", str(queries)
 
 
-def times(run: Run) -> Found:
+def times(run: AuditedRun) -> Found:
     """Times that cannot be: a perfect score after a minute."""
     record, report = run.record, run.record.report
     if report.score is None:
@@ -496,7 +496,7 @@ _HIDDEN = _patterns(
 )
 
 
-def hidden(run: Run) -> Found:
+def hidden(run: AuditedRun) -> Found:
     """Code that hides what it does, or that was too much to read."""
     for program in run.programs:
         yield from _matches(run, program, _HIDDEN)
@@ -507,7 +507,7 @@ def hidden(run: Run) -> Found:
         yield _finding(run, _LOOK, text, file=name)
 
 
-def copied(run: Run) -> Found:
+def copied(run: AuditedRun) -> Found:
     """A submission that is a copy: of the private answers, or of a file of predictions beside the code."""
     if run.submission is None:
         return
@@ -522,7 +522,7 @@ def copied(run: Run) -> Found:
                     yield _finding(run, _LOOK, "its submission is a file beside its code", file=left.path)
 
 
-def _copied_answers(run: Run) -> Found:
+def _copied_answers(run: AuditedRun) -> Found:
     """True values of a regression, digit for digit: no model predicts these. Perfect classes are no proof (see
     ``times``)."""
     known = run.competition is not None and bool(run.competition.known_leak)

@@ -129,7 +129,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Index:
+class BundleIndex:
     """What a bundle holds."""
 
     format: str
@@ -150,7 +150,7 @@ class Index:
 class Bundle:
     """A bundle that was unpacked into ``folder``; its content is that of the index, whose SHA-256 is ``digest``."""
 
-    index: Index
+    index: BundleIndex
     digest: str
     content: bytes
     """The index as it was signed."""
@@ -211,7 +211,7 @@ def _write(
     check: Callable[[Bundle], Sequence[str]],
 ) -> Bundle:
     files = tuple(_entry(name, source) for name, source in found)
-    index = Index(
+    index = BundleIndex(
         format=FORMAT,
         version=VERSION,
         made_by=MADE_BY,
@@ -403,7 +403,7 @@ def _unpack(members: _Members, parent: Path, max_bytes: int) -> Bundle:
         raise ValueError(f"its index is not that of a {FORMAT}")
     if values.get("version") != VERSION:
         raise ValueError(f"it has version {values.get('version')!r} of the format, and this program reads {VERSION}")
-    index = parse(Index, values)
+    index = parse(BundleIndex, values)
     _check_index(index, max_bytes)
     paths: dict[str, list[str]] = {}
     sizes: dict[str, int] = {}
@@ -437,7 +437,7 @@ def _unpack(members: _Members, parent: Path, max_bytes: int) -> Bundle:
     return Bundle(index, hashlib.sha256(content).hexdigest(), content, signature, folder)
 
 
-def _check_index(index: Index, max_bytes: int) -> None:
+def _check_index(index: BundleIndex, max_bytes: int) -> None:
     if not _is_safe(index.run_group) or "/" in index.run_group:
         raise ValueError(f"{index.run_group[:100]!r} is not the name of a run group")
     if len(index.files) > MAX_FILES:

@@ -21,7 +21,7 @@ from pytest_mlebench.results.profile import ProfileLine
 from pytest_mlebench.runs.files import NOT_GRADED
 
 
-class Result(StrEnum):
+class CheckResult(StrEnum):
     """What checking the files came to, the best result first."""
 
     verified = "agrees"
@@ -34,7 +34,7 @@ class Check:
     """One line of the card: what was checked, and each reason why it differs or cannot be checked."""
 
     name: str
-    result: Result
+    result: CheckResult
     detail: str
     reasons: tuple[str, ...] = ()
 
@@ -44,10 +44,10 @@ class Check:
     ) -> Check:
         """The result, by what is ``wrong``; ``unchecked`` says why it cannot be checked, ``lacking`` for what."""
         if differences := tuple(wrong):
-            return cls(name, Result.differs, pluralize(len(differences), "difference"), differences)
+            return cls(name, CheckResult.differs, pluralize(len(differences), "difference"), differences)
         if unchecked:
-            return cls(name, Result.unchecked, unchecked, tuple(lacking))
-        return cls(name, Result.verified, detail)
+            return cls(name, CheckResult.unchecked, unchecked, tuple(lacking))
+        return cls(name, CheckResult.verified, detail)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +68,9 @@ class Card:
     not_checked: tuple[str, ...] = ()
 
     @property
-    def result(self) -> Result:
+    def result(self) -> CheckResult:
         """The worst of all checks."""
-        return max((check.result for check in self.checks), key=list(Result).index)
+        return max((check.result for check in self.checks), key=list(CheckResult).index)
 
     @property
     def violations(self) -> int:
@@ -80,7 +80,7 @@ class Card:
     @property
     def verdict(self) -> str:
         """In one word: ``differs``, ``cannot be checked``, ``violations``, ``look`` or ``verified``."""
-        if self.result is not Result.verified:
+        if self.result is not CheckResult.verified:
             return self.result.value
         found = set() if self.findings is None else set(self.findings.verdicts.values())
         return "violations" if self.violations else "look" if Verdict.look in found else "verified"
@@ -90,7 +90,7 @@ class Card:
         """What a reader must know, for example ``files are consistent and scores reproduce; 3 of 3 runs have
         violations``."""
         own = [check.name for check in self.checks if check.result is self.result]
-        if self.result is Result.verified:
+        if self.result is CheckResult.verified:
             files = "files are consistent and scores reproduce"
         else:
             files = f"{self.result} ({', '.join(own) if len(own) < 4 else f'{len(own)} checks'})"
@@ -116,7 +116,7 @@ def card_sections(card: Card) -> Iterator[Section]:
     ]
     remarks += [f"left out: {text}" for text in card.left_out]
     remarks += [f"SHA-256 of the index: {card.digest}"]
-    if card.result is Result.verified and all(check.name != "signature" for check in card.checks):
+    if card.result is CheckResult.verified and all(check.name != "signature" for check in card.checks):
         remarks.append(f"not signed: {_NEEDED} they are")
     yield Section(f"{card.run_group}: {card.headline}", remarks=remarks)
     if found := list(_findings(card)):

@@ -25,7 +25,7 @@ from pytest_mlebench.extras.audit.plagiarism import SCANNER as PLAGIARISM
 from pytest_mlebench.extras.audit.run import runs_of
 from pytest_mlebench.extras.audit.scanners import audit
 from pytest_mlebench.extras.bundles.bundle import ODD_NAMES, Bundle
-from pytest_mlebench.extras.bundles.card import Check, Result
+from pytest_mlebench.extras.bundles.card import Check, CheckResult
 from pytest_mlebench.io.units import listed, pluralize
 from pytest_mlebench.io.values import read_json
 from pytest_mlebench.records.group import RunGroup
@@ -35,7 +35,7 @@ from pytest_mlebench.results.findings import (
     Finding,
     Findings,
     JudgeAccount,
-    Measured,
+    MeasuredModel,
     Verdict,
     measured,
     read_findings,
@@ -58,7 +58,7 @@ def claims(bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader])
     try:
         told = read_findings(bundle.folder)
     except (OSError, ValueError) as error:
-        yield Check("audit", Result.differs, "its findings cannot be read", (reason(error),))
+        yield Check("audit", CheckResult.differs, "its findings cannot be read", (reason(error),))
     cases: list[Case] = []
     runs = runs_of(group, graders.competition, graders.dataset)
     again = audit(runs if told is None or told.judge is None else collecting(runs, cases))
@@ -71,7 +71,7 @@ def claims(bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader])
     try:
         found = measured(bundle.folder)
     except (OSError, ValueError) as error:
-        yield Check("familiarity", Result.differs, "what was measured cannot be read", (reason(error),))
+        yield Check("familiarity", CheckResult.differs, "what was measured cannot be read", (reason(error),))
     else:
         if found:
             wrong = tuple(text for own in found for text in _familiarity(own, group, graders))
@@ -181,7 +181,7 @@ def _found(name: str, told: Findings, wrong: Sequence[str], detail: str, unread:
     """What came of looking again with this version's scanners and prompts."""
     if told.version != __version__ and wrong:
         why = f"audited by version {told.version[:20]}, and this is {__version__}"
-        return Check(name, Result.unchecked, why, tuple(wrong))
+        return Check(name, CheckResult.unchecked, why, tuple(wrong))
     return Check.of(name, wrong, detail, unchecked=unread)
 
 
@@ -220,7 +220,7 @@ def _counts(findings: Iterable[Finding]) -> Counter[tuple[str, str, Verdict]]:
     return Counter((own.run_id, own.scanner, own.verdict) for own in findings)
 
 
-def _familiarity(told: Measured, group: RunGroup, graders: Regrader) -> Iterator[str]:
+def _familiarity(told: MeasuredModel, group: RunGroup, graders: Regrader) -> Iterator[str]:
     own_scores, _ = scores(group.records, graders.competition)
     said = {(agent, own.competition_id): score for own in told.competitions for agent, score in own.scores.items()}
     for (agent, id), score in said.items():

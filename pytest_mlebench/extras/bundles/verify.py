@@ -27,7 +27,7 @@ from pytest_mlebench.extras.audit.judge import FOLDER as JUDGE_FOLDER
 from pytest_mlebench.extras.audit.programs import code_of
 from pytest_mlebench.extras.bundles.bundle import MADE_BY, MISSING_RUNS, TABLES, UNIQUE_KEYS, Bundle
 from pytest_mlebench.extras.bundles.bundle import check as check_signature
-from pytest_mlebench.extras.bundles.card import Card, Check, Result, not_checked
+from pytest_mlebench.extras.bundles.card import Card, Check, CheckResult, not_checked
 from pytest_mlebench.extras.bundles.claims import claims
 from pytest_mlebench.extras.bundles.verify_models import models
 from pytest_mlebench.extras.bundles.verify_settings import settings
@@ -77,9 +77,11 @@ def verify(
         }
         checks += [own for own in found if isinstance(own, Check)]
     except UsageError as error:
-        checks.append(Check("records", Result.differs, "cannot be read", (str(error),)))
+        checks.append(Check("records", CheckResult.differs, "cannot be read", (str(error),)))
     except _STRANGE as error:  # values of the right type that no session writes
-        checks.append(Check("records", Result.differs, "cannot be read", (f"{type(error).__name__}: {error}"[:300],)))
+        checks.append(
+            Check("records", CheckResult.differs, "cannot be read", (f"{type(error).__name__}: {error}"[:300],))
+        )
     left_out = tuple(f"{own.what}: {own.files} ({own.why})" for own in bundle.index.left_out)
     return Card(
         run_group=bundle.index.run_group,
@@ -102,7 +104,7 @@ def objections(bundle: Bundle, regrader: Callable[[str], Regrader], files: Files
         return [str(error)]
     except _STRANGE as error:
         return [f"{type(error).__name__}: {error}"[:300]]
-    return [f"{own.name}: {why}" for own in checks if own.result is Result.differs for why in own.reasons]
+    return [f"{own.name}: {why}" for own in checks if own.result is CheckResult.differs for why in own.reasons]
 
 
 def _warnings(group: RunGroup) -> Iterator[str]:
@@ -166,9 +168,9 @@ def _consistency(bundle: Bundle, group: RunGroup, graders: Regrader) -> Iterator
         settings(group, bundle.index.made_at),
         "limits, agents, data, models and times agree with the records",
     )
-    if (run_by := group.manifest.run_by) and checked.result is Result.verified:
+    if (run_by := group.manifest.run_by) and checked.result is CheckResult.verified:
         why = f"{run_by} did the runs, and records no sessions, limits or model calls that could be checked"
-        yield replace(checked, result=Result.unchecked, detail="the runs were imported", reasons=(why,))
+        yield replace(checked, result=CheckResult.unchecked, detail="the runs were imported", reasons=(why,))
     else:
         yield checked
     if not run_by:
@@ -179,14 +181,14 @@ def _origin(bundle: Bundle, digest: str | None, allowed_signers: Path | None) ->
     count = pluralize(len(bundle.index.files), "file")
     if digest is not None and digest.lower() != bundle.digest:
         found = f"you gave {digest}; the SHA-256 of a file is not its digest, which `mlebench bundle` prints"
-        yield Check("index", Result.differs, "its digest is not the one that you gave", (found,))
+        yield Check("index", CheckResult.differs, "its digest is not the one that you gave", (found,))
     else:
-        yield Check("index", Result.verified, f"{count}, each with the SHA-256 that the index says")
+        yield Check("index", CheckResult.verified, f"{count}, each with the SHA-256 that the index says")
     if bundle.signature is not None:
         signature = check_signature(bundle.content, bundle.signature, allowed_signers)
-        yield Check("signature", Result.verified if signature.is_good else Result.differs, signature.text)
+        yield Check("signature", CheckResult.verified if signature.is_good else CheckResult.differs, signature.text)
     elif allowed_signers is not None:
-        yield Check("signature", Result.differs, "it is not signed, and --allowed-signers asks for a signature")
+        yield Check("signature", CheckResult.differs, "it is not signed, and --allowed-signers asks for a signature")
 
 
 def _records(bundle: Bundle, group: RunGroup, graders: Regrader) -> Iterator[str]:

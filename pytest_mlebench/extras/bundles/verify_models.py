@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.extras.bundles.bundle import Bundle
-from pytest_mlebench.extras.bundles.card import Check, Result
+from pytest_mlebench.extras.bundles.card import Check, CheckResult
 from pytest_mlebench.extras.bundles.verify_settings import SLACK_SECONDS, counts
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import loads, parse
@@ -29,7 +29,7 @@ def models(
     """The ledgers against what the records say of models; ledgers and trajectories of more bytes are not read."""
     asked = [record for record in group.records if record.llm.get("calls")]
     if bundle.lacks("ledgers"):
-        return Check("models", Result.unchecked, "the ledgers were left out")
+        return Check("models", CheckResult.unchecked, "the ledgers were left out")
     wrong, lacking = list(_gateways(group)), list[str]()
     for record in group.records:
         path = bundle.folder / record.run_id / CALLS

@@ -20,7 +20,7 @@ from pytest_mlebench.records.manifest import (
     UNKNOWN,
     Canonical,
     Manifest,
-    Session,
+    SessionRecord,
     canonical_differences,
     flatten,
     model_differences,
@@ -46,7 +46,7 @@ class _Period(NamedTuple):
     end: datetime
     machine: Hardware
     settings: Mapping[str, Any]
-    session: Session
+    session: SessionRecord
 
 
 def settings(group: RunGroup, made_at: str) -> Iterator[str]:

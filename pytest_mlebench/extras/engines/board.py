@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from pytest_mlebench.errors import ClusterError
-from pytest_mlebench.extras.engines.contract import State, engines
+from pytest_mlebench.extras.engines.contract import JobState, engines
 from pytest_mlebench.extras.engines.plan import open_plans
 
 _SECONDS = 10.0
@@ -34,7 +34,7 @@ def _waiting(group: Path) -> list[str]:
         except ClusterError:
             continue
         for plan, job in own:
-            if (status := statuses.get(plan.name)) is not None and status.state is State.PENDING:
+            if (status := statuses.get(plan.name)) is not None and status.state is JobState.PENDING:
                 id = job.id.partition("@")[0]
                 found.append(f"{plan.competition_id}, {plan.agent}, seed {plan.seed}: {name} {id}, {status.reason}")
     return found

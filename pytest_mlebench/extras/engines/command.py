@@ -24,8 +24,8 @@ from pytest_mlebench.extras.engines import queue
 from pytest_mlebench.extras.engines.contract import engines
 from pytest_mlebench.extras.engines.plan import (
     PLAN,
-    End,
-    Plan,
+    JobEnd,
+    JobPlan,
     ended_names,
     group_of,
     is_superseded,
@@ -83,7 +83,7 @@ def _stop(options: argparse.Namespace) -> int:
 
 def _run_one(options: argparse.Namespace) -> int:
     file: Path = options.plan.absolute()
-    plan, group, folder = Plan.read(file), group_of(file), file.parent
+    plan, group, folder = JobPlan.read(file), group_of(file), file.parent
     if options.name not in (None, plan.name) or plan.name in ended_names(group):
         logger.info("another job does this run, or it is over")
         return 0
@@ -94,14 +94,14 @@ def _run_one(options: argparse.Namespace) -> int:
             record = record or _do(replace(plan, attempt=plan.attempt + restarts), group)
         except MLEBenchError as error:
             if not is_superseded(folder, plan.name) and plan.name not in ended_names(group):
-                note_end(group, plan.name, End(error=str(error)))
+                note_end(group, plan.name, JobEnd(error=str(error)))
             raise
-        note_end(group, plan.name, End(run_id=record.run_id))
+        note_end(group, plan.name, JobEnd(run_id=record.run_id))
     logger.info("%s: %s", record.run_id, record.outcome.label)
     return 0
 
 
-def _do(plan: Plan, group: Path) -> RunRecord:
+def _do(plan: JobPlan, group: Path) -> RunRecord:
     """Set up what a session's fixtures do, and run the agent; raises MLEBenchError where that cannot be."""
     if plan.keys_file:
         load_keys(Path(plan.keys_file))
@@ -135,13 +135,13 @@ def _do(plan: Plan, group: Path) -> RunRecord:
         return run.run_agent(agent, competition, used, sandbox, run_options, seed=plan.seed)
 
 
-def _see_that_none_has(plan: Plan, group: Path) -> None:
+def _see_that_none_has(plan: JobPlan, group: Path) -> None:
     """See that no other job does this run by now, or has done it after all; raises ClusterError."""
     folder = job_folder(group, plan.key)
     if is_superseded(folder, plan.name):
         raise ClusterError("another job does this run by now")
     if (record := record_by(group, plan.key, plan.earlier)) is not None:
-        note_end(group, plan.name, End(run_id=record.run_id))
+        note_end(group, plan.name, JobEnd(run_id=record.run_id))
         raise ClusterError(f"an earlier job of this run has left its record after all: {record.run_id}")
 
 
@@ -170,7 +170,7 @@ def _near(dataset: Dataset, settings: Settings) -> Iterator[Dataset]:
         yield near
 
 
-def _settings(plan: Plan, group: Path) -> Settings:
+def _settings(plan: JobPlan, group: Path) -> Settings:
     if plan.version != __version__:
         raise UsageError(f"{socket.gethostname()} has pytest-mlebench {__version__}, the session {plan.version}")
     source = from_plan(plan.agent, plan.options, job_folder(group, plan.key) / PLAN)
@@ -181,7 +181,7 @@ def _settings(plan: Plan, group: Path) -> Settings:
     return settings
 
 
-def _agent(plan: Plan, bench: Bench) -> Agent:
+def _agent(plan: JobPlan, bench: Bench) -> Agent:
     (agent,) = bench.chosen_agents
     if folder_digest(agent.folder) != plan.agent_digest:
         raise UsageError(f"{agent.folder} on {socket.gethostname()} is not what it was when the run was submitted")
@@ -189,7 +189,7 @@ def _agent(plan: Plan, bench: Bench) -> Agent:
     return agent
 
 
-def _competition(plan: Plan, bench: Bench) -> Competition:
+def _competition(plan: JobPlan, bench: Bench) -> Competition:
     """The competition; where the session's path is not on this machine, the one of that id in the catalogue."""
     file = Path(plan.competition_file)
     return load(file, bench.settings.version) if file.exists() else bench.catalogue[plan.competition_id]

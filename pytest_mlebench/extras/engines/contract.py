@@ -26,7 +26,7 @@ class QueueFull(ClusterError):
     """The engine takes no more jobs for now."""
 
 
-class State(StrEnum):
+class JobState(StrEnum):
     """Where a job is."""
 
     PENDING = "pending"
@@ -67,7 +67,7 @@ class Job:
 class Status:
     """How a job is. ``reason`` is in the engine's words: why it waits, or how it ended."""
 
-    state: State
+    state: JobState
     reason: str = ""
     node: str = ""
     cause: Cause = Cause.LOST

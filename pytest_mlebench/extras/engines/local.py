@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from pytest_mlebench.errors import ClusterError, reason
-from pytest_mlebench.extras.engines.contract import Engine, Job, Resources, State, Status
+from pytest_mlebench.extras.engines.contract import Engine, Job, JobState, Resources, Status
 from pytest_mlebench.extras.engines.plan import OUTPUT, read_alive
 from pytest_mlebench.io.processes import LABEL, is_dead, owner_labels, start_time
 from pytest_mlebench.options import Settings
@@ -70,7 +70,7 @@ class LocalEngine:
                 continue
             ended = is_dead(owner)
             found[job.name] = Status(
-                state=State.ENDED if ended else State.RUNNING,
+                state=JobState.ENDED if ended else JobState.RUNNING,
                 reason="its process was killed" if ended else "",
                 node=owner[f"{LABEL}host"],
             )

@@ -1,11 +1,11 @@
 """What a session and its jobs read and write: a folder for each run below ``.jobs`` in the run group.
 
 ===============================  =======================================================================================
-``.jobs/<run>/plan.json``        the run's latest attempt (see ``Plan``), written by the session before it submits it
+``.jobs/<run>/plan.json``        the run's latest attempt (see ``JobPlan``), written by the session before it submits it
 ``.jobs/<run>/id``               the engine's id of it, written by the session after that
 ``.jobs/<run>/alive.json``       which job works on the run, and where; refreshed by it while it lives
 ``.jobs/<run>/output.log``       what jobs print
-``.jobs/ended/<job>.json``       that a job has ended, and with which record or error (see ``End``)
+``.jobs/ended/<job>.json``       that a job has ended, and with which record or error (see ``JobEnd``)
 ===============================  =======================================================================================
 
 No plan holds a secret.
@@ -43,7 +43,7 @@ _KEY_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class JobPlan:
     """One attempt at a run: everything that ``mlebench run-one`` needs to know."""
 
     name: str
@@ -76,7 +76,7 @@ class Plan:
         return RunKey(self.agent, self.competition_id, self.seed)
 
     @classmethod
-    def read(cls, file: Path) -> Plan:
+    def read(cls, file: Path) -> JobPlan:
         """Raises UsageError."""
         try:
             return read_json(file, cls)
@@ -85,7 +85,7 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class End:
+class JobEnd:
     """How a job ended: it left a record, or could not (``error``), or was cancelled by its session."""
 
     run_id: str = ""
@@ -123,7 +123,7 @@ def group_of(plan_file: Path) -> Path:
     return plan_file.parents[2]
 
 
-def write_plan(folder: Path, plan: Plan) -> Job:
+def write_plan(folder: Path, plan: JobPlan) -> Job:
     """Note an attempt before it is submitted, so that it can be found whatever happens."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _ID).unlink(missing_ok=True)
@@ -136,12 +136,12 @@ def note_id(job: Job, id: str) -> Job:
     return Job(name=job.name, folder=job.folder, id=id)
 
 
-def open_plans(group: Path) -> list[tuple[Plan, Job]]:
+def open_plans(group: Path) -> list[tuple[JobPlan, Job]]:
     """The latest attempts at runs whose jobs have not said that they ended."""
     found, over = [], ended_names(group)
     for file in sorted(group.glob(f"{JOBS}/*/{PLAN}")):
         with suppress(UsageError):
-            if (plan := Plan.read(file)).name not in over:
+            if (plan := JobPlan.read(file)).name not in over:
                 found.append((plan, _job(file.parent, plan.name)))
     return found
 
@@ -153,7 +153,7 @@ def _job(folder: Path, name: str) -> Job:
         return Job(name=name, folder=folder)
 
 
-def note_end(group: Path, name: str, end: End) -> None:
+def note_end(group: Path, name: str, end: JobEnd) -> None:
     """Say that a job has ended; to be called last. Raises OSError."""
     folder = group / JOBS / _ENDED
     folder.mkdir(parents=True, exist_ok=True)
@@ -169,12 +169,12 @@ def ended_names(group: Path) -> frozenset[str]:
         return frozenset()
 
 
-def read_end(group: Path, name: str) -> End:
+def read_end(group: Path, name: str) -> JobEnd:
     """How a job ended; one whose word cannot be read left an error."""
     try:
-        return read_json(group / JOBS / _ENDED / f"{name}.json", End)
+        return read_json(group / JOBS / _ENDED / f"{name}.json", JobEnd)
     except (OSError, ValueError) as error:
-        return End(error=f"the job's word cannot be read: {reason(error)}")
+        return JobEnd(error=f"the job's word cannot be read: {reason(error)}")
 
 
 def read_alive(folder: Path, name: str) -> Alive | None:
@@ -224,7 +224,7 @@ def record_by(group: Path, key: RunKey, jobs: Collection[str]) -> RunRecord | No
 def is_superseded(folder: Path, name: str) -> bool:
     """Whether the run's plan names another job by now."""
     try:
-        return Plan.read(folder / PLAN).name != name
+        return JobPlan.read(folder / PLAN).name != name
     except UsageError:  # shared storage that does not answer for a moment
         return False
 

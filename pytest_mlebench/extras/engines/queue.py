@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_mlebench.errors import ClusterError, MLEBenchError, UsageError
-from pytest_mlebench.extras.engines.contract import Cause, Engine, Job, QueueFull, Resources, State, Status
+from pytest_mlebench.extras.engines.contract import Cause, Engine, Job, JobState, QueueFull, Resources, Status
 from pytest_mlebench.extras.engines.plan import (
     PLAN,
-    End,
-    Plan,
+    JobEnd,
+    JobPlan,
     ended_names,
     job_folder,
     new_name,
@@ -36,7 +36,7 @@ _REFUSALS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class RunResult:
     """What became of a run: its record, or why there is none."""
 
     key: RunKey
@@ -48,7 +48,7 @@ class Result:
 class _Live:
     """A job that was submitted, and since when (monotonic seconds) the engine says that it is over."""
 
-    plan: Plan
+    plan: JobPlan
     job: Job
     over_since: float | None = None
 
@@ -66,9 +66,9 @@ class RunQueue:
         engine: Engine,
         *,
         reader: GroupReader,
-        resources: Callable[[Plan], Resources],
+        resources: Callable[[JobPlan], Resources],
         command: Callable[[Path, str], Sequence[str]],
-        record_lost: Callable[[Plan, Cause, str], RunRecord],
+        record_lost: Callable[[JobPlan, Cause, str], RunRecord],
         reporter: Reporter,
         max_parallel: int | None = None,
         full_seconds: float = 10.0,
@@ -77,11 +77,11 @@ class RunQueue:
         self._resources, self._command, self._record_lost = resources, command, record_lost
         self._reporter, self._full_seconds = reporter, full_seconds
         self._max_parallel = max_parallel or engine.max_parallel
-        self._waiting: deque[Plan] = deque()
+        self._waiting: deque[JobPlan] = deque()
         self._live: dict[str, _Live] = {}
         self._refused: dict[RunKey, int] = {}
         self._final: set[str] = set()
-        self._failed: list[Result] = []
+        self._failed: list[RunResult] = []
         self._polled = self._full_until = float("-inf")
         self._full = ""
         self._silent = False
@@ -91,7 +91,7 @@ class RunQueue:
     def is_empty(self) -> bool:
         return not self._waiting and not self._live
 
-    def add(self, plan: Plan) -> None:
+    def add(self, plan: JobPlan) -> None:
         """Take up the job of an earlier session that still does this run, or submit one when there is room."""
         earlier = self._earlier.pop(plan.key, None)
         if earlier is None:
@@ -102,7 +102,7 @@ class RunQueue:
             raise UsageError(still_run(self._group, known.engine, 1))
         self._live[known.name] = _Live(replace(known, max_requeues=plan.max_requeues), job)
 
-    def step(self) -> list[Result]:
+    def step(self) -> list[RunResult]:
         """Submit what there is room for, and return the runs that have ended since the last call, in that order."""
         self._submit()
         found = self._ended()
@@ -118,7 +118,7 @@ class RunQueue:
         if jobs:
             self._engine.cancel(jobs)
         for name in self._live.keys() - ended_names(self._group):
-            note_end(self._group, name, End(cancelled=True))
+            note_end(self._group, name, JobEnd(cancelled=True))
         self._live.clear()
         return len(jobs)
 
@@ -143,19 +143,19 @@ class RunQueue:
             try:
                 id = self._engine.submit(job, self._command(folder / PLAN, plan.name), self._resources(plan))
             except QueueFull as error:
-                note_end(self._group, plan.name, End(cancelled=True))  # it may have reached the engine all the same
+                note_end(self._group, plan.name, JobEnd(cancelled=True))  # it may have reached the engine all the same
                 self._full_until = time.monotonic() + self._full_seconds
                 if not self._live and self._full != str(error):  # nothing of ours will make room
                     self._full = str(error)
                     self._reporter(Note(f"{self._engine.name} takes no more jobs for now: {error}"))
                 return
             except ClusterError as error:
-                note_end(self._group, plan.name, End(cancelled=True))
+                note_end(self._group, plan.name, JobEnd(cancelled=True))
                 self._refused[plan.key] = tries = self._refused.get(plan.key, 0) + 1
                 if tries >= _REFUSALS or str(error) in self._final:  # other runs were refused for the same reason
                     self._final.add(str(error))
                     self._waiting.popleft()
-                    self._failed.append(Result(key=plan.key, error=str(error)))
+                    self._failed.append(RunResult(key=plan.key, error=str(error)))
                 else:
                     self._full_until = time.monotonic() + self._engine.poll_seconds
                 return
@@ -163,7 +163,7 @@ class RunQueue:
             self._full = ""
             self._live[plan.name] = _Live(plan, note_id(job, id))
 
-    def _ended(self) -> list[Result]:
+    def _ended(self) -> list[RunResult]:
         """The runs whose jobs have said so, and those that were refused."""
         found, self._failed = self._failed, []
         for name in ended_names(self._group) & self._live.keys():
@@ -171,15 +171,15 @@ class RunQueue:
             found.append(self._result(plan, read_end(self._group, name)))
         return sorted(found, key=lambda result: result.record.ended_at if result.record else "")
 
-    def _result(self, plan: Plan, end: End) -> Result:
+    def _result(self, plan: JobPlan, end: JobEnd) -> RunResult:
         if not end.run_id:
-            return Result(key=plan.key, error=end.error or "the job was cancelled")
+            return RunResult(key=plan.key, error=end.error or "the job was cancelled")
         try:
-            return Result(key=plan.key, record=self._reader.record(end.run_id))
+            return RunResult(key=plan.key, record=self._reader.record(end.run_id))
         except UsageError as error:
-            return Result(key=plan.key, error=str(error))
+            return RunResult(key=plan.key, error=str(error))
 
-    def _look(self) -> list[Result]:
+    def _look(self) -> list[RunResult]:
         """Ask the engine about the jobs, and see after those that are over without a word."""
         try:
             known = self._engine.poll([live.job for live in self._live.values()])
@@ -191,8 +191,10 @@ class RunQueue:
         self._silent = False
         found, now = self._ended(), time.monotonic()  # a job's word comes before its end
         for name, live in list(self._live.items()):
-            status = known.get(name, Status(state=State.ENDED, reason=f"{self._engine.name} does not know it any more"))
-            if status.state is not State.ENDED:
+            status = known.get(
+                name, Status(state=JobState.ENDED, reason=f"{self._engine.name} does not know it any more")
+            )
+            if status.state is not JobState.ENDED:
                 live.over_since = None
                 continue
             if live.over_since is None:
@@ -202,10 +204,10 @@ class RunQueue:
                 found += self._lost(live.plan, status)
         return found
 
-    def _lost(self, plan: Plan, status: Status) -> list[Result]:
+    def _lost(self, plan: JobPlan, status: Status) -> list[RunResult]:
         """A job that ended without a word: it may have left a record, ended for a reason, or is submitted again."""
         if (record := record_by(self._group, plan.key, {plan.name, *plan.earlier})) is not None:
-            return [Result(key=plan.key, record=record)]
+            return [RunResult(key=plan.key, record=record)]
         alive = read_alive(job_folder(self._group, plan.key), plan.name)
         plan = replace(plan, attempt=plan.attempt + (alive.restarts if alive else 0))
         about = f"{plan.agent} on {plan.competition_id}, seed {plan.seed}"
@@ -216,9 +218,9 @@ class RunQueue:
         try:
             record = self._record_lost(plan, status.cause, status.reason)
         except MLEBenchError as error:
-            return [Result(key=plan.key, error=f"its job was lost ({status.reason}): {error}")]
-        note_end(self._group, plan.name, End(run_id=record.run_id))
-        return [Result(key=plan.key, record=record)]
+            return [RunResult(key=plan.key, error=f"its job was lost ({status.reason}): {error}")]
+        note_end(self._group, plan.name, JobEnd(run_id=record.run_id))
+        return [RunResult(key=plan.key, record=record)]
 
 
 def stop(group: Path, engines: Mapping[str, Callable[[], Engine]]) -> int:
@@ -232,7 +234,7 @@ def stop(group: Path, engines: Mapping[str, Callable[[], Engine]]) -> int:
             raise ClusterError(f"{group} has jobs of the engine {name}, which is not installed")
         engines[name]().cancel([job for plan, job in found if plan.engine == name])
     for plan, _ in found:
-        note_end(group, plan.name, End(cancelled=True))
+        note_end(group, plan.name, JobEnd(cancelled=True))
     return len(found)
 
 
@@ -255,5 +257,5 @@ def check_none_runs(group: Path, engines: Mapping[str, Callable[[], Engine]]) ->
         if name not in engines:
             raise UsageError(still_run(group, name, len(own)))
         statuses = engines[name]().poll(own).values()
-        if count := sum(status.state is not State.ENDED for status in statuses):
+        if count := sum(status.state is not JobState.ENDED for status in statuses):
             raise UsageError(still_run(group, name, count))

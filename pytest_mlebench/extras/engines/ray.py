@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from pytest_mlebench.errors import ClusterError
-from pytest_mlebench.extras.engines.contract import Cause, Engine, Job, Resources, State, Status
+from pytest_mlebench.extras.engines.contract import Cause, Engine, Job, JobState, Resources, Status
 from pytest_mlebench.extras.engines.plan import OUTPUT
 from pytest_mlebench.options import Settings
 
@@ -70,7 +70,7 @@ class RayEngine:
         answer = self._call("poll", jobs={job.name: str(job.folder) for job in jobs})
         return {
             name: Status(
-                state=State(told["state"]),
+                state=JobState(told["state"]),
                 reason=told.get("reason", ""),
                 node=told.get("node", ""),
                 cause=Cause(told.get("cause", Cause.LOST)),

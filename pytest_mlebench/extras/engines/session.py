@@ -23,8 +23,8 @@ from pytest_mlebench.catalog.catalogue import load
 from pytest_mlebench.errors import ClusterError, MLEBenchError, SandboxError, UsageError
 from pytest_mlebench.extras.engines import queue
 from pytest_mlebench.extras.engines.contract import Cause, engine, engines
-from pytest_mlebench.extras.engines.plan import Plan, load_keys
-from pytest_mlebench.extras.engines.queue import Result, RunQueue
+from pytest_mlebench.extras.engines.plan import JobPlan, load_keys
+from pytest_mlebench.extras.engines.queue import RunQueue, RunResult
 from pytest_mlebench.extras.engines.resources import check_largest, is_known, job_resources, request_text
 from pytest_mlebench.io.progress import Note
 from pytest_mlebench.io.units import pluralize
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "check_none_runs", "description", "fetched", "load_keys", "loop", "machine_shares"]
 
-_RESULTS = pytest.StashKey["dict[RunKey, Result]"]()
+_RESULTS = pytest.StashKey["dict[RunKey, RunResult]"]()
 _ENGINE: pytest.StashKey[Engine] = pytest.StashKey()
 _PAUSE = 0.25
 
@@ -125,7 +125,7 @@ def _items(
     config: pytest.Config, own: Sequence[pytest.Item], ours: Sequence[AgentRun]
 ) -> Generator[pytest.Item, None, None]:
     """All items: those that this process runs, and the others when their runs have ended."""
-    results: dict[RunKey, Result] = {}
+    results: dict[RunKey, RunResult] = {}
     config.stash[_RESULTS] = results
     with usage_errors():
         queue = _queue(config, ours)
@@ -154,14 +154,14 @@ def _items(
         _leave(config, queue)
 
 
-def _just_finished(config: pytest.Config, keys: Collection[RunKey]) -> dict[RunKey, Result]:
+def _just_finished(config: pytest.Config, keys: Collection[RunKey]) -> dict[RunKey, RunResult]:
     """The runs that jobs of an earlier session have finished since this one read which are: to be called when the queue
     has seen which jobs go on."""
     session = session_of(config)
     assert session.reader is not None
     found = {record.key: record for record in session.reader.records() if record.key in keys}
     again = session.settings.retry_failed
-    return {key: Result(key=key, record=record) for key, record in found.items() if record.outcome not in again}
+    return {key: RunResult(key=key, record=record) for key, record in found.items() if record.outcome not in again}
 
 
 def fetched(config: pytest.Config, key: RunKey) -> RunRecord:
@@ -206,10 +206,10 @@ def _queue(config: pytest.Config, ours: Sequence[AgentRun]) -> RunQueue:
     )
 
 
-def _plan(config: pytest.Config, item: AgentRun) -> Plan:
+def _plan(config: pytest.Config, item: AgentRun) -> JobPlan:
     session = session_of(config)
     settings, replayed = session.settings, session.bench.replayed_group
-    return Plan(
+    return JobPlan(
         name="",
         engine="",
         agent=item.key.agent,
@@ -249,7 +249,7 @@ def _has_data(config: pytest.Config, item: AgentRun) -> bool:
     return True
 
 
-def _record_lost(config: pytest.Config, plan: Plan, cause: Cause, reason: str) -> RunRecord:
+def _record_lost(config: pytest.Config, plan: JobPlan, cause: Cause, reason: str) -> RunRecord:
     session = session_of(config)
     settings = session.settings
     competition = load(Path(plan.competition_file), settings.version)

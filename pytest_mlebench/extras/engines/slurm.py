@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_mlebench.errors import ClusterError, reason
-from pytest_mlebench.extras.engines.contract import Cause, Engine, Job, QueueFull, Resources, State, Status
+from pytest_mlebench.extras.engines.contract import Cause, Engine, Job, JobState, QueueFull, Resources, Status
 from pytest_mlebench.extras.engines.plan import OUTPUT
 from pytest_mlebench.options import Settings
 from pytest_mlebench.sandbox.redaction import tail
@@ -112,9 +112,9 @@ class SlurmEngine:
         found = {name: status for name, _, status in _statuses(listed) if name in names}
         for job in jobs:
             status = found.get(job.name)
-            if status is not None and status.state is State.PENDING and _HELD.search(status.reason):
+            if status is not None and status.state is JobState.PENDING and _HELD.search(status.reason):
                 self.cancel([job])  # nobody would release it
-                found[job.name] = Status(state=State.ENDED, reason=f"Slurm: {status.reason}")
+                found[job.name] = Status(state=JobState.ENDED, reason=f"Slurm: {status.reason}")
         if forgotten := {job.id: job.name for job in jobs if job.name not in found and job.id}:
             with suppress(ClusterError):  # the site keeps no accounts
                 told = self._call(
@@ -199,14 +199,14 @@ def _statuses(lines: str) -> list[tuple[str, str, Status]]:
         name, state, node, id, why = ([part.strip() for part in line.split("|", 4)] + [""] * 5)[:5]
         state = state.partition(" ")[0]  # CANCELLED by 1000
         if state in _PENDING:
-            found.append((name, id, Status(state=State.PENDING, reason=why)))
+            found.append((name, id, Status(state=JobState.PENDING, reason=why)))
         elif state in _RUNNING:
-            found.append((name, id, Status(state=State.RUNNING, node=node)))
+            found.append((name, id, Status(state=JobState.RUNNING, node=node)))
         elif state:
             words = state.lower().replace("_", " ")
             cause = _CAUSES.get(state, Cause.LOST)
-            found.append((name, id, Status(state=State.ENDED, reason=f"Slurm: {words}", node=node, cause=cause)))
-    return sorted(found, key=lambda one: one[2].state is not State.ENDED)
+            found.append((name, id, Status(state=JobState.ENDED, reason=f"Slurm: {words}", node=node, cause=cause)))
+    return sorted(found, key=lambda one: one[2].state is not JobState.ENDED)
 
 
 def _exceeded_memory(job: Job) -> bool:

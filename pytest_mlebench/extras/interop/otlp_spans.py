@@ -134,7 +134,7 @@ class RunSpans:
         return [KeyValue(key=str(key), value=value(own)) for key, own in values.items() if own not in (None, "", [])]
 
     def _chat(
-        self, span: Span, call: Mapping[str, Any], start: int, finish: list[str] | None, step: Step | None
+        self, span: Span, call: Mapping[str, Any], start: int, finish: list[str] | None, step: CallStep | None
     ) -> None:
         model, operation = call.get("model") or "unknown", OPERATIONS[str(call.get("kind"))]
         span.name = self._clean(f"{operation} {model}")[:_TEXT]
@@ -164,7 +164,7 @@ class RunSpans:
             said = {Name.INPUT_MESSAGES: _json(step.input), Name.OUTPUT_MESSAGES: _json(step.output)}
             span.attributes.extend(self._attributes(said, _CONTENT))
 
-    def _tool(self, span: Span, tool: Mapping[str, Any], step: Step | None, call: Any) -> None:
+    def _tool(self, span: Span, tool: Mapping[str, Any], step: CallStep | None, call: Any) -> None:
         name, id = str(tool.get("function_name") or "unknown"), str(tool.get("tool_call_id"))
         span.name = self._clean(f"execute_tool {name}")[:_TEXT]
         values = {Name.OPERATION: "execute_tool", Name.TOOL: name, Name.TOOL_TYPE: "function", Name.TOOL_CALL: id}
@@ -277,7 +277,7 @@ def _nanoseconds(seconds: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Step:
+class CallStep:
     """A call; messages have the form of OpenTelemetry's ``gen_ai.input.messages``."""
 
     input: list[dict[str, Any]]
@@ -288,9 +288,9 @@ class Step:
     """The number of the call that the tools' results went into; None if there was none."""
 
 
-def _steps_by_call(found: Mapping[str, Any] | None) -> dict[str, Step]:
+def _steps_by_call(found: Mapping[str, Any] | None) -> dict[str, CallStep]:
     """What a trajectory says of each call, by its number."""
-    made: dict[str, Step] = {}
+    made: dict[str, CallStep] = {}
     others = found.get("subagent_trajectories") if found else None
     for own in [found, *_list(others)]:
         given = own.get("steps") if isinstance(own, Mapping) else None
@@ -298,8 +298,8 @@ def _steps_by_call(found: Mapping[str, Any] | None) -> dict[str, Step]:
     return made
 
 
-def _steps_of(steps: list[Mapping[str, Any]]) -> dict[str, Step]:
-    made: dict[str, Step] = {}
+def _steps_of(steps: list[Mapping[str, Any]]) -> dict[str, CallStep]:
+    made: dict[str, CallStep] = {}
     said: list[dict[str, Any]] = []
     answers = [step for step in steps if step.get("llm_call_count") == 1]
     numbers = [_number(step) for step in answers]
@@ -324,7 +324,7 @@ def _steps_of(steps: list[Mapping[str, Any]]) -> dict[str, Step]:
         }
         whole = {**message, "parts": parts}
         if step.get("llm_call_count") == 1:
-            made[_number(step)] = Step(said, [whole], tools, results, next(following))
+            made[_number(step)] = CallStep(said, [whole], tools, results, next(following))
             said = []
         else:
             said.append(whole)

@@ -53,7 +53,7 @@ class ListedFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class IndexPart:
     """What the head says of the public or the private part; ``sha256`` is that of its list, uncompressed."""
 
     files: int
@@ -62,12 +62,12 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Head:
+class IndexHead:
     """What data it is. ``description`` and ``verified`` are those of the data set that was pushed."""
 
     id: str
     version: str
-    parts: Mapping[str, Part]
+    parts: Mapping[str, IndexPart]
     description: str | None = None
     verified: bool | None = None
 
@@ -100,12 +100,12 @@ class Layout:
         return f"{self.folder}/{side}/{entry.name}"
 
 
-def parse_head(text: bytes, competition: Competition) -> Head:
+def parse_head(text: bytes, competition: Competition) -> IndexHead:
     """The head of a competition's data. Raises IndexDamaged."""
     try:
         values = loads(text)
         is_known = isinstance(values, dict) and values.get("format") == FORMAT
-        head = parse(Head, values) if is_known else None
+        head = parse(IndexHead, values) if is_known else None
     except ValueError as error:
         raise IndexDamaged("it is not an index of prepared data") from error
     if head is None:
@@ -124,7 +124,7 @@ def parse_head(text: bytes, competition: Competition) -> Head:
     return head
 
 
-def write_list(entries: Iterable[ListedFile]) -> tuple[bytes, Part]:
+def write_list(entries: Iterable[ListedFile]) -> tuple[bytes, IndexPart]:
     """A part's list, compressed, and what the head says of it."""
     digest, files, size = hashlib.sha256(), 0, 0
     buffer = io.BytesIO()
@@ -134,10 +134,10 @@ def write_list(entries: Iterable[ListedFile]) -> tuple[bytes, Part]:
             digest.update(line)
             packed.write(line)
             files, size = files + 1, size + entry.size
-    return buffer.getvalue(), Part(files=files, bytes=size, sha256=digest.hexdigest())
+    return buffer.getvalue(), IndexPart(files=files, bytes=size, sha256=digest.hexdigest())
 
 
-def read_list(packed: bytes, part: Part) -> list[ListedFile]:
+def read_list(packed: bytes, part: IndexPart) -> list[ListedFile]:
     """A part's files. Raises IndexDamaged unless all of them may be written below a folder."""
     entries: list[ListedFile] = []
     digest, total = hashlib.sha256(), 0
@@ -155,7 +155,7 @@ def read_list(packed: bytes, part: Part) -> list[ListedFile]:
     return entries
 
 
-def _lines(packed: bytes, part: Part) -> Iterator[bytes]:
+def _lines(packed: bytes, part: IndexPart) -> Iterator[bytes]:
     most = part.files * _LINE_BYTES
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as unpacked:

@@ -19,8 +19,8 @@ from pytest_mlebench.errors import DataError
 from pytest_mlebench.extras.remote_data.index import (
     HEAD_BYTES,
     LIST_BYTES,
-    Head,
     IndexDamaged,
+    IndexHead,
     Layout,
     ListedFile,
     parse_head,
@@ -33,7 +33,7 @@ from pytest_mlebench.io.progress import ByteCounter, Reporter, Step, silent
 _READ = 1 << 20
 
 
-def read_head(storage: Storage, competition: Competition, reporter: Reporter = silent) -> Head:
+def read_head(storage: Storage, competition: Competition, reporter: Reporter = silent) -> IndexHead:
     """What data of a competition a URL has. Raises NotPushed, or DataError where its index is damaged."""
     name = Layout(competition).head
     try:
@@ -50,7 +50,7 @@ def read_head(storage: Storage, competition: Competition, reporter: Reporter = s
 def pull(
     storage: Storage,
     competition: Competition,
-    head: Head,
+    head: IndexHead,
     work: Path,
     reporter: Reporter = silent,
     only: Collection[str] = SIDES,
@@ -92,7 +92,7 @@ def bytes_there(work: Path) -> int:
     return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(work) for name in names)  # noqa: PTH118
 
 
-def _start_over_for_other_data(work: Path, head: Head) -> None:
+def _start_over_for_other_data(work: Path, head: IndexHead) -> None:
     """Remove what was pulled of other data than this."""
     note = work / "data"
     try:

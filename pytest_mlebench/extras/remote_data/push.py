@@ -13,7 +13,15 @@ from pytest_mlebench.data.dataset import SIDES, Dataset, listing_errors
 from pytest_mlebench.data.download.contract import in_parallel
 from pytest_mlebench.data.preparing import NotPushed
 from pytest_mlebench.errors import DataError, UsageError
-from pytest_mlebench.extras.remote_data.index import HEAD_BYTES, Head, Layout, ListedFile, Part, is_inside, write_list
+from pytest_mlebench.extras.remote_data.index import (
+    HEAD_BYTES,
+    IndexHead,
+    IndexPart,
+    Layout,
+    ListedFile,
+    is_inside,
+    write_list,
+)
 from pytest_mlebench.extras.remote_data.pull import SharedCount, digest_of, push_command, read_head
 from pytest_mlebench.extras.remote_data.storage import Absent, Storage
 from pytest_mlebench.io.progress import Reporter, Step, silent
@@ -57,10 +65,10 @@ class _Push:
         self._competition, self._layout = dataset.competition, Layout(dataset.competition)
         self._entries: list[tuple[str, ListedFile]] = []
 
-    def index(self) -> tuple[Mapping[str, bytes], Head]:
+    def index(self) -> tuple[Mapping[str, bytes], IndexHead]:
         """The lists of both parts, and their head."""
         lists: dict[str, bytes] = {}
-        parts: dict[str, Part] = {}
+        parts: dict[str, IndexPart] = {}
         for side in SIDES:
             folder = self._dataset.prepared / side
             files = [Path(inside, name) for inside, _, names in os.walk(folder) for name in names]
@@ -68,7 +76,7 @@ class _Push:
             entries.sort(key=lambda entry: entry.name)
             self._entries += ((side, entry) for entry in entries)
             lists[side], parts[side] = write_list(entries)
-        head = Head(
+        head = IndexHead(
             id=self._competition.id,
             version=self._competition.version,
             parts=parts,
@@ -83,7 +91,7 @@ class _Push:
             self._storage.remove(name, reporter=self._reporter)
         self._storage.remove(self._layout.folder, recursive=True, reporter=self._reporter)
 
-    def is_there(self, head: Head) -> bool:
+    def is_there(self, head: IndexHead) -> bool:
         """Whether the URL has an index of the same data. Raises DataError for that of other data."""
         try:
             found = read_head(self._storage, self._competition, self._reporter)
@@ -93,7 +101,7 @@ class _Push:
             raise self._refused("has other data of it")
         return True
 
-    def claim(self, head: Head) -> None:
+    def claim(self, head: IndexHead) -> None:
         """Note which data is going to be written. Raises DataError where files of other data are."""
         name = self._layout.pushing
         try:
@@ -129,7 +137,7 @@ class _Push:
                 )
         return len(todo)
 
-    def finish(self, lists: Mapping[str, bytes], head: Head) -> None:
+    def finish(self, lists: Mapping[str, bytes], head: IndexHead) -> None:
         """Write the index, the head last."""
         if _digest_of(self._storage.read(self._layout.pushing, HEAD_BYTES, self._reporter)) != head.digest:
             raise self._refused("was given other data of it meanwhile")

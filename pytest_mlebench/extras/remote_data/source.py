@@ -19,7 +19,7 @@ from pytest_mlebench.io.progress import Reporter
 class RemoteSource(Storage):
     """The objects below a URL, with what can be done with prepared data there."""
 
-    def head(self, competition: Competition, reporter: Reporter) -> index.Head:
+    def head(self, competition: Competition, reporter: Reporter) -> index.IndexHead:
         return read_head(self, competition, reporter)
 
     def bytes_there(self, work: Path) -> int:
@@ -33,7 +33,7 @@ class RemoteSource(Storage):
         reporter: Reporter,
         only: Collection[str] = SIDES,
     ) -> Path:
-        return pull(self, competition, cast("index.Head", head), work, reporter, only)
+        return pull(self, competition, cast("index.IndexHead", head), work, reporter, only)
 
     def push(self, dataset: Dataset, *, replace: bool, reporter: Reporter) -> int:
         return push(self, dataset, replace=replace, reporter=reporter)

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 from pytest_mlebench.extras.training.client import RemoteEpisode
 from pytest_mlebench.extras.training.episode import Episode
-from pytest_mlebench.extras.training.observation import Observation, Step
+from pytest_mlebench.extras.training.observation import CommandResult, Observation
 from pytest_mlebench.records.outcome import Report
 
 _Result = TypeVar("_Result")
@@ -44,7 +44,7 @@ class AsyncEpisode:
         """See ``Episode.reset``."""
         return await self._call(self._episode.reset, seed)
 
-    async def step(self, command: str, *, timeout: float | None = None) -> Step:
+    async def step(self, command: str, *, timeout: float | None = None) -> CommandResult:
         """See ``Episode.step``."""
         return await self._call(self._episode.step, command, timeout=timeout)
 

@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit
 
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, SandboxError, UsageError
 from pytest_mlebench.extras.training.channel import EpisodeOver
-from pytest_mlebench.extras.training.observation import Observation, Step
+from pytest_mlebench.extras.training.observation import CommandResult, Observation
 from pytest_mlebench.grading.rewards import Measured
 from pytest_mlebench.io.values import loads, parse
 from pytest_mlebench.records.outcome import Report
@@ -84,9 +84,9 @@ class RemoteEpisode:
         """See ``Episode.reset``."""
         return _parsed(Observation, self._call("reset", seed=seed))
 
-    def step(self, command: str, *, timeout: float | None = None) -> Step:
+    def step(self, command: str, *, timeout: float | None = None) -> CommandResult:
         """See ``Episode.step``."""
-        step = _parsed(Step, self._call("step", command=command, timeout=timeout))
+        step = _parsed(CommandResult, self._call("step", command=command, timeout=timeout))
         info = {**step.info, "measured": _parsed(Measured, step.info.get("measured"))}
         return replace(step, info=MappingProxyType(info))
 

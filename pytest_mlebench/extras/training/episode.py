@@ -14,10 +14,10 @@ from pytest_mlebench.agents import Agent, AgentRegistry
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.extras.training.observation import Observation, Step
+from pytest_mlebench.extras.training.observation import CommandResult, Observation
 from pytest_mlebench.extras.training.options import EpisodeOptions, with_options
-from pytest_mlebench.extras.training.recording import Recording
-from pytest_mlebench.extras.training.running import MAX_FILE, Running
+from pytest_mlebench.extras.training.recording import EpisodeRecording
+from pytest_mlebench.extras.training.running import MAX_FILE, RunningEpisode
 from pytest_mlebench.io.files import AnyPath
 from pytest_mlebench.records.outcome import Report
 from pytest_mlebench.records.record import RunRecord
@@ -57,7 +57,7 @@ class Episode:
         bench: Bench,
         competition: str | Competition,
         options: EpisodeOptions,
-        group: AnyPath | Recording | None = None,
+        group: AnyPath | EpisodeRecording | None = None,
     ) -> None:
         (self.competition,) = bench._chosen((competition,), None)
         self.options = options
@@ -65,11 +65,11 @@ class Episode:
         if options.data == "twin":
             self._bench = self._bench.with_settings(data=f"twin:{options.world}:{options.size}", twin_per_seed=True)
         self._agent = agent_of_episodes()
-        self._is_shared = isinstance(group, Recording)
-        self._recording = group if group is None or isinstance(group, Recording) else Recording(group)
+        self._is_shared = isinstance(group, EpisodeRecording)
+        self._recording = group if group is None or isinstance(group, EpisodeRecording) else EpisodeRecording(group)
         if group is None:
             self._bench = self._bench.with_settings(snapshots="off")
-        self._running: Running | None = None
+        self._running: RunningEpisode | None = None
         self.seed: int | None = None
         """Of the last ``reset``."""
         self.record: RunRecord | None = None
@@ -95,14 +95,14 @@ class Episode:
         sandbox = bench.ready_sandbox(self._agent)
         if self._recording is not None:
             self._recording.plan(bench, self._agent, self.competition, sandbox.name, number)
-        self._running = Running(bench, self._agent, dataset, sandbox, self.options, number, self._recording)
+        self._running = RunningEpisode(bench, self._agent, dataset, sandbox, self.options, number, self._recording)
         try:
             return self._running.start()
         except BaseException:
             self._end()
             raise
 
-    def step(self, command: str, *, timeout: float | None = None) -> Step:
+    def step(self, command: str, *, timeout: float | None = None) -> CommandResult:
         """Run a shell command as the agent's user, in the folder of its code. Files stay, and background processes do.
 
         A command that takes longer than ``timeout`` seconds is killed. After the episode's end nothing runs any more.
@@ -149,21 +149,21 @@ class Episode:
             self.record = running.record or self.record
 
     @property
-    def _current(self) -> Running:
+    def _current(self) -> RunningEpisode:
         if self._running is None:
             raise UsageError("there is no episode: call reset() first")
         return self._running
 
 
 def episode(
-    bench: Bench, competition: str | Competition, *, group: AnyPath | Recording | None = None, **options: Any
+    bench: Bench, competition: str | Competition, *, group: AnyPath | EpisodeRecording | None = None, **options: Any
 ) -> Episode:
     """An episode of a competition.
 
     ``options`` are those of ``EpisodeOptions``: ``data`` (``twin``, or ``real``, where steps have no scores), ``size``,
     ``reward``, ``time_limit``, ``step_timeout``, ``output_bytes``, ``answer_timeout``, and those of ``Bench``, such as
-    ``sandbox`` and ``memory``, in place of the bench's own. With ``group``, a folder, or a ``Recording`` that several
-    episodes share, each episode is recorded there as a run. Raises UsageError.
+    ``sandbox`` and ``memory``, in place of the bench's own. With ``group``, a folder, or an
+    ``EpisodeRecording`` that several episodes share, each episode is recorded there as a run. Raises UsageError.
     """
     bench, own = with_options(bench, options)
     return Episode(bench, competition, own, group)

@@ -26,7 +26,7 @@ class Observation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class CommandResult:
     """The result of a command. ``submission`` is ``absent``, ``valid``, or ``malformed: …`` with the checker's words.
 
     ``terminated``: the sandbox has ended; ``truncated``: the episode's time is over. ``info`` has what was measured.

@@ -15,13 +15,13 @@ from pytest_mlebench.errors import SandboxError, UsageError
 from pytest_mlebench.extras.training.episode import Episode
 from pytest_mlebench.extras.training.observation import Observation
 from pytest_mlebench.extras.training.options import with_options
-from pytest_mlebench.extras.training.recording import Recording
+from pytest_mlebench.extras.training.recording import EpisodeRecording
 from pytest_mlebench.io.files import AnyPath
 from pytest_mlebench.records.outcome import Report
 
 
 @dataclass(frozen=True)
-class Job:
+class EpisodeJob:
     """An episode to be played."""
 
     competition: str
@@ -35,7 +35,7 @@ class Played:
     ``crashes`` has the reasons why sandboxes failed that the episode had before, each of which another one replaced.
     """
 
-    job: Job
+    job: EpisodeJob
     report: Report | None = None
     seconds: float = 0.0
     error: BaseException | None = None
@@ -67,26 +67,28 @@ def play(
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise UsageError(f"{name}: {value!r} is not an integer of at least {least}")
     bench, asked = with_options(bench, options)
-    recording = None if group is None else Recording(group)
+    recording = None if group is None else EpisodeRecording(group)
 
-    def start(job: Job) -> tuple[Episode, Observation]:
+    def start(job: EpisodeJob) -> tuple[Episode, Observation]:
         episode = Episode(bench, job.competition, asked, recording)
         return episode, episode.reset(job.seed)
 
     return _played(start, policy, map(_job, jobs), parallel, replacements, recording)
 
 
-def _job(job: object) -> Job:
+def _job(job: object) -> EpisodeJob:
     match job:
         case (str(competition), int(seed)):
-            return Job(competition, seed)
+            return EpisodeJob(competition, seed)
     raise UsageError(f"a job is a competition and a seed, such as ('spaceship-titanic', 0), not {job!r}")
 
 
-Start = Callable[[Job], tuple[Episode, Observation]]
+Start = Callable[[EpisodeJob], tuple[Episode, Observation]]
 
 
-def _attempt(policy: Policy, job: Job, start: Callable[[], tuple[Episode, Observation]]) -> tuple[Played, str | None]:
+def _attempt(
+    policy: Policy, job: EpisodeJob, start: Callable[[], tuple[Episode, Observation]]
+) -> tuple[Played, str | None]:
     """How an episode went once, and why its sandbox failed, if it did."""
     started = time.monotonic()
     try:
@@ -106,9 +108,14 @@ def _attempt(policy: Policy, job: Job, start: Callable[[], tuple[Episode, Observ
 
 
 def _played(
-    start: Start, policy: Policy, jobs: Iterator[Job], parallel: int, replacements: int, recording: Recording | None
+    start: Start,
+    policy: Policy,
+    jobs: Iterator[EpisodeJob],
+    parallel: int,
+    replacements: int,
+    recording: EpisodeRecording | None,
 ) -> Iterator[Played]:
-    def playing(job: Job, waiting: Future[tuple[Episode, Observation]]) -> Played:
+    def playing(job: EpisodeJob, waiting: Future[tuple[Episode, Observation]]) -> Played:
         crashes: list[str] = []
         played, crash = _attempt(policy, job, waiting.result)
         while crash is not None and len(crashes) < replacements:

@@ -23,7 +23,7 @@ from pytest_mlebench.records.record import RunKey
 from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
 
 
-class Recording:
+class EpisodeRecording:
     """A run group that episodes are recorded in, several at once if need be; closing it completes the group.
 
     All its episodes have the options that the first one has.

@@ -20,9 +20,17 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import SandboxError, UsageError
 from pytest_mlebench.extras.training.channel import EpisodeOver, StepChannel
 from pytest_mlebench.extras.training.halves import Half, halves
-from pytest_mlebench.extras.training.observation import Observation, Step, integer, number, observe, printed, text_of
+from pytest_mlebench.extras.training.observation import (
+    CommandResult,
+    Observation,
+    integer,
+    number,
+    observe,
+    printed,
+    text_of,
+)
 from pytest_mlebench.extras.training.options import EpisodeOptions
-from pytest_mlebench.extras.training.recording import Recording, Trajectory
+from pytest_mlebench.extras.training.recording import EpisodeRecording, Trajectory
 from pytest_mlebench.grading.grader import VALID, FormChecker
 from pytest_mlebench.grading.rewards import REWARDS, Measured
 from pytest_mlebench.records.outcome import Report
@@ -36,7 +44,7 @@ _CLOSE_TO_THE_END = 1.0
 """Seconds before its time limit, when an episode's sandbox may have ended because of it."""
 
 
-class Running:
+class RunningEpisode:
     """An episode from ``reset`` to its end; its run goes on in a thread."""
 
     def __init__(
@@ -47,7 +55,7 @@ class Running:
         sandbox: Any,
         options: EpisodeOptions,
         seed: int,
-        recording: Recording | None = None,
+        recording: EpisodeRecording | None = None,
     ) -> None:
         self._stack = ExitStack()
         self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mlebench-episode-")))
@@ -123,14 +131,14 @@ class Running:
                 text = text.replace(folder, variable)
         return text
 
-    def step(self, command: str, timeout: float) -> Step:
+    def step(self, command: str, timeout: float) -> CommandResult:
         step = self._step(command, timeout)
         if self._trajectory is not None:
             known = {name: getattr(step, name) for name in ("exit_code", "seconds", "submission", "reward")}
             self._trajectory.add("bash", {"command": command}, step.output, known)
         return step
 
-    def _step(self, command: str, timeout: float) -> Step:
+    def _step(self, command: str, timeout: float) -> CommandResult:
         left = self._options.time_limit - (time.monotonic() - self._started)
         if left <= 0:
             return self._ended(truncated=True)
@@ -143,7 +151,7 @@ class Running:
             return self._ended(truncated=left < _CLOSE_TO_THE_END, why=str(error))  # the sandbox has a clock of its own
         killed = answer.get("killed") is True
         reward, measured = self._rewarded()
-        return Step(
+        return CommandResult(
             output=printed(answer, killed, limit),
             exit_code=integer(answer.get("exit_code")),
             seconds=number(answer.get("seconds")),
@@ -153,10 +161,10 @@ class Running:
             info={"killed": killed, "measured": measured},
         )
 
-    def _ended(self, *, truncated: bool, why: str = "") -> Step:
+    def _ended(self, *, truncated: bool, why: str = "") -> CommandResult:
         reward, measured = self._rewarded()
         text = "the episode's time is over" if truncated else f"the episode has ended: {why}"
-        return Step(
+        return CommandResult(
             output=text,
             submission=self._verdict,
             reward=reward,

@@ -27,7 +27,7 @@ from pytest_mlebench.errors import DataError, MLEBenchError, UsageError, reason
 from pytest_mlebench.extras.training.channel import EpisodeOver
 from pytest_mlebench.extras.training.episode import Episode, agent_of_episodes, bench_of_episodes
 from pytest_mlebench.extras.training.options import EpisodeOptions
-from pytest_mlebench.extras.training.recording import Recording
+from pytest_mlebench.extras.training.recording import EpisodeRecording
 from pytest_mlebench.extras.training.running import MAX_FILE
 from pytest_mlebench.io.values import json_text, loads, parse
 
@@ -124,7 +124,7 @@ class EpisodeServer:
         self.token = token or secrets.token_urlsafe(24)
         self._bench, self._most, self._idle = bench, max_episodes, idle
         self._open: dict[str, _Open] = {}
-        self._recordings: dict[str, Recording] = {}
+        self._recordings: dict[str, EpisodeRecording] = {}
         self._lock = threading.Lock()
         try:
             bench.data_dir.mkdir(parents=True, exist_ok=True)
@@ -205,14 +205,14 @@ class EpisodeServer:
             self._open[id] = _Open(episode)
         return id
 
-    def _recording(self, group: object) -> Recording | None:
+    def _recording(self, group: object) -> EpisodeRecording | None:
         """The run group below the folder of all groups that episodes are recorded in, one for all that name it."""
         if group == "":
             return None
         if not isinstance(group, str) or not _GROUP.fullmatch(group):
             raise UsageError(f"group: {group!r:.100} is not a name of up to 100 letters, digits, and . _ -")
         with self._lock:
-            return self._recordings.setdefault(group, Recording(self._bench.settings.runs_dir / group))
+            return self._recordings.setdefault(group, EpisodeRecording(self._bench.settings.runs_dir / group))
 
     def _found(self, id: str) -> _Open:
         try:

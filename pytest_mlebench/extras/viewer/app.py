@@ -11,9 +11,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Lifespan
 
 from pytest_mlebench.errors import MLEBenchError
-from pytest_mlebench.extras.viewer.folder import Refused
+from pytest_mlebench.extras.viewer.folder import NotReadable
 from pytest_mlebench.extras.viewer.guard import Guard
-from pytest_mlebench.extras.viewer.index import Index
+from pytest_mlebench.extras.viewer.index import RunIndex
 from pytest_mlebench.extras.viewer.pages import compare, competitions, files, groups, log, runs, trajectory
 from pytest_mlebench.extras.viewer.site import Missing, Site
 
@@ -44,7 +44,7 @@ _PAGES: Mapping[str, Callable[..., Any]] = {
 
 
 def application(
-    index: Index, *, address: str, token: str | None = None, lifespan: Lifespan[Any] | None = None
+    index: RunIndex, *, address: str, token: str | None = None, lifespan: Lifespan[Any] | None = None
 ) -> ASGIApp:
     """The application, behind its guard; with a token, whoever asks must bring it."""
     site = Site(index)
@@ -53,7 +53,7 @@ def application(
     handlers: Mapping[Any, Any] = {
         404: site.not_found,
         Missing: site.problem,
-        Refused: site.problem,
+        NotReadable: site.problem,
         MLEBenchError: site.problem,
     }
     return Guard(Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan), address=address, token=token)

@@ -15,7 +15,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class Refused(Exception):
+class NotReadable(Exception):
     """There is no such file, or none that may be read; the text says why."""
 
 
@@ -36,7 +36,7 @@ def opened(root: Path, *parts: str) -> Iterator[int]:
     leads elsewhere.
     """
     if not parts or not all(map(_is_name, parts)):
-        raise Refused("there is no such file")
+        raise NotReadable("there is no such file")
     here = -1
     try:
         here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -44,10 +44,10 @@ def opened(root: Path, *parts: str) -> Iterator[int]:
             here = _replaced(here, os.open(part, _DIRECTORY, dir_fd=here))
         here = _replaced(here, os.open(parts[-1], _FILE, dir_fd=here))
         if not stat.S_ISREG(os.fstat(here).st_mode):
-            raise Refused("this is not a regular file")
+            raise NotReadable("this is not a regular file")
         yield here
     except (OSError, ValueError) as error:
-        raise Refused("there is no such file, or it is a link") from error
+        raise NotReadable("there is no such file, or it is a link") from error
     finally:
         if here >= 0:
             os.close(here)
@@ -70,7 +70,7 @@ def read(root: Path, *parts: str, start: int = 0, size: int) -> tuple[bytes, int
 
 def size_of(root: Path, *parts: str) -> int | None:
     """The size of a file; None where there is none."""
-    with suppress(Refused), opened(root, *parts) as descriptor:
+    with suppress(NotReadable), opened(root, *parts) as descriptor:
         return os.fstat(descriptor).st_size
     return None
 

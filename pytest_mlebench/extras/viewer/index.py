@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.extras.viewer.folder import Refused, changed_at, read
+from pytest_mlebench.extras.viewer.folder import NotReadable, changed_at, read
 from pytest_mlebench.io.values import loads, parse
 from pytest_mlebench.records.group import runs_in_progress
 from pytest_mlebench.records.manifest import Manifest
@@ -32,7 +32,7 @@ _TEXT = 500
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class ListedRun:
     """A run that has a record, as lists show it. ``reason`` is why it has no valid submission."""
 
     group_name: str
@@ -161,7 +161,7 @@ class Group:
         return self.running > 0
 
 
-_COLUMNS = tuple(field.name for field in fields(Run))
+_COLUMNS = tuple(field.name for field in fields(ListedRun))
 _SCHEMA = f"""
 create table groups (name text primary key, stamp text not null, about text not null);
 create table runs (folder text not null, mtime integer not null, size integer not null, {", ".join(_COLUMNS)},
@@ -174,7 +174,7 @@ pragma user_version = {_VERSION};
 """
 
 
-class Index:
+class RunIndex:
     """The run groups directly below ``runs_dir``; ``only`` one of them if it is named. Usable from any thread."""
 
     def __init__(self, runs_dir: Path, only: str | None = None) -> None:
@@ -205,7 +205,7 @@ class Index:
         rows = self._all("select about from groups where name = ?", (name,))
         return _group(rows[0][0]) if rows else None
 
-    def runs(self, *groups: str, competition: str | None = None, latest: bool = True) -> list[Run]:
+    def runs(self, *groups: str, competition: str | None = None, latest: bool = True) -> list[ListedRun]:
         """Runs of these groups (all, if none is named), of one competition if it is given."""
         wanted, values = ["1"], list[Any]()
         if groups:
@@ -218,7 +218,7 @@ class Index:
             wanted.append("latest")
         return self._runs(" and ".join(wanted), values)
 
-    def search(self, search: Search, *, start: int = 0, count: int = 200) -> tuple[list[Run], int]:
+    def search(self, search: Search, *, start: int = 0, count: int = 200) -> tuple[list[ListedRun], int]:
         """Runs of all groups that are looked for, ``count`` of them from ``start`` on, and how many there are."""
         where, values = _condition(search)
         term = ORDERS[search.order.removeprefix("-")]
@@ -235,7 +235,7 @@ class Index:
             found[name].append((value, count))
         return found
 
-    def run(self, group: str, run_id: str) -> Run | None:
+    def run(self, group: str, run_id: str) -> ListedRun | None:
         return next(iter(self._runs("group_name = ? and folder = ?", (group, run_id))), None)
 
     def competitions(self) -> list[tuple[str, int, int, int]]:
@@ -318,7 +318,7 @@ class Index:
                 continue
             try:
                 record = parse(RunRecord, loads(read(folder, run, RECORD, size=_MAX_RECORD)[0]))
-            except (Refused, ValueError) as error:
+            except (NotReadable, ValueError) as error:
                 broken.append(f"{run}/{RECORD} is not a run record: {str(error)[:_TEXT]}")
                 continue
             row = {**asdict(_run(name, run, record)), "folder": run, "mtime": about.st_mtime_ns, "size": about.st_size}
@@ -344,7 +344,7 @@ class Index:
         manifest, problem = Manifest(), ""
         try:
             manifest = parse(Manifest, loads(read(folder, MANIFEST, size=_MAX_MANIFEST)[0]))
-        except Refused:
+        except NotReadable:
             pass
         except (ValueError, UsageError) as error:
             problem = f"{MANIFEST} cannot be read: {str(error)[:_TEXT]}"
@@ -378,9 +378,9 @@ class Index:
             problem=problem,
         )
 
-    def _runs(self, where: str, values: Sequence[Any]) -> list[Run]:
+    def _runs(self, where: str, values: Sequence[Any]) -> list[ListedRun]:
         rows = self._all(f"select {', '.join(_COLUMNS)} from runs where {where}", values)
-        return [Run(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
+        return [ListedRun(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
 
     def _all(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         with self._lock:
@@ -482,9 +482,9 @@ def _group(text: str) -> Group:
     return Group(**json.loads(text))
 
 
-def _run(group: str, folder: str, record: RunRecord) -> Run:
+def _run(group: str, folder: str, record: RunRecord) -> ListedRun:
     report, usage = record.report, record.usage
-    return Run(
+    return ListedRun(
         group_name=group,
         run_id=folder,
         agent=record.agent,

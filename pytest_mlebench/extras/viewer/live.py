@@ -14,7 +14,7 @@ from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
 
-from pytest_mlebench.extras.viewer.folder import Refused, changed_at, opened, read, size_of
+from pytest_mlebench.extras.viewer.folder import NotReadable, changed_at, opened, read, size_of
 from pytest_mlebench.extras.viewer.pictures import CallMark
 from pytest_mlebench.io.units import plain
 from pytest_mlebench.io.values import loads
@@ -31,7 +31,7 @@ _LOG_LINES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running:
+class LiveRun:
     """A run in progress, as the page of its group shows it. Times in seconds."""
 
     run: RunInProgress
@@ -66,7 +66,7 @@ class Calls:
             place, marks = self._known.get(group_dir / run, (0, []))
             try:
                 content, size = read(group_dir, run, *CALLS.split("/"), start=place, size=_READ)
-            except Refused:
+            except NotReadable:
                 return []
             if size < place:
                 place, marks, content = 0, [], b""
@@ -98,12 +98,12 @@ def _mark(line: bytes) -> CallMark | None:
         return None
 
 
-def running(group_dir: Path, calls: Calls) -> tuple[list[Running], list[Running]]:
+def running(group_dir: Path, calls: Calls) -> tuple[list[LiveRun], list[LiveRun]]:
     """The runs of a group in progress, and those that were interrupted."""
-    found: tuple[list[Running], list[Running]] = [], []
+    found: tuple[list[LiveRun], list[LiveRun]] = [], []
     for run in runs_in_progress(group_dir):
         made = calls.of(group_dir, run.run_dir.name)
-        shown = Running(
+        shown = LiveRun(
             run=run,
             elapsed=max(0.0, time.time() - run.started),
             calls=len(made),
@@ -121,7 +121,7 @@ def log_end(group_dir: Path, run: str, lines: int = _LOG_LINES, size: int = 8192
         if total:
             try:
                 content, _ = read(group_dir, run, name, start=max(0, total - size), size=size)
-            except Refused:
+            except NotReadable:
                 continue
             shown = [text for text in plain(content.decode("utf-8", "replace")).split("\n") if text.strip()]
             return [text[:200] for text in shown[-lines:]]
@@ -155,7 +155,7 @@ def log_state(group_dir: Path, run: str) -> str:
     try:
         with opened(group_dir, run, RUN_LOG) as descriptor:
             return f"{os.fstat(descriptor).st_size} {int(not (group_dir / run / 'run.json').exists())}"
-    except Refused:
+    except NotReadable:
         return "0 0"
 
 

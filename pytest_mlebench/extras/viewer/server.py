@@ -15,7 +15,7 @@ import uvicorn
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.extras.viewer.app import application
 from pytest_mlebench.extras.viewer.guard import is_loopback
-from pytest_mlebench.extras.viewer.index import Index
+from pytest_mlebench.extras.viewer.index import RunIndex
 from pytest_mlebench.records.record import MANIFEST
 
 REFRESH = 300.0
@@ -36,7 +36,7 @@ def serve(runs_dir: Path, *, address: str, port: int, ready: Callable[[str], Non
         runs_dir, only = runs_dir.parent, runs_dir.name
     listening = _listening(address, port)
     token = None if is_loopback(address) else secrets.token_urlsafe(24)
-    index = Index(runs_dir, only)
+    index = RunIndex(runs_dir, only)
     stop = threading.Event()
 
     def keep_current() -> None:

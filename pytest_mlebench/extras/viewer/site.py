@@ -21,9 +21,9 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import MLEBenchError, UsageError
-from pytest_mlebench.extras.viewer.folder import Refused, is_folder, read, size_of
+from pytest_mlebench.extras.viewer.folder import NotReadable, is_folder, read, size_of
 from pytest_mlebench.extras.viewer.guard import FILE_POLICY, NONCE
-from pytest_mlebench.extras.viewer.index import FAILED, Group, Index, Run
+from pytest_mlebench.extras.viewer.index import FAILED, Group, ListedRun, RunIndex
 from pytest_mlebench.extras.viewer.live import Calls, changes, group_state
 from pytest_mlebench.extras.viewer.pictures import short
 from pytest_mlebench.extras.viewer.steps import Conversation, Trajectories, has_trajectory
@@ -58,7 +58,7 @@ class Missing(MLEBenchError):
 class Site:
     """What all pages share: the index, what is kept in memory, the templates. Usable from any thread."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: RunIndex) -> None:
         self.index = index
         self.trajectories = Trajectories()
         self.calls = Calls()
@@ -84,7 +84,7 @@ class Site:
 
     def problem(self, request: Request, error: Exception) -> Response:
         """A page for what is not there, or cannot be shown."""
-        status = 404 if isinstance(error, Missing | Refused) else 400
+        status = 404 if isinstance(error, Missing | NotReadable) else 400
         text = str(error) or "this cannot be shown"
         title = "Not found" if isinstance(error, Missing) else "This cannot be shown"
         return self.page(request, "problem.html", title, status=status, problem=text, crumbs=[])
@@ -140,7 +140,7 @@ class Site:
                 self._groups.popitem(last=False)
             return group
 
-    def runs(self, group: str) -> list[Run]:
+    def runs(self, group: str) -> list[ListedRun]:
         """The runs of a group that have ended, in the order of its table."""
         found = self.index.runs(group)
         return sorted(found, key=lambda run: (split_rank(run.split), run.competition_id, run.agent, run.seed))
@@ -214,7 +214,7 @@ class RunPlace:
         """Its record; None for one that has not ended. Raises UsageError."""
         try:
             content, _ = read(self.folder, self.run_id, RECORD, size=8 << 20)
-        except Refused:
+        except NotReadable:
             return None
         try:
             return parse(RunRecord, loads(content))

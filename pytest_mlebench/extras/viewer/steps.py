@@ -16,7 +16,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from pytest_mlebench.extras.viewer.folder import Refused, opened, read
+from pytest_mlebench.extras.viewer.folder import NotReadable, opened, read
 from pytest_mlebench.extras.viewer.text import code, is_error, looks_like_code, markdown
 from pytest_mlebench.io.units import one_line, plain, pluralize
 from pytest_mlebench.io.values import loads
@@ -81,7 +81,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Step:
+class OutlineStep:
     """What an outline shows of a step; ``seconds`` since the first one, ``cost`` in dollars."""
 
     number: int
@@ -215,7 +215,7 @@ class Conversation:
         begun = [step.number for step in self.steps if (began := _moment(step.moment)) is not None and began <= moment]
         return begun[-1] if begun else 1
 
-    def _outline(self) -> Iterator[Step]:
+    def _outline(self) -> Iterator[OutlineStep]:
         first: datetime | None = None
         for number, raw in enumerate(self._raw, 1):
             metrics = mapping(raw.get("metrics"))
@@ -236,7 +236,7 @@ class Conversation:
                 "reasoning": bool(raw.get("reasoning_content")),
                 "error": failed,
             }
-            yield Step(
+            yield OutlineStep(
                 number=number,
                 source=source,
                 what=what,
@@ -323,7 +323,7 @@ def _stamp(group_dir: Path, run: str) -> list[tuple[int, int] | None]:
             with opened(group_dir, run, *name.split("/")) as descriptor:
                 about = os.fstat(descriptor)
                 found.append((about.st_mtime_ns, about.st_size))
-        except Refused:
+        except NotReadable:
             found.append(None)
     return found
 
@@ -331,17 +331,17 @@ def _stamp(group_dir: Path, run: str) -> list[tuple[int, int] | None]:
 def _values(group_dir: Path, run: str, agent: str) -> Mapping[str, Any]:
     try:
         content, size = read(group_dir, run, TRAJECTORY, size=MAX_BYTES)
-    except Refused:
+    except NotReadable:
         for name in (BODIES, CALLS):
             with opened(group_dir, run, *name.split("/")):
                 pass  # no link, or there is nothing to build from
         return build(group_dir / run, agent=agent, seconds=_BUILD_SECONDS) or {}
     if size > MAX_BYTES:
-        raise Refused(f"{TRAJECTORY} is larger than {MAX_BYTES >> 20} MiB: `mlebench trajectory` shows it")
+        raise NotReadable(f"{TRAJECTORY} is larger than {MAX_BYTES >> 20} MiB: `mlebench trajectory` shows it")
     try:
         found = loads(content)
     except ValueError as error:
-        raise Refused(f"{TRAJECTORY} cannot be read: {error}") from error
+        raise NotReadable(f"{TRAJECTORY} cannot be read: {error}") from error
     return mapping(found)
 
 

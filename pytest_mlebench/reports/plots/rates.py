@@ -28,7 +28,7 @@ from pytest_mlebench.reports.plots.svg import (
     stretched,
     text,
 )
-from pytest_mlebench.results.overview import SPLITS, PublishedResult, Step, Timeline
+from pytest_mlebench.results.overview import SPLITS, PublishedResult, RateStep, Timeline
 from pytest_mlebench.results.statistics import Interval, Rate
 from pytest_mlebench.results.summary import SplitSummary, split_rank
 
@@ -274,7 +274,7 @@ def _labels(ends: Sequence[tuple[float, int, str, str]]) -> list[str]:
     return found
 
 
-def _path(steps: Sequence[Step], x: Callable[[float], float], y: Callable[[float], float], bottom: float) -> str:
+def _path(steps: Sequence[RateStep], x: Callable[[float], float], y: Callable[[float], float], bottom: float) -> str:
     return f"M0 {n(bottom)}" + "".join(f"H{n(x(s.amount))}V{n(y(s.rate))}" for s in steps) + f"H{n(_CURVE)}"
 
 

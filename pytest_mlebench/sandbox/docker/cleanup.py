@@ -15,10 +15,10 @@ from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import LABEL, dead_folders, is_dead
 from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.sandbox.contract import Leftover, clean_folders, remove_leftovers
+from pytest_mlebench.sandbox.docker.client import DOCKER, PODMAN, client_errors
 from pytest_mlebench.sandbox.docker.container import PREFIX as DISK_PREFIX
 from pytest_mlebench.sandbox.docker.container import remove_disk
-from pytest_mlebench.sandbox.docker.engine import DOCKER, PODMAN, engine_errors
-from pytest_mlebench.sandbox.docker.podman import open_engine
+from pytest_mlebench.sandbox.docker.podman import open_client
 
 
 def clean(
@@ -32,7 +32,7 @@ def clean(
     has the number now. What sessions of other machines, or in other process namespaces, left cannot be judged and
     stays. So do containers that were kept on purpose, unless ``kept``. Raises SandboxError if no engine answers.
     """
-    with closing(open_engine(engine)) as opened:
+    with closing(open_client(engine)) as opened:
         containers = _dead_containers(opened.client, kept)
         removals = {own: partial(_remove, opened.client, own.name) for own in containers}
         found = remove_leftovers(removals, dry_run=dry_run, reporter=reporter)
@@ -63,7 +63,7 @@ def clean_all(*, kept: bool = False, dry_run: bool = False, reporter: Reporter =
 
 
 def _dead_containers(client: docker.DockerClient, kept: bool) -> list[Leftover]:
-    with engine_errors("list its containers"):
+    with client_errors("list its containers"):
         entries = client.api.containers(all=True, filters={"label": f"{LABEL}pid"})
     found = []
     for entry in entries:
@@ -75,7 +75,7 @@ def _dead_containers(client: docker.DockerClient, kept: bool) -> list[Leftover]:
 
 
 def _remove(client: docker.DockerClient, name: str) -> None:
-    with engine_errors(f"remove container {name}"), suppress(NotFound):
+    with client_errors(f"remove container {name}"), suppress(NotFound):
         try:
             client.api.remove_container(name, force=True, v=True)
         except APIError as error:

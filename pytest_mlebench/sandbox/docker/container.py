@@ -47,7 +47,7 @@ from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.processes import owned, owner_labels, sigterm_interrupts
 from pytest_mlebench.io.progress import Note, Reporter
 from pytest_mlebench.records.outcome import Limits
-from pytest_mlebench.sandbox.docker.engine import PODMAN, Engine, engine_errors
+from pytest_mlebench.sandbox.docker.client import PODMAN, ContainerClient, client_errors
 from pytest_mlebench.sandbox.gpus import Gpu
 from pytest_mlebench.sandbox.limits import oom_events, oom_kills
 from pytest_mlebench.sandbox.seccomp import profile as seccomp_profile
@@ -286,7 +286,7 @@ def _devices(gpus: Sequence[Gpu], runtime: str | None) -> dict[str, Any]:
     return devices
 
 
-class Output(Protocol):
+class ContainerOutput(Protocol):
     """Takes what a container prints."""
 
     def write(self, data: bytes, /) -> None: ...
@@ -295,7 +295,7 @@ class Output(Protocol):
 class Container:
     """One container from its creation to its removal. Every method raises SandboxError where the engine fails."""
 
-    def __init__(self, engine: Engine, name: str) -> None:
+    def __init__(self, engine: ContainerClient, name: str) -> None:
         self.name = name
         self._engine = engine
         self._client = engine.client
@@ -322,7 +322,7 @@ class Container:
         self._created = time.time()
         self._engine.create(image, self.name, labels, {**settings, **more})
 
-    def start(self, log: Output) -> None:
+    def start(self, log: ContainerOutput) -> None:
         """Start it; all that it prints goes to the log, from the first byte."""
         with _engine("start"):
             stream = self._client.api.attach(self.name, stdout=True, stderr=True, stream=True, logs=False)
@@ -333,7 +333,7 @@ class Container:
         with suppress(OSError, ValueError, SandboxError):
             self._oom_events = oom_events(int(self.state()["Pid"]))
 
-    def _copy(self, stream: Iterator[bytes], log: Output) -> None:
+    def _copy(self, stream: Iterator[bytes], log: ContainerOutput) -> None:
         with suppress(DockerException, OSError, ValueError):  # the engine closed the stream
             for block in stream:
                 if self._log_error is None:  # else read on: a full pipe would hold the agent up
@@ -461,14 +461,14 @@ def _close(stream: Any) -> None:
 
 
 def _engine(what: str) -> AbstractContextManager[None]:
-    return engine_errors(f"{what} a container")
+    return client_errors(f"{what} a container")
 
 
 PROGRAM = ("/opt/agent/bin/python", "-u", "/opt/mlebench/check.py")
 
 
 def run_self_test(
-    engine: Engine,
+    engine: ContainerClient,
     image: str,
     *arguments: str,
     gpus: Sequence[Gpu] = (),

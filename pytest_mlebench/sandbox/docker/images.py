@@ -39,8 +39,8 @@ from pytest_mlebench.io.processes import LABEL
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.sandbox.contract import check_agent_folder, format_duration
+from pytest_mlebench.sandbox.docker.client import client_errors, engine_info, explain, is_podman
 from pytest_mlebench.sandbox.docker.container import layers
-from pytest_mlebench.sandbox.docker.engine import engine_errors, engine_info, explain, is_podman
 from pytest_mlebench.sandbox.dockerfile import (
     BASE_IMAGE,
     BUILD_NETWORKS,
@@ -52,7 +52,7 @@ from pytest_mlebench.sandbox.dockerfile import (
     environment_recipe,
     one_builder,
 )
-from pytest_mlebench.sandbox.network.policy import Endpoint
+from pytest_mlebench.sandbox.network.policy import Destination
 from pytest_mlebench.sandbox.network.proxy import Proxy
 
 NETWORK = "mlebench-build"
@@ -83,7 +83,7 @@ def build_network(client: docker.DockerClient, kind: str) -> Iterator[tuple[str 
             f"Podman's builder cannot be kept to the network {kind}: use --build-network=none or --build-network=full"
         )
     own = (url for name in _OWN_INDEXES for url in os.environ.get(name, "").split() if "://" in url)
-    allowed = dict.fromkeys(Endpoint.parse(text) for text in (*_REGISTRIES, *own))
+    allowed = dict.fromkeys(Destination.parse(text) for text in (*_REGISTRIES, *own))
     with Proxy(allowed, address=(_gateway(client), 0)) as proxy:
         url = f"http://{proxy.address[0]}:{proxy.address[1]}"
         names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
@@ -224,13 +224,13 @@ class Images:
                 self._reporter(Step(tag, "building"))
                 self._build(recipe, tag)
                 if also:
-                    with engine_errors(f"name image {tag}"):
+                    with client_errors(f"name image {tag}"):
                         name, _, version = also.partition(":")
                         self._client.images.get(tag).tag(name, version)  # apart: Podman takes them no other way
         return tag
 
     def _has(self, tag: str) -> bool:
-        with engine_errors(f"look for image {tag}"):
+        with client_errors(f"look for image {tag}"):
             try:
                 self._client.images.get(tag)
             except ImageNotFound:
@@ -317,7 +317,7 @@ class Images:
     def _check_size(self, tag: str) -> None:
         size = int(self._inspect(tag).get("Size") or 0)
         if size > self._max_bytes:
-            with engine_errors(f"remove image {tag}"):
+            with client_errors(f"remove image {tag}"):
                 self._client.images.remove(tag, force=True)
             raise SandboxError(f"image {tag} has {format_size(size)}, may have {format_size(self._max_bytes)}")
 
@@ -329,7 +329,7 @@ class Images:
         """Write an image as an archive; raises SandboxError."""
         part = archive.with_name(f".{archive.name}.part")
         try:
-            with engine_errors(f"save image {tag}"), part.open("wb") as file:
+            with client_errors(f"save image {tag}"), part.open("wb") as file:
                 for block in self._client.images.get(tag).save(named=True):
                     file.write(block)
                 part.replace(archive)
@@ -345,7 +345,7 @@ class Images:
         return layers(self._inspect(tag))
 
     def _inspect(self, tag: str) -> dict[str, Any]:
-        with engine_errors(f"inspect image {tag}"):
+        with client_errors(f"inspect image {tag}"):
             return dict(self._client.images.get(tag).attrs)
 
 

@@ -1,7 +1,7 @@
 """Podman, by its Docker-compatible API; what that leaves out (runtimes, devices by CDI) by Podman's own.
 
 Where no service listens, one is started for as long as this process lives. It ends by itself some seconds after its
-last connection, so a session that is killed leaves none behind. ``open_engine`` opens this one or Docker.
+last connection, so a session that is killed leaves none behind. ``open_client`` opens this one or Docker.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from docker.errors import APIError, DockerException
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import owned
 from pytest_mlebench.sandbox.contract import PODMAN_FOLDER
-from pytest_mlebench.sandbox.docker.engine import (
+from pytest_mlebench.sandbox.docker.client import (
     DOCKER,
     PODMAN,
     TIMEOUT,
-    Engine,
+    ContainerClient,
     connect,
     docker_host,
     explain,
@@ -53,7 +53,7 @@ _EVENTS = (
 """A question that is answered when a container of this name does something; its connection stays open."""
 
 
-class PodmanEngine(Engine):
+class PodmanClient(ContainerClient):
     name = PODMAN
     title = "Podman"
     follows_links = True
@@ -239,7 +239,7 @@ def _own_folder() -> Path:
     return folder
 
 
-def open_podman(runtime: str | None = None) -> PodmanEngine:
+def open_podman(runtime: str | None = None) -> PodmanClient:
     """Podman's service of this user, or one of our own; raises SandboxError that says how to get it.
 
     A service has one runtime for all its containers, so it is ours where another listens that has not the right one.
@@ -269,7 +269,7 @@ def open_podman(runtime: str | None = None) -> PodmanEngine:
     return engine
 
 
-def _own_engine(runtime: str | None) -> PodmanEngine:
+def _own_engine(runtime: str | None) -> PodmanClient:
     service = _Service(runtime)
     try:
         return _connect(service.host, service)
@@ -278,14 +278,14 @@ def _own_engine(runtime: str | None) -> PodmanEngine:
         raise
 
 
-def _connect(host: str, service: _Service | None = None) -> PodmanEngine:
+def _connect(host: str, service: _Service | None = None) -> PodmanClient:
     try:
         try_socket(host)
         client = docker.DockerClient(base_url=host, timeout=TIMEOUT)
         client.ping()
         if not is_podman(client):
             raise SandboxError(f"what answers at {host} is not Podman: unset CONTAINER_HOST, or use --sandbox=docker")
-        return PodmanEngine(client, host, service=service)
+        return PodmanClient(client, host, service=service)
     except (DockerException, OSError, LookupError, TypeError, ValueError) as error:
         raise SandboxError(f"no Podman service answers at {host}: {explain(error)}") from error
 
@@ -354,7 +354,7 @@ class _Service:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def open_engine(kind: str = DOCKER, runtime: str | None = None) -> Engine:
+def open_client(kind: str = DOCKER, runtime: str | None = None) -> ContainerClient:
     """The engine ``docker`` or ``podman`` of this machine, for containers with this runtime or its usual one.
 
     Raises SandboxError that says how to get it.
@@ -366,4 +366,4 @@ def open_engine(kind: str = DOCKER, runtime: str | None = None) -> Engine:
     client = connect()
     if is_podman(client):
         raise SandboxError(f"the engine at {docker_host()} is Podman: use it with --sandbox=podman")
-    return Engine(client, docker_host())
+    return ContainerClient(client, docker_host())

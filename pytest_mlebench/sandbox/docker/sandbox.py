@@ -30,6 +30,7 @@ from pytest_mlebench.sandbox.collection import (
     collect_submission,
 )
 from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder
+from pytest_mlebench.sandbox.docker.client import DOCKER, client_errors, free_space, has_quota
 from pytest_mlebench.sandbox.docker.container import (
     USERS,
     Container,
@@ -40,12 +41,11 @@ from pytest_mlebench.sandbox.docker.container import (
     run_self_test,
     shared_data,
 )
-from pytest_mlebench.sandbox.docker.engine import DOCKER, engine_errors, free_space, has_quota
 from pytest_mlebench.sandbox.docker.images import Images
-from pytest_mlebench.sandbox.docker.podman import open_engine
+from pytest_mlebench.sandbox.docker.podman import open_client
 from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE, BuildNetwork
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool
-from pytest_mlebench.sandbox.limits import DiskWatcher, End, FreeSpaceWatcher, Machine, apply, describe, disk_share
+from pytest_mlebench.sandbox.limits import DiskWatcher, FreeSpaceWatcher, Machine, RunEnd, apply, describe, disk_share
 from pytest_mlebench.sandbox.network.policy import NETWORKS, Network, check_form
 from pytest_mlebench.sandbox.redaction import Redactor, tail
 from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS, HOME, Wiring, run_inside, want_descriptors, wire
@@ -133,7 +133,7 @@ class DockerSandbox:
         self._gpu_pool = GpuPool(options.gpu_ids)
         self._reporter = reporter
         want_descriptors()
-        self._engine = open_engine(options.engine, options.runtime)
+        self._engine = open_client(options.engine, options.runtime)
         self.name = self._engine.name
         self._info = self._engine.info
         self.images = Images(
@@ -278,7 +278,7 @@ class DockerSandbox:
         task, limits, options = wiring.task, wiring.task.limits, self._options
         network_mode = "none"
         if options.network == "full":
-            with engine_errors("make a network for a container"):
+            with client_errors("make a network for a container"):
                 network_mode = self._engine.full_network()
         disk = self._limited_disk(task, image, stack)
         runtime = options.runtime or self._engine.default_runtime
@@ -349,7 +349,7 @@ def _check_readable(public: Path) -> None:
             )
 
 
-def _complete(end: End, container: Container, watcher: DiskWatcher | None, task: Task) -> End:
+def _complete(end: RunEnd, container: Container, watcher: DiskWatcher | None, task: Task) -> RunEnd:
     """Add what the engine, the disk and the log know."""
     if container.state().get("OOMKilled") and not end.oom_kills:
         end = replace(end, oom_kills=1)

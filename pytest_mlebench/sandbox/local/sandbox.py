@@ -46,7 +46,7 @@ from pytest_mlebench.sandbox.contract import (
     with_steps,
 )
 from pytest_mlebench.sandbox.gpus import GpuPool, GpuUsage
-from pytest_mlebench.sandbox.limits import End, apply, describe, own_processors
+from pytest_mlebench.sandbox.limits import RunEnd, apply, describe, own_processors
 from pytest_mlebench.sandbox.local import supervisor
 from pytest_mlebench.sandbox.network.policy import NETWORKS
 from pytest_mlebench.sandbox.redaction import LogWriter, Redactor, environment_secrets, tail, validations
@@ -305,12 +305,12 @@ def _blocks(reader: int, task: Task, process: subprocess.Popen[bytes]) -> Iterat
         yield block
 
 
-def _end(result: dict[str, Any], task: Task) -> End:
+def _end(result: dict[str, Any], task: Task) -> RunEnd:
     code, reason, limits = result["exit_code"], result["reason"], task.limits
     out_of_memory = ""
     if reason == "out of memory" and limits.memory is not None:
         out_of_memory = f"its processes used more than {format_size(limits.memory)}"
-    return End(
+    return RunEnd(
         exit_code=code if code >= 0 else None,
         signal=signal.Signals(-code).name if code < 0 else None,
         oom_kills=result["oom_kills"],

@@ -54,7 +54,7 @@ def is_host_name(host: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class Destination:
     """A host and a port that may be reached. ``*.example.com`` stands for every name below it, not for itself.
 
     ``plain``: it speaks HTTP without TLS.
@@ -65,7 +65,7 @@ class Endpoint:
     plain: bool = False
 
     @classmethod
-    def parse(cls, text: str) -> Endpoint:
+    def parse(cls, text: str) -> Destination:
         """From ``host``, ``host:port`` or a URL; HTTP without TLS only from ``http://…``. Raises SandboxError."""
         url = text if "://" in text else f"https://{text}"
         try:
@@ -82,7 +82,7 @@ class Endpoint:
         return cls(host, port, plain=parts.scheme == "http")
 
     @classmethod
-    def of_agent(cls, text: str) -> Endpoint:
+    def of_agent(cls, text: str) -> Destination:
         """As ``parse``, for what an agent's definition lists: nothing that leads to this machine or its cloud."""
         endpoint = cls.parse(text)
         if why := endpoint._too_wide():
@@ -111,7 +111,7 @@ class Endpoint:
             return False
         return host.endswith(self.host[1:]) and host != self.host[2:] if self.host[0] == "*" else host == self.host
 
-    def covers(self, other: Endpoint) -> bool:
+    def covers(self, other: Destination) -> bool:
         """Whether whatever the other endpoint stands for may be reached where this one may."""
         return self == other or (self.plain == other.plain and self.admits(other.host, other.port))
 
@@ -165,22 +165,22 @@ def _is_own(address: str) -> bool:
 
 def endpoints(
     agent: Agent, launch: Launch, more: Iterable[str] = (), *, without: Container[str] = ()
-) -> tuple[Endpoint, ...]:
+) -> tuple[Destination, ...]:
     """What the policy ``llm`` lets this agent reach; raises SandboxError for what it may not list, or was not granted.
 
     These are ``more``, which the user permits; and without the hosts ``without``, which the agent reaches through the
     gateway to language models: the providers of keys that it is given in plain, and for a bundled agent what it lists.
     Whatever else an agent lists, as ``llm_hosts`` or in its variables ``…_BASE_URL``, needs the user's permission.
     """
-    permitted = tuple(map(Endpoint.parse, more))
+    permitted = tuple(map(Destination.parse, more))
     of_keys = {_PROVIDERS[name] for name in agent.secret_names if name in _PROVIDERS}
     hosts = agent.llm_hosts or tuple(sorted(of_keys))
-    own = map(Endpoint.of_agent, (*hosts, *_urls(launch.environment)))
+    own = map(Destination.of_agent, (*hosts, *_urls(launch.environment)))
     direct = []
     for endpoint in own:
         if endpoint.host in without or any(known.covers(endpoint) for known in permitted):
             continue
-        if agent.bundled or (endpoint.host in of_keys and endpoint == Endpoint(endpoint.host)):
+        if agent.bundled or (endpoint.host in of_keys and endpoint == Destination(endpoint.host)):
             direct.append(endpoint)
         elif endpoint.host not in MODEL_HOSTS:  # these it reaches through the gateway, or not at all
             raise SandboxError(
@@ -193,9 +193,9 @@ def endpoints(
 def check_form(agent: Agent, more: Iterable[str] = ()) -> None:
     """See that all hosts that an agent, or the user, lists could be reached; raises SandboxError."""
     for text in agent.llm_hosts:
-        Endpoint.of_agent(text)
+        Destination.of_agent(text)
     for text in more:
-        Endpoint.parse(text)
+        Destination.parse(text)
 
 
 def _urls(environment: Mapping[str, str]) -> list[str]:

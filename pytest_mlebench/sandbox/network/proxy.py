@@ -39,7 +39,7 @@ from urllib.request import getproxies, proxy_bypass
 import h11
 
 from pytest_mlebench.records.outcome import Connection
-from pytest_mlebench.sandbox.network.policy import HOST_ALIAS, Endpoint, as_address, is_here, is_host_name
+from pytest_mlebench.sandbox.network.policy import HOST_ALIAS, Destination, as_address, is_here, is_host_name
 from pytest_mlebench.sandbox.redaction import bounded
 
 _MAX_HEAD = 1 << 16
@@ -272,7 +272,7 @@ class Proxy:
 
     def __init__(
         self,
-        allowed: Iterable[Endpoint],
+        allowed: Iterable[Destination],
         *,
         unix_socket: Path | None = None,
         address: tuple[str, int] = ("", 0),

@@ -15,9 +15,9 @@ from pytest_mlebench.errors import DataError, UsageError, reason
 from pytest_mlebench.extras.bundles import verify as verification
 from pytest_mlebench.extras.bundles.api import group_files
 from pytest_mlebench.extras.bundles.board.rows import Rejected, Row, published_rows, ranked, rows_of
-from pytest_mlebench.extras.bundles.board.site import Site, see_writable, write_site
+from pytest_mlebench.extras.bundles.board.site import Board, see_writable, write_site
 from pytest_mlebench.extras.bundles.bundle import MAX_BYTES, SUFFIX, Bundle, is_bundle, read_bundle
-from pytest_mlebench.extras.bundles.card import Card, Result
+from pytest_mlebench.extras.bundles.card import Card, CheckResult
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.progress import Step
 from pytest_mlebench.io.units import listed, one_line, pluralize
@@ -75,7 +75,7 @@ def board(
     entries = _with_shared_runs(_entries(bench, files, max_bytes, signers))
     rows = ranked([*(row for entry in entries for row in entry.rows), *published_rows(published_results())])
     rejected = [entry.rejected for entry in entries if entry.rejected is not None]
-    site = Site(
+    site = Board(
         title=title,
         rows=rows,
         rejected=rejected,
@@ -203,10 +203,10 @@ def _rejected(
 def _why_not(card: Card) -> tuple[str, list[str]] | None:
     """Why a bundle has no rows: a verdict, and the reasons; None if it has some."""
     grades = next((own for own in card.checks if own.name == "grades"), None)
-    if card.result is Result.differs:
-        failed = [own for own in card.checks if own.result is Result.differs]
+    if card.result is CheckResult.differs:
+        failed = [own for own in card.checks if own.result is CheckResult.differs]
         return card.headline, [f"{own.name}: {text}" for own in failed for text in (own.reasons or (own.detail,))]
-    if grades is None or grades.result is not Result.verified:
+    if grades is None or grades.result is not CheckResult.verified:
         own = () if grades is None else grades.reasons
         return "its scores cannot be checked", [f"grades: {text}" for text in own] or ["it has no runs"]
     if card.violations and card.findings is not None:

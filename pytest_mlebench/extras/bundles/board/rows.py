@@ -13,7 +13,7 @@ from statistics import fmean
 
 from pytest_mlebench.catalog.competition import split_and_version
 from pytest_mlebench.defaults import TIME_LIMIT
-from pytest_mlebench.extras.bundles.card import ALWAYS, Card, Result
+from pytest_mlebench.extras.bundles.card import ALWAYS, Card, CheckResult
 from pytest_mlebench.io.units import format_dollars, format_duration, format_size, listed, pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import model_differences
@@ -118,7 +118,7 @@ class Rejected:
 
 def rows_of(group: RunGroup, card: Card, graders: Regrader) -> Iterator[Row]:
     """The rows of a bundle's run group, which ``card`` says can be shown."""
-    checked = {check.name for check in card.checks if check.result is Result.verified}
+    checked = {check.name for check in card.checks if check.result is CheckResult.verified}
     for summary in summarise([group]):
         own = _part(group, summary)
         profile = fairness_profile(own, card.findings)
@@ -296,7 +296,7 @@ def _reasons(
     own: RunGroup, summary: SplitSummary, card: Card, profile: Sequence[ProfileLine], data: str, graders: Regrader
 ) -> Iterator[str]:
     """Why a row does not compare with others; none if it does."""
-    if card.result is not Result.verified:
+    if card.result is not CheckResult.verified:
         yield f"unverified: {listed([own.name for own in card.checks if own.result is card.result])} cannot be checked"
     if data != "real":
         yield f"data: {data}"

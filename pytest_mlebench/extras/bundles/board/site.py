@@ -52,7 +52,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class Board:
     """What a leaderboard shows; ``cards`` and ``reports`` (pages) are by the digests of their bundles."""
 
     title: str
@@ -111,7 +111,7 @@ def _files_of(folder: Path) -> set[str] | None:
     return {str(name) for name in values["files"]}
 
 
-def write_site(site: Site, target: Path) -> None:
+def write_site(site: Board, target: Path) -> None:
     """Write a leaderboard to a folder that is absent, empty or one, at once or not at all. Raises UsageError."""
     target = target.absolute()
     files = dict(_files(site))
@@ -141,7 +141,7 @@ def write_site(site: Site, target: Path) -> None:
         raise UsageError(f"{target} cannot be written: {reason(error)}") from error
 
 
-def _files(site: Site) -> Iterator[tuple[str, str]]:
+def _files(site: Board) -> Iterator[tuple[str, str]]:
     yield "index.html", _index(site)
     for digest, card in site.cards.items():
         yield f"bundles/{digest}.html", _card(card, has_report=digest in site.reports)
@@ -149,7 +149,7 @@ def _files(site: Site) -> Iterator[tuple[str, str]]:
         yield f"reports/{digest}.html", text
 
 
-def _index(site: Site) -> str:
+def _index(site: Board) -> str:
     script = asset("board.js", _ASSETS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     own = [row for row in site.rows if not row.is_reported]

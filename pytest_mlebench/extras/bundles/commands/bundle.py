@@ -19,7 +19,7 @@ from pytest_mlebench.extras.bundles.bundle import (
     read_bundle,
     unpack,
 )
-from pytest_mlebench.extras.bundles.card import Result, card_sections
+from pytest_mlebench.extras.bundles.card import CheckResult, card_sections
 from pytest_mlebench.io.units import format_size, parse_size, pluralize
 from pytest_mlebench.records.group import find_group, read_group
 from pytest_mlebench.reports.tables import has_colours, terminal_width
@@ -128,7 +128,7 @@ def verify(options: argparse.Namespace) -> int:
     else:
         shown = card_sections(card)
         print("\n\n".join(own.text(terminal_width(), colours=has_colours()) for own in shown))
-    return 0 if card.result is Result.verified and (options.allow_violations or not card.violations) else 1
+    return 0 if card.result is CheckResult.verified and (options.allow_violations or not card.violations) else 1
 
 
 def largest(size: str | None) -> int:

@@ -25,7 +25,7 @@ _START_SECONDS = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class TaskData:
     """Where tasks pull a competition's data, and what it has to be."""
 
     url: str
@@ -70,7 +70,7 @@ def mounts(dataset: Dataset, side: str, target: str) -> dict[str, Any]:
     return {"services": {"main": {"volumes": [f"{variable}/{data}:{target}:ro"]}}}
 
 
-def pulls_public(dataset: Dataset, source: Source, image: str | None) -> dict[str, Any]:
+def pulls_public(dataset: Dataset, source: TaskData, image: str | None) -> dict[str, Any]:
     """A Compose file whose service ``data`` pulls the public files before the agent's container starts.
 
     That container sees them read-only, and gets no credentials. Limits of its network are not those of the service.

@@ -15,9 +15,9 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.preparing import open_source
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.extras.interop.contract import ExportOption, Request
-from pytest_mlebench.extras.interop.harbor.data import SCHEMES, Source
+from pytest_mlebench.extras.interop.harbor.data import SCHEMES, TaskData
 from pytest_mlebench.extras.interop.harbor.job import opened
-from pytest_mlebench.extras.interop.harbor.task import Task, TaskOptions, is_public_data, write_task
+from pytest_mlebench.extras.interop.harbor.task import HarborTask, TaskOptions, is_public_data, write_task
 from pytest_mlebench.grading.twins import SOLUTION, TwinStore, make_twin
 from pytest_mlebench.io.units import pluralize
 
@@ -75,7 +75,7 @@ def _name(competition: Competition, options: TaskOptions) -> str:
     return f"competition-{secrets.token_hex(4)}"
 
 
-def _task(name: str, competition: Competition, bench: Bench, options: TaskOptions, scratch: Path) -> Task:
+def _task(name: str, competition: Competition, bench: Bench, options: TaskOptions, scratch: Path) -> HarborTask:
     """The task with its data: prepared here, or only described where the task pulls it."""
     url = bench.settings.data_source
     if url is not None and not (
@@ -83,7 +83,7 @@ def _task(name: str, competition: Competition, bench: Bench, options: TaskOption
     ):
         return _pulling(name, competition, bench, options, scratch / "pulled")
     dataset = bench.store.prepare(competition, reporter=bench.reporter, **bench.prepare_options)
-    task = Task(name=name, dataset=dataset, options=options)
+    task = HarborTask(name=name, dataset=dataset, options=options)
     if options.is_obfuscated and not task.is_copied:
         raise UsageError(
             f"{competition.id}: --description=obfuscated cannot mount real data, as agents could read its path: add "
@@ -92,7 +92,7 @@ def _task(name: str, competition: Competition, bench: Bench, options: TaskOption
     return task
 
 
-def _pulling(name: str, competition: Competition, bench: Bench, options: TaskOptions, work: Path) -> Task:
+def _pulling(name: str, competition: Competition, bench: Bench, options: TaskOptions, work: Path) -> HarborTask:
     assert bench.settings.data_source is not None
     source = open_source(bench.settings.data_source)
     if source.url.partition("://")[0] not in SCHEMES:
@@ -106,8 +106,8 @@ def _pulling(name: str, competition: Competition, bench: Bench, options: TaskOpt
     if not (dataset.public / "description.md").is_file():
         raise DataError(f"{competition.id}: {source.url} has no description of it")
     dataset.note(description=head.description)
-    pulled = Source(url=source.url, digest=head.digest, size=head.size)
-    return Task(name=name, dataset=dataset, options=options, source=pulled)
+    pulled = TaskData(url=source.url, digest=head.digest, size=head.size)
+    return HarborTask(name=name, dataset=dataset, options=options, source=pulled)
 
 
 def _solution(dataset: Dataset, bench: Bench, scratch: Path) -> Path | None:
@@ -127,7 +127,7 @@ def _solution(dataset: Dataset, bench: Bench, scratch: Path) -> Path | None:
     return copy
 
 
-def _left_to_do(target: Path, written: Sequence[Task]) -> Iterator[str]:
+def _left_to_do(target: Path, written: Sequence[HarborTask]) -> Iterator[str]:
     for task in written:
         for part, image in task.images.items():
             folder = shlex.quote(str(target / task.name / part))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.data.preparing import VARIABLE, Head, Source, open_source
+from pytest_mlebench.data.preparing import VARIABLE, DataSource, Head, open_source
 from pytest_mlebench.errors import DataError, MLEBenchError
 from pytest_mlebench.io.progress import silent
 
@@ -45,7 +45,7 @@ def _competition(folder: Path, wanted: dict[str, Any]) -> Competition:
     return Competition.bare(folder, id=wanted["competition_id"], version=wanted["bench_version"])
 
 
-def _head(source: Source, competition: Competition, digest: str) -> Head:
+def _head(source: DataSource, competition: Competition, digest: str) -> Head:
     head = source.head(competition, silent)
     if head.digest != digest:
         raise DataError(

@@ -26,11 +26,11 @@ from pytest_mlebench.data import dataset as data_dataset
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.interop.harbor import data, wheel
-from pytest_mlebench.extras.interop.harbor.data import ANSWERS, DATA, Source
+from pytest_mlebench.extras.interop.harbor.data import ANSWERS, DATA, TaskData
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.sandbox.contract import render_instructions
-from pytest_mlebench.sandbox.network.policy import Endpoint
+from pytest_mlebench.sandbox.network.policy import Destination
 
 if TYPE_CHECKING:
     from pytest_mlebench.options import Settings
@@ -71,13 +71,13 @@ class TaskOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class HarborTask:
     """A competition's task. Nothing in the agent's container has another name for the competition than ``name``."""
 
     name: str
     dataset: Dataset
     options: TaskOptions
-    source: Source | None = None
+    source: TaskData | None = None
     """Where its containers pull its data; None: they do not."""
 
     @property
@@ -123,7 +123,7 @@ def is_public_data(dataset: Dataset) -> bool:
     return competition.is_twin or dataset.is_synthetic or competition.source == "bundled"
 
 
-def write_task(folder: Path, task: Task, solution: Path | None) -> None:
+def write_task(folder: Path, task: HarborTask, solution: Path | None) -> None:
     """Write a task into a folder that does not exist yet. Raises OSError."""
     folder.mkdir(parents=True)
     (folder / "task.toml").write_text(to_toml(_config(task)), encoding="utf-8")
@@ -137,7 +137,7 @@ def write_task(folder: Path, task: Task, solution: Path | None) -> None:
     _set_times(folder)
 
 
-def _config(task: Task) -> dict[str, Any]:
+def _config(task: HarborTask) -> dict[str, Any]:
     """The content of ``task.toml``."""
     limits, settings = task.options.limits, task.options.settings
     return {
@@ -166,7 +166,7 @@ def _config(task: Task) -> dict[str, Any]:
     }
 
 
-def _about(task: Task) -> dict[str, Any]:
+def _about(task: HarborTask) -> dict[str, Any]:
     """The parts of ``task.toml`` that say which competition it is, or hide it."""
     dataset, reward = task.dataset, task.options.reward
     competition = dataset.competition
@@ -201,13 +201,13 @@ def network(settings: Settings) -> dict[str, Any]:
 
 def _host(text: str) -> str:
     """The name of a host that is allowed. Harbor limits hosts, whichever their ports: raises UsageError for others."""
-    endpoint = Endpoint.parse(text)
+    endpoint = Destination.parse(text)
     if endpoint.port not in (80, 443):
         raise UsageError(f"--allow-host={text}: Harbor limits hosts, not ports: write --allow-host={endpoint.host}")
     return endpoint.host
 
 
-def _write_environment(folder: Path, task: Task) -> None:
+def _write_environment(folder: Path, task: HarborTask) -> None:
     dataset, programs = task.dataset, folder / "mlebench"
     competition = dataset.competition
     checker = programs / "checker"
@@ -244,7 +244,7 @@ def _write_environment(folder: Path, task: Task) -> None:
     _write_dockerfile(folder, task, "environment", data=lines)
 
 
-def _write_fetching(programs: Path, task: Task) -> str:
+def _write_fetching(programs: Path, task: HarborTask) -> str:
     """Write what the service that pulls public files needs; returns the lines of the Dockerfile for it."""
     names = ["fetch.py"]
     shutil.copyfile(Path(__file__).with_name("fetch.py"), programs / "fetch.py")
@@ -254,7 +254,7 @@ def _write_fetching(programs: Path, task: Task) -> str:
     return f"COPY {' '.join(f'mlebench/{name}' for name in names)} /opt/mlebench/"
 
 
-def _write_tests(folder: Path, task: Task) -> None:
+def _write_tests(folder: Path, task: HarborTask) -> None:
     dataset, settings = task.dataset, task.options.settings
     competition = dataset.competition
     (folder / "mlebench").mkdir(parents=True)
@@ -285,7 +285,7 @@ def _write_tests(folder: Path, task: Task) -> None:
     _write_answers(folder, answers, task)
 
 
-def _write_answers(folder: Path, answers: Dataset, task: Task) -> None:
+def _write_answers(folder: Path, answers: Dataset, task: HarborTask) -> None:
     """Write the verifier's data, and its script, which pulls them if they are elsewhere."""
     dataset, pull = task.dataset, ""
     target = f"{ANSWERS}/{dataset.prepared.name}"
@@ -307,7 +307,7 @@ def _write_answers(folder: Path, answers: Dataset, task: Task) -> None:
     (folder / "test.sh").chmod(0o755)
 
 
-def _write_dockerfile(folder: Path, task: Task, name: str, data: str = "") -> None:
+def _write_dockerfile(folder: Path, task: HarborTask, name: str, data: str = "") -> None:
     values = {
         "WHAT": {"environment": "The agent's environment", "tests": "The verifier"}[name],
         "ID": task.name,
@@ -321,7 +321,7 @@ def _write_dockerfile(folder: Path, task: Task, name: str, data: str = "") -> No
     (folder / "Dockerfile").write_text(_filled(text, values), encoding="utf-8")
 
 
-def _write_grading_layers(folder: Path, task: Task) -> None:
+def _write_grading_layers(folder: Path, task: HarborTask) -> None:
     wheel.write_wheel(folder / wheel.NAME, pulls=task.source is not None)
     libraries = (*wheel.LIBRARIES, *(() if task.source is None else task.source.libraries))
     # Other versions may round differently.

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.extras.viewer.index import Run
+from pytest_mlebench.extras.viewer.index import ListedRun
 from pytest_mlebench.extras.viewer.pages.groups import shared_parts
 from pytest_mlebench.extras.viewer.pictures import run_timeline
 from pytest_mlebench.extras.viewer.site import Site, seg, whole_number
-from pytest_mlebench.extras.viewer.steps import Step
+from pytest_mlebench.extras.viewer.steps import OutlineStep
 from pytest_mlebench.results.overview import mean_scores, overview
 from pytest_mlebench.results.summary import labels
 
@@ -102,7 +102,7 @@ def _beside(site: Site, name: str, run_id: str, number: int) -> dict[str, Any]:
     }
 
 
-def aligned(columns: Sequence[Sequence[Step]], *, by_time: bool) -> list[tuple[Step | None, ...]]:
+def aligned(columns: Sequence[Sequence[OutlineStep]], *, by_time: bool) -> list[tuple[OutlineStep | None, ...]]:
     """Rows with at most one step of each column.
 
     ``by_time``: steps share a row if they began within a minute of the first in it; one without a time counts as the
@@ -110,14 +110,14 @@ def aligned(columns: Sequence[Sequence[Step]], *, by_time: bool) -> list[tuple[S
     """
     if not by_time:
         return list(zip_longest(*columns))
-    waiting: list[tuple[float, int, Step]] = []
+    waiting: list[tuple[float, int, OutlineStep]] = []
     for column, steps in enumerate(columns):
         last = 0.0
         for step in steps:
             last = max(last, step.seconds or 0.0)
             waiting.append((last, column, step))
-    rows: list[tuple[Step | None, ...]] = []
-    row: list[Step | None] = [None] * len(columns)
+    rows: list[tuple[OutlineStep | None, ...]] = []
+    row: list[OutlineStep | None] = [None] * len(columns)
     began: float | None = None
     for seconds, column, step in sorted(waiting, key=lambda own: (own[0], own[2].number)):
         if began is None or row[column] is not None or seconds - began > _SAME_TIME:
@@ -137,9 +137,9 @@ class _Column:
     agent: str
 
 
-def _matrix(columns: Sequence[_Column], runs: Sequence[Run]) -> dict[str, Any]:
+def _matrix(columns: Sequence[_Column], runs: Sequence[ListedRun]) -> dict[str, Any]:
     """Competitions by agents: each cell's runs, best first, and which agent has the best mean score."""
-    cells: dict[tuple[str, str, str], list[Run]] = {}
+    cells: dict[tuple[str, str, str], list[ListedRun]] = {}
     for run in runs:
         cells.setdefault((run.competition_id, run.group_name, run.agent), []).append(run)
     wins: dict[str, list[str]] = {column.label: [] for column in columns}

@@ -16,7 +16,7 @@ from markupsafe import escape
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from pytest_mlebench.extras.viewer.folder import MAX_ENTRIES, FolderFile, Refused, listing, opened
+from pytest_mlebench.extras.viewer.folder import MAX_ENTRIES, FolderFile, NotReadable, listing, opened
 from pytest_mlebench.extras.viewer.guard import FILE_POLICY
 from pytest_mlebench.extras.viewer.site import RunPlace, Site
 from pytest_mlebench.extras.viewer.text import CODE_SUFFIXES, code
@@ -102,11 +102,11 @@ def _opened(run: RunPlace, path: str) -> Iterator[tuple[IO[bytes], int]]:
     try:
         with open_files(run_dir) as files:
             if (found := files.get(path)) is None:
-                raise Refused("there is no such file")
+                raise NotReadable("there is no such file")
             with files.open(path) as packed:
                 yield packed, found.size
     except FilesError as error:
-        raise Refused(str(error)) from error
+        raise NotReadable(str(error)) from error
 
 
 def _shown(run: RunPlace, path: str) -> dict[str, Any]:

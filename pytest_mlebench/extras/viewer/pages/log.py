@@ -69,7 +69,7 @@ async def log_events(site: Site, request: Request) -> Response:
 
 
 @dataclass(frozen=True)
-class Part:
+class LogPart:
     """Lines of a log from byte ``start`` to ``end``, of ``size`` in all."""
 
     start: int
@@ -78,7 +78,7 @@ class Part:
     lines: Sequence[Line]
 
 
-def _part(group_dir: Path, run: str, *, start: int | None = None, end: int | None = None) -> Part:
+def _part(group_dir: Path, run: str, *, start: int | None = None, end: int | None = None) -> LogPart:
     """The lines from ``start`` on, those before ``end``, or without either those at the end. Raises Refused."""
     with opened(group_dir, run, RUN_LOG) as descriptor:
         size = os.fstat(descriptor).st_size
@@ -93,10 +93,10 @@ def _part(group_dir: Path, run: str, *, start: int | None = None, end: int | Non
             content = os.pread(descriptor, _PART, start)
             if start + len(content) < size and (last := content.rfind(b"\n")) >= 0:
                 content = content[: last + 1]
-    return Part(start, start + len(content), size, list(lines_of(content, start)))
+    return LogPart(start, start + len(content), size, list(lines_of(content, start)))
 
 
-def _around(group_dir: Path, run: str, place: int) -> Part:
+def _around(group_dir: Path, run: str, place: int) -> LogPart:
     """A part that has the line with this byte. Raises Refused."""
     before, _ = read(group_dir, run, RUN_LOG, start=max(0, place - _PART // 2), size=min(place, _PART // 2))
     first = before.find(b"\n")

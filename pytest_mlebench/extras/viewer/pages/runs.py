@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from pytest_mlebench.extras.viewer.folder import Refused, read
-from pytest_mlebench.extras.viewer.index import FACETS, ORDERS, Group, Run, Search
+from pytest_mlebench.extras.viewer.folder import NotReadable, read
+from pytest_mlebench.extras.viewer.index import FACETS, ORDERS, Group, ListedRun, Search
 from pytest_mlebench.extras.viewer.live import log_end, log_state, running
 from pytest_mlebench.extras.viewer.pictures import run_timeline
 from pytest_mlebench.extras.viewer.site import Site, timestamp, whole_number
@@ -123,7 +123,7 @@ def record(site: Site, request: Request) -> Response:
     place = site.place(request)
     record = place.record
     text, size = "", 0
-    with suppress(Refused):
+    with suppress(NotReadable):
         content, size = read(place.folder, place.run_id, RECORD, size=_RECORD_SHOWN)
         text = content.decode("utf-8", "replace")
     return site.page(
@@ -139,7 +139,7 @@ def record(site: Site, request: Request) -> Response:
     )
 
 
-def _siblings(site: Site, group: Group, record: RunRecord) -> list[Run]:
+def _siblings(site: Site, group: Group, record: RunRecord) -> list[ListedRun]:
     """The other runs on the same competition, those of the same group first."""
     runs = site.index.runs(competition=record.competition_id)
     others = [run for run in runs if (run.group_name, run.run_id) != (group.name, record.run_id)]

@@ -23,7 +23,7 @@ FULL_NETWORK = "mlebench-full"
 _LONGEST_ERROR = 1000
 
 
-class Engine:
+class ContainerClient:
     """A connection to an engine, and what only this engine does its way. Methods raise errors of docker's client."""
 
     name = DOCKER
@@ -121,7 +121,7 @@ def explain(error: Exception) -> str:
 
 
 @contextmanager
-def engine_errors(action: str) -> Iterator[None]:
+def client_errors(action: str) -> Iterator[None]:
     """Inside, an error of the engine is a SandboxError of one line: the engine could not ``action``."""
     try:
         yield
