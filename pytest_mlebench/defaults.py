@@ -41,13 +41,3 @@ BUILD_MEMORY = 16 << 30
 """Of the commands of one Dockerfile; at most what the machine has."""
 IMAGE_BYTES = 64 << 30
 """Of one agent's image."""
-
-
-def timeline_seconds(time_limit: float) -> float:
-    """Seconds for grading all snapshots of a run: no longer than the run may take."""
-    return min(TIMELINE_SECONDS, time_limit)
-
-
-def grace(time_limit: float) -> float:
-    """Seconds between SIGTERM and SIGKILL, when a run's time is over."""
-    return min(GRACE_SECONDS, GRACE_SHARE * time_limit)

@@ -24,7 +24,7 @@ from pytest_mlebench.data import jobs
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.preparing import check, open_source
-from pytest_mlebench.data.store import DataStore, PrepareOptions
+from pytest_mlebench.data.store import DEFAULT_JOBS, DataStore, PrepareOptions
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.grading.twins import no_twin
 from pytest_mlebench.io import files
@@ -65,7 +65,7 @@ def add(commands: Any) -> None:
     given.add_argument("--synthetic", action="store_true",
         help="for authors: small data with odd cases, which proves graders; nothing can be learned from it (for data "
         "that agents can learn from, see --data=twin)")  # fmt: skip
-    prepare.add_argument("--jobs", type=int, default=jobs.DEFAULT_JOBS, metavar="N",
+    prepare.add_argument("--jobs", type=int, default=DEFAULT_JOBS, metavar="N",
         help="number of competitions to download or prepare in parallel (default: %(default)s)")  # fmt: skip
     prepare.add_argument("--keep-raw", action="store_true", help="keep raw data after preparation")
     prepare.add_argument(
@@ -167,14 +167,9 @@ def _prepare_in(
     store.parallel_downloads = options.jobs
     with shown(len(competitions)) as reporter:
         # What this returns fails on its own when its turn comes.
-        jobs.check(
-            store,
-            competitions,
-            KaggleDownloads(),
-            jobs=options.jobs,
-            skip_denied=options.skip_denied,
-            reporter=reporter,
-            **how,
+        downloads, at_once = KaggleDownloads(), options.jobs
+        store.check_all(
+            competitions, downloads, jobs=at_once, skip_denied=options.skip_denied, reporter=reporter, **how
         )
         how["check_disk"] = False  # it was, for all of them
         ready = {own.id for own in competitions if store.is_ready(own, **how)}

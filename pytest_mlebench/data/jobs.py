@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
@@ -15,13 +15,10 @@ from typing import Unpack
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.download.contract import Downloads
-from pytest_mlebench.data.store import DataStore, PrepareOptions
-from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError
-from pytest_mlebench.io import files
-from pytest_mlebench.io.progress import Event, Note, Reporter, log_reported, silent
-from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.data.store import DEFAULT_JOBS, DataStore, PrepareOptions
+from pytest_mlebench.errors import MLEBenchError
+from pytest_mlebench.io.progress import Event, Reporter, log_reported, silent
 
-DEFAULT_JOBS = 4
 logger = logging.getLogger("pytest_mlebench")
 
 
@@ -31,64 +28,6 @@ class PreparationResult:
 
     competition: Competition
     error: str | None = None
-
-
-def check(
-    store: DataStore,
-    competitions: Iterable[Competition],
-    downloads: Downloads,
-    *,
-    jobs: int = DEFAULT_JOBS,
-    skip_denied: bool = False,
-    reporter: Reporter = silent,
-    **options: Unpack[PrepareOptions],
-) -> dict[str, DataError]:
-    """Check, before anything is downloaded, that credentials, accepted rules and disk suffice for all of these.
-
-    Modules that preparing needs must be there too. Raises DataError that lists what is missing; returns, by id, why
-    others are not available (see Downloads). Kaggle is not asked where nothing must come from there. What the store's
-    source lacks is said, too.
-    """
-    waiting = [competition for competition in competitions if not store.is_ready(competition, **options)]
-    if waiting:
-        store.check()
-    finders: tuple[Callable[[Competition], None], ...] = (
-        Competition.require_modules,
-        lambda competition: store.find(competition, reporter, **options),
-    )
-    for find in finders:
-        lacking = []
-        for competition in waiting:
-            try:
-                find(competition)
-            except (CompetitionError, DataError) as error:
-                lacking.append(str(error))
-        if lacking:
-            raise DataError("\n".join(lacking))
-    asked = [competition for competition in waiting if store.needs_archive(competition, **options)]
-    absent: dict[str, DataError] = {}
-    if asked or (waiting and options.get("description") == "kaggle"):  # whose pages need credentials alone
-        reporter(Note(f"checking access to {pluralize(len(asked), 'competition')} on Kaggle"))
-        try:
-            absent = downloads.check(asked, skip_denied=skip_denied, reporter=reporter)
-        except DataError as error:
-            advice = [_advice(store, own, force=options.get("force", False)) for own in asked if not own.url]
-            raise DataError("\n".join([str(error), *advice])) from error
-    if options.get("check_disk", True):
-        rest = [competition for competition in waiting if competition.id not in absent]
-        needs = [store.need(competition, downloads, reporter, **options) for competition in rest]
-        files.require_space(store.root, needs, jobs)
-    return absent
-
-
-def _advice(store: DataStore, competition: Competition, *, force: bool) -> str:
-    """What to do about a competition that is not on Kaggle."""
-    again = ("--force",) if force else ()
-    synthetic = f": `{store.command('prepare', competition, '--synthetic', *again)}`"
-    return (
-        f"If the data is your own: `{store.command('prepare', competition, '--raw-dir=FOLDER', *again)}`; "
-        f"to try without it{', add --data=twin' if competition.has_twin else synthetic}"
-    )
 
 
 def prepare_all(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
@@ -29,10 +29,11 @@ from pytest_mlebench.data.dataset import (
 from pytest_mlebench.data.download.contract import Downloads
 from pytest_mlebench.data.preparing import DataSource, Head, NotPushed, key_of, make_synthetic, open_source, run_prepare
 from pytest_mlebench.data.tables import changed_cells, count_sides, is_comparable
-from pytest_mlebench.errors import DataError, UsageError, expect
+from pytest_mlebench.errors import CompetitionError, DataError, UsageError, expect
 from pytest_mlebench.io import files, locks
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.progress import ByteCounter, Note, Reporter, Step, WarningNote, silent
+from pytest_mlebench.io.units import pluralize
 
 if TYPE_CHECKING:
     from pytest_mlebench.data.download.contract import RetryPolicy
@@ -51,6 +52,10 @@ class PrepareOptions(TypedDict, total=False):
     keep_raw: bool | None
     description: Description | None
     check_disk: bool
+
+
+DEFAULT_JOBS = 4
+"""Competitions that are prepared at once."""
 
 
 class DataStore:
@@ -110,6 +115,62 @@ class DataStore:
                 f"data folder {self.root} cannot be written: Not a directory; "
                 f"choose another one with --data-dir or {ENVIRONMENT_VARIABLE}"
             )
+
+    def check_all(
+        self,
+        competitions: Iterable[Competition],
+        downloads: Downloads,
+        *,
+        jobs: int = DEFAULT_JOBS,
+        skip_denied: bool = False,
+        reporter: Reporter = silent,
+        **options: Unpack[PrepareOptions],
+    ) -> dict[str, DataError]:
+        """Check, before anything is downloaded, that credentials, accepted rules and disk suffice for all of these.
+
+        Modules that preparing needs must be there too. Raises DataError that lists what is missing, also at the store's
+        source; returns, by id, why others are not available (see Downloads). Kaggle is not asked where nothing must
+        come from there.
+        """
+        waiting = [competition for competition in competitions if not self.is_ready(competition, **options)]
+        if waiting:
+            self.check()
+        finders: tuple[Callable[[Competition], None], ...] = (
+            Competition.require_modules,
+            lambda competition: self.find(competition, reporter, **options),
+        )
+        for find in finders:
+            lacking = []
+            for competition in waiting:
+                try:
+                    find(competition)
+                except (CompetitionError, DataError) as error:
+                    lacking.append(str(error))
+            if lacking:
+                raise DataError("\n".join(lacking))
+        asked = [competition for competition in waiting if self.needs_archive(competition, **options)]
+        absent: dict[str, DataError] = {}
+        if asked or (waiting and options.get("description") == "kaggle"):  # whose pages need credentials alone
+            reporter(Note(f"checking access to {pluralize(len(asked), 'competition')} on Kaggle"))
+            try:
+                absent = downloads.check(asked, skip_denied=skip_denied, reporter=reporter)
+            except DataError as error:
+                advice = [self._advice(own, force=options.get("force", False)) for own in asked if not own.url]
+                raise DataError("\n".join([str(error), *advice])) from error
+        if options.get("check_disk", True):
+            rest = [competition for competition in waiting if competition.id not in absent]
+            needs = [self.need(competition, downloads, reporter, **options) for competition in rest]
+            files.require_space(self.root, needs, jobs)
+        return absent
+
+    def _advice(self, competition: Competition, *, force: bool) -> str:
+        """What to do about a competition that is not on Kaggle."""
+        again = ("--force",) if force else ()
+        synthetic = f": `{self.command('prepare', competition, '--synthetic', *again)}`"
+        return (
+            f"If the data is your own: `{self.command('prepare', competition, '--raw-dir=FOLDER', *again)}`; "
+            f"to try without it{', add --data=twin' if competition.has_twin else synthetic}"
+        )
 
     def dataset(self, competition: Competition) -> Dataset:
         """The competition's data, whether or not it is there."""

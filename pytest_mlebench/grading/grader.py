@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 from collections import deque
@@ -28,7 +29,7 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.preparing import is_third_party, plain_environment
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, expect, number, reason
-from pytest_mlebench.grading.process import ENVIRONMENT, MAX_REPLY, MAX_WORKERS, Job, Reply, start_command
+from pytest_mlebench.grading.process import ENVIRONMENT, MAX_REPLY, MAX_WORKERS, Job, Reply
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.records.outcome import TWIN, Report
@@ -62,6 +63,10 @@ EXCEEDED = "grading takes "
 """How the reason begins why a submission is invalid whose grading exceeded a limit."""
 _ERRORS = {"CompetitionError": CompetitionError, "DataError": DataError}
 _STOP_SECONDS = 5.0
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_mlebench.grading.process import main; main()"
+)
+"""With the modules that this process finds."""
 _ATTEMPTS = 3
 
 
@@ -73,7 +78,7 @@ class GradingProcess:
         """The latest ones, for which it may still have workers."""
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
-            start_command(),
+            [sys.executable, "-P", "-c", _START, json.dumps([str(Path(entry).absolute()) for entry in sys.path])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,

@@ -1,9 +1,9 @@
 """The grading process: a helper that forks a worker for each job, limits it, and answers for it.
 
-The harness starts it with ``start_command`` and writes requests to its standard input, one JSON object per line; each
-is answered by one on its standard output. The helper itself never opens a submission: it imports what graders need,
-once, and forks. The workers of the latest jobs are kept for further requests of the same jobs, so that a competition's
-answers are read once; whatever becomes of a worker, the helper lives on and forks the next one.
+The harness starts it (see ``grader.GradingProcess``) and writes requests to its standard input, one JSON object per
+line; each is answered by one on its standard output. The helper itself never opens a submission: it imports what
+graders need, once, and forks. The workers of the latest jobs are kept for further requests of the same jobs, so that a
+competition's answers are read once; whatever becomes of a worker, the helper lives on and forks the next one.
 
 request: ``{"job": {…}, "path": "submission.csv", "seconds": 600}``, without ``path`` to see that the job can be done;
 with ``"certainty": true`` to learn how certain the submission's score is;
@@ -81,12 +81,6 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THR
 Job = dict[str, Any]
 Reply = dict[str, Any]
 Evaluation = Callable[[Path | None, bool], Reply]
-
-
-def start_command() -> list[str]:
-    """The command that starts the helper, with the modules that this process finds."""
-    boot = f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {__name__} import main; main()"
-    return [sys.executable, "-P", "-c", boot, json.dumps([str(Path(entry).absolute()) for entry in sys.path])]
 
 
 def main() -> None:

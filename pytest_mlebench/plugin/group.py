@@ -21,7 +21,6 @@ import pytest
 
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data import jobs
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import DataStore
@@ -595,7 +594,7 @@ def check(bench: Bench, folders: Iterable[str], named: Collection[str] = ()) -> 
             return any(store.is_usable(competition, **options) for competition in competitions)
         if settings.nodes_pull:  # each has a disk of its own
             options["check_disk"] = False
-        if absent := jobs.check(store, competitions, KaggleDownloads(), reporter=bench.reporter, **options):
+        if absent := store.check_all(competitions, KaggleDownloads(), reporter=bench.reporter, **options):
             raise DataError("\n".join(map(str, absent.values())))
     except DataError as error:
         advice = "" if settings.prepare == "never" else "\nTo run what is prepared and skip the rest: --prepare=never"

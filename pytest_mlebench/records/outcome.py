@@ -197,6 +197,16 @@ class Limits:
             if not (isinstance(value, Real) or (value is None and name in ("cpus", "memory", "disk"))):
                 raise TypeError(f"{name} must be a number, not {value!r}")
 
+    @property
+    def grace(self) -> float:
+        """Seconds between SIGTERM and SIGKILL, when the time is over."""
+        return min(defaults.GRACE_SECONDS, defaults.GRACE_SHARE * self.time_limit)
+
+    @property
+    def timeline_seconds(self) -> float:
+        """For grading all snapshots of the run: no longer than the run may take."""
+        return min(defaults.TIMELINE_SECONDS, self.time_limit)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:

@@ -443,7 +443,7 @@ def _with_timeline(run: _Run, complete: RunRecord) -> RunRecord:
     snapshots, run_dir = run.task.snapshots, run.task.run_dir
     if snapshots is None:
         return _written(complete, run_dir)
-    limit = defaults.timeline_seconds(run.options.limits.time_limit)
+    limit = run.options.limits.timeline_seconds
     known = partial(timeline, snapshots, run_dir=run_dir, seconds=complete.seconds, spent=complete.llm, limit=limit)
 
     def write(grade: Callable[[Path], Report] | None) -> RunRecord:

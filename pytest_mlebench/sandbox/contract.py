@@ -92,7 +92,7 @@ class Task:
     @property
     def grace(self) -> float:
         """Seconds between SIGTERM and SIGKILL."""
-        return defaults.grace(self.limits.time_limit) if self.grace_seconds is None else self.grace_seconds
+        return self.limits.grace if self.grace_seconds is None else self.grace_seconds
 
     @property
     def is_stopped(self) -> bool:

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from pytest_mlebench.authoring import columns, ids
 from pytest_mlebench.authoring.metrics import multilabel
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.data import jobs
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError, InvalidSubmission
@@ -94,7 +93,7 @@ def test_what_is_not_installed_is_named_before_anything_is_downloaded(
     monkeypatch.setattr("pytest_mlebench.catalog.competition.find_spec", lambda name: None)
     competitions = [default_catalogue()[id] for id in (NEEDS_IT, "hms-harmful-brain-activity-classification")]
     with pytest.raises(DataError, match=rf"^{NEEDS_IT}: .* pip install 'pytest-mlebench\[parquet\]'\nhms-.*\]'$"):
-        jobs.check(DataStore(tmp_path), competitions, KaggleDownloads())
+        DataStore(tmp_path).check_all(competitions, KaggleDownloads())
     with pytest.raises(CompetitionError, match=r"run: pip install 'pytest-mlebench\[parquet\]'$"):
         DataStore(tmp_path).prepare(competitions[0], downloads=KaggleDownloads())
 

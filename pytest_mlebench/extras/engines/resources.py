@@ -29,7 +29,7 @@ def job_resources(settings: Settings, dataset: Dataset) -> Resources:
     """
     limit = settings.time_limit
     margin = min(defaults.JOB_MARGIN_SECONDS, max(_SHORTEST_MARGIN, limit / 4))
-    seconds = limit + settings.grading_time + defaults.timeline_seconds(limit) + margin
+    seconds = limit + settings.grading_time + min(defaults.TIMELINE_SECONDS, limit) + margin
     memory = None if settings.memory is None else max(settings.memory, grading_memory(settings, dataset))
     return Resources(seconds=seconds, cpus=settings.cpus, memory=memory, gpus=settings.gpus)
 
