@@ -32,7 +32,7 @@ from pytest_mlebench.io.progress import Reporter, WarningNote, silent
 from pytest_mlebench.records.group import RunGroup, find_group, read_group
 from pytest_mlebench.records.manifest import Manifest, PlannedRun
 from pytest_mlebench.records.record import RunKey
-from pytest_mlebench.runs.writer import RunGroupWriter, make_runs_dir
+from pytest_mlebench.runs.writer import OpenGroup, RunGroupWriter, make_runs_dir
 from pytest_mlebench.sandbox import Limits
 from pytest_mlebench.sandbox.collection import SnapshotPolicy
 from pytest_mlebench.sandbox.contract import choose
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from pytest_mlebench.catalog import Catalogue, Competition
     from pytest_mlebench.data.dataset import Dataset, Description
     from pytest_mlebench.data.store import DataStore, PrepareOptions
-    from pytest_mlebench.group import OpenGroup
     from pytest_mlebench.llm.accounting import GatewaySettings
     from pytest_mlebench.records.outcome import Report
     from pytest_mlebench.results.overview import Overview
@@ -469,7 +468,8 @@ class Bench:
         node id, ``workers`` is how many runs share the machine, and ``cluster`` describes the engine that runs are
         handed to. Raises UsageError where another session has the group, and where it was made with other settings.
         """
-        from pytest_mlebench.group import OpenGroup
+        from pytest_mlebench.reports.page import page  # and with it Jinja2 and the plots
+        from pytest_mlebench.results.overview import overview
 
         make_runs_dir(folder.parent)
         writer = RunGroupWriter(
@@ -486,7 +486,7 @@ class Bench:
             twins=self._disclosed,
             reporter=self.reporter,
         )
-        return OpenGroup(writer, self.reporter)
+        return OpenGroup(writer, self.reporter, lambda group: page(overview([group]), folder=group.folder))
 
     def grade(self, competition: str | Competition, submission: AnyPath) -> Report:
         """Grade a submission against the competition's prepared answers. Raises DataError where these are missing."""

@@ -23,9 +23,8 @@ from pytest_mlebench.records.group import RunGroup, read_group
 from pytest_mlebench.reports.formats import to_csv, to_json, to_latex, to_summary_csv, to_summary_json
 from pytest_mlebench.reports.page import page
 from pytest_mlebench.reports.plots import write_plots
-from pytest_mlebench.reports.sections import sections
+from pytest_mlebench.reports.sections import Heading, heading, sections
 from pytest_mlebench.reports.tables import Section, has_colours, markdown_text, run_sections, terminal_width
-from pytest_mlebench.reports.verdict import Heading, heading
 from pytest_mlebench.results.overview import Overview, overview
 
 logger = logging.getLogger("pytest_mlebench")

@@ -72,9 +72,9 @@ if TYPE_CHECKING:
     from pytest_mlebench.agents import Agent
     from pytest_mlebench.catalog import Catalogue
     from pytest_mlebench.data.dataset import Dataset
-    from pytest_mlebench.group import OpenGroup
     from pytest_mlebench.records.group import RunGroup
     from pytest_mlebench.records.record import RunRecord
+    from pytest_mlebench.runs.writer import OpenGroup
     from pytest_mlebench.sandbox import Sandbox
 
 

@@ -30,11 +30,17 @@ from pytest_mlebench.reports.palette import stylesheet, variables
 from pytest_mlebench.reports.plots import agents_in, legend, plots
 from pytest_mlebench.reports.plots.svg import SCHEME, STYLE
 from pytest_mlebench.reports.run_details import ending_as_sentence, run_details
-from pytest_mlebench.reports.sections import comparison_sections, cost_sections, rate_sections, timeline_sections
+from pytest_mlebench.reports.sections import (
+    Heading,
+    comparison_sections,
+    cost_sections,
+    heading,
+    rate_sections,
+    timeline_sections,
+)
 from pytest_mlebench.reports.tables import Section, in_order, precision_sections
-from pytest_mlebench.reports.verdict import Heading, heading, headlines
 from pytest_mlebench.results.findings import Verdict, read_findings
-from pytest_mlebench.results.overview import Overview
+from pytest_mlebench.results.overview import Overview, headlines
 from pytest_mlebench.results.profile import fairness_profile
 from pytest_mlebench.results.summary import grader_defects, split_rank
 from pytest_mlebench.sandbox.redaction import tail

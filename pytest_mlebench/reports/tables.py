@@ -19,8 +19,7 @@ from pytest_mlebench.records.manifest import changes
 from pytest_mlebench.records.outcome import THRESHOLDS
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import ansi_code
-from pytest_mlebench.reports.verdict import headlines
-from pytest_mlebench.results.overview import Overview, Precision, SplitComparison, mean_scores, precisions
+from pytest_mlebench.results.overview import Overview, Precision, SplitComparison, headlines, mean_scores, precisions
 from pytest_mlebench.results.profile import ProfileLine, fairness_profile
 from pytest_mlebench.results.statistics import DIFFERENCE, MOST_SEEDS, POWER, Interval, PairedDifference
 from pytest_mlebench.results.summary import SplitSummary, labels, split_rank

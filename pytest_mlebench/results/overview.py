@@ -6,6 +6,7 @@ Comparisons with the published results, and of two agents competition by competi
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -583,3 +584,14 @@ def _steps(
     if len(steps) > MAX_STEPS:
         steps = [*steps[:: -(-len(steps) // MAX_STEPS)], steps[-1]]
     return tuple(steps)
+
+
+def headlines(view: Overview) -> list[SplitSummary]:
+    """Each agent's summary of the whole benchmark, or else of each split; the best agent first."""
+    whole = {summary.label for summary in view.summaries if summary.is_whole}
+    chosen = [summary for summary in view.summaries if summary.is_whole or summary.label not in whole]
+    best: dict[str, float] = {}
+    for summary in chosen:
+        mean = summary.any_medal.mean
+        best[summary.label] = max(best.get(summary.label, -1.0), -1.0 if math.isnan(mean) else mean)
+    return sorted(chosen, key=lambda summary: -best[summary.label])

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
@@ -23,9 +23,9 @@ from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog.competition import FIRST, Competition, split_label
 from pytest_mlebench.errors import CompetitionError, UsageError, reason, unusable
 from pytest_mlebench.io.processes import owner_labels
-from pytest_mlebench.io.progress import Note, Reporter, silent
+from pytest_mlebench.io.progress import Note, Reporter, WarningNote, silent
 from pytest_mlebench.io.values import loads, write_json
-from pytest_mlebench.records.group import group_folders
+from pytest_mlebench.records.group import GroupReader, RunGroup, group_folders, write_group
 from pytest_mlebench.records.manifest import (
     Canonical,
     Manifest,
@@ -188,6 +188,49 @@ class RunGroupWriter:
             manifest.write(self.folder)
         except OSError as error:
             raise UsageError(f"{self.folder} cannot be written: {error.strerror}") from error
+
+
+class OpenGroup:
+    """A run group that this process writes; closing it writes the manifest's end, the reports and the page.
+
+    ``page`` makes the text of the page.
+    """
+
+    def __init__(self, writer: RunGroupWriter, reporter: Reporter, page: Callable[[RunGroup], str]) -> None:
+        self.folder, self.reader = writer.folder, GroupReader(writer.folder)
+        self._writer, self._reporter, self._page = writer, reporter, page
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def plan(self, runs: Iterable[PlannedRun]) -> None:
+        """Note runs that are going to be done; those that are known already count once."""
+        self._writer.plan(runs)
+
+    def close(self, reader: GroupReader | None = None) -> RunGroup | None:
+        """Write the group's metadata, grading report and page, and complete its manifest; None for an empty new group.
+
+        ``reader`` is one that has read the group's records already. What cannot be written is reported as a warning:
+        each run's own record is there already.
+        """
+        if self._writer.discard_empty():
+            return None
+        reader = reader or self.reader
+        try:
+            records = reader.records()
+            if records:
+                write_group(self.folder, self._writer.manifest.created_at, records)
+            self._writer.close(records)
+            group = reader.read()
+            (self.folder / REPORT).write_text(self._page(group), encoding="utf-8")
+        except (OSError, UsageError) as error:
+            why = unusable(error) if isinstance(error, OSError) else str(error)
+            self._reporter(WarningNote(f"the run group's reports cannot be written: {why}"))
+            return None
+        return group
 
 
 def make_folder(folder: Path) -> None:

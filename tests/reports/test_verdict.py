@@ -12,7 +12,7 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Manifest, PlannedRun
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.reports.verdict import Heading, heading
+from pytest_mlebench.reports.sections import Heading, heading
 from pytest_mlebench.results.overview import overview
 from tests.groups import record_with
 

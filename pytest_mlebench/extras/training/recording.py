@@ -14,12 +14,12 @@ from pytest_mlebench.agents import Agent
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.group import OpenGroup
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.values import write_json
 from pytest_mlebench.llm.trajectory import MAX_CHARACTERS, MAX_TEXT, SCHEMA_VERSION, TRAJECTORY
 from pytest_mlebench.records.manifest import PlannedRun
 from pytest_mlebench.records.record import RunKey
+from pytest_mlebench.runs.writer import OpenGroup
 from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
 
 

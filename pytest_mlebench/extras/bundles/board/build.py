@@ -24,7 +24,7 @@ from pytest_mlebench.io.units import listed, one_line, pluralize
 from pytest_mlebench.records.group import RunGroup, read_group
 from pytest_mlebench.records.record import MANIFEST
 from pytest_mlebench.reports.page import page
-from pytest_mlebench.reports.verdict import heading
+from pytest_mlebench.reports.sections import heading
 from pytest_mlebench.results.overview import overview, published_results
 from pytest_mlebench.runs.regrade import Regrader
 
