@@ -229,7 +229,8 @@ class Accounting:
         self._placed: set[int] = set()
         """The calls that hold a place, by their numbers."""
         self._waiting = 0
-        if settings.limits or settings.rpm is not None:
+        self.has_budget = bool(settings.limits)
+        if self.has_budget or settings.rpm is not None:
             self._account = self._thread.submit(Account, account_folder, run_dir.name, settings.limits).result()
 
     @property
