@@ -531,7 +531,7 @@ def timelines(records: Iterable[RunRecord]) -> list[Timeline]:
 def rate_at(steps: Sequence[RateStep], amount: float) -> float:
     """The rate when this much was spent.
 
-    >>> rate_at([Step(10, 50.0), Step(20, 25.0)], 15)
+    >>> rate_at([RateStep(10, 50.0), RateStep(20, 25.0)], 15)
     50.0
     """
     return next((step.rate for step in reversed(steps) if step.amount <= amount), 0.0)

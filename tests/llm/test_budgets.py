@@ -117,12 +117,12 @@ _KILLED = """
 import sys
 from decimal import Decimal
 from pathlib import Path
-from pytest_mlebench.llm.budget import Limits
+from pytest_mlebench.llm.budget import BudgetLimits
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.prices import Prices
 from pytest_mlebench.llm.accounting import GatewaySettings
 group, prices = map(Path, sys.argv[1:])
-settings = GatewaySettings(limits=Limits(max_total_cost=Decimal(250)), prices=Prices.load(prices))
+settings = GatewaySettings(limits=BudgetLimits(max_total_cost=Decimal(250)), prices=Prices.load(prices))
 (group / "killed").mkdir(parents=True)
 with Gateway(settings, [p.located() for p in settings.providers.values()], run_dir=group / "killed",
              account_folder=group) as gateway:

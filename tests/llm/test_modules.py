@@ -17,7 +17,8 @@ from pytest_mlebench.llm.budget import BudgetLimits
 from pytest_mlebench.llm.gateway import Gateway
 from tests.llm.talking import QUESTION, ask
 
-MOST = 10
+MOST = 8
+"""With a budget one more."""
 FOLDER = str(Path(pytest_mlebench.llm.__file__).parent)
 
 
@@ -43,5 +44,5 @@ def test_a_call_executes_few_modules(settings: dict[str, Any], stream: bool, sta
     assert ask(gateway, {**QUESTION, "stream": stream}).status == 200
     gateway.close()
     executed.discard("gateway.py")  # its end
-    assert {"server.py", "openai.py", "upstream.py"} <= executed
-    assert len(executed) <= MOST, sorted(executed)
+    assert {"server.py", "openai.py"} <= executed
+    assert len(executed) <= MOST + bool(settings), sorted(executed)

@@ -277,8 +277,8 @@ KILLED = """
 import os, signal, sys
 from decimal import Decimal
 from pathlib import Path
-from pytest_mlebench.llm.budget import Account, Limits
-account = Account(Path(sys.argv[1]), "killed", Limits(max_total_cost=Decimal(90)))
+from pytest_mlebench.llm.budget import Account, BudgetLimits
+account = Account(Path(sys.argv[1]), "killed", BudgetLimits(max_total_cost=Decimal(90)))
 assert isinstance(account.reserve(tokens=0, cost=Decimal(30)), int)
 account.pace("openai", 1)
 account.pace("openai", 1)
