@@ -110,6 +110,18 @@ def test_few_modules_of_the_package_are_imported_within_functions() -> None:
     assert 0 < len(late) <= MOST_LATE_IMPORTS, "\n".join(late)
 
 
+def test_each_public_class_has_a_name_of_its_own() -> None:
+    """So that a name in a traceback or a search means one thing."""
+    places: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "pytest_mlebench").rglob("*.py")):
+        if "templates" not in path.parts:
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert "Bench" in places
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
 def late_imports(node: ast.AST, *, within: bool = False) -> Iterator[int]:
     """The lines of imports of the package within functions."""
     for child in ast.iter_child_nodes(node):
