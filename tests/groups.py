@@ -147,7 +147,7 @@ def record_with(competition: Competition, outcome: str, *, agent: str = "agent",
     elif outcome == "invalid_submission":
         report = report_of(competition, None, error="column 'target' is missing; the file has 'id'")
     else:
-        report = report_of(competition, None, exists=False, error="there is no file submission.csv")
+        report = report_of(competition, None, exists=False, error="file not found: submission.csv")
     record = _record(competition, report, agent=agent, seed=seed, ending=_ENDINGS.get(outcome, Ending.FINISHED))
     if outcome == "crashed":
         record = replace(record, exit_code=1, detail="exit code 1")

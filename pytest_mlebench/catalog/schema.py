@@ -159,7 +159,7 @@ def shown(value: Any) -> str:
 
 @contextmanager
 def _at(place: str) -> Iterator[None]:
-    """Within, what is wrong is wrong at this place of a value."""
+    """Context manager: put the place before the key of each ``_Wrong`` raised inside."""
     try:
         yield
     except _Wrong as wrong:

@@ -171,7 +171,7 @@ def _grade_sample(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.file} is a folder; name the file of the submission")
     store = bench.store
     if not options.file.exists() and not store.dataset(competition).is_prepared:  # before gigabytes are asked for
-        raise UsageError(f"there is no file {options.file}")
+        raise UsageError(f"file not found: {options.file}")
     dataset = _prepared(store, competition)
     report = grade(options.file, competition, dataset, **bench.grading_options)
     if options.json:
@@ -211,7 +211,7 @@ def _competition_folder(name: str, catalogue: Catalogue) -> Path:
     if path.is_file():
         raise UsageError(f"{name} is a file; name the competition's folder: {path.resolve().parent}")
     if "/" in name:
-        raise UsageError(f"there is no folder {name}")
+        raise UsageError(f"folder not found: {name}")
     return catalogue[name].folder
 
 

@@ -434,7 +434,7 @@ def run_prepare(
 
 
 def check_prepared(dataset: Dataset) -> None:
-    """See that the prepared data has all that a dataset needs, and no links; raises DataError."""
+    """Check that the prepared data has all that a dataset needs, and no links; raises DataError."""
     id = dataset.competition.id
     for path in dataset.required:
         if not path.is_file():

@@ -104,7 +104,7 @@ class DataStore:
         return command(name, competition, *place, *options)
 
     def check(self) -> None:
-        """See that the store's folder is one, or can be made, without making it; raises DataError."""
+        """Check that the store's folder is one, or can be made, without making it; raises DataError."""
         try:
             nearest = next(path for path in (self.root, *self.root.absolute().parents) if path.exists())
             is_folder = nearest.is_dir()
@@ -375,7 +375,7 @@ class DataStore:
         return freed
 
     def find(self, competition: Competition, reporter: Reporter = silent, **options: Unpack[PrepareOptions]) -> None:
-        """See that ``prepare`` would find missing data at the store's source; raises DataError."""
+        """Check that ``prepare`` would find missing data at the store's source; raises DataError."""
         self._source_head(competition, reporter, **options)
 
     def _source_head(

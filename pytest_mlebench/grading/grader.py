@@ -220,7 +220,7 @@ _prepared: dict[str, Reply] = {}
 
 
 def prepare(job: Job, seconds: float) -> Reply:
-    """See that a job can be done, and how; raises CompetitionError or DataError where it cannot.
+    """Check that a job can be done, and how; raises CompetitionError or DataError where it cannot.
 
     What was prepared before is not prepared again. All twins of a competition count as one: their data is made alike.
     """
@@ -395,7 +395,7 @@ class Grader:
         try:
             exists = path.is_file() or path.is_symlink()
             if path != Path():
-                error = f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}"
+                error = f"{path} is a folder, not a file" if path.is_dir() else f"file not found: {path}"
         except OSError as problem:
             error = f"{path} cannot be read: {reason(problem)}"
         if exists:

@@ -432,7 +432,7 @@ class TwinStore(DataStore):
         return Dataset(competition.as_twin(board), dataset.folder)
 
     def find(self, competition: Competition, reporter: Reporter = silent, **options: Unpack[PrepareOptions]) -> None:
-        """See that the competition has a twin; raises DataError."""
+        """Check that the competition has a twin; raises DataError."""
         if not competition.has_twin:
             raise DataError(no_twin(competition))
 

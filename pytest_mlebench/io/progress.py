@@ -144,7 +144,7 @@ class LogBridge(logging.Handler):
 
 @contextmanager
 def log_reported(reporter: Reporter, logger: logging.Logger, level: int = logging.INFO) -> Iterator[None]:
-    """Inside, what this logger and those below it log goes to the reporter, and nowhere else."""
+    """Context manager: what this logger and those below it log goes to the reporter, and nowhere else."""
     bridge, before, propagate = LogBridge(reporter, level), logger.level, logger.propagate
     logger.addHandler(bridge)
     logger.setLevel(level)

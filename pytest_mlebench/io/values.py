@@ -58,6 +58,16 @@ def _integer(digits: str) -> int:
 _DECODER = json_decoder()
 
 
+def as_object(value: Any) -> dict[str, Any]:
+    """The value if it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_objects(value: Any) -> list[dict[str, Any]]:
+    """The objects in a list; none if the value is not a list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
 def json_text(values: Any) -> str:
     """Indented JSON. NaN becomes null; an infinite score, such as that of perfect answers where the metric is a
     logarithm, is JSON's usual extension ``Infinity``, as in MLE-bench's reports."""

@@ -19,11 +19,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from pytest_mlebench.llm.api import API, Body, Endpoint, StreamReader, json_object
+from pytest_mlebench.llm.api import API, Body, Endpoint, Provider, StreamReader, json_object
 from pytest_mlebench.llm.budget import Account, BudgetLimits, Over, Wait
 from pytest_mlebench.llm.ledger import Call, JsonText, Ledger, RecordLevel, Totals
 from pytest_mlebench.llm.prices import Most, Prices, read_usage
-from pytest_mlebench.llm.providers import Provider, load_providers
+from pytest_mlebench.llm.providers import load_providers
 from pytest_mlebench.llm.requests import Admission, Refusal
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ class Accounting:
 
     @contextlib.asynccontextmanager
     async def _patience(self, why: str, *, at_least: float = 0) -> AsyncIterator[None]:
-        """Within, a call waits; after ``wait_seconds`` it is refused, so that its agent learns why."""
+        """Context manager: a call waits; after ``wait_seconds`` it is refused, so that its agent learns why."""
         seconds = max(self._settings.wait_seconds, at_least)
         try:
             async with asyncio.timeout(seconds):

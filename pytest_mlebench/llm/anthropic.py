@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any
 
-from pytest_mlebench.io.values import loads
+from pytest_mlebench.io.values import as_object, as_objects, loads
 from pytest_mlebench.llm.api import (
     ANSWER,
     API,
@@ -22,8 +22,6 @@ from pytest_mlebench.llm.api import (
     StreamReader,
     ToolResult,
     as_count,
-    as_object,
-    as_objects,
     as_string,
     called,
     content_text,

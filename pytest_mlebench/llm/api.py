@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
-from pytest_mlebench.io.values import loads
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.io.values import as_object, loads
 from pytest_mlebench.llm.requests import MAX_ELEMENTS, Admission, Problem, Refusal, Rule, Wrong
 
 Body = dict[str, Any]
@@ -243,6 +246,90 @@ class API(ABC):
         return STATUS[problem]
 
 
+HOST_ALIAS = "host.docker.internal"
+"""How agents in containers name the harness's machine; the gateway runs on it."""
+VISIBLE = re.compile("[!-~]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provider:
+    """A server of language models: the API that it speaks, where it is, and where its key comes from.
+
+    ``prices`` names a provider of genai-prices. ``keys`` and ``url_variables`` are variables of the environment.
+    ``fields``, ``types``, ``paths``, ``parameters`` and ``request_headers`` pass beyond the API's allow-lists.
+    """
+
+    name: str
+    api: API
+    base_url: str
+    keys: tuple[str, ...] = ()
+    url_variables: tuple[str, ...] = ()
+    prices: str | None = None
+    key_header: str | None = None
+    output_limit: str = "max_tokens"
+    fields: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    request_headers: tuple[str, ...] = ()
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def flavour(self) -> str:
+        """The name of its API."""
+        return self.api.name
+
+    @property
+    def is_router(self) -> bool:
+        """Whether the name of a model may leave the choice of a server, and of a price, to the provider."""
+        return self.prices == "openrouter"
+
+    @property
+    def output_limits(self) -> tuple[str, ...]:
+        """The names by which it limits the length of a chat completion."""
+        both = self.prices or self.output_limit == "max_completion_tokens"
+        return ("max_tokens", "max_completion_tokens") if both else (self.output_limit,)
+
+    def key(self, environment: Mapping[str, str] = os.environ) -> str:
+        """Its key; empty where none is set."""
+        return next((environment[name] for name in self.keys if environment.get(name)), "")
+
+    def check_key(self, environment: Mapping[str, str] = os.environ) -> None:
+        """Raises UsageError for a key that no header of a request can hold."""
+        key = self.key(environment)
+        if key and not VISIBLE.fullmatch(key):
+            name = next(name for name in self.keys if environment.get(name))
+            raise UsageError(
+                f"${name} holds a space, a line break or a letter that is not ASCII; no key does: set it again"
+            )
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.base_url).hostname or ""
+
+    def is_above(self, url: str) -> bool:
+        """Whether a URL is the provider's base URL, or below it."""
+        return f"{url.rstrip('/')}/".startswith(f"{self.base_url}/")
+
+    def located(self, environment: Mapping[str, str] = os.environ) -> Provider:
+        """The provider with the base URL that the harness's own environment gives it."""
+        moved = next((environment[name] for name in self.url_variables if environment.get(name)), None)
+        return replace(self, base_url=checked_url(moved, f"${self.url_variables[0]}")) if moved else self
+
+
+def checked_url(url: str, where: str) -> str:
+    """A base URL without a slash at its end. Raises UsageError, which begins with ``where`` the URL was found."""
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        valid = False
+    if not valid or parts.query or parts.fragment or not VISIBLE.fullmatch(url):
+        raise UsageError(f"{where} is {url!r}, must be a URL such as https://api.openai.com/v1")
+    return url.rstrip("/")
+
+
 def as_text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
@@ -320,14 +407,6 @@ def joined(texts: Iterable[Any]) -> str:
 
 def as_string(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def as_object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def as_objects(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 MAX_ANSWERED_NUMBERS = 8_000_000

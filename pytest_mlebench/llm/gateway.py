@@ -29,8 +29,9 @@ from typing import Any
 from pytest_mlebench.agents.registry import Agent, Launch
 from pytest_mlebench.errors import AgentError, SandboxError
 from pytest_mlebench.llm.accounting import Accounting, GatewaySettings
+from pytest_mlebench.llm.api import Provider
 from pytest_mlebench.llm.ledger import BODIES, Totals
-from pytest_mlebench.llm.providers import Provider, gateway_url
+from pytest_mlebench.llm.providers import gateway_url
 
 BACKLOG = 512
 """Connections that wait to be accepted: agents open hundreds at once."""
@@ -175,7 +176,7 @@ class RunGateway:
 
     @contextlib.contextmanager
     def open(self, unix_socket: Path | None = None, *, url: str = "") -> Iterator[Launch]:
-        """Within, the gateway listens on ``unix_socket``, which the agent reaches at ``url``; or else on a free port.
+        """Context manager: the gateway listens on ``unix_socket``, which the agent reaches at ``url``, or on a free port.
 
         Gives what the agent is started with: tokens and the gateway's URLs, no key. Raises SandboxError.
         """

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pytest_mlebench.io.values import as_object, as_objects
 from pytest_mlebench.llm.api import (
     API,
     MEDIA_TOKENS,
@@ -18,8 +19,6 @@ from pytest_mlebench.llm.api import (
     StreamReader,
     ToolResult,
     as_count,
-    as_object,
-    as_objects,
     as_string,
     as_text,
     called,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from pytest_mlebench.io.values import as_object, as_objects
 from pytest_mlebench.llm.api import (
     ANSWER,
     API,
@@ -21,8 +22,6 @@ from pytest_mlebench.llm.api import (
     StreamReader,
     ToolResult,
     as_count,
-    as_object,
-    as_objects,
     as_string,
     as_text,
     called,

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.llm.api import Expected
-from pytest_mlebench.llm.providers import Provider, read_mapping
+from pytest_mlebench.llm.api import Expected, Provider
+from pytest_mlebench.llm.providers import read_mapping
 
 _FIELDS = {
     "input": "input_mtok",

@@ -1,1 +1,1 @@
-"""pytest: the hooks, and what happens behind them. Nothing outside of this room imports pytest."""
+"""pytest's hooks and what they do. No other package of the core imports pytest."""

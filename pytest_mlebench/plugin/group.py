@@ -513,7 +513,7 @@ def pytest_xdist_node_collection_finished(node: Any) -> None:
 
 
 def _take_up(config: pytest.Config, plan: Plan) -> None:
-    """See before the first test that data can be had, and then, as that may take minutes, that runs can start; note
+    """Check before the first test that data can be had, and then, as that may take minutes, that runs can start; note
     them in the run group. Raises pytest.UsageError."""
     bench = session_of(config).bench
     with usage_errors():
@@ -567,7 +567,7 @@ def _with_twins(competitions: Sequence[Competition], named: Collection[str]) -> 
 
 
 def check(bench: Bench, folders: Iterable[str], named: Collection[str] = ()) -> bool:
-    """See before the first test that the data of these competitions can be had; raises UsageError.
+    """Check before the first test that the data of these competitions can be had; raises UsageError.
 
     With ``--prepare=never``: whether that of any is there. ``named`` are the ids that the user asked for by name.
     """

@@ -55,7 +55,7 @@ def set_paths(config: pytest.Config, paths: Iterable[str]) -> None:
 
 
 def capture_suspended(config: pytest.Config) -> AbstractContextManager[None]:
-    """Inside, what is printed is seen at once, even while a test runs."""
+    """Context manager: what is printed is seen at once, even while a test runs."""
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     return capture.global_and_fixture_disabled() if capture else nullcontext()
 

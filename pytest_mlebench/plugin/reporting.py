@@ -99,7 +99,7 @@ class Interruption:
 
 @contextmanager
 def heartbeat(config: pytest.Config) -> Iterator[None]:
-    """Inside, write a line about the run group every ``--heartbeat``, also while a test runs."""
+    """Context manager: write a line about the run group every ``--heartbeat``, also while a test runs."""
     session = session_of(config)
     interval = session.settings.heartbeat
     if not interval or not internals.is_on(config, "heartbeat") or (opened := internals.terminal_copy(config)) is None:

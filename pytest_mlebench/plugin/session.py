@@ -113,7 +113,7 @@ class Engines(Protocol):
         """Add the keys of ``--cluster-keys`` to the environment; raises UsageError."""
 
     def check(self, config: pytest.Config) -> None:
-        """See that runs can be handed to the engine; raises UsageError."""
+        """Check that runs can be handed to the engine; raises UsageError."""
 
     def check_none_runs(self, session: Session) -> None:
         """Where this session does runs itself: see that no engine still does them; raises UsageError."""
@@ -211,7 +211,7 @@ _OF_SANDBOXES = (
 
 
 def check_effects(settings: Settings, given: AbstractSet[str]) -> None:
-    """See that each option on the command line, of which these are ``given``, has an effect; raises UsageError."""
+    """Check that each of the ``given`` options has an effect; raises UsageError."""
     if problem := next(_problems(settings, given), None):
         raise UsageError(problem)
 
@@ -289,7 +289,7 @@ def configure(config: pytest.Config, reporter: Reporter) -> None:
 
 
 def check_options(config: pytest.Config) -> None:
-    """See that each option on the command line has an effect; raises pytest.UsageError."""
+    """Check that each option on the command line has an effect; raises pytest.UsageError."""
     if not is_worker(config):
         with usage_errors():
             check_effects(settings_of(config), given_options(config))

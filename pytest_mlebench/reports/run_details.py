@@ -18,6 +18,7 @@ from pytest_mlebench.io.units import (
     plain,
     pluralize,
 )
+from pytest_mlebench.io.values import as_object, as_objects
 from pytest_mlebench.records.outcome import TWIN_DATA, Ending, SandboxAccount
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import stylesheet, variables
@@ -123,7 +124,7 @@ def _article(step: Mapping[str, Any]) -> str:
 
 
 def title_of(trajectory: Mapping[str, Any], number: int) -> str:
-    agent = mapping(trajectory.get("agent"))
+    agent = as_object(trajectory.get("agent"))
     if number:
         named = trajectory.get("trajectory_id") or agent.get("name")
         return one_line(f"Conversation {number + 1}" + (f": {named}" if named else ""))
@@ -139,7 +140,7 @@ def headline(trajectory: Mapping[str, Any]) -> str:
 
 def totals(*trajectories: Mapping[str, Any]) -> str:
     """For example ``12 steps, 3,400 tokens in, 210 out, cost $0.02``, over all of these; the cost of all or none."""
-    finals = [mapping(one.get("final_metrics")) for one in trajectories]
+    finals = [as_object(one.get("final_metrics")) for one in trajectories]
     count = sum(len(steps_of(one)) for one in trajectories)
     parts = [f"{count:,} step{'' if count == 1 else 's'}"]
     for name, word in (("total_prompt_tokens", "tokens in"), ("total_completion_tokens", "out")):
@@ -157,7 +158,7 @@ def head(step: Mapping[str, Any]) -> str:
         parts.append(str(moment)[:19].replace("T", " "))
     if model := step.get("model_name"):
         parts.append(str(model))
-    if metrics := mapping(step.get("metrics")):
+    if metrics := as_object(step.get("metrics")):
         cost = metrics.get("cost_usd")
         used = [f"{metrics[name]:,} {word}" for name, word in _USED if isinstance(metrics.get(name), int)]
         parts.append(", ".join([*used, *([format_dollars(cost)] if isinstance(cost, int | float) else [])]))
@@ -174,9 +175,9 @@ def blocks(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if message := step.get("message"):
         text = message if isinstance(message, str) else json.dumps(message, indent=2, ensure_ascii=False)
         yield "message" if reasoning else "", text
-    results = listed(mapping(step.get("observation")).get("results"))
-    for call in listed(step.get("tool_calls")):
-        yield f"calls {one_line(str(call.get('function_name')))}", arguments_text(mapping(call.get("arguments")))
+    results = as_objects(as_object(step.get("observation")).get("results"))
+    for call in as_objects(step.get("tool_calls")):
+        yield f"calls {one_line(str(call.get('function_name')))}", arguments_text(as_object(call.get("arguments")))
         for result in results:
             if result.get("source_call_id") == call.get("tool_call_id"):
                 yield "result", content_text(result.get("content"))
@@ -204,17 +205,8 @@ def _safe(text: str) -> str:
     return escape(plain(text))
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def listed(value: Any) -> Sequence[Mapping[str, Any]]:
-    """The objects of a list; none where it is not a list."""
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
-
-
 def steps_of(trajectory: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    return listed(trajectory.get("steps"))
+    return as_objects(trajectory.get("steps"))
 
 
 _LATEST = 20
@@ -443,7 +435,7 @@ def _gpu_usage(sandbox: SandboxAccount) -> list[str]:
     """For example ``GPU-1234: 35 % on average, 99 % at most, memory 3.2 GiB at most``."""
     lines = []
     for uuid, values in sandbox.gpu_usage.items():
-        numbers = {k: v for k, v in mapping(values).items() if isinstance(v, int | float) and math.isfinite(v)}
+        numbers = {k: v for k, v in as_object(values).items() if isinstance(v, int | float) and math.isfinite(v)}
         parts = [
             f"{numbers[key]:.0f} % {words}"
             for key, words in (("utilization_mean", "on average"), ("utilization_peak", "at most"))

@@ -43,8 +43,8 @@ from pytest_mlebench.sandbox.redaction import Redactor
 
 if TYPE_CHECKING:
     from pytest_mlebench.llm.accounting import GatewaySettings
+    from pytest_mlebench.llm.api import Provider
     from pytest_mlebench.llm.gateway import RunGateway
-    from pytest_mlebench.llm.providers import Provider
 
 
 OBFUSCATED_NAME = "competition"
@@ -150,7 +150,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def check_hosts(agent: Agent, permissions: Permissions, gateway: GatewaySettings | None) -> None:
-    """See that the user permits each host that an agent wants to reach; raises SandboxError for the first other one."""
+    """Check that the user permits each host that an agent wants to reach; raises SandboxError for the first other one."""
     through_gateway = {own.host for provider in _providers(gateway) for own in (provider, provider.located())}
     endpoints(agent, Launch(environment=agent.env_vars), permissions.allow_hosts, without=through_gateway)
 

@@ -243,7 +243,7 @@ def clock(limits: Limits) -> dict[str, str]:
 
 
 def scripts() -> list[Path]:
-    """The scripts that agents find in their home, beside the instructions."""
+    """The scripts in an agent's home directory, next to the instructions."""
     return [bundled("environment") / name for name in _SCRIPTS]
 
 

@@ -16,12 +16,14 @@ from pytest_mlebench.agents.registry import check_folder, parse_agent_ids
 from pytest_mlebench.errors import AgentError, MLEBenchError, SandboxError
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.llm.accounting import GatewaySettings
-from pytest_mlebench.llm.providers import Provider
+from pytest_mlebench.llm.api import Provider
+from pytest_mlebench.llm.openai import OpenAI
 from pytest_mlebench.records.outcome import Connection, SandboxAccount
 from pytest_mlebench.runs.run import check_hosts, permissions_of_run, run_environment, used_permissions
 from pytest_mlebench.sandbox.contract import choose
 from pytest_mlebench.sandbox.redaction import environment_secrets
 
+OPENAI = OpenAI()
 SECRETS = {
     "OPENAI_API_KEY": "sk-0123456789abcdef",
     "AWS_SECRET_ACCESS_KEY": "aws-0123456789abcdef",
@@ -321,14 +323,14 @@ def test_every_provider_is_looked_at_where_one_of_them_has_an_address_that_is_no
 
 def test_hosts_that_the_gateway_asks_need_no_permission(stranger: MakeAgent) -> None:
     agent = stranger("  llm_hosts: [models.example]\n")
-    own = Provider(name="mine", flavour="openai", base_url="https://models.example/v1")
+    own = Provider(name="mine", api=OPENAI, base_url="https://models.example/v1")
     check_hosts(agent, Permissions(), GatewaySettings(providers={"mine": own}))
     with pytest.raises(SandboxError, match=r"--allow-host=models\.example"):
         check_hosts(agent, Permissions(), GatewaySettings())
 
 
 def test_a_provider_without_keys_is_ready(stranger: MakeAgent) -> None:
-    local = Provider(name="mine", flavour="openai", base_url="http://127.0.0.1:8000/v1", url_variables=("MY_LLM_URL",))
+    local = Provider(name="mine", api=OPENAI, base_url="http://127.0.0.1:8000/v1", url_variables=("MY_LLM_URL",))
     gateway = GatewaySettings(providers={"mine": local})
     found = run_environment(stranger(), Permissions(), gateway, {"MY_LLM_URL": "http://127.0.0.1:9000/v1"})
     assert found == {"MY_LLM_URL": "http://127.0.0.1:9000/v1"}
@@ -352,7 +354,11 @@ def test_a_bundled_agent_is_trusted_only_where_its_definition_says_so() -> None:
 
 def test_a_provider_without_its_key_is_not_there_but_for_a_replay(stranger: MakeAgent) -> None:
     keyed = Provider(
-        name="mine", flavour="openai", base_url="https://models.example/v1", keys=("MY_KEY",), url_variables=("MY_URL",)
+        name="mine",
+        api=OPENAI,
+        base_url="https://models.example/v1",
+        keys=("MY_KEY",),
+        url_variables=("MY_URL",),
     )
     gateway = GatewaySettings(providers={"mine": keyed})
     given = {"MY_URL": "https://models.example/v2"}

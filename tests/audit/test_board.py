@@ -339,7 +339,7 @@ def mistakes(world: World, bundles: Path, tmp_path: Path) -> Iterator[tuple[list
     yield [bundle, f"--out={tmp_path / 'file'}"], "file is not a folder"
     yield [bundle, f"--out={tmp_path / 'link'}"], "link is a link"
     yield [bundle, f"--out={tmp_path / 'file/site'}"], "cannot be"
-    yield [str(tmp_path / "nowhere"), out], "there is no file or folder"
+    yield [str(tmp_path / "nowhere"), out], "file or folder not found"
     yield [str(tmp_path / "empty"), out], "empty has no bundle"
     yield [str(world.group), out], "toys is a run group: pack it with `mlebench bundle`"
     yield [bundle, out, "--max-size=lots"], "--max-size: 'lots' is not a size"
@@ -420,7 +420,7 @@ def test_only_bundles_of_allowed_signers_are_shown_if_they_are_named(
     reasons = {own["file"]: own["reasons"][0] for own in found["rejected"]}
     assert not own_rows(found) and "not among the allowed signers" in reasons["strange.tar.zst"]
     assert main(["board", *words[:2], f"--allowed-signers={tmp_path / 'none'}", *options(world)]) == 2
-    assert "--allowed-signers: there is no file" in capsys.readouterr().err
+    assert "--allowed-signers: file not found" in capsys.readouterr().err
 
 
 def test_a_bundle_that_breaks_this_program_does_not_break_the_site(

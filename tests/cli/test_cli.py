@@ -233,12 +233,12 @@ def test_grade_sample_prints_one_report(data_dir: Path) -> None:
     report = json.loads(mlebench("grade-sample", sample, "smoke-digits", "--data-dir", data_dir, "--json").stdout)
     assert report["valid_submission"] and not report["any_medal"]
     missing = mlebench("grade-sample", "none.csv", "smoke-digits", "--data-dir", data_dir)
-    assert missing.returncode == 1 and "there is no file" in missing.stdout
+    assert missing.returncode == 1 and "file not found" in missing.stdout
 
 
 def test_a_submission_that_is_not_there_is_named_before_data_is_asked_for(tmp_path: Path) -> None:
     done = mlebench("grade-sample", tmp_path / "none.csv", "spaceship-titanic", "--data-dir", tmp_path / "empty")
-    assert done.returncode == 2 and done.stderr == f"mlebench: there is no file {tmp_path / 'none.csv'}\n"
+    assert done.returncode == 2 and done.stderr == f"mlebench: file not found: {tmp_path / 'none.csv'}\n"
 
 
 def test_list_shows_every_competition_and_its_state(data_dir: Path) -> None:

@@ -94,7 +94,7 @@ def test_the_reason_of_the_grader_is_the_reports(make_grader: MakeGrader, submis
 
 def test_a_missing_file_is_no_submission(make_grader: MakeGrader, tmp_path: Path) -> None:
     report = make_grader("return 1").report(tmp_path / "none.csv")
-    assert not report.submission_exists and report.error == f"there is no file {tmp_path / 'none.csv'}"
+    assert not report.submission_exists and report.error == f"file not found: {tmp_path / 'none.csv'}"
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ class Scripted:
 
 @contextmanager
 def serving(scripted: Scripted) -> Iterator[Scripted]:
-    """Within, it answers at ``scripted.url``."""
+    """Context manager: it answers at ``scripted.url``."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

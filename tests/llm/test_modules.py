@@ -44,5 +44,5 @@ def test_a_call_executes_few_modules(settings: dict[str, Any], stream: bool, sta
     assert ask(gateway, {**QUESTION, "stream": stream}).status == 200
     gateway.close()
     executed.discard("gateway.py")  # its end
-    assert {"server.py", "openai.py"} <= executed
+    assert {"server.py", "openai.py", "upstream.py"} <= executed
     assert len(executed) <= MOST + bool(settings), sorted(executed)

@@ -463,7 +463,7 @@ def test_a_replay_needs_no_key() -> None:
 def test_the_machines_own_proxy_is_used(start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     from yarl import URL
 
-    from pytest_mlebench.llm.server import proxy_of
+    from pytest_mlebench.llm.upstream import proxy_of
 
     monkeypatch.setenv("HTTPS_PROXY", "http://me:pass@proxy.example:3128")
     monkeypatch.setenv("NO_PROXY", "inner.example")

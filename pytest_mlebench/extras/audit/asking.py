@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.values import loads
-from pytest_mlebench.llm.api import Question
+from pytest_mlebench.llm.api import Provider, Question
 from pytest_mlebench.llm.gateway import Gateway
-from pytest_mlebench.llm.providers import Provider, said_in
+from pytest_mlebench.llm.providers import said_in
 
 _SECONDS = 900.0
 _MAX_REPLY = 64 << 10

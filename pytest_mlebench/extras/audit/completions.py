@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from pytest_mlebench.errors import MLEBenchError
-from pytest_mlebench.reports.run_details import mapping
+from pytest_mlebench.io.values import as_object
 
 TOP = 10
 """A true token counts with its probability if it is among so many of the likeliest, else with 0."""
@@ -122,7 +122,7 @@ class CompletionsServer:
 
 def _echoed(answer: Mapping[str, Any], text: str) -> list[float]:
     """From ``echo``; empty where the answer has only what the model added."""
-    logprobs = mapping(_choice(answer).get("logprobs"))
+    logprobs = as_object(_choice(answer).get("logprobs"))
     tokens, own = _list(logprobs.get("tokens")), _list(logprobs.get("token_logprobs"))
     tops = _list(logprobs.get("top_logprobs"))
     found, length = [], 0
@@ -134,7 +134,7 @@ def _echoed(answer: Mapping[str, Any], text: str) -> list[float]:
         length += len(str(token))
         if not index or not _is_number(logprob):
             continue
-        top = mapping(tops[index]) if index < len(tops) else {}
+        top = as_object(tops[index]) if index < len(tops) else {}
         likelier = sum(_is_number(other) and other > logprob for other in top.values())
         found.append(math.exp(min(0.0, logprob)) if likelier < TOP else 0.0)
     return found if len(found) > 1 else []
@@ -145,7 +145,7 @@ def _of_prompt(answer: Mapping[str, Any], _: str) -> list[float]:
     entries = _list(_choice(answer).get("prompt_logprobs") or answer.get("prompt_logprobs"))
     found = []
     for entry in entries[1:]:
-        own = mapping(next(iter(mapping(entry).values()), None))
+        own = as_object(next(iter(as_object(entry).values()), None))
         if not _is_number(logprob := own.get("logprob")):
             continue
         rank = own.get("rank")
@@ -160,7 +160,7 @@ _WAYS: Mapping[str, tuple[Mapping[str, Any], Callable[[Mapping[str, Any], str], 
 
 
 def _choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    return mapping(next(iter(_list(answer.get("choices"))), None))
+    return as_object(next(iter(_list(answer.get("choices"))), None))
 
 
 def _list(value: Any) -> Sequence[Any]:

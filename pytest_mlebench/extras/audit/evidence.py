@@ -11,8 +11,8 @@ from typing import IO, Any
 
 from pytest_mlebench.extras.audit.programs import own_steps
 from pytest_mlebench.extras.audit.run import AuditedRun
+from pytest_mlebench.io.values import as_object, as_objects
 from pytest_mlebench.records.record import RUN_LOG
-from pytest_mlebench.reports.run_details import listed, mapping
 from pytest_mlebench.runs.files import FilesError, open_files
 
 CHUNK = 24_000
@@ -90,11 +90,11 @@ def _steps(trajectory: Mapping[str, Any] | None) -> Iterator[Piece]:
         if step.get("source") == "system":
             continue
         lines = [f"{step.get('source')}: {_said(step.get('message'))}"]
-        for made in listed(step.get("tool_calls")):
+        for made in as_objects(step.get("tool_calls")):
             arguments = made.get("arguments")
             values = arguments.values() if isinstance(arguments, Mapping) else [arguments]
             lines += [f"calls {made.get('function_name')}:", *map(str, values)]
-        for result in listed(mapping(step.get("observation")).get("results")):
+        for result in as_objects(as_object(step.get("observation")).get("results")):
             lines += ["result:", _said(result.get("content"))]
         yield Piece("trajectory.json", None, "\n".join(lines), call)
 
@@ -102,7 +102,7 @@ def _steps(trajectory: Mapping[str, Any] | None) -> Iterator[Piece]:
 def _said(content: Any) -> str:
     if isinstance(content, str):
         return content
-    return "\n".join(str(part.get("text", "")) for part in listed(content))
+    return "\n".join(str(part.get("text", "")) for part in as_objects(content))
 
 
 def _logs(run_dir: Path) -> Iterator[Piece]:

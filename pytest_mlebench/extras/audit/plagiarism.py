@@ -100,7 +100,7 @@ class _Document:
 
 
 @dataclass
-class _Room:
+class _Documents:
     """All that is compared of one competition."""
 
     own: list[_Document] = field(default_factory=list)
@@ -125,7 +125,7 @@ class Comparison:
         self.parameters = parameters
         self._notebooks, self._scaffold = notebooks, scaffold
         self._shared_files = tuple(shared)
-        self._rooms: defaultdict[str, _Room] = defaultdict(_Room)
+        self._by_competition: defaultdict[str, _Documents] = defaultdict(_Documents)
         self._ignored: dict[str, frozenset[int]] = {}
         self._known: dict[str, Fingerprints | None] = {}
         self._runs: list[str] = []
@@ -143,8 +143,8 @@ class Comparison:
         """Take up a run that is audited; or, with the name of another ``group``, one to compare with."""
         record = run.record
         found = list(self._documents(run, group))
-        room = self._rooms[record.competition_id]
-        (room.others if group else room.own).extend(found)
+        documents = self._by_competition[record.competition_id]
+        (documents.others if group else documents.own).extend(found)
         if not group:
             self._runs.append(record.run_id)
             if not found:
@@ -154,10 +154,10 @@ class Comparison:
         """The findings, all pairs, and what was compared with what."""
         pairs: list[Pair] = []
         read: dict[str, NotebooksRead] = {}
-        for id, room in sorted(self._rooms.items()):
-            if room.own:
-                read[id] = self._read_notebooks(id, room)
-                pairs += _pairs(id, room, self.parameters)
+        for id, documents in sorted(self._by_competition.items()):
+            if documents.own:
+                read[id] = self._read_notebooks(id, documents)
+                pairs += _pairs(id, documents, self.parameters)
         pairs.sort(key=lambda pair: -max(pair.share, pair.other_share))
         account = PlagiarismAccount(
             **asdict(self.parameters),
@@ -165,7 +165,7 @@ class Comparison:
             without_code=tuple(self._without_code),
             not_compared=tuple(self._not_compared),
             notebooks=read,
-            groups=tuple(sorted({d.group for room in self._rooms.values() for d in room.others})),
+            groups=tuple(sorted({d.group for documents in self._by_competition.values() for d in documents.others})),
             pairs=dict(Counter(pair.run_id for pair in pairs)),
         )
         return tuple(_findings(pairs)), Pairs(parameters=self.parameters, pairs=tuple(pairs)), account
@@ -218,7 +218,7 @@ class Comparison:
             self._ignored[name] = frozenset(found)
         return self._ignored[name]
 
-    def _read_notebooks(self, id: str, room: _Room) -> NotebooksRead:
+    def _read_notebooks(self, id: str, documents: _Documents) -> NotebooksRead:
         here = self._notebooks(id)
         if here is None:
             return NotebooksRead(listed=0, compared=0, gone=0, missing=0)
@@ -229,7 +229,7 @@ class Comparison:
             prints = None if text is None else self._prints(text, path.suffix.lower(), raw=True)
             unread += prints is None
             if prints is not None and (document := self._document(name, "", path.name, prints, shared)):
-                room.notebooks.append(document)
+                documents.notebooks.append(document)
         return NotebooksRead(
             listed=len(here.listed),
             compared=len(here.files) - unread,
@@ -261,17 +261,17 @@ def _covered(places: Iterable[int], kgram: int) -> int:
     return total
 
 
-def _pairs(id: str, room: _Room, parameters: Parameters) -> Iterator[Pair]:
+def _pairs(id: str, documents: _Documents, parameters: Parameters) -> Iterator[Pair]:
     """The pairs of one competition above the threshold.
 
     An index of fingerprints finds candidates, so that programs that share little are never compared.
     """
-    against = [*room.notebooks, *room.own, *room.others]
+    against = [*documents.notebooks, *documents.own, *documents.others]
     index: defaultdict[int, list[int]] = defaultdict(list)
     for number, document in enumerate(against):
         for hash in document.places:
             index[hash].append(number)
-    for document in room.own:
+    for document in documents.own:
         shared: Counter[int] = Counter()
         for hash in document.places:
             shared.update(index[hash])

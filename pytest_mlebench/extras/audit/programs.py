@@ -21,9 +21,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.io.values import loads
+from pytest_mlebench.io.values import as_object, as_objects, loads
 from pytest_mlebench.records.record import FILES
-from pytest_mlebench.reports.run_details import listed, mapping, steps_of
+from pytest_mlebench.reports.run_details import steps_of
 from pytest_mlebench.runs.files import FilesError, open_files
 
 MAX_FILES = 2000
@@ -262,7 +262,7 @@ def notebook_code(text: str) -> str:
 def commands_of(trajectory: Mapping[str, Any] | None) -> Iterator[Program]:
     """What an agent's models had run: the arguments of their tool calls, one program for each call."""
     for step, call in own_steps(trajectory):
-        for made in listed(step.get("tool_calls")):
+        for made in as_objects(step.get("tool_calls")):
             if isinstance(arguments := made.get("arguments"), Mapping):
                 texts = [value for value in arguments.values() if isinstance(value, str)]
                 yield Program("trajectory.json", "\n".join(texts) or json.dumps(arguments)[:MAX_FILE_BYTES], call)
@@ -270,8 +270,8 @@ def commands_of(trajectory: Mapping[str, Any] | None) -> Iterator[Program]:
 
 def own_steps(trajectory: Mapping[str, Any] | None) -> Iterator[tuple[Mapping[str, Any], int | None]]:
     """The steps of all conversations that were not copied from another, with the number of their model call."""
-    for one in [] if trajectory is None else [trajectory, *listed(trajectory.get("subagent_trajectories"))]:
+    for one in [] if trajectory is None else [trajectory, *as_objects(trajectory.get("subagent_trajectories"))]:
         for step in steps_of(one):
             if not step.get("is_copied_context"):
-                call = mapping(step.get("extra")).get("call")
+                call = as_object(step.get("extra")).get("call")
                 yield step, call if isinstance(call, int) else None

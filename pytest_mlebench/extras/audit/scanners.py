@@ -21,10 +21,10 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.extras.audit.programs import Program
 from pytest_mlebench.extras.audit.run import AuditedRun
 from pytest_mlebench.io.units import format_duration, pluralize
+from pytest_mlebench.io.values import as_object, as_objects
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
 from pytest_mlebench.llm.providers import said_in
 from pytest_mlebench.records.record import FILES, RUN_LOG, SUBMISSION
-from pytest_mlebench.reports.run_details import listed, mapping
 from pytest_mlebench.results.findings import Finding, Findings, Verdict
 from pytest_mlebench.runs.files import FilesError, open_files
 from pytest_mlebench.sandbox.collection import digest_of
@@ -404,7 +404,7 @@ def asked_models(run: AuditedRun) -> Found:
 def _short_answers(run: AuditedRun) -> Found:
     short = 0
     for call in read_calls(run.run_dir):
-        output = mapping(call.get("tokens")).get("output")
+        output = as_object(call.get("tokens")).get("output")
         short += call.get("kind") == "generate" and isinstance(output, int) and 0 < output <= _SHORT_TOKENS
     if short >= _SHORT_ANSWERS:
         text = f"{pluralize(short, 'model call')} had answers of a few tokens, as predictions are"
@@ -451,19 +451,19 @@ def provider_tools(run: AuditedRun) -> Found:
 
 def _used_tools(answer: Any) -> Iterator[tuple[str, str]]:
     """The name of each tool that a provider ran for an answer, and what it did, in the form of each API."""
-    answer = mapping(answer)
-    for item in listed(answer.get("output")):
+    answer = as_object(answer)
+    for item in as_objects(answer.get("output")):
         if (kind := str(item.get("type"))) in _PROVIDERS_CALLS:
             given = next((item[key] for key in ("action", "code", "queries", "arguments") if item.get(key)), "")
             yield kind.removesuffix("_call"), str(given)
-    for block in listed(answer.get("content")):
+    for block in as_objects(answer.get("content")):
         if block.get("type") in ("server_tool_use", "mcp_tool_use"):
             yield str(block.get("name")), str(block.get("input"))
-    for candidate in listed(answer.get("candidates")):
-        for part in listed(mapping(candidate.get("content")).get("parts")):
+    for candidate in as_objects(answer.get("candidates")):
+        for part in as_objects(as_object(candidate.get("content")).get("parts")):
             if isinstance(code := part.get("executableCode"), Mapping):
                 yield "code_execution", str(code.get("code"))
-        if queries := mapping(candidate.get("groundingMetadata")).get("webSearchQueries"):
+        if queries := as_object(candidate.get("groundingMetadata")).get("webSearchQueries"):
             yield "google_search", str(queries)
 
 

@@ -559,7 +559,7 @@ def sign(content: bytes, key: Path) -> bytes:
 def check(content: bytes, signature: bytes, allowed_signers: Path | None) -> Signature:
     """Check a signature, against a file of allowed signers if there is one (see ssh-keygen(1)). Raises UsageError."""
     if allowed_signers is not None and not allowed_signers.is_file():
-        raise UsageError(f"--allowed-signers: there is no file {allowed_signers}")
+        raise UsageError(f"--allowed-signers: file not found: {allowed_signers}")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "index.sig"
         file.write_bytes(signature)

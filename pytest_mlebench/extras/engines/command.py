@@ -136,7 +136,7 @@ def _do(plan: JobPlan, group: Path) -> RunRecord:
 
 
 def _see_that_none_has(plan: JobPlan, group: Path) -> None:
-    """See that no other job does this run by now, or has done it after all; raises ClusterError."""
+    """Check that no other job does this run by now, or has done it after all; raises ClusterError."""
     folder = job_folder(group, plan.key)
     if is_superseded(folder, plan.name):
         raise ClusterError("another job does this run by now")

@@ -188,7 +188,7 @@ def read_alive(folder: Path, name: str) -> Alive | None:
 
 @contextmanager
 def shown_as_alive(folder: Path, name: str, node: str, *, restarts: int = 0) -> Iterator[None]:
-    """Within, the job shows that it lives, and ends itself when the session has put another one in its place.
+    """Context manager: the job shows that it lives, and ends itself when the session has put another one in its place.
 
     A node that was given up may come back, and with it a job that nobody waits for any more.
     """

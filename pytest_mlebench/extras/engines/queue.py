@@ -248,7 +248,7 @@ def still_run(group: Path, engine: str, count: int) -> str:
 
 
 def check_none_runs(group: Path, engines: Mapping[str, Callable[[], Engine]]) -> None:
-    """See that no job of an earlier session still does a run of a group; raises UsageError, or ClusterError where its
+    """Check that no job of an earlier session still does a run of a group; raises UsageError, or ClusterError where its
     engine does not answer. ``engines`` makes them by name."""
     jobs: dict[str, list[Job]] = {}
     for plan, job in open_plans(group):

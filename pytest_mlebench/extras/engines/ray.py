@@ -46,7 +46,7 @@ class RayEngine:
         self._driver: _Driver | None = None
 
     def check(self) -> None:
-        """See that the cluster answers, and that its Ray is the same as here."""
+        """Check that the cluster answers, and that its Ray is the same as here."""
         self._call("describe")
 
     def check_resources(self, resources: Resources) -> None:

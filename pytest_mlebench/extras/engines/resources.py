@@ -75,7 +75,7 @@ def request_text(engine: str, settings: Settings, asked: Sequence[Resources]) ->
 
 
 def check_largest(engine: Engine, settings: Settings, asked: Sequence[Resources]) -> None:
-    """See that the engine can ever start the largest job; raises ClusterError that says what was asked."""
+    """Check that the engine can ever start the largest job; raises ClusterError that says what was asked."""
     seconds = max(one.seconds for one in asked)
     memory = max((one.memory for one in asked if one.memory is not None), default=None)
     largest = Resources(seconds=seconds, cpus=settings.cpus, memory=memory, gpus=settings.gpus)

@@ -50,7 +50,7 @@ _PAUSE = 0.25
 
 
 def check(config: pytest.Config) -> None:
-    """See that runs can be handed to the engine of ``--cluster``; raises UsageError."""
+    """Check that runs can be handed to the engine of ``--cluster``; raises UsageError."""
     settings = session_of(config).settings
     if not settings.has_runs or settings.cluster is None:
         return

@@ -65,7 +65,7 @@ class SlurmEngine:
         self._environment = {name: value for name, value in os.environ.items() if name not in secrets}
 
     def check(self) -> None:
-        """See that Slurm answers and would take a job with these options."""
+        """Check that Slurm answers and would take a job with these options."""
         try:
             self._call("sinfo", "--noheader", "--format=%P")
         except ClusterError as error:

@@ -128,7 +128,7 @@ def third_party(module: str, extra: str) -> Any:
 
 @contextmanager
 def set_by_default(variables: Mapping[str, str]) -> Iterator[None]:
-    """Inside, the environment has these variables, for a client of a tracker, unless the user set them."""
+    """Context manager: the environment has these variables, for a client of a tracker, unless the user set them."""
     added = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(added)
     try:

@@ -19,7 +19,7 @@ from markupsafe import Markup, escape
 from pytest_mlebench.extras.viewer.folder import NotReadable, opened, read
 from pytest_mlebench.extras.viewer.text import code, is_error, looks_like_code, markdown
 from pytest_mlebench.io.units import one_line, plain, pluralize
-from pytest_mlebench.io.values import loads
+from pytest_mlebench.io.values import as_object, as_objects, loads
 from pytest_mlebench.llm.ledger import BODIES, CALLS
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.reports.run_details import (
@@ -28,8 +28,6 @@ from pytest_mlebench.reports.run_details import (
     content_text,
     conversations,
     headline,
-    listed,
-    mapping,
     steps_of,
     title_of,
     totals,
@@ -218,14 +216,14 @@ class Conversation:
     def _outline(self) -> Iterator[OutlineStep]:
         first: datetime | None = None
         for number, raw in enumerate(self._raw, 1):
-            metrics = mapping(raw.get("metrics"))
+            metrics = as_object(raw.get("metrics"))
             began = _moment(raw.get("timestamp"))
             first = first or began
-            calls = listed(raw.get("tool_calls"))
-            results = listed(mapping(raw.get("observation")).get("results"))
+            calls = as_objects(raw.get("tool_calls"))
+            results = as_objects(as_object(raw.get("observation")).get("results"))
             if calls:
                 what = ", ".join(dict.fromkeys(one_line(str(call.get("function_name"))[:60]) for call in calls[:3]))
-                about = arguments_text(mapping(calls[0].get("arguments")))
+                about = arguments_text(as_object(calls[0].get("arguments")))
             else:
                 what, about = "", content_text(raw.get("message") or "")
             source = one_line(str(raw.get("source") or "step")[:20])
@@ -265,8 +263,8 @@ class Conversation:
         if text.count("\n") < 4 or len(text) > SHOWN:
             return None
         for earlier in range(number - 1, max(0, number - 12), -1):
-            for call in reversed(listed(self._raw[earlier - 1].get("tool_calls"))):
-                other = arguments_text(mapping(call.get("arguments")))
+            for call in reversed(as_objects(self._raw[earlier - 1].get("tool_calls"))):
+                other = arguments_text(as_object(call.get("arguments")))
                 if one_line(str(call.get("function_name"))) == name and other.count("\n") >= 4:
                     return diff(other, text, f"step {earlier}")
         return None
@@ -342,16 +340,16 @@ def _values(group_dir: Path, run: str, agent: str) -> Mapping[str, Any]:
         found = loads(content)
     except ValueError as error:
         raise NotReadable(f"{TRAJECTORY} cannot be read: {error}") from error
-    return mapping(found)
+    return as_object(found)
 
 
 def _texts(raw: Mapping[str, Any]) -> Iterator[str]:
     for name in ("message", "reasoning_content"):
         if value := raw.get(name):
             yield content_text(value)
-    for call in listed(raw.get("tool_calls")):
-        yield f"{call.get('function_name')} {arguments_text(mapping(call.get('arguments')))}"
-    for result in listed(mapping(raw.get("observation")).get("results")):
+    for call in as_objects(raw.get("tool_calls")):
+        yield f"{call.get('function_name')} {arguments_text(as_object(call.get('arguments')))}"
+    for result in as_objects(as_object(raw.get("observation")).get("results")):
         yield content_text(result.get("content"))
 
 

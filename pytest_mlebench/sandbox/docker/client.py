@@ -122,7 +122,7 @@ def explain(error: Exception) -> str:
 
 @contextmanager
 def client_errors(action: str) -> Iterator[None]:
-    """Inside, an error of the engine is a SandboxError of one line: the engine could not ``action``."""
+    """Context manager: an error of the engine is a SandboxError of one line: the engine could not ``action``."""
     try:
         yield
     except (DockerException, OSError) as error:

@@ -191,7 +191,7 @@ def endpoints(
 
 
 def check_form(agent: Agent, more: Iterable[str] = ()) -> None:
-    """See that all hosts that an agent, or the user, lists could be reached; raises SandboxError."""
+    """Check that all hosts that an agent, or the user, lists could be reached; raises SandboxError."""
     for text in agent.llm_hosts:
         Destination.of_agent(text)
     for text in more:

@@ -71,7 +71,7 @@ def board(
     see_writable(target)
     signers = None if allowed_signers is None else expanded(allowed_signers)
     if signers is not None and not signers.is_file():
-        raise UsageError(f"--allowed-signers: there is no file {signers}")
+        raise UsageError(f"--allowed-signers: file not found: {signers}")
     entries = _with_shared_runs(_entries(bench, files, max_bytes, signers))
     rows = ranked([*(row for entry in entries for row in entry.rows), *published_rows(published_results())])
     rejected = [entry.rejected for entry in entries if entry.rejected is not None]
@@ -92,7 +92,7 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
         if path.is_file():
             yield path
         elif not path.is_dir():
-            raise UsageError(f"there is no file or folder {path}")
+            raise UsageError(f"file or folder not found: {path}")
         elif (path / MANIFEST).is_file():
             raise UsageError(f"{path} is a run group: pack it with `mlebench bundle`, and name the bundle")
         else:

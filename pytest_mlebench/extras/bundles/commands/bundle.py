@@ -111,7 +111,7 @@ def verify(options: argparse.Namespace) -> int:
     if options.competition or options.split or options.list:
         raise UsageError(f"{options.bundle} is a bundle, and -c, --split and --list choose prepared data: name one")
     if not options.bundle.is_file():
-        what = f"{options.bundle} is not a file" if options.bundle.exists() else f"there is no file {options.bundle}"
+        what = f"{options.bundle} is not a file" if options.bundle.exists() else f"file not found: {options.bundle}"
         pack = "; to verify a run group, pack it with `mlebench bundle`" if options.bundle.is_dir() else ""
         raise UsageError(f"{what}; prepared data is chosen by -c, --split or --list{pack}")
     bench = read_bench(options)

@@ -1,0 +1,360 @@
+"""Requests to providers and their answers: one pooled client, through the machine's own proxy where it has one."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import re
+import secrets
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from pytest_mlebench.llm.accounting import PAID, Accounting, Exchange, GatewaySettings, Stage
+from pytest_mlebench.llm.api import (
+    HOST_ALIAS,
+    Event,
+    Provider,
+    ServerSentEvents,
+    StreamReader,
+    StreamTooLarge,
+    json_object,
+    parse_array,
+    sse,
+)
+from pytest_mlebench.llm.requests import Problem, Refusal
+
+HIDDEN = "[key]"
+CANCELLED = "cancelled by the client"
+CONNECT_SECONDS = 30.0
+IDLE_SECONDS = 900.0
+"""The longest silence of a provider; models that reason long are silent that long."""
+
+
+def session() -> aiohttp.ClientSession:
+    """A pooled client. It trusts what the machine trusts: ``$SSL_CERT_FILE`` and ``$SSL_CERT_DIR`` count."""
+    connector = aiohttp.TCPConnector(limit=0, ssl=ssl.create_default_context(), keepalive_timeout=60)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=IDLE_SECONDS)
+    return aiohttp.ClientSession(
+        connector=connector,
+        timeout=timeout,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        skip_auto_headers=("User-Agent", "Content-Type", "Accept"),
+        max_line_size=1 << 16,
+        max_field_size=1 << 16,
+    )
+
+
+def url_of(provider: Provider, path: str, query: Mapping[str, str]) -> URL:
+    """Where a path of a provider is."""
+    base = URL(provider.base_url)
+    if base.host == HOST_ALIAS:
+        base = base.with_host("127.0.0.1")
+    return URL(f"{base}".rstrip("/") + path, encoded=True).with_query({**query, **provider.query} or None)
+
+
+def proxy_of(url: URL) -> tuple[URL | None, dict[str, str]]:
+    """This machine's own proxy for a URL, by ``$HTTPS_PROXY`` and ``$NO_PROXY``, and the headers that log in to it."""
+    host = url.host or ""
+    found = getproxies().get(url.scheme)
+    if not found or host == "localhost" or host == "::1" or host.startswith("127.") or proxy_bypass(host):
+        return None, {}
+    proxy = URL(found if "://" in found else f"http://{found}")
+    if not proxy.user:
+        return proxy, {}
+    login = base64.b64encode(f"{proxy.user}:{proxy.password or ''}".encode()).decode()
+    return proxy.with_user(None), {"Proxy-Authorization": f"Basic {login}"}
+
+
+def headers_there(headers: Mapping[str, str], provider: Provider, key: str) -> dict[str, str]:
+    """What is sent to the provider: the client's headers that may pass (see ``server``), and the provider's key."""
+    name = (provider.key_header or provider.api.key_header).lower()
+    kept = {header: value for header, value in headers.items() if header.lower() != name}
+    if key:
+        kept[name] = f"Bearer {key}" if name == "authorization" else key
+    return {**kept, **provider.headers, "Accept-Encoding": "identity"}
+
+
+MAX_RECORDED_STREAM = 32 << 20
+_PASSED_BACK = re.compile(
+    "content-type|date|server-timing|retry-after(-ms)?|x-should-retry|(x-)?request-id|x-goog-request-id|cf-ray"
+    "|openai-(model|processing-ms|version)|(x|anthropic)-ratelimit-[a-z0-9-]+|x-(reasoning-included|models-etag)",
+    re.IGNORECASE,
+)
+"""The headers of an answer that clients read."""
+_BACKOFF_SECONDS = 1.0
+_MAX_BACKOFF_SECONDS = 60.0
+_RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+
+
+def headers_back(headers: Mapping[str, str], key: str) -> dict[str, str]:
+    """What the client gets of a provider's headers, without its key."""
+    only_for_gateway = {name.strip().lower() for name in headers.get("Connection", "").split(",")}
+    return {
+        name: value.replace(key, HIDDEN) if key else value
+        for name, value in headers.items()
+        if _PASSED_BACK.fullmatch(name) and name.lower() not in only_for_gateway
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outgoing:
+    """A request as the gateway writes it."""
+
+    headers: Mapping[str, str]
+    content: bytes = b""
+    drop_usage: bool = False
+    """Whether the client has not asked for the usage in a stream."""
+
+
+class UpstreamClient:
+    """Sends requests to providers and passes their answers back; ``keys`` are the providers'."""
+
+    def __init__(
+        self, settings: GatewaySettings, session: aiohttp.ClientSession, keys: Mapping[str, str], accounting: Accounting
+    ) -> None:
+        self.settings = settings
+        self._session = session
+        self._keys = keys
+        self.accounting = accounting
+        self._bytes = 0
+        self._proxies: dict[str, tuple[URL | None, dict[str, str]]] = {}
+
+    async def forward(self, exchange: Exchange, outgoing: Outgoing) -> web.StreamResponse:
+        """Send a request, again where the provider asks for that, and pass its answer back. Raises Refusal."""
+        call, request, provider = exchange.call, exchange.request, exchange.route.provider
+        url = url_of(provider, exchange.route.path, exchange.route.query)
+        key = self._keys[provider.name]
+        headers = headers_there(outgoing.headers, provider, key)
+        if provider.name not in self._proxies:  # the environment does not change, and is slow to look through
+            self._proxies[provider.name] = proxy_of(url)
+        proxy, login = self._proxies[provider.name]
+        for attempt in range(self.settings.retries + 1):
+            last = attempt == self.settings.retries
+            call.retries = attempt
+            if self.settings.rpm is not None and call.kind in PAID:
+                await self.accounting.pace(provider, self.settings.rpm)
+            try:
+                exchange.stage = Stage.SENT
+                async with (
+                    asyncio.timeout(self.settings.call_seconds),
+                    self._session.request(
+                        request.method,
+                        url,
+                        data=outgoing.content or None,
+                        headers=headers,
+                        proxy=proxy,
+                        proxy_headers=login,
+                        allow_redirects=False,
+                    ) as upstream,
+                ):
+                    if upstream.status in _RETRIED and not last:
+                        exchange.stage = Stage.RECEIVED
+                        pause = _pause(attempt, upstream.headers.get("retry-after"))
+                    else:
+                        return await self._pass_back(exchange, upstream, key, drop_usage=outgoing.drop_usage)
+            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+                exchange.stage = Stage.RECEIVED  # nothing was asked
+                if last:
+                    raise Refusal("upstream", f"{provider.name} cannot be reached: {reason(error, key)}") from error
+                pause = _pause(attempt, None)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                if exchange.stage.begun:  # the client has a part of it, and learns by its connection that it is not all
+                    gone = request.transport is None or request.transport.is_closing()
+                    call.error = CANCELLED if gone else f"the stream broke off: {reason(error, key)}"
+                    if request.transport is not None:
+                        request.transport.abort()
+                    raise ConnectionResetError(call.error) from error
+                if last:
+                    problem: Problem = "timeout" if isinstance(error, TimeoutError) else "upstream"
+                    raise Refusal(problem, f"{provider.name} did not answer: {reason(error, key)}") from error
+                pause = _pause(attempt, None)
+            finally:
+                self._bytes -= exchange.answer.kept
+                exchange.answer.kept = 0
+            await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
+
+    def keep(self, exchange: Exchange, more: int) -> bool:
+        """Count what a call keeps in memory until it ends; False where all calls together would keep too much."""
+        if self._bytes + more > self.settings.max_answers:
+            return False
+        self._bytes += more
+        exchange.answer.kept += more
+        return True
+
+    async def _pass_back(
+        self, exchange: Exchange, upstream: aiohttp.ClientResponse, key: str, *, drop_usage: bool
+    ) -> web.StreamResponse:
+        call = exchange.call
+        if upstream.status >= 300:
+            exchange.stage = Stage.REFUSED
+        if 300 <= upstream.status < 400:
+            raise Refusal("upstream", f"{call.provider} answered {upstream.status}; redirects are not followed")
+        if upstream.status < 300 and upstream.content_type == "text/html":
+            exchange.stage = Stage.REFUSED
+            raise Refusal("upstream", f"{call.provider} answered with a web page, not JSON: check its base URL")
+        call.status = upstream.status
+        headers = headers_back(upstream.headers, key)
+        if call.stream and upstream.status < 300:
+            return await PassedStream(self, exchange, upstream, drop_usage=drop_usage).run(headers, key)
+        received = bytearray()
+        async for chunk in upstream.content.iter_any():
+            received += chunk
+            if len(received) > (most := self.settings.max_answer):
+                raise Refusal("upstream", f"{call.provider}'s answer is larger than {most >> 20} MiB")
+            if not self.keep(exchange, len(chunk)):
+                raise Refusal("overloaded", "too many large answers at once")
+        content = bytes(received)
+        received.clear()
+        if key:
+            content = content.replace(key.encode(), HIDDEN.encode())
+        call.first_token = exchange.elapsed()
+        call.response_bytes = len(content)
+        exchange.answer.content, exchange.answer.value = content, json_object(content)
+        if upstream.status >= 400:
+            call.error = error_text(exchange.answer.value, content)
+        await self.accounting.finish(exchange)
+        return web.Response(status=upstream.status, reason=upstream.reason, body=content, headers=headers)
+
+
+class PassedStream:
+    """A stream on its way to the client: passed on chunk by chunk, and read for what it says of the call."""
+
+    def __init__(
+        self, client: UpstreamClient, exchange: Exchange, upstream: aiohttp.ClientResponse, *, drop_usage: bool
+    ) -> None:
+        self._client = client
+        self._exchange = exchange
+        self._upstream = upstream
+        self._drop_usage = drop_usage
+        self._reader = exchange.api.stream(exchange.route.endpoint, drop_usage=drop_usage)
+        self._events = ServerSentEvents() if upstream.content_type == "text/event-stream" else None
+        self._recorded: list[bytes] = []
+        exchange.answer.reader, exchange.answer.chunks = self._reader, self._recorded
+
+    async def run(self, headers: Mapping[str, str], key: str) -> web.StreamResponse:
+        exchange, upstream = self._exchange, self._upstream
+        self._response = web.StreamResponse(status=upstream.status, reason=upstream.reason, headers=headers)
+        await self._response.prepare(exchange.request)
+        exchange.stage = Stage.STREAMING
+        hiding = Hiding(key.encode())
+        try:
+            async for chunk in upstream.content.iter_any():
+                if shown := hiding.feed(chunk):
+                    await self._take(shown)
+            if rest := hiding.rest():
+                await self._take(rest)
+        except StreamTooLarge:
+            raise aiohttp.ClientPayloadError("one of its events is too large") from None
+        if self._events is None:
+            for value in parse_array(b"".join(self._recorded)):
+                self._reader.feed(value)
+        elif self._drop_usage and (rest := self._events.rest()):
+            self._keep(rest)
+            await self._write(rest)
+        await self._complete()
+        await self._response.write_eof()
+        return self._response
+
+    async def _take(self, chunk: bytes) -> None:
+        call, events, reader = self._exchange.call, self._events, self._reader
+        if call.first_token is None:
+            call.first_token = self._exchange.elapsed()
+        found = list(events.feed(chunk)) if events else []
+        passed = b"".join(_without_usage(reader, event) for event in found) if self._drop_usage else chunk
+        self._keep(passed)
+        # Clients read no further than the last event, and may end the run: what the call used is noted before they can.
+        if self._read(found) and events is not None and not events.rest():
+            await self._complete()
+        if passed:
+            await self._write(passed)
+        if call.response_bytes > (most := self._client.settings.max_answer):
+            raise aiohttp.ClientPayloadError(f"it is longer than {most >> 20} MiB")
+
+    async def _write(self, chunk: bytes) -> None:
+        seconds = self._client.settings.read_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                await self._response.write(chunk)
+        except TimeoutError:
+            raise aiohttp.ClientPayloadError(f"its client read nothing for {seconds:g} s") from None
+
+    def _keep(self, chunk: bytes) -> None:
+        call = self._exchange.call
+        call.response_bytes += len(chunk)
+        if call.response_bytes <= MAX_RECORDED_STREAM:
+            self._recorded.append(chunk)
+        else:
+            self._recorded.clear()
+        if not self._client.keep(self._exchange, len(chunk)):
+            raise aiohttp.ClientPayloadError("too many large answers at once")
+
+    def _read(self, found: list[Event]) -> bool:
+        """Take in what events say; returns whether the last one was among them."""
+        ended = False
+        for event in found:
+            if event.value is not None:
+                self._reader.feed(event.value)
+                if event.value.get("error"):
+                    self._exchange.call.error = error_text(event.value, event.content)
+            ended |= event.data in self._reader.last or (event.value or {}).get("type") in self._reader.last
+        return ended
+
+    async def _complete(self) -> None:
+        self._exchange.stage = Stage.COMPLETE
+        await self._client.accounting.finish(self._exchange)
+
+
+def _without_usage(reader: StreamReader, event: Event) -> bytes:
+    """An event without the usage that its client has not asked for."""
+    kept = None if event.value is None else reader.pass_on(event.value)
+    if kept is event.value:
+        return event.content
+    return b"" if kept is None else sse(None, kept)
+
+
+def _pause(attempt: int, retry_after: str | None) -> float:
+    """Seconds until a call is tried again: what the provider says, else longer each time; and some jitter."""
+    jitter = 1 + secrets.randbelow(250) / 1000
+    with contextlib.suppress(TypeError, ValueError):
+        if (seconds := float(retry_after)) >= 0:  # type: ignore[arg-type]
+            return min(seconds, _MAX_BACKOFF_SECONDS) * jitter
+    return float(min(_BACKOFF_SECONDS * 2**attempt, _MAX_BACKOFF_SECONDS)) * jitter
+
+
+class Hiding:
+    """Takes a provider's key out of a stream, should the provider repeat it, also where two chunks share it."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        if not self._key:
+            return chunk
+        chunk = (self._rest + chunk).replace(self._key, HIDDEN.encode())
+        held = next((n for n in range(min(len(self._key) - 1, len(chunk)), 0, -1) if chunk.endswith(self._key[:n])), 0)
+        self._rest = chunk[len(chunk) - held :]
+        return chunk[: len(chunk) - held]
+
+    def rest(self) -> bytes:
+        return self._rest
+
+
+def error_text(answer: Mapping[str, Any] | None, content: bytes) -> str:
+    error = (answer or {}).get("error")
+    message = error.get("message") if isinstance(error, Mapping) else error
+    return str(message or content[:500].decode("utf-8", "replace"))[:1000]
+
+
+def reason(error: BaseException, key: str) -> str:
+    text = str(error) or type(error).__name__
+    return (text.replace(key, HIDDEN) if key else text)[:300]
