@@ -87,7 +87,7 @@ def dead_folders(prefix: str, bases: Iterable[Path]) -> list[Path]:
 
 @contextmanager
 def sigterm_interrupts() -> Iterator[None]:
-    """Context manager: SIGTERM raises KeyboardInterrupt (in the main thread, unless somebody else already handles it)."""
+    """Context manager: SIGTERM raises KeyboardInterrupt in the main thread, unless SIGTERM already has a handler."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
         return

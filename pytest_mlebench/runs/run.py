@@ -150,7 +150,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def check_hosts(agent: Agent, permissions: Permissions, gateway: GatewaySettings | None) -> None:
-    """Check that the user permits each host that an agent wants to reach; raises SandboxError for the first other one."""
+    """Check that the user permits each host an agent wants to reach. Raises SandboxError for the first that is not."""
     through_gateway = {own.host for provider in _providers(gateway) for own in (provider, provider.located())}
     endpoints(agent, Launch(environment=agent.env_vars), permissions.allow_hosts, without=through_gateway)
 

@@ -259,7 +259,7 @@ def test_a_file_and_an_id_in_the_wrong_order_and_a_folder_that_is_none_are_named
     assert main(["grade-sample", "smoke-digits", "own.csv"]) == 2
     assert "the file comes first: mlebench grade-sample own.csv smoke-digits" in capsys.readouterr().err
     assert main(["golden", "/nonexistent/folder"]) == 2
-    assert "there is no folder /nonexistent/folder" in capsys.readouterr().err
+    assert "folder not found: /nonexistent/folder" in capsys.readouterr().err
     file = default_catalogue()["smoke-digits"].file("golden.json")
     assert main(["golden", str(file)]) == 2
     assert f"golden.json is a file; name the competition's folder: {file.parent}" in capsys.readouterr().err
