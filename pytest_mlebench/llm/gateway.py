@@ -176,7 +176,7 @@ class RunGateway:
 
     @contextlib.contextmanager
     def open(self, unix_socket: Path | None = None, *, url: str = "") -> Iterator[Launch]:
-        """Context manager: the gateway listens on ``unix_socket``, which the agent reaches at ``url``, or on a free port.
+        """Context manager: listen on ``unix_socket``, which the agent reaches at ``url``, or on a free port.
 
         Gives what the agent is started with: tokens and the gateway's URLs, no key. Raises SandboxError.
         """

@@ -30,7 +30,7 @@ class FolderFile:
 
 @contextmanager
 def opened(root: Path, *parts: str) -> Iterator[int]:
-    """The descriptor of a regular file below ``root``; each part is a name. Raises Refused.
+    """The descriptor of a regular file below ``root``; each part is a name. Raises NotReadable.
 
     Each folder on the way is opened by its own name within the last one, so that nothing that is exchanged meanwhile
     leads elsewhere.
@@ -59,7 +59,7 @@ def _replaced(old: int, new: int) -> int:
 
 
 def read(root: Path, *parts: str, start: int = 0, size: int) -> tuple[bytes, int]:
-    """Bytes of a file from ``start`` on, at most ``size``, and how many it has in all. Raises Refused."""
+    """Bytes of a file from ``start`` on, at most ``size``, and how many it has in all. Raises NotReadable."""
     with opened(root, *parts) as descriptor:
         total = os.fstat(descriptor).st_size
         found = bytearray()

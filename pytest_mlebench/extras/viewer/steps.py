@@ -292,7 +292,7 @@ class Trajectories:
         self._lock = threading.Lock()
 
     def read(self, group_dir: Path, run: str, *, agent: str = "agent") -> Sequence[Conversation]:
-        """The conversations of a run, the main one first; none where nothing was recorded. Raises Refused."""
+        """The conversations of a run, the main one first; none where nothing was recorded. Raises NotReadable."""
         stamp = _stamp(group_dir, run)
         with self._lock:
             kept = self._kept.get((group_dir, run))

@@ -52,7 +52,7 @@ def files(site: Site, request: Request) -> Response:
 
 
 def raw(site: Site, request: Request) -> Response:
-    """A file as it is, or a range of it; whatever it is, a browser only saves it. Raises Refused."""
+    """A file as it is, or a range of it; whatever it is, a browser only saves it. Raises NotReadable."""
     run, path = site.place(request), request.path_params["path"]
     with _opened(run, path) as (_, size):
         start, end, status = 0, size, 200
@@ -90,7 +90,7 @@ def raw(site: Site, request: Request) -> Response:
 
 @contextmanager
 def _opened(run: RunPlace, path: str) -> Iterator[tuple[IO[bytes], int]]:
-    """A file of a run's archive or of its folder, and its size. Raises Refused."""
+    """A file of a run's archive or of its folder, and its size. Raises NotReadable."""
     run_dir = run.folder / run.run_id
     if path.split("/")[0] not in COLLECTED or path == SUBMISSION or not (run_dir / FILES).exists():
         with (

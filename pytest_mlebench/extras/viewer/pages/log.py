@@ -79,7 +79,7 @@ class LogPart:
 
 
 def _part(group_dir: Path, run: str, *, start: int | None = None, end: int | None = None) -> LogPart:
-    """The lines from ``start`` on, those before ``end``, or without either those at the end. Raises Refused."""
+    """The lines from ``start`` on, those before ``end``, or without either those at the end. Raises NotReadable."""
     with opened(group_dir, run, RUN_LOG) as descriptor:
         size = os.fstat(descriptor).st_size
         if start is None:
@@ -97,7 +97,7 @@ def _part(group_dir: Path, run: str, *, start: int | None = None, end: int | Non
 
 
 def _around(group_dir: Path, run: str, place: int) -> LogPart:
-    """A part that has the line with this byte. Raises Refused."""
+    """A part that has the line with this byte. Raises NotReadable."""
     before, _ = read(group_dir, run, RUN_LOG, start=max(0, place - _PART // 2), size=min(place, _PART // 2))
     first = before.find(b"\n")
     begin = place - len(before) + (first + 1 if first >= 0 and place > _PART // 2 else 0)
@@ -107,7 +107,7 @@ def _around(group_dir: Path, run: str, place: int) -> LogPart:
 def _find(group_dir: Path, run: str, words: str | None) -> tuple[list[Hit], bool]:
     """Lines with this text, whatever its case, or for None lines that tell of failures; ``number`` is their first byte.
 
-    And whether there are more. Raises Refused.
+    And whether there are more. Raises NotReadable.
     """
     needles = ERRORS if words is None else (words.encode("utf-8", "replace").lower(),)
     hits: list[Hit] = []
