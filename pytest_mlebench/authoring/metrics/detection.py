@@ -20,15 +20,18 @@ def box_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
     array([[0.5  , 0.143]])
     """
     first, second = (np.asarray(boxes, dtype=np.float64).reshape(-1, 4) for boxes in (a, b))
-    left, right = np.indices((len(first), len(second)))
-    return paired_box_iou(first, second, left, right)
+    return _iou(first[:, None], second[None])
 
 
 def paired_box_iou(
     a: NDArray[np.float64], b: NDArray[np.float64], left: NDArray[np.intp], right: NDArray[np.intp]
 ) -> NDArray[np.float64]:
     """``box_iou`` of the boxes of ``a`` that ``left`` numbers with those of ``b`` that ``right`` does, in pairs."""
-    first, second = a[left], b[right]
+    return _iou(a[left], b[right])
+
+
+def _iou(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of boxes along the last axis; the other axes are broadcast."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         low, high = np.maximum(first[..., :2], second[..., :2]), np.minimum(first[..., 2:], second[..., 2:])
         both = np.maximum(high - low, 0).prod(axis=-1)
