@@ -401,6 +401,7 @@ _SHOWN_NAMES = 8
 
 def make_synthetic(competition: Competition, raw: Path, seed: int) -> None:
     """Have ``synthetic.py`` make raw data in an empty folder; raises CompetitionError with the line that failed."""
+    competition.require_modules()
     call(make_synthetic_here, competition, raw, seed, write=[raw])
 
 
