@@ -192,18 +192,15 @@ def _queue(config: pytest.Config, ours: Sequence[AgentRun]) -> RunQueue:
         chosen,
         reader=session.reader,
         resources=lambda plan: job_resources(settings, store.dataset(competitions[plan.competition_id])),
-        command=lambda plan, name: [
-            sys.executable,
-            "-m",
-            "pytest_mlebench.cli",
-            "run-one",
-            str(plan),
-            f"--name={name}",
-        ],
+        command=_command,
         record_lost=lambda plan, cause, reason: _record_lost(config, plan, cause, reason),
         reporter=reporter_of(config),
         max_parallel=session.settings.max_parallel,
     )
+
+
+def _command(plan: Path, name: str) -> list[str]:
+    return [sys.executable, "-m", "pytest_mlebench.cli", "run-one", str(plan), f"--name={name}"]
 
 
 def _plan(config: pytest.Config, item: AgentRun) -> JobPlan:
