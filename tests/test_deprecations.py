@@ -1,9 +1,10 @@
-"""Names of version 0.1 that competitions import still work in 0.2, with a warning that names the new place."""
+"""Names of earlier versions still work, with a warning that names the new place."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -54,6 +55,25 @@ def test_moved_helpers_work_and_name_their_new_modules() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     for old in MOVED:
         assert f"pytest_mlebench.authoring.{old} is now pytest_mlebench.authoring." in done.stderr
+
+
+RENAMED = {
+    "data.preparing.Source": "DataSource",
+    "extras.engines.contract.State": "JobState",
+    "extras.training.observation.Step": "CommandResult",
+    "extras.training.pool.Job": "EpisodeJob",
+    "extras.training.recording.Recording": "EpisodeRecording",
+}
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_renamed_classes_are_found_at_their_old_names(old: str) -> None:
+    place, _, name = f"pytest_mlebench.{old}".rpartition(".")
+    module = import_module(place)
+    with pytest.warns(DeprecationWarning, match=f"{name} is now {RENAMED[old]}"):
+        assert getattr(module, name) is getattr(module, RENAMED[old])
+    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+        _ = module.Nothing
 
 
 def test_the_jpeg_files_of_scans_are_those_of_images() -> None:

@@ -40,7 +40,7 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import SIDES, Dataset
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, reason
 from pytest_mlebench.io import files
-from pytest_mlebench.io.extensions import extensions, load_extension
+from pytest_mlebench.io.extensions import extensions, load_extension, renamed
 from pytest_mlebench.io.files import AnyPath, bundled
 from pytest_mlebench.io.processes import read_only
 from pytest_mlebench.io.progress import Reporter
@@ -537,3 +537,7 @@ def _make(path: Path) -> None:
                 new.rename(path)
     finally:
         new.unlink(missing_ok=True)
+
+
+if not TYPE_CHECKING:  # a type checker would take every name for one of this module
+    __getattr__ = renamed(__name__, "0.4", {"Source": "DataSource"})

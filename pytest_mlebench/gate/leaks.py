@@ -325,7 +325,8 @@ def is_sorted(truth: Sequence[str]) -> bool:
 def neighbours_agree(keys: Sequence[int], truth: Sequence[str]) -> bool:
     """Whether rows whose keys are next to each other have equal true values far more often than by chance.
 
-    Numbers of many values count as equal on the same side of their median. Ties among the keys are ordered at random
+    Numbers of many values count as equal on the same side of their median, texts of many values where they are empty.
+    Ties among the keys are ordered at random
     (with a fixed seed). The number of equal neighbours is compared with that of random orders, whose mean and variance
     are known; more than six standard deviations above it is no chance. Where all classes but one are rare, that number
     has no normal distribution; then it must be rarer than one in a million, too.
@@ -372,11 +373,15 @@ def _chance_of_runs(n: int, own: int, runs: int) -> float:
 
 
 def _classes(truth: Sequence[str]) -> NDArray[np.intp]:
-    """The number of each row's true value; of numbers of many values that of their half."""
+    """The number of each row's true value; of many values which half a number is in, or whether a text is empty."""
+    codes = np.unique(np.asarray(truth), return_inverse=True)[1]
+    if codes.max(initial=0) < len(truth) / 4:
+        return codes
     numbers = _numbers(truth)
-    if numbers is not None and len(np.unique(numbers)) > len(numbers) / 4:
+    if numbers is not None:
         return (numbers > np.median(numbers)).astype(np.intp)
-    return np.unique(np.asarray(truth), return_inverse=True)[1]
+    empty = np.array([not text for text in truth])
+    return empty.astype(np.intp) if empty.any() else codes
 
 
 def _is_unlikely(truth: Sequence[Hashable], values: int = 0) -> bool:

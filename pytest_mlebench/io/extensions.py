@@ -1,13 +1,13 @@
 """What other distributions add, and our own extras in the same way: entry points by group and name.
 
-Also our own modules at the names that they had in earlier versions.
+Also our own modules and classes at the names that they had in earlier versions.
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -83,3 +83,16 @@ def moved(version: str, names: Mapping[str, str]) -> None:
         sys.modules[module.__name__] = module
         if package in sys.modules:
             setattr(sys.modules[package], name, module)
+
+
+def renamed(module: str, version: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module whose names have changed: it finds old ones, with a warning, until a version."""
+
+    def find(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        text = f"{module}.{name} is now {names[name]}, and goes with version {version}"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return getattr(sys.modules[module], names[name])
+
+    return find

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pytest_mlebench.errors import ClusterError
-from pytest_mlebench.io.extensions import extensions, load_extension
+from pytest_mlebench.io.extensions import extensions, load_extension, renamed
 from pytest_mlebench.options import Settings
 
 ENGINES = "mlebench.engines"
@@ -120,3 +120,7 @@ def engine(name: str, settings: Settings | None = None, secret_names: tuple[str,
 def engines() -> Mapping[str, Callable[[], Engine]]:
     """Makes each engine without a user's options, to ask for jobs that were submitted before."""
     return {name: partial(engine, name) for name in extensions(ENGINES)}
+
+
+if not TYPE_CHECKING:  # a type checker would take every name for one of this module
+    __getattr__ = renamed(__name__, "0.4", {"State": "JobState"})

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pytest_mlebench.io.extensions import renamed
 
 _SHOWN_FILES, _SHOWN_LINES, _SHOWN_BYTES = 100, 5, 2000
 
@@ -88,3 +90,7 @@ def integer(value: object) -> int | None:
 def number(value: object) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if is_number else 0.0  # type: ignore[arg-type]
+
+
+if not TYPE_CHECKING:  # a type checker would take every name for one of this module
+    __getattr__ = renamed(__name__, "0.4", {"Step": "CommandResult"})

@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import SandboxError, UsageError
@@ -16,6 +17,7 @@ from pytest_mlebench.extras.training.episode import Episode
 from pytest_mlebench.extras.training.observation import Observation
 from pytest_mlebench.extras.training.options import with_options
 from pytest_mlebench.extras.training.recording import EpisodeRecording
+from pytest_mlebench.io.extensions import renamed
 from pytest_mlebench.io.files import AnyPath
 from pytest_mlebench.records.outcome import Report
 
@@ -148,3 +150,7 @@ def _played(
 def _close(started: Future[tuple[Episode, Observation]]) -> None:
     if not started.cancelled() and started.exception() is None:
         started.result()[0].close()
+
+
+if not TYPE_CHECKING:  # a type checker would take every name for one of this module
+    __getattr__ = renamed(__name__, "0.4", {"Job": "EpisodeJob"})

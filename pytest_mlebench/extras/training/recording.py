@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench import __version__
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.io.extensions import renamed
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.values import write_json
 from pytest_mlebench.llm.trajectory import MAX_CHARACTERS, MAX_TEXT, SCHEMA_VERSION, TRAJECTORY
@@ -113,3 +114,7 @@ class Trajectory:
         length = min(len(text), MAX_TEXT, max(0, self._left))
         self._left -= length
         return text if length == len(text) else f"{text[:length]}… [{len(text) - length:,} characters left out]"
+
+
+if not TYPE_CHECKING:  # a type checker would take every name for one of this module
+    __getattr__ = renamed(__name__, "0.4", {"Recording": "EpisodeRecording"})
