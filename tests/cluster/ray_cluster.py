@@ -57,6 +57,7 @@ class RayCluster:
                 [
                     *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--node-ip-address=127.0.0.1"),
                     *("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"),
+                    "--include-log-monitor=false",  # it takes a tenth of a processor
                     *(
                         f"--num-cpus={0 if name == self.nodes[0] and len(self.nodes) > 1 else self._cpus}",
                         f"--memory={_MEMORY}",
