@@ -108,6 +108,8 @@ class EpisodeRunner(Runner):
         options = {"data": "real", "time_limit": limits.get("time_limit", 60), "output_bytes": 1 << 20}
         with bench.episode(self.competition, group=group, **options) as episode:
             episode.reset(seed=0)
+            if "processes" in limits:  # to end as many as are allowed by default takes a slow machine minutes
+                script = f"ulimit -u {limits['processes']}; {script}"
             step = episode.step(script)
             episode.submit()
             record = episode.record
