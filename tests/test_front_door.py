@@ -37,6 +37,13 @@ def test_the_import_loads_no_other_module() -> None:
     assert python(program).split() == ["pytest_mlebench"]
 
 
+def test_graders_have_metrics_without_scikit_learn() -> None:
+    folder = Path(pytest_mlebench.__file__).parent / "authoring/metrics"
+    names = [f"pytest_mlebench.authoring.metrics.{path.stem}" for path in sorted(folder.glob("[a-z]*.py"))]
+    assert len(names) > 3
+    assert python(f"import sys, {', '.join(names)}; print('sklearn' in sys.modules)").split() == ["False"], "80 MB"
+
+
 USER = """
 from pathlib import Path
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import rel_entr
-from sklearn.metrics import auc, roc_curve
 
 
 def log_loss(y_true: ArrayLike, y_prob: ArrayLike, *, eps: float = float(np.finfo(np.float64).eps)) -> float:
@@ -80,6 +78,8 @@ def kl_divergence(p_true: ArrayLike, p_pred: ArrayLike, *, eps: float = 1e-15) -
 
 def kl_divergences(p_true: ArrayLike, p_pred: ArrayLike, *, eps: float = 1e-15) -> NDArray[np.float64]:
     """The divergence of each row, whose mean is ``kl_divergence``: shape (rows,)."""
+    from scipy.special import rel_entr
+
     predicted = np.clip(np.asarray(p_pred, dtype=np.float64), eps, 1 - eps)
     return np.asarray(rel_entr(np.asarray(p_true, dtype=np.float64), predicted).sum(axis=1))
 
@@ -179,6 +179,8 @@ def weighted_roc_auc(
     >>> round(weighted_roc_auc([0, 1], [0.5, 0.5]), 4)
     0.5857
     """
+    from sklearn.metrics import auc, roc_curve  # 80 MB, which most metrics do without
+
     fpr, tpr, _ = roc_curve(y_true, y_score, pos_label=1)
     for threshold in tpr_thresholds:
         if threshold not in tpr:

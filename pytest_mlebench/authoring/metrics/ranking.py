@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.metrics import label_ranking_average_precision_score
 
 
 def mean_average_precision_at_k(
@@ -69,6 +68,8 @@ def lwlrap(y_true: ArrayLike, y_score: ArrayLike) -> float:
     >>> round(lwlrap([[1, 0, 1], [0, 1, 0]], [[0.9, 0.5, 0.1], [0.2, 0.7, 0.7]]), 4)
     0.7222
     """
+    from sklearn.metrics import label_ranking_average_precision_score
+
     truth = np.asarray(y_true)
     labels = truth.sum(axis=1)
     counted = labels > 0
