@@ -539,5 +539,4 @@ def _make(path: Path) -> None:
         new.unlink(missing_ok=True)
 
 
-if not TYPE_CHECKING:  # a type checker would take every name for one of this module
-    __getattr__ = renamed(__name__, "0.4", {"Source": "DataSource"})
+renamed(__name__, "0.4", {"Source": "DataSource"})

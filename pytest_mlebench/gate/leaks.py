@@ -326,10 +326,10 @@ def neighbours_agree(keys: Sequence[int], truth: Sequence[str]) -> bool:
     """Whether rows whose keys are next to each other have equal true values far more often than by chance.
 
     Numbers of many values count as equal on the same side of their median, texts of many values where they are empty.
-    Ties among the keys are ordered at random
-    (with a fixed seed). The number of equal neighbours is compared with that of random orders, whose mean and variance
-    are known; more than six standard deviations above it is no chance. Where all classes but one are rare, that number
-    has no normal distribution; then it must be rarer than one in a million, too.
+    Ties among the keys are ordered at random (with a fixed seed). The number of equal neighbours is compared with that
+    of random orders, whose mean and variance are known; more than six standard deviations above it is no chance. Where
+    all classes but one are rare, that number has no normal distribution; then it must be rarer than one in a million,
+    too.
 
     >>> neighbours_agree(range(60), ["a"] * 20 + ["b"] * 20 + ["a"] * 20), neighbours_agree(range(60), ["a", "b"] * 30)
     (True, False)
@@ -374,8 +374,8 @@ def _chance_of_runs(n: int, own: int, runs: int) -> float:
 
 def _classes(truth: Sequence[str]) -> NDArray[np.intp]:
     """The number of each row's true value; of many values which half a number is in, or whether a text is empty."""
-    codes = np.unique(np.asarray(truth), return_inverse=True)[1]
-    if codes.max(initial=0) < len(truth) / 4:
+    values, codes = np.unique(np.asarray(truth), return_inverse=True)
+    if len(values) <= len(truth) / 4:
         return codes
     numbers = _numbers(truth)
     if numbers is not None:

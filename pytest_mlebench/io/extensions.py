@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -85,8 +85,8 @@ def moved(version: str, names: Mapping[str, str]) -> None:
             setattr(sys.modules[package], name, module)
 
 
-def renamed(module: str, version: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module whose names have changed: it finds old ones, with a warning, until a version."""
+def renamed(module: str, version: str, names: Mapping[str, str]) -> None:
+    """Make a module's names available at the names that they had before, with a warning, until a version."""
 
     def find(name: str) -> Any:
         if name not in names:
@@ -95,4 +95,4 @@ def renamed(module: str, version: str, names: Mapping[str, str]) -> Callable[[st
         warnings.warn(text, DeprecationWarning, stacklevel=2)
         return getattr(sys.modules[module], names[name])
 
-    return find
+    vars(sys.modules[module])["__getattr__"] = find

@@ -114,6 +114,13 @@ def test_truths_are_sorted_as_numbers_or_texts_up_or_down() -> None:
     assert is_sorted(["a"] * 11 + ["b"] * 12) and not is_sorted(["a"] * 11 + ["b"] * 11), "orders: 1352078 and 705432"
 
 
+def test_neighbours_of_texts_that_all_differ_are_compared_by_whether_they_are_empty() -> None:
+    texts = [f"{k} 1" for k in range(50)]
+    assert neighbours_agree(range(100), [""] * 50 + texts)
+    assert not neighbours_agree(range(100), [own for text in texts for own in ("", text)])
+    assert not neighbours_agree(range(50), texts)
+
+
 def test_neighbours_agree_from_thirty_rows_on() -> None:
     blocks = ["a"] * 50 + ["b"] * 50
     assert neighbours_agree(range(100), blocks) and neighbours_agree([k // 2 for k in range(100)], blocks)

@@ -109,7 +109,7 @@ class EpisodeRunner(Runner):
         with bench.episode(self.competition, group=group, **options) as episode:
             episode.reset(seed=0)
             if "processes" in limits:  # to end as many as are allowed by default takes a slow machine minutes
-                script = f"ulimit -u {limits['processes']}; {script}"
+                script = f"ulimit -u {limits['processes']} || exit 1; {script}"
             step = episode.step(script)
             episode.submit()
             record = episode.record

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pytest_mlebench.errors import ClusterError
 from pytest_mlebench.io.extensions import extensions, load_extension, renamed
@@ -122,5 +122,4 @@ def engines() -> Mapping[str, Callable[[], Engine]]:
     return {name: partial(engine, name) for name in extensions(ENGINES)}
 
 
-if not TYPE_CHECKING:  # a type checker would take every name for one of this module
-    __getattr__ = renamed(__name__, "0.4", {"State": "JobState"})
+renamed(__name__, "0.4", {"State": "JobState"})

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_mlebench.io.extensions import renamed
 
@@ -92,5 +92,4 @@ def number(value: object) -> float:
     return float(value) if is_number else 0.0  # type: ignore[arg-type]
 
 
-if not TYPE_CHECKING:  # a type checker would take every name for one of this module
-    __getattr__ = renamed(__name__, "0.4", {"Step": "CommandResult"})
+renamed(__name__, "0.4", {"Step": "CommandResult"})

@@ -9,7 +9,6 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import SandboxError, UsageError
@@ -152,5 +151,4 @@ def _close(started: Future[tuple[Episode, Observation]]) -> None:
         started.result()[0].close()
 
 
-if not TYPE_CHECKING:  # a type checker would take every name for one of this module
-    __getattr__ = renamed(__name__, "0.4", {"Job": "EpisodeJob"})
+renamed(__name__, "0.4", {"Job": "EpisodeJob"})

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_mlebench import __version__
 from pytest_mlebench.agents import Agent
@@ -116,5 +116,4 @@ class Trajectory:
         return text if length == len(text) else f"{text[:length]}… [{len(text) - length:,} characters left out]"
 
 
-if not TYPE_CHECKING:  # a type checker would take every name for one of this module
-    __getattr__ = renamed(__name__, "0.4", {"Recording": "EpisodeRecording"})
+renamed(__name__, "0.4", {"Recording": "EpisodeRecording"})
