@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,9 +29,8 @@ def run_pytest(*arguments: str) -> pytest.RunResult:
     return pytest.RunResult(done.returncode, done.stdout.splitlines(), done.stderr.splitlines(), 0)
 
 
-def test_a_new_competition_passes_the_gate_at_once(folder: Path) -> None:
-    assert main(["new-competition", "house-prices"]) == 0
-    made = folder / "competitions/house-prices"
+def test_a_new_competition_passes_the_gate_at_once(folder: Path, new_competition: Path) -> None:
+    made = shutil.copytree(new_competition, folder / "competitions/house-prices")
     assert {path.name for path in made.iterdir() if path.is_file()} == {
         *("competition.yaml", "description.md", "golden.json", "prepare.py", "grade.py", "synthetic.py", "twin.py"),
     }
@@ -46,13 +46,12 @@ def test_a_new_competition_passes_the_gate_at_once(folder: Path) -> None:
     done.stdout.fnmatch_lines(["*warning: medals mean nothing yet: *the leaderboard's scores are placeholders*"])
 
 
-def test_a_new_competition_stands_beside_the_bundled_ones(folder: Path) -> None:
-    assert main(["new-competition", "house-prices", "--dir", "mine"]) == 0
-    assert "house-prices" in default_catalogue(folder / "mine")
+def test_a_new_competition_stands_beside_the_bundled_ones(new_competition: Path) -> None:
+    assert "house-prices" in default_catalogue(new_competition.parent)
 
 
-def test_the_files_of_the_templates_are_clean(folder: Path) -> None:
-    main(["new-competition", "house-prices"])
+def test_the_files_of_the_templates_are_clean(folder: Path, new_competition: Path) -> None:
+    shutil.copytree(new_competition, folder / "competitions/house-prices")
     main(["new-agent", "smith"])
     for command in (["check", "--select=E,F,W,B,UP,RUF"], ["format", "--check"]):
         options = ["--isolated", "--line-length=120", "competitions", "agents"]

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench import Competition, CompetitionError, MLEBenchError
-from pytest_mlebench.cli.main import main
 from pytest_mlebench.gate.golden import make_golden
 
 GRADED = '    return root_mean_squared_error(answers["price"], price)'
@@ -18,21 +17,13 @@ SPLIT = '    train, test = split(read_text_csv(raw / "houses.csv"), test_size=0.
 Author = Callable[[str, str, str], Competition]
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A competition as `mlebench new-competition` makes it."""
-    folder = tmp_path_factory.mktemp("author")
-    assert main(["new-competition", "house", "--dir", str(folder)]) == 0
-    return folder / "house"
-
-
 @pytest.fixture
-def author(template: Path, tmp_path: Path) -> Author:
-    """A function that makes a copy of it with one text of a file replaced."""
+def author(new_competition: Path, tmp_path: Path) -> Author:
+    """A function that makes a copy of a new competition with one text of a file replaced."""
 
     def change(file: str, old: str, new: str) -> Competition:
-        folder = tmp_path / "competitions" / "house"
-        shutil.copytree(template, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        folder = tmp_path / "competitions" / "house-prices"
+        shutil.copytree(new_competition, folder, ignore=shutil.ignore_patterns("__pycache__"))
         text = (folder / file).read_text()
         assert old in text
         (folder / file).write_text(text.replace(old, new))
@@ -131,14 +122,14 @@ def test_a_description_that_nobody_can_read(author: Author, tmp_path: Path, cont
 @pytest.mark.full
 def test_a_key_that_is_there_twice(author: Author) -> None:
     with pytest.raises(CompetitionError, match=r"competition\.yaml, line 3: duplicate key .title."):
-        author("competition.yaml", "title: House", "title: House\ntitle: Home")
+        author("competition.yaml", "title: House Prices", "title: House\ntitle: Home")
 
 
 @pytest.mark.full
 def test_the_gate_offers_no_acceptance_of_a_broken_grader(author: Author, pytester: pytest.Pytester) -> None:
     folder = author("grade.py", GRADED, "    return None").folder
     result = pytester.runpytest(folder, "-k", "scores")
-    result.stdout.fnmatch_lines(["*2 more: grade.py: grade returned None, which*", "Look at */house/grade.py."])
+    result.stdout.fnmatch_lines(["*2 more: grade.py: grade returned None, which*", "Look at */house-prices/grade.py."])
     result.stdout.no_fnmatch_line("*accept it*")
 
 
@@ -157,10 +148,12 @@ def test_the_gate_offers_no_acceptance_of_a_broken_grader(author: Author, pytest
     ],
 )
 def test_groups_that_are_not_there(author: Author, pytester: pytest.Pytester, groups: str, words: str) -> None:
-    folder = author("competition.yaml", "title: House", f"title: House\ngroups:\n  owner: {groups}").folder
+    folder = author(
+        "competition.yaml", "title: House Prices", f"title: House Prices\ngroups:\n  owner: {groups}"
+    ).folder
     result = pytester.runpytest(folder, "-k", "answers_stay_private")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([f"*house/competition.yaml: groups.owner: {words.replace('[', '?')}*"])
+    result.stdout.fnmatch_lines([f"*house-prices/competition.yaml: groups.owner: {words.replace('[', '?')}*"])
     result.stdout.no_fnmatch_line("*Error*get_loc*")
 
 
@@ -171,4 +164,4 @@ def test_a_file_in_another_encoding_is_no_silence(author: Author, pytester: pyte
     path = competition.folder / "competition.yaml"
     path.write_bytes(path.read_bytes() + "# Häuser\n".encode("latin-1"))
     result = pytester.runpytest(competition.folder)
-    result.stdout.fnmatch_lines(["*house/competition.yaml: is not a text in UTF-8*"])
+    result.stdout.fnmatch_lines(["*house-prices/competition.yaml: is not a text in UTF-8*"])

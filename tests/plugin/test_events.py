@@ -85,7 +85,7 @@ def test_waiting_for_a_lock_is_shown_at_once_and_logged(
 
 def test_lines_stand_beside_pytests_letters(project: pytest.Pytester) -> None:
     """Each on a line of its own, wherever the letters are; nothing of it is captured as a test's output."""
-    project.makepyfile(
+    module = project.makepyfile(
         """
         from pytest_mlebench.plugin.reporting import reporter_of
         from pytest_mlebench.io.progress import Note, Step, WarningNote
@@ -105,7 +105,7 @@ def test_lines_stand_beside_pytests_letters(project: pytest.Pytester) -> None:
         """
     )
     for options in ((), ("-v",), ("-n", "1"), ("-n", "1", "-v"), ("-q", "-s"), ("-p", "no:terminal")):
-        result = project.runpytest_subprocess("-p", "no:cacheprovider", *options)
+        result = project.runpytest_subprocess(str(module), "-p", "no:cacheprovider", *options)
         lines = result.outlines + (result.errlines if "no:terminal" in options else [])
         assert result.ret == 0 and lines.count("mlebench: leaf: downloading") == 1, lines
         assert lines.count("mlebench: warning: that may matter") == 1, lines

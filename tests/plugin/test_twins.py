@@ -29,10 +29,10 @@ cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"
 
 
 @pytest.fixture
-def houses(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+def houses(project: pytest.Pytester, new_competition: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A project with the competition that `mlebench new-competition` writes, and an agent that looks around."""
     monkeypatch.chdir(project.path)
-    assert main(["new-competition", "houses"]) == 0
+    shutil.copytree(new_competition, project.path / "competitions/house-prices")
     folder = project.path / "agents/snoop"
     folder.mkdir()
     script = SNOOP.replace("GROUP", str(project.path / "reports")).replace("COPY", str(project.path / "copy"))
@@ -42,7 +42,9 @@ def houses(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     return project
 
 
-def session(project: pytest.Pytester, *options: str, competitions: str = "competitions/houses") -> pytest.RunResult:
+def session(
+    project: pytest.Pytester, *options: str, competitions: str = "competitions/house-prices"
+) -> pytest.RunResult:
     chosen = ["--trust-agent=snoop", "--run-group=twins", "-p", "no:cacheprovider", *options]
     return project.runpytest_subprocess(competitions, "--agent=snoop", *chosen)
 
@@ -68,12 +70,12 @@ def test_results_on_twins_are_marked_and_the_seed_is_secret_until_the_end(
     assert MARK in manifest["canonical"]["differences"]
     told = [str(seed).encode(), f"{seed:x}".encode()]
     seen = files(houses.path / "copy")  # the group as it was while the second agent ran
-    assert any(b'"houses"' in content for content in seen)
+    assert any(b'"house-prices"' in content for content in seen)
     assert not [content for content in seen if any(word in content for word in told)]
     records = [read(path) for path in sorted(group.glob("*/run.json"))]
     assert [record["twin"]["run_seed"] for record in records] == [0, 1]
     assert len({record["data"]["answers"] for record in records}) == 2
-    real = Competition.load(Path("competitions/houses")).leaderboard
+    real = Competition.load(Path("competitions/house-prices")).leaderboard
     for record in records:
         assert (record["split"], record["report"]["generated"]) == ("own twin", "twin")
         assert record["report"]["gold_threshold"] != real.gold and not record["report"]["any_medal"]
@@ -113,7 +115,7 @@ def test_a_bundle_of_twins_verifies_and_its_rows_are_not_ranked(houses: pytest.P
     shutil.rmtree("data/twins")
     card = bench.verify("twins.bundle")
     assert {check.name: check.result.name for check in card.checks}["grades"] == "unchecked"
-    assert main(["prepare", "-c", "houses", "--competitions-dir=competitions", "--data=twin:7:micro",
+    assert main(["prepare", "-c", "house-prices", "--competitions-dir=competitions", "--data=twin:7:micro",
         "--data-dir=data"]) == 0  # fmt: skip
     assert {check.name: check.result.name for check in Bench(**shared).verify("twins.bundle").checks}["grades"] == (
         "verified"
@@ -135,18 +137,18 @@ def test_real_data_and_that_of_twins_lie_apart(
     place = ["--competitions-dir=competitions", "--data-dir=data"]
     # In a process of its own: sessions of other tests in this process may have imported modules anew.
     made = houses.run(
-        sys.executable, "-m", "pytest_mlebench.cli", "prepare", "-c", "houses", "--data=twin:7:micro", *place
+        sys.executable, "-m", "pytest_mlebench.cli", "prepare", "-c", "house-prices", "--data=twin:7:micro", *place
     )
     assert made.ret == 0 and MARK in made.stderr.str()
-    real = DataStore(Path("data")).dataset(Competition.load(Path("competitions/houses")))
+    real = DataStore(Path("data")).dataset(Competition.load(Path("competitions/house-prices")))
     assert not real.is_prepared and not real.folder.exists()
-    (sample,) = Path("data/twins").glob("*/houses/prepared/public/sample_submission.csv")
-    assert main(["grade-sample", str(sample), "houses", "--data=twin:7:micro", *place]) == 0
-    assert "houses: score" in capsys.readouterr().out
-    assert "Twin data (houses): not comparable with real scores" in caplog.text
-    assert main(["list", "-c", "houses", "--data=twin:7:micro", *place]) == 0
+    (sample,) = Path("data/twins").glob("*/house-prices/prepared/public/sample_submission.csv")
+    assert main(["grade-sample", str(sample), "house-prices", "--data=twin:7:micro", *place]) == 0
+    assert "house-prices: score" in capsys.readouterr().out
+    assert "Twin data (house-prices): not comparable with real scores" in caplog.text
+    assert main(["list", "-c", "house-prices", "--data=twin:7:micro", *place]) == 0
     assert "prepared (twin)" in capsys.readouterr().out
     assert main(["prepare", "-c", "toy-parity", "--data=twin", *place]) != 0
     assert "toy-parity has no twin" in f"{capsys.readouterr().err}{caplog.text}"
-    assert main(["remove", "-c", "houses", "--data=twin:7:micro", *place]) == 0
+    assert main(["remove", "-c", "house-prices", "--data=twin:7:micro", *place]) == 0
     assert not sample.exists()
