@@ -23,7 +23,7 @@ from pytest_mlebench.agents.registry import check_folder
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.data.dataset import OBFUSCATED, default_data_dir
-from pytest_mlebench.data.preparing import seed_of, settled, twins_of
+from pytest_mlebench.data.preparing import Twins, seed_of, settled, twins_of
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.grading.grader import Grader, GradingLimits
 from pytest_mlebench.io.extensions import load_extension
@@ -135,9 +135,13 @@ class Bench:
 
         if not self.settings.has_twins:
             return DataStore(self.data_dir, source=self.settings.data_source, policy=None)
+        return self.twin_store(twins_of(self._twins, seed if self.settings.twin_per_seed else None))
+
+    def twin_store(self, twins: Twins) -> DataStore:
+        """The data of some twins."""
         from pytest_mlebench.grading.twins import TwinStore
 
-        return TwinStore(self.data_dir, twins_of(self._twins, seed if self.settings.twin_per_seed else None))
+        return TwinStore(self.data_dir, twins)
 
     @cached_property
     def _twins(self) -> str:
@@ -298,7 +302,7 @@ class Bench:
         from pytest_mlebench.runs.regrade import Regrader
 
         catalogue = self.with_settings(bench_version=version.removeprefix("v")).catalogue
-        return Regrader(catalogue, self.store, self.grading_options)
+        return Regrader(catalogue, self.store, self.twin_store, self.grading_options)
 
     def check_agent(self, agent: Agent) -> None:
         """Notice before the first run what an agent's start would lack, or has not been granted.
@@ -469,7 +473,6 @@ class Bench:
         handed to. Raises UsageError where another session has the group, and where it was made with other settings.
         """
         from pytest_mlebench.reports.page import page  # and with it Jinja2 and the plots
-        from pytest_mlebench.results.overview import overview
 
         make_runs_dir(folder.parent)
         writer = RunGroupWriter(
@@ -486,7 +489,7 @@ class Bench:
             twins=self._disclosed,
             reporter=self.reporter,
         )
-        return OpenGroup(writer, self.reporter, lambda group: page(overview([group]), folder=group.folder))
+        return OpenGroup(writer, self.reporter, lambda group: page(self.report(group), folder=group.folder))
 
     def grade(self, competition: str | Competition, submission: AnyPath) -> Report:
         """Grade a submission against the competition's prepared answers. Raises DataError where these are missing."""

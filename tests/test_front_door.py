@@ -44,6 +44,15 @@ def test_graders_have_metrics_without_scikit_learn() -> None:
     assert python(f"import sys, {', '.join(names)}; print('sklearn' in sys.modules)").split() == ["False"], "80 MB"
 
 
+def test_sessions_and_commands_start_without_pandas() -> None:
+    """Data that is prepared is read by others: graders, in a process of their own."""
+    folder = Path(pytest_mlebench.__file__).parent / "cli"
+    names = [f"pytest_mlebench.cli.{path.stem}" for path in sorted(folder.glob("[a-z]*.py"))]
+    assert len(names) > 5
+    program = f"import sys, pytest_mlebench.plugin.group, {', '.join(names)}; print('pandas' in sys.modules)"
+    assert python(program).split() == ["False"], "60 MB in each worker, and a third of a second"
+
+
 USER = """
 from pathlib import Path
 

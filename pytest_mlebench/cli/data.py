@@ -23,10 +23,9 @@ from pytest_mlebench.cli.common import (
 from pytest_mlebench.data import jobs
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
-from pytest_mlebench.data.preparing import check, open_source
+from pytest_mlebench.data.preparing import check, no_twin, open_source
 from pytest_mlebench.data.store import DEFAULT_JOBS, DataStore, PrepareOptions
 from pytest_mlebench.errors import DataError, UsageError
-from pytest_mlebench.grading.twins import no_twin
 from pytest_mlebench.io import files
 from pytest_mlebench.io.progress import Note
 from pytest_mlebench.io.units import format_size, pluralize

@@ -57,6 +57,11 @@ _RANDOM = "random"
 _KEY = re.compile(r"k[0-9a-f]{16}")
 
 
+def no_twin(competition: Competition) -> str:
+    """What to do about a competition without twins."""
+    return f"{competition.id} has no twin: {competition.file('twin.py')} is missing; choose --data=real"
+
+
 @dataclass(frozen=True)
 class Twins:
     """The twins of one seed and size. ``seed`` is that of a single run with ``--twin-per-seed``, None for all runs.

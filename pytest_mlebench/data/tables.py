@@ -18,13 +18,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.io.units import pluralize
+
+if TYPE_CHECKING:
+    import pandas as pd  # which takes longer to import than all else of a session
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _MAX_BYTES = 1 << 27
@@ -36,7 +37,6 @@ _MISSING = frozenset("NA N/A n/a NaN nan null NULL None <NA> #N/A #NA -NaN -nan"
 _MOST = 0.5
 """The share of a column's new cells that a kind of change must explain."""
 
-Table = pd.DataFrame
 Cells = Counter[str]
 
 
@@ -77,13 +77,15 @@ def _columns(paths: Iterable[Path]) -> dict[str, Cells]:
     """How often each text is in each column of the tables among the files."""
     found: dict[str, Cells] = {}
     for path in paths:
-        for name, values in (_table(path) if path.suffix.lower() in _SEPARATORS else pd.DataFrame()).items():
+        for name, values in _table(path).items() if path.suffix.lower() in _SEPARATORS else ():
             found.setdefault(str(name), Counter()).update(map(str, values))
     return found
 
 
-def _table(path: Path) -> Table:
+def _table(path: Path) -> pd.DataFrame:
     """A table of texts; empty for what cannot be read as one."""
+    import pandas as pd
+
     if not path.is_file() or path.stat().st_size > _MAX_BYTES:
         return pd.DataFrame()
     for encoding in ("utf-8", "cp1252"):
@@ -265,6 +267,8 @@ def _columns_of(path: Path) -> list[str]:
 
 
 def _counts(path: Path, asked: set[str]) -> dict[str, Any]:
+    import pandas as pd
+
     columns = _columns_of(path)
     if not columns:
         return {}

@@ -16,10 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench.catalog.competition import Competition, golden_command
 from pytest_mlebench.data.dataset import Dataset, differences, listing
@@ -27,10 +24,12 @@ from pytest_mlebench.data.preparing import call, call_module, make_synthetic
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.data.tables import changed_cells, is_comparable
 from pytest_mlebench.errors import CompetitionError, GraderDefect, InvalidSubmission
-from pytest_mlebench.grading.scorer import Scorer
 from pytest_mlebench.io.files import AnyPath
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import pluralize
+
+if TYPE_CHECKING:
+    from pytest_mlebench.grading.scorer import Scorer
 
 ANSWERS = "<answers>"
 SAMPLE = "<sample_submission>"
@@ -50,6 +49,9 @@ def synthetic_submissions(competition: Competition, dataset: Dataset, folder: Pa
 
 def submissions_here(competition: Competition, root: AnyPath, place: AnyPath, seed: int) -> list[str]:
     """Write the synthetic submissions to the folder ``place``, in this process; returns the names of their files."""
+    import numpy as np
+    import pandas as pd
+
     dataset, folder = Dataset(competition, Path(root)), Path(place)
     rng = np.random.default_rng(seed)
     made = call_module(competition, "synthetic", "submissions", dataset.public, dataset.private, rng)
@@ -94,6 +96,8 @@ def grade_all(competition: Competition, dataset: Dataset, submissions: Mapping[s
 
 def grade_here(competition: Competition, answers: AnyPath, submissions: Mapping[str, AnyPath]) -> list[tuple[Any, ...]]:
     """The fields of the grade of each submission, graded in this process."""
+    from pytest_mlebench.grading.scorer import Scorer
+
     scorer = Scorer(competition, Path(answers))
     return [astuple(_grade(scorer, name, Path(path))) for name, path in submissions.items()]
 

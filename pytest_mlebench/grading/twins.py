@@ -34,7 +34,16 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.download.contract import Downloads
-from pytest_mlebench.data.preparing import Head, Twins, call, call_module, check_prepared, is_third_party, prepare_here
+from pytest_mlebench.data.preparing import (
+    Head,
+    Twins,
+    call,
+    call_module,
+    check_prepared,
+    is_third_party,
+    no_twin,
+    prepare_here,
+)
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import CompetitionError, DataError, GraderDefect, InvalidSubmission, MLEBenchError
 from pytest_mlebench.grading.scorer import Scorer
@@ -275,11 +284,6 @@ class MadeTwin:
     """Why earlier worlds of the same seed were refused."""
     seconds: tuple[float, float, float]
     """CPU seconds of making, preparing and computing the medals, refused worlds left out."""
-
-
-def no_twin(competition: Competition) -> str:
-    """What to do about a competition without twins."""
-    return f"{competition.id} has no twin: {competition.file('twin.py')} is missing; choose --data=real"
 
 
 def make_twin(

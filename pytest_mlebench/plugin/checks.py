@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_mlebench.data.dataset import Dataset
-    from pytest_mlebench.gate import Gate
+    from pytest_mlebench.gate.gate import Gate
     from pytest_mlebench.gate.golden import Grade
     from pytest_mlebench.records.outcome import Report
 
@@ -49,7 +49,7 @@ def checks(*, real_data: bool) -> Sequence[tuple[str, Check]]:
 
 @cache
 def _gate() -> type[Gate]:
-    from pytest_mlebench.gate import Gate
+    from pytest_mlebench.gate.gate import Gate
 
     return Gate
 

@@ -23,9 +23,9 @@ from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
+from pytest_mlebench.data.preparing import no_twin
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, SandboxError, UsageError, reason
-from pytest_mlebench.grading.twins import no_twin
 from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.progress import WarningNote
 from pytest_mlebench.io.units import plain

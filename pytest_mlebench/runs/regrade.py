@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,6 @@ from pytest_mlebench.data.preparing import Twins
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError, reason
 from pytest_mlebench.grading.grader import EXCEEDED, Grader
-from pytest_mlebench.grading.twins import TwinStore
 from pytest_mlebench.io.values import read_json, write_json
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import library_versions
@@ -91,6 +90,7 @@ class Regrader:
 
     catalogue: Catalogue
     store: DataStore
+    twin_store: Callable[[Twins], DataStore]
     options: Mapping[str, Any] = field(default_factory=dict)
     _graders: dict[Path, Grader | str] = field(default_factory=dict)
     _known: dict[tuple[Path, str], Report] = field(default_factory=dict)
@@ -106,8 +106,7 @@ class Regrader:
         if (competition := self.competition(record.competition_id)) is None:
             return None
         try:
-            store = TwinStore(self.store.root, Twins.of_record(record.twin)) if record.twin else self.store
-            found = store.dataset(competition)
+            found = (self.twin_store(Twins.of_record(record.twin)) if record.twin else self.store).dataset(competition)
         except DataError:
             return None
         return found if found.is_prepared else None

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.bundles.board.rows import Figure, Rejected, Row, published_rows, ranked, rows_of
 from pytest_mlebench.extras.bundles.board.site import Board, write_site
 from pytest_mlebench.extras.bundles.card import Card, Check, CheckResult
+from pytest_mlebench.grading.twins import TwinStore
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.outcome import SandboxAccount
 from pytest_mlebench.records.record import MANIFEST, RunRecord
@@ -44,7 +46,7 @@ class _Graders(Regrader):
     """Graders of the bundled competitions, whose data is as it is said to be."""
 
     def __init__(self, catalogue: Catalogue, **data: bool) -> None:
-        super().__init__(catalogue, DataStore(Path("nowhere")))
+        super().__init__(catalogue, DataStore(Path("nowhere")), partial(TwinStore, Path("nowhere")))
         self._data = _Data(**data)
 
     def dataset(self, record: RunRecord) -> Any:

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from pytest_mlebench.extras.bundles.api import group_files
 from pytest_mlebench.extras.bundles.bundle import TABLES, Bundle, read_bundle, write_bundle
 from pytest_mlebench.extras.bundles.card import Card, CheckResult, card_sections
 from pytest_mlebench.extras.bundles.verify import verify
+from pytest_mlebench.grading.twins import TwinStore
 from pytest_mlebench.io.values import json_text
 from pytest_mlebench.llm.ledger import CALLS, Call, Ledger
 from pytest_mlebench.llm.prices import Tokens
@@ -86,7 +88,9 @@ def made_world(project: Path, agents: Sequence[str], *, seeds: int) -> World:
 
 def world_in(project: Path) -> World:
     group = project / "runs/toys"
-    return World(group, project / "data", Regrader(Catalogue(project / "competitions"), DataStore(project / "data")))
+    data = project / "data"
+    regrader = Regrader(Catalogue(project / "competitions"), DataStore(data), partial(TwinStore, data))
+    return World(group, data, regrader)
 
 
 def _with_models(group: Path) -> None:

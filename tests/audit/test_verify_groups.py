@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from pytest_mlebench.extras.bundles.bundle import (
 )
 from pytest_mlebench.extras.bundles.card import ALWAYS, Card, Check, CheckResult
 from pytest_mlebench.extras.bundles.verify import objections, verify
+from pytest_mlebench.grading.twins import TwinStore
 from pytest_mlebench.io.values import json_text
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import PlannedRun
@@ -86,7 +88,7 @@ class World:
         (own,) = group.records
         self.records = [replace(own, run_id=RUN, run_group="g", timeline=(FIRST, LAST), exit_code=0)]
         self.manifest = group.manifest
-        self.graders = Graders(default_catalogue(), DataStore(folder / "data"))
+        self.graders = Graders(default_catalogue(), DataStore(folder), partial(TwinStore, folder))
         self.left_out: list[LeftOut] = []
         self.made_by, self.index_group, self.versions = MADE_BY, "g", list[str]()
         self.sizes: dict[str, int] = {}
