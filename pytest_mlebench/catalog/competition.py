@@ -243,7 +243,7 @@ class Competition:
         )
 
     def file(self, name: str) -> Path:
-        """Path of one of the folder's files; a later version's own file goes before the common one."""
+        """Path of one of the folder's files; a later version's own file takes precedence over the common one."""
         own = self.folder / self.version / name
         return own if own.exists() else self.folder / name
 

@@ -179,7 +179,7 @@ def _seed_file(key: str, data_dir: Path) -> Path:
 
 VARIABLE = "MLEBENCH_DATA_SOURCE"
 SOURCES = "mlebench.data_sources"
-"""Entry points of sources by the scheme of their URLs: functions ``(url, retry policy) -> Source``."""
+"""Entry points of sources by the scheme of their URLs: functions ``(url, retry policy) -> DataSource``."""
 EXTRAS = {"s3": "s3", "gs": "gcs", "file": "", "https": "", "http": ""}
 """The extra of this package that each scheme needs."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

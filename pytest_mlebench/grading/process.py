@@ -288,7 +288,7 @@ def _confine(memory: int, parent: int) -> None:
     """What a worker may use, and that it ends with its parent."""
     os.setsid()
     end_with(parent)
-    with suppress(OSError):  # where the machine runs out of memory, this goes before the harness
+    with suppress(OSError):  # where the machine runs out of memory, this is killed before the harness
         Path("/proc/self/oom_score_adj").write_text("1000")
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))

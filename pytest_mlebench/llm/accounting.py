@@ -61,7 +61,7 @@ class GatewaySettings:
     """Bytes of an answer."""
     max_answers: int = 256 << 20
     """Bytes of all answers that are in progress. No agent needs as many; an answer that is unpacked on its way, from a
-    provider that means harm, would fill the memory of the harness."""
+    malicious provider, would fill the memory of the harness."""
     head_seconds: float = 30.0
     """The longest that the head of a request may take to arrive."""
     body_seconds: float = 120.0
@@ -166,7 +166,7 @@ class Exchange:
     route: Route
     admission: Admission
     received: set[str]
-    """Ids by which the run can speak of answers that it has received; all its calls share them."""
+    """Ids with which the run may refer to answers that it has received; all its calls share them."""
     raw: bytes = b""
     body: Body | None = None
     """As the agent wrote it, then as it is sent; None until it is read, and for what is no JSON object."""
@@ -278,7 +278,7 @@ class Accounting:
                     self.totals.budget_ended = f"{got.option}={got.limit}"
                     raise Refusal("budget", _ended(got))
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._settled.wait(), 0.1)  # other workers' calls end unheard
+                    await asyncio.wait_for(self._settled.wait(), 0.1)  # no event tells that other workers' calls end
 
     def _most(self, exchange: Exchange) -> Most:
         """The most that a call can cost: that of the dearest model. Raises Refusal where that is unknown, but must not

@@ -49,6 +49,8 @@ CREATE TABLE IF NOT EXISTS turns (id INTEGER PRIMARY KEY, name TEXT, at INTEGER)
 class BudgetLimits:
     """What a run may use, and all runs of a group together; None is unlimited. Costs in US dollars.
 
+    A field is named after its option; a new one needs an entry in ``Account.reserve`` and ``Account._budgets`` as well.
+
     Raises UsageError for an amount that is negative, not finite, or a float: budgets are exact.
     """
 
@@ -90,7 +92,10 @@ class Wait:
 
 @dataclass(frozen=True)
 class Over:
-    """It does not fit, whatever open calls turn out to cost. ``share``: among how many runs the budget is divided."""
+    """It does not fit, whatever open calls turn out to cost, which ends the run's budget for good.
+
+    ``share``: among how many runs the budget is divided.
+    """
 
     option: str
     limit: str
@@ -149,7 +154,7 @@ class Account:
         self._database.close()
 
     def reserve(self, *, tokens: int, cost: Decimal | None) -> int | Wait | Over:
-        """Reserve a call; returns a number to settle it by, or why not (yet). Raises ValueError for no amount."""
+        """Reserve a call; returns the id to settle it by, or why not (yet). Raises ValueError for no amount."""
         nano = _nano(cost or Decimal(0))
         if tokens < 0:
             raise ValueError(f"a call cannot use {tokens} tokens")

@@ -125,7 +125,7 @@ class MedalReport:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_results_table_header(self, cells: MutableSequence[str]) -> None:
-        cells[1:] = header()  # the first, pytest-html's own result, is what its filters go by
+        cells[1:] = header()  # the first, pytest-html's own result, is what its filters look at
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_results_table_row(self, report: Any, cells: MutableSequence[str]) -> None:

@@ -174,7 +174,7 @@ def read_settings(config: pytest.Config) -> Settings:
 
 
 def read_resumed_settings(config: pytest.Config, manifest: Manifest, file: Path) -> Settings:
-    """The settings with those of a run group; only the command line goes before them. Raises UsageError."""
+    """The settings with those of a run group; only the command line takes precedence. Raises UsageError."""
     command_line, *others = _sources(config)
     sources = [command_line, options.from_manifest(manifest, file), *others]
     return options.read(sources, runs_dir=config.rootpath / "reports")

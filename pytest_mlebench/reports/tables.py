@@ -32,7 +32,7 @@ _SHORT, _SHORTEST = 16, 8
 
 
 def terminal_width(*, is_terminal: bool | None = None) -> int | None:
-    """The columns of the terminal (``$COLUMNS`` goes before); None where the output, as standard output, is none."""
+    """The columns of the terminal (``$COLUMNS`` takes precedence); None if standard output is not a terminal."""
     if not (sys.stdout.isatty() if is_terminal is None else is_terminal):
         return None
     return shutil.get_terminal_size().columns
@@ -49,8 +49,8 @@ def has_colours() -> bool:
 class Table:
     """Cells in rows below heads; the columns in ``numbers`` are aligned to the right.
 
-    Cells may hold untrusted text (see ``io.units``). ``spare`` are the columns that a narrow terminal can do
-    without, the first one first. ``codes`` colour the rows where there are colours (see ``ansi_code``).
+    Cells may hold untrusted text (see ``io.units``). ``spare`` are the columns that a narrow terminal can do without,
+    in the order in which they are dropped. ``codes`` colour the rows where there are colours (see ``ansi_code``).
     """
 
     heads: Sequence[str]
@@ -164,7 +164,7 @@ def short(label: str) -> str:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """The lines of a remark; no line begins with a sign of per cent."""
+    """The lines of a remark; no line begins with a percent sign."""
     whole = text.replace(" %", "\N{NO-BREAK SPACE}%")
     lines = textwrap.wrap(whole, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines]
@@ -335,7 +335,8 @@ def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:
 
 
 def medal_table(records: Sequence[RunRecord]) -> Table:
-    """A row for each run; with what it cost, where runs asked language models.
+    """A row for each run; with what it cost, where runs asked language models. `docs/architecture.md` says which other
+    tables have columns of their own.
 
     ``firm`` is whether a medal holds in 95 % of resamples of the test's rows, if that is known of any.
     """

@@ -1,6 +1,6 @@
 """The contract of a sandbox: what it is given, what it leaves, and every way in which it may end.
 
-A sandbox runs one agent on one competition, from start to end, in a home of its own that looks alike everywhere:
+A sandbox runs one agent on one competition, from start to end, in a home that has the same layout everywhere:
 
 ==================  =============================================================
 ``DATA_DIR``        the public data, read-only (``/home/data`` in a container)
@@ -87,7 +87,7 @@ class Task:
     anonymous: bool = False
     """Nothing that the agent can read of its sandbox may name the run, whose name has the competition's in it."""
     keep: bool = False
-    """Keep what the sandbox ran in, for a look afterwards; ``SandboxAccount.kept`` says where."""
+    """Keep the container or folder of the run for inspection; ``SandboxAccount.kept`` says where."""
 
     @property
     def grace(self) -> float:
@@ -141,7 +141,7 @@ class Sandbox(Protocol):
     name: str
 
     def check(self, agent: Agent) -> None:
-        """Whether this agent could run here; raises SandboxError that says what is missing and how to mend it."""
+        """Whether this agent could run here; raises SandboxError that says what is missing and how to fix it."""
 
     def prepare(self, agent: Agent) -> None:
         """Do once, before the first run, what takes long (such as building an image); raises SandboxError."""
@@ -211,7 +211,8 @@ class ContainerSandbox(Sandbox, Protocol):
 
 
 class AddedSandbox(ContainerSandbox, Protocol):
-    """What an entry point of ``mlebench.sandboxes`` makes."""
+    """What the function behind an entry point of ``mlebench.sandboxes`` returns. ``sandbox.wiring`` has what containers
+    and virtual machines share; ``extras.apptainer`` is the example."""
 
     def describe(self) -> Iterable[tuple[str, str]]:
         """Whether it can be used here, for ``mlebench doctor``: ``ok``, ``note`` or ``problem``, and why."""

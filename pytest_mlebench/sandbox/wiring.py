@@ -199,7 +199,7 @@ def socket_folder() -> Iterator[Path]:
 
 
 def want_descriptors() -> None:
-    """An agent may open hundreds of connections to each of the harness's sockets; files are to be had all the same."""
+    """Raise the limit of open files: an agent may open hundreds of connections to each of the harness's sockets."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

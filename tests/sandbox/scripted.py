@@ -105,7 +105,8 @@ def local_sandbox() -> Sandbox:
 
 
 SANDBOXES: dict[str, Callable[[], Sandbox]] = {"local": local_sandbox, "docker": docker_sandbox}
-"""Whoever adds a sandbox adds it here: the self-check suite is the same for all."""
+"""Whoever adds a sandbox adds it here: the self-check suite is the same for all. Apptainer takes the place of Docker
+(see ``docker_sandbox``)."""
 
 
 def script_agent(**changes: Any) -> Agent:

@@ -111,7 +111,7 @@ class ApptainerSandbox:
         try:
             version = self._program.version
         except SandboxError as error:
-            if shutil.which("docker") is None:  # else nobody asks
+            if shutil.which("docker") is None:  # with Docker, nobody needs Apptainer
                 yield "note", str(error)
             return
         files = sorted(self.images.folder.glob("*.sif"))

@@ -85,7 +85,7 @@ class Engine(Protocol):
     """How long after a job's end its files may take to be seen here."""
 
     def check(self) -> None:
-        """Whether jobs can be submitted; raises ClusterError that says what is missing and how to mend it."""
+        """Whether jobs can be submitted; raises ClusterError that says what is missing and how to fix it."""
 
     def check_resources(self, resources: Resources) -> None:
         """Whether a job can ever get these; raises ClusterError in the engine's words where none can."""

@@ -38,7 +38,7 @@ class EpisodeRecording:
         self._competitions: dict[str, Competition] = {}
 
     def plan(self, bench: Bench, agent: Agent, competition: Competition, sandbox: str, seed: int) -> None:
-        """Note an episode that is about to begin. Raises UsageError where the group is not to be had."""
+        """Note an episode that is about to begin. Raises UsageError where the group cannot be opened."""
         with self._lock:
             settings = bench.comparable_settings, bench.limits, sandbox
             self._competitions[competition.id] = competition
