@@ -49,7 +49,8 @@ CREATE TABLE IF NOT EXISTS turns (id INTEGER PRIMARY KEY, name TEXT, at INTEGER)
 class BudgetLimits:
     """What a run may use, and all runs of a group together; None is unlimited. Costs in US dollars.
 
-    A field is named after its option; a new one needs an entry in ``Account.reserve`` and ``Account._budgets`` as well.
+    A field is named after its option. A new limit of calls, tokens or costs needs an entry in ``Account.reserve`` and
+    ``Account._budgets`` as well; one of another quantity, a column of the account too.
 
     Raises UsageError for an amount that is negative, not finite, or a float: budgets are exact.
     """

@@ -335,8 +335,8 @@ def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:
 
 
 def medal_table(records: Sequence[RunRecord]) -> Table:
-    """A row for each run; with what it cost, where runs asked language models. `docs/architecture.md` says which other
-    tables have columns of their own.
+    """A row for each run; with what it cost, where runs asked language models. ``_NUMBERS`` are aligned to the right,
+    ``_SPARE`` left out first. `docs/architecture.md` says which other tables have columns of their own.
 
     ``firm`` is whether a medal holds in 95 % of resamples of the test's rows, if that is known of any.
     """

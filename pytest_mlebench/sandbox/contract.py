@@ -211,8 +211,8 @@ class ContainerSandbox(Sandbox, Protocol):
 
 
 class AddedSandbox(ContainerSandbox, Protocol):
-    """What the function behind an entry point of ``mlebench.sandboxes`` returns. ``sandbox.wiring`` has what containers
-    and virtual machines share; ``extras.apptainer`` is the example."""
+    """What the function behind an entry point of ``mlebench.sandboxes`` returns. ``sandbox.wiring`` has what
+    those with containers share; ``extras.apptainer`` is the example."""
 
     def describe(self) -> Iterable[tuple[str, str]]:
         """Whether it can be used here, for ``mlebench doctor``: ``ok``, ``note`` or ``problem``, and why."""

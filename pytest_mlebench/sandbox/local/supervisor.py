@@ -20,7 +20,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import KeysView, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -295,17 +295,18 @@ def _status(pid: int | str) -> list[bytes]:
         return []
 
 
-def _descendants() -> set[int]:
-    """All living processes that stem from this one (zombies are left out)."""
+def _descendants() -> KeysView[int]:
+    """All living processes that stem from this one (zombies are left out), parents before their children: a shell that
+    waits for a child and handles SIGTERM must get it before the child ends."""
     children = _children()
-    found: set[int] = set()
+    found: dict[int, None] = {}
     waiting = list(children.get(os.getpid(), ()))
     while waiting:
         pid = waiting.pop()
         waiting += children.get(pid, ())
         if (status := _status(pid)) and status[0] != b"Z":
-            found.add(pid)
-    return found
+            found[pid] = None
+    return found.keys()
 
 
 def _memory_in_use(*, exactly: bool = False) -> int:
