@@ -30,7 +30,7 @@ _LEFT_OUT = pytest.StashKey[int]()
 _FULL = {"docker": "docker_engine", "browser": "browser"}
 """Marks of the tests that a quick run leaves out, by the fixtures that bring them."""
 _UNTIL, _UNREACHED = "MLEBENCH_TEST_UNTIL", "MLEBENCH_TEST_UNREACHED"
-"""On a slow machine: when no more tests begin, in seconds since 1970, and the file that lists those that did not."""
+"""CI's deadline, in seconds since 1970, after which no test starts, and the file that lists those that did not."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _comes_late(item: pytest.Item, cases: Counter[str]) -> bool:
-    """Whether there may be no time for a test: for three in four cases of the same one, rather than for any other."""
+    """Whether a test runs last: three in four cases of a parametrized test do, so that these are what is left out."""
     test = item.nodeid.partition("[")[0]
     cases[test] += 1
     return cases[test] % 4 != 1
@@ -74,7 +74,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if time.time() > float(os.environ.get(_UNTIL, "inf")):
         with Path(os.environ[_UNREACHED]).open("a", encoding="utf-8") as file:
             file.write(f"{item.nodeid}\n")
-        pytest.skip("there was no time for it: CI names all of these in the end")
+        pytest.skip("not started before the deadline of CI, which lists all of these at the end")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -1,4 +1,4 @@
-"""CI on a slow machine begins no more tests after a time, says which, and leaves most of the same test's cases last."""
+"""CI's deadline: no test starts after it, those that did not are listed, and most cases of a test run last."""
 
 from __future__ import annotations
 

@@ -76,8 +76,8 @@ def is_comparable(competition: Competition) -> bool:
 def _columns(paths: Iterable[Path]) -> dict[str, Cells]:
     """How often each text is in each column of the tables among the files."""
     found: dict[str, Cells] = {}
-    for path in paths:
-        for name, values in _table(path).items() if path.suffix.lower() in _SEPARATORS else ():
+    for path in (path for path in paths if path.suffix.lower() in _SEPARATORS):
+        for name, values in _table(path).items():
             found.setdefault(str(name), Counter()).update(map(str, values))
     return found
 
@@ -267,11 +267,11 @@ def _columns_of(path: Path) -> list[str]:
 
 
 def _counts(path: Path, asked: set[str]) -> dict[str, Any]:
-    import pandas as pd
-
     columns = _columns_of(path)
     if not columns:
         return {}
+    import pandas as pd
+
     wanted = [name for name in columns if name in asked] or columns[:1]
     try:
         rows = pd.read_csv(path, usecols=wanted, dtype=str, keep_default_na=False, encoding_errors="replace")

@@ -85,7 +85,7 @@ def latest_regradings(group_dir: Path) -> tuple[list[Regrading], list[str]]:
 class Regrader:
     """Grades submissions of any competition; what belongs to one competition is set up once.
 
-    ``options`` are those of ``Grader``.
+    ``twin_store`` opens the data of a run's twin; ``options`` are those of ``Grader``.
     """
 
     catalogue: Catalogue

@@ -38,7 +38,7 @@ def test_a_changed_preparer_is_named_with_its_file(project: pytest.Pytester) -> 
 @pytest.mark.full
 def test_the_first_line_that_differs_is_shown_where_the_golden_knows_it(project: pytest.Pytester) -> None:
     assert main(["golden", str(project.path / TOY), "--force"]) == 0
-    check(project, "-k", "prepare").assert_outcomes(passed=1)
+    check(project).assert_outcomes(passed=4)
     replace(project.path / TOY / "prepare.py", "assign(odd=0)", "assign(odd=1)")
     result = check(project, "-k", "prepare")
     result.stdout.fnmatch_lines(
@@ -283,14 +283,14 @@ def test_leading_zeros_that_a_preparer_drops_fail_the_gate(project: pytest.Pytes
         'pd.DataFrame({"id": [f"{number:04}" for number in range(100)]}).to_csv(raw / "ids.csv", index=False)',
     )
     assert main(["golden", str(folder), "--force"]) == 0
-    result = check(project, "-k", "prepare")
-    result.assert_outcomes(failed=1)
+    result = check(project)
+    result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(
         ["*column 'id': '0000' in the raw data became '0': leading zeros are lost*", "*read_text_csv*"]
     )
     with (folder / "competition.yaml").open("a") as file:
         file.write("exceptions: {cells_are_kept: The ids are numbers.}\n")
-    check(project, "-k", "prepare").assert_outcomes(passed=1)
+    check(project).assert_outcomes(passed=4)
 
 
 @pytest.mark.full

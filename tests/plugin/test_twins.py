@@ -120,6 +120,9 @@ def test_a_bundle_of_twins_verifies_and_its_rows_are_not_ranked(houses: pytest.P
     assert {check.name: check.result.name for check in Bench(**shared).verify("twins.bundle").checks}["grades"] == (
         "verified"
     )
+    for data in ("real", "twin:7:micro"):  # the data that a session is set to is not that of the run
+        regrading = Bench(**shared, data=data).regrade("twins")
+        assert (len(regrading.runs), regrading.not_graded) == (1, {})
 
 
 def test_competitions_without_a_twin_are_skipped_unless_named(houses: pytest.Pytester) -> None:

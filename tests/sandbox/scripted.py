@@ -105,8 +105,7 @@ def local_sandbox() -> Sandbox:
 
 
 SANDBOXES: dict[str, Callable[[], Sandbox]] = {"local": local_sandbox, "docker": docker_sandbox}
-"""Whoever adds a sandbox adds it here: the self-check suite is the same for all. Apptainer takes the place of Docker
-(see ``docker_sandbox``)."""
+"""The sandboxes that the self-check suite runs in. With ``MLEBENCH_TEST_ENGINE=apptainer``, ``docker`` is Apptainer."""
 
 
 def script_agent(**changes: Any) -> Agent:
