@@ -17,18 +17,15 @@ Where prepared data is pulled from and pushed to: URLs, and the contract of what
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import importlib
 import json
 import os
 import re
-import resource
 import secrets
-import signal
-import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -42,7 +39,7 @@ from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, r
 from pytest_mlebench.io import files
 from pytest_mlebench.io.extensions import extensions, load_extension, renamed
 from pytest_mlebench.io.files import AnyPath, bundled
-from pytest_mlebench.io.processes import read_only
+from pytest_mlebench.io.processes import ForkServer, read_only
 from pytest_mlebench.io.progress import Reporter
 
 if TYPE_CHECKING:
@@ -281,10 +278,10 @@ _ERRORS: Mapping[str, type[MLEBenchError]] = {"CompetitionError": CompetitionErr
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/dev/null", "/dev/urandom", "/dev/zero")
 _MAX_REPLY = 64 << 20
 _MAX_TEXT = 20_000
-_BOOT = (
-    "import json, sys; job = json.loads(sys.stdin.buffer.read()); sys.path[:] = job['modules']; "
-    "from pytest_mlebench.data.preparing import do_confined; do_confined(job)"
-)
+_NO_WORKERS = {"JOBLIB_MULTIPROCESSING": "0"}
+_PRELOADED = ("pandas", "pytest_mlebench.authoring.corrections")
+_server: ForkServer | None = None
+_starting = threading.Lock()
 
 
 def plain_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -318,11 +315,15 @@ def call(
             "competition": str(competition.folder.resolve()),
             "version": competition.version,
             "arguments": arguments,
+            "environment": plain_environment() | _NO_WORKERS | {"HOME": home, "TMPDIR": home},
             "modules": [str(Path(entry).absolute()) for entry in sys.path],
             "read": [str(path.resolve()) for path in read],
             "write": [str(path.resolve()) for path in (*write, Path(home))],
         }
-        text, status = _reply(json.dumps(job, default=lambda path: str(path.absolute())).encode(), home)
+        try:
+            text, status = _reply(json.dumps(job, default=lambda path: str(path.absolute())).encode())
+        except OSError as failure:
+            raise CompetitionError(f"{competition.id}: no process for its code: {reason(failure)}") from failure
     try:
         reply = json.loads(text)
         error = reply.get("error")
@@ -335,35 +336,38 @@ def call(
     raise raised
 
 
-def _reply(job: bytes, home: str) -> tuple[bytes, int]:
-    reader, writer = os.pipe()
-    with os.fdopen(reader, "rb") as replies:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _BOOT, str(writer), str(os.getpid())],
-            stdin=subprocess.PIPE,
-            env=plain_environment() | {"HOME": home, "TMPDIR": home, "JOBLIB_MULTIPROCESSING": "0"},
-            cwd="/",
-            pass_fds=[writer],
-            start_new_session=True,  # Ctrl-C is the harness's to handle
-        )
-        os.close(writer)
+def _reply(job: bytes) -> tuple[bytes, int]:
+    """Raises OSError."""
+    global _server
+    environment = plain_environment() | _NO_WORKERS
+    for final in (False, True):
+        with _starting:
+            server = _server
+            if server is None or (server.owner, server.environment) != (os.getpid(), environment):
+                server = _server = ForkServer(f"{__name__}:{do_confined.__name__}", _PRELOADED, environment)
         try:
-            assert process.stdin is not None
-            with suppress(BrokenPipeError), process.stdin as orders:
-                orders.write(job)
-            text = replies.read(_MAX_REPLY)
-            process.wait()
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    return text, process.returncode
+            return server.run(job, _MAX_REPLY)
+        except OSError:  # it was idle and has ended
+            if final:
+                raise
+            forget_processes()
+    raise AssertionError
 
 
-def do_confined(job: dict[str, Any]) -> None:
-    """In the confined process: do the job, and write its result or error as JSON to the descriptor in ``sys.argv``."""
-    replies, parent = map(int, sys.argv[1:3])
-    end_with(parent)
+def forget_processes() -> None:
+    """Have the next call of a competition's code start from a new interpreter, whose sets have another order."""
+    global _server
+    _server = None
+
+
+def do_confined(replies: int) -> None:
+    """In the confined process: do the job on standard input, and write its result or error as JSON to the pipe."""
+    job = json.load(sys.stdin.buffer)
+    os.environ.clear()
+    os.environ.update(job["environment"])
+    sys.path[:] = job["modules"]
+    if numpy := sys.modules.get("numpy"):  # or each process would draw the same numbers
+        numpy.random.seed()
     module, _, name = job["function"].partition(":")
     function = getattr(importlib.import_module(module), name)
     folder = Path(job["competition"])
@@ -376,20 +380,11 @@ def do_confined(job: dict[str, Any]) -> None:
         reply = {"error": [type(error).__name__, str(error)]}
     except KeyboardInterrupt:  # its own: Ctrl-C goes to the harness alone
         reply = {"error": ["CompetitionError", f"{folder.name}: its code raised KeyboardInterrupt"]}
+    with suppress(Exception):  # the code may have closed it
+        sys.stdout.flush()
     with os.fdopen(replies, "wb") as file:
-        file.write(json.dumps(reply).encode())
-    sys.stdout.flush()
+        file.write(json.dumps(reply).encode() + b"\n")
     os._exit(0)  # whatever threads the code has started
-
-
-def end_with(parent: int) -> None:
-    """Have this process end with its parent, and leave no image of its memory if it crashes."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:
-        os._exit(1)
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def python_paths() -> Iterator[Path]:

@@ -50,9 +50,9 @@ from typing import Any, NoReturn
 
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.catalog.schema import Leaderboard
-from pytest_mlebench.data.preparing import end_with, python_paths
+from pytest_mlebench.data.preparing import python_paths
 from pytest_mlebench.errors import GraderDefect, InvalidSubmission, MLEBenchError
-from pytest_mlebench.io.processes import read_only
+from pytest_mlebench.io.processes import end_with, read_only
 from pytest_mlebench.io.values import loads
 
 MAX_REPLY = 1 << 16

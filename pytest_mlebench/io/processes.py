@@ -1,4 +1,5 @@
-"""Processes: whose a container or a temporary folder is, to know later that its session is dead; and confining them.
+"""Processes: whose a container or a temporary folder is, to know later that its session is dead; forking them
+and confining them.
 
 A process gives up the right to open files, for itself and its children, by Linux's Landlock
 (https://docs.kernel.org/userspace-api/landlock.html).
@@ -7,17 +8,26 @@ A process gives up the right to open files, for itself and its children, by Linu
 from __future__ import annotations
 
 import ctypes
+import gc
 import hashlib
+import importlib
+import json
 import os
 import re
+import resource
 import signal
 import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+import traceback
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 LABEL = "mlebench."
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -100,6 +110,144 @@ def sigterm_interrupts() -> Iterator[None]:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt("SIGTERM")
+
+
+def end_with(parent: int) -> None:
+    """Have this process end with its parent, and leave no image of its memory if it crashes."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(1)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+_IDLE_SECONDS = 60.0
+_SERVE = (
+    "import json, sys; function, preload, sys.path[:] = json.loads(sys.argv[1]); "
+    "from pytest_mlebench.io.processes import serve; serve(function, preload)"
+)
+
+
+class ForkServer:
+    """A process that imports modules once and forks a child for each job, which takes milliseconds instead of a second.
+
+    It reads no job itself, so that none finds another's in its memory. It ends with this object, with this process, or
+    when it is idle; its children end with it.
+    """
+
+    def __init__(self, function: str, preload: Sequence[str], environment: Mapping[str, str]) -> None:
+        """``function``, a ``module:name``, is called in each child, with the descriptor of the pipe for its reply."""
+        self.owner = os.getpid()
+        self.environment = environment
+        self._lock = threading.Lock()
+        self._orders, orders = socket.socketpair()
+        modules = [str(Path(entry).absolute()) for entry in sys.path]
+        with orders:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _SERVE, json.dumps([function, preload, modules])],
+                stdin=orders.fileno(),
+                stdout=subprocess.DEVNULL,  # children are given those of this process
+                stderr=subprocess.DEVNULL,
+                env=dict(environment),
+                cwd="/",
+                start_new_session=True,  # Ctrl-C is the harness's to handle
+            )
+
+        weakref.finalize(self, _end, self._orders, process, self.owner)
+
+    def run(self, job: bytes, max_reply: int) -> tuple[bytes, int]:
+        """The line in reply to a job, which is the child's standard input, and its exit status, negative for a signal.
+
+        Whatever the child has started and left in its process group is killed. Raises OSError where none was forked.
+        """
+        job_reader, job_writer = os.pipe()
+        reply_reader, reply_writer = os.pipe()
+        with os.fdopen(job_writer, "wb") as jobs, os.fdopen(reply_reader, "rb") as replies:
+            try:
+                pid = self._ask(b"fork", (job_reader, 1, 2, reply_writer))
+            finally:
+                os.close(job_reader)
+                os.close(reply_writer)
+            status = -signal.SIGKILL
+            try:
+                with suppress(BrokenPipeError), jobs:
+                    jobs.write(job)
+                reply = replies.readline(max_reply)
+            finally:  # it has not been waited for, so the number is still its own
+                for kill in (os.killpg, os.kill):
+                    with suppress(ProcessLookupError):
+                        kill(pid, signal.SIGKILL)
+                with suppress(OSError):
+                    status = self._ask(str(pid).encode())
+        return reply, status
+
+    def _ask(self, order: bytes, descriptors: Sequence[int] = ()) -> int:
+        with self._lock:
+            try:
+                socket.send_fds(self._orders, [order], descriptors)
+                answer = self._orders.recv(32)
+            except BaseException:  # an answer that comes later would be taken for the next
+                self._orders.close()
+                raise
+        if not answer:
+            raise ConnectionResetError("the process that forks others has ended")
+        return int(answer)
+
+
+def _end(orders: socket.socket, process: subprocess.Popen[bytes], owner: int) -> None:
+    orders.close()
+    if owner == os.getpid():
+        process.kill()
+        process.wait()
+
+
+def serve(function: str, preload: Iterable[str]) -> NoReturn:
+    """In the process of a ``ForkServer``: do what is ordered on standard input until that is closed."""
+    orders, server = socket.socket(fileno=os.dup(0)), os.getpid()
+    for name in preload:
+        with suppress(Exception):  # who needs it will say so
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a child that collects garbage need not copy these
+    children = set[int]()
+    while True:
+        orders.settimeout(None if children else _IDLE_SECONDS)
+        try:
+            order, descriptors, *_ = socket.recv_fds(orders, 32, 4)
+        except TimeoutError:
+            os._exit(0)
+        if not order:
+            os._exit(0)
+        if descriptors:
+            answer = os.fork()
+            if answer == 0:
+                orders.close()
+                _be_child(function, descriptors, server)
+            children.add(answer)
+            for descriptor in descriptors:
+                os.close(descriptor)
+        else:
+            children.remove(int(order))
+            answer = os.waitstatus_to_exitcode(os.waitpid(int(order), 0)[1])
+        orders.send(str(answer).encode())
+
+
+def _be_child(function: str, descriptors: Sequence[int], server: int) -> NoReturn:
+    try:
+        os.setsid()
+        end_with(server)
+        *standard, reply = descriptors
+        for number, descriptor in enumerate(standard):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        importlib.invalidate_caches()
+        module, _, name = function.partition(":")
+        getattr(importlib.import_module(module), name)(reply)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
 
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on all architectures

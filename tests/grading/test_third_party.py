@@ -7,14 +7,17 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.cli.new import TEMPLATES
-from pytest_mlebench.data.preparing import Twins, settled
+from pytest_mlebench.data.preparing import Twins, make_synthetic, settled
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError
 from pytest_mlebench.gate.golden import grade_all, make_golden, synthetic_submissions
@@ -46,6 +49,16 @@ def spied():
     if any(%(secret)r in text for text in found):
         raise RuntimeError("spied: has the secret")
 spied()
+"""
+
+
+WRITE_REPLY = """
+import contextlib, os, stat
+for number in range(3, 64):
+    with contextlib.suppress(OSError):
+        if stat.S_ISFIFO(os.fstat(number).st_mode):
+            os.write(number, %s)
+os._exit(0)
 """
 
 
@@ -121,8 +134,8 @@ def read_only_is_possible() -> bool:
         ("prepare", "import os\nos._exit(3)", "ended with exit status 3 and no result"),
         ("prepare", "import ctypes\nctypes.string_at(0)", "ended with signal 11 and no result"),
         ("prepare", "raise ValueError('wrong')", "wrong"),
-        ("synthetic", "import os, sys\nos.write(int(sys.argv[1]), b'{}')\nos._exit(0)", "no result"),
-        ("synthetic", "import os, sys\nos.write(int(sys.argv[1]), b'[' * 100000)\nos._exit(0)", "no result"),
+        ("synthetic", WRITE_REPLY % "b'{}'", "no result"),
+        ("synthetic", WRITE_REPLY % "b'[' * 100_000", "no result"),
         ("synthetic", "def make(raw, seed): raw.with_name('x').write_text('x')", "synthetic.py raised PermissionError"),
         (
             "prepare",
@@ -137,6 +150,85 @@ def test_whatever_the_code_does_is_an_error_of_the_competition(
     competition = make(module, code)
     with pytest.raises((CompetitionError, DataError), match=message):
         DataStore(tmp_path / "data").prepare(competition, synthetic=1)
+
+
+@pytest.mark.parametrize(
+    ("imports", "value"),
+    [
+        ("", "next(iter({str(n) for n in range(9999)}))"),
+        ("import numpy", "numpy.random.rand()"),
+        ("import random", "random.random()"),
+    ],
+    ids=["order of a set", "NumPy's generator", "Python's generator"],
+)
+def test_processes_of_the_code_share_no_randomness(make: Make, imports: str, value: str, tmp_path: Path) -> None:
+    code = f"{imports}\ndef make(raw, seed): raw.joinpath('x').write_text(str({value}))"
+    with pytest.raises(CompetitionError, match=r"the second time: .*synthetic.py must always give the same"):
+        make_golden(make("synthetic", code), tmp_path / "scratch")
+
+
+def test_processes_of_the_same_server_draw_other_numbers(make: Make, tmp_path: Path) -> None:
+    code = "import numpy\ndef make(raw, seed): raw.joinpath('x').write_text(str(numpy.random.rand()))"
+    competition = make("synthetic", code)
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        make_synthetic(competition, tmp_path / name, 1)
+    assert (tmp_path / "a/x").read_text() != (tmp_path / "b/x").read_text()
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        time.sleep(0.01)
+
+
+def servers() -> list[psutil.Process]:
+    """Of this process, those that fork the processes of competitions' code."""
+    return [child for child in psutil.Process().children() if "import serve;" in " ".join(child.cmdline())]
+
+
+def test_code_is_run_at_once_shows_what_it_prints_and_survives_the_end_of_its_server(
+    make: Make, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = """
+import os, time
+def make(raw, seed):
+    if not os.fork():
+        time.sleep(99)
+    raw.joinpath('pid').write_text(str(os.getpid()))
+    while seed and not raw.joinpath('go').exists():
+        time.sleep(0.01)
+    print('made', seed)
+"""
+    competition = make("synthetic", code)
+    folders = [tmp_path / "data" / str(n) for n in range(4)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    with ThreadPoolExecutor(4) as pool:
+        made = [pool.submit(make_synthetic, competition, folder, 1) for folder in folders]
+        wait_until(lambda: all((folder / "pid").exists() for folder in folders) or any(job.done() for job in made))
+        for folder in folders:
+            (folder / "go").touch()
+    assert [job.result() for job in made] == [None] * 4
+    assert capfd.readouterr().out == "made 1\n" * 4
+    assert not any(psutil.pid_exists(int((folder / "pid").read_text())) for folder in folders)
+    (server,) = servers()
+    assert not server.children(), "left by the code"
+    server.kill()
+    server.wait()
+    make_synthetic(competition, folders[0], 0)
+    assert capfd.readouterr().out == "made 0\n"
+
+
+def test_the_code_ends_with_its_server(make: Make, tmp_path: Path) -> None:
+    competition = make("synthetic", "import time\ndef make(raw, seed): raw.joinpath('x').touch(); time.sleep(99)")
+    (tmp_path / "raw").mkdir()
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(make_synthetic, competition, tmp_path / "raw", 1)
+        wait_until(lambda: (tmp_path / "raw/x").exists() or made.done())
+        (server,) = servers()
+        server.kill()
+        with pytest.raises(CompetitionError, match="ended with signal 9 and no result"):
+            made.result(20)
 
 
 def test_a_link_in_prepared_data_is_refused(make: Make, tmp_path: Path) -> None:
