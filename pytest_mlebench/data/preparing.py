@@ -26,7 +26,7 @@ import secrets
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -280,6 +280,10 @@ _MAX_REPLY = 64 << 20
 _MAX_TEXT = 20_000
 _NO_WORKERS = {"JOBLIB_MULTIPROCESSING": "0"}
 _PRELOADED = ("pandas", "pytest_mlebench.authoring.corrections")
+_HEAVY = re.compile(
+    r"^from ((?:scipy|sklearn|pytest_mlebench\.grading\.(?:metrics|resampling))\b[\w.]{0,99}) import", re.MULTILINE
+)
+_MAX_HEAVY = 99
 _server: ForkServer | None = None
 _starting = threading.Lock()
 
@@ -321,7 +325,10 @@ def call(
             "write": [str(path.resolve()) for path in (*write, Path(home))],
         }
         try:
-            text, status = _reply(json.dumps(job, default=lambda path: str(path.absolute())).encode())
+            text, status = _reply(
+                json.dumps(job, default=lambda path: str(path.absolute())).encode(),
+                [*_PRELOADED, *heavy_imports(competition.folder.glob("**/*.py"))],
+            )
         except OSError as failure:
             raise CompetitionError(f"{competition.id}: no process for its code: {reason(failure)}") from failure
     try:
@@ -336,7 +343,7 @@ def call(
     raise raised
 
 
-def _reply(job: bytes) -> tuple[bytes, int]:
+def _reply(job: bytes, preload: Sequence[str]) -> tuple[bytes, int]:
     """Raises OSError."""
     global _server
     environment = plain_environment() | _NO_WORKERS
@@ -344,14 +351,23 @@ def _reply(job: bytes) -> tuple[bytes, int]:
         with _starting:
             server = _server
             if server is None or (server.owner, server.environment) != (os.getpid(), environment):
-                server = _server = ForkServer(f"{__name__}:{do_confined.__name__}", _PRELOADED, environment)
+                server = _server = ForkServer(f"{__name__}:{do_confined.__name__}", environment)
         try:
-            return server.run(job, _MAX_REPLY)
+            return server.run(job, _MAX_REPLY, preload=preload)
         except OSError:  # it was idle and has ended
             if final:
                 raise
             forget_processes()
     raise AssertionError
+
+
+def heavy_imports(modules: Iterable[Path]) -> list[str]:
+    """The modules that take long to import of those that a competition's modules import from."""
+    found = []
+    for path in modules:
+        with suppress(OSError, ValueError):  # whoever imports it will say so
+            found += _HEAVY.findall(path.read_text(encoding="utf-8"))
+    return list(dict.fromkeys(found))[:_MAX_HEAVY]
 
 
 def forget_processes() -> None:

@@ -31,11 +31,8 @@ reply, of at most ``MAX_REPLY`` bytes, with one of these keys:
 from __future__ import annotations
 
 import ctypes
-import gc
-import importlib
 import json
 import os
-import re
 import resource
 import select
 import signal
@@ -50,9 +47,9 @@ from typing import Any, NoReturn
 
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.catalog.schema import Leaderboard
-from pytest_mlebench.data.preparing import python_paths
+from pytest_mlebench.data.preparing import heavy_imports, python_paths
 from pytest_mlebench.errors import GraderDefect, InvalidSubmission, MLEBenchError
-from pytest_mlebench.io.processes import end_with, read_only
+from pytest_mlebench.io.processes import end_with, preload, read_only
 from pytest_mlebench.io.values import loads
 
 MAX_REPLY = 1 << 16
@@ -71,9 +68,6 @@ _PRELOADED = (
     "pyarrow.compute",
     "pytest_mlebench.authoring.resampling",
     "pytest_mlebench.grading.scorer",
-)
-_PRELOADED_IF_USED = re.compile(
-    r"^from ((?:scipy|sklearn|pytest_mlebench\.grading\.(?:metrics|resampling))\b[\w.]*) import", re.M
 )
 # One thread: what grading takes does not depend on the machine, and a process with threads does not fork well.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -104,7 +98,7 @@ def main() -> None:
         worker = workers.pop(key, None)
         _keep(workers, MAX_WORKERS - 1)
         if worker is None or not worker.alive:
-            _import(_used_by(Path(job["competition"])))
+            _import(heavy_imports([Path(job["competition"]) / "grade.py"]))
             close = [descriptor for other in workers.values() for descriptor in other.descriptors]
             worker = _fork(job, close=(control.descriptor, replies, *close))
         workers[key] = worker
@@ -124,22 +118,10 @@ def _keep(workers: dict[str, _Worker], most: int) -> None:
 
 
 def _import(names: Iterable[str]) -> None:
-    for name in names:
-        with suppress(Exception):  # a competition that needs it will say so
-            importlib.import_module(name)
+    preload(names)
     if "sklearn.utils.multiclass" in sys.modules:  # which looks through all installed packages once
         with suppress(Exception):
             sys.modules["sklearn.utils.multiclass"].type_of_target(sys.modules["pandas"].Series([0, 1]))
-    gc.collect()
-    gc.freeze()  # a worker that collects garbage need not copy these
-
-
-def _used_by(competition: Path) -> list[str]:
-    """What takes long to import of what a competition's ``grade.py`` imports."""
-    try:
-        return _PRELOADED_IF_USED.findall((competition / "grade.py").read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # a worker will say so
-        return []
 
 
 class _Lines:

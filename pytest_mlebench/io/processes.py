@@ -124,8 +124,8 @@ def end_with(parent: int) -> None:
 
 _IDLE_SECONDS = 60.0
 _SERVE = (
-    "import json, sys; function, preload, sys.path[:] = json.loads(sys.argv[1]); "
-    "from pytest_mlebench.io.processes import serve; serve(function, preload)"
+    "import json, sys; function, sys.path[:] = json.loads(sys.argv[1]); "
+    "from pytest_mlebench.io.processes import serve; serve(function)"
 )
 
 
@@ -136,7 +136,7 @@ class ForkServer:
     when it is idle; its children end with it.
     """
 
-    def __init__(self, function: str, preload: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, function: str, environment: Mapping[str, str]) -> None:
         """``function``, a ``module:name``, is called in each child, with the descriptor of the pipe for its reply."""
         self.owner = os.getpid()
         self.environment = environment
@@ -145,7 +145,7 @@ class ForkServer:
         modules = [str(Path(entry).absolute()) for entry in sys.path]
         with orders:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _SERVE, json.dumps([function, preload, modules])],
+                [sys.executable, "-P", "-c", _SERVE, json.dumps([function, modules])],
                 stdin=orders.fileno(),
                 stdout=subprocess.DEVNULL,  # children are given those of this process
                 stderr=subprocess.DEVNULL,
@@ -156,16 +156,17 @@ class ForkServer:
 
         weakref.finalize(self, _end, self._orders, process, self.owner)
 
-    def run(self, job: bytes, max_reply: int) -> tuple[bytes, int]:
+    def run(self, job: bytes, max_reply: int, *, preload: Iterable[str] = ()) -> tuple[bytes, int]:
         """The line in reply to a job, which is the child's standard input, and its exit status, negative for a signal.
 
+        ``preload`` names modules that the server imports first, unless it has or cannot: children find them imported.
         Whatever the child has started and left in its process group is killed. Raises OSError where none was forked.
         """
         job_reader, job_writer = os.pipe()
         reply_reader, reply_writer = os.pipe()
         with os.fdopen(job_writer, "wb") as jobs, os.fdopen(reply_reader, "rb") as replies:
             try:
-                pid = self._ask(b"fork", (job_reader, 1, 2, reply_writer))
+                pid = self._ask(" ".join(preload).encode() or b" ", (job_reader, 1, 2, reply_writer))
             finally:
                 os.close(job_reader)
                 os.close(reply_writer)
@@ -202,24 +203,20 @@ def _end(orders: socket.socket, process: subprocess.Popen[bytes], owner: int) ->
         process.wait()
 
 
-def serve(function: str, preload: Iterable[str]) -> NoReturn:
+def serve(function: str) -> NoReturn:
     """In the process of a ``ForkServer``: do what is ordered on standard input until that is closed."""
     orders, server = socket.socket(fileno=os.dup(0)), os.getpid()
-    for name in preload:
-        with suppress(Exception):  # who needs it will say so
-            importlib.import_module(name)
-    gc.collect()
-    gc.freeze()  # a child that collects garbage need not copy these
     children = set[int]()
     while True:
         orders.settimeout(None if children else _IDLE_SECONDS)
         try:
-            order, descriptors, *_ = socket.recv_fds(orders, 32, 4)
+            order, descriptors, *_ = socket.recv_fds(orders, 1 << 16, 4)
         except TimeoutError:
             os._exit(0)
         if not order:
             os._exit(0)
         if descriptors:
+            preload(order.decode().split())
             answer = os.fork()
             if answer == 0:
                 orders.close()
@@ -231,6 +228,16 @@ def serve(function: str, preload: Iterable[str]) -> NoReturn:
             children.remove(int(order))
             answer = os.waitstatus_to_exitcode(os.waitpid(int(order), 0)[1])
         orders.send(str(answer).encode())
+
+
+def preload(names: Iterable[str]) -> None:
+    """Import modules for the processes that this one forks."""
+    if names := [name for name in names if name not in sys.modules]:
+        for name in names:
+            with suppress(Exception):  # who needs it will say so
+                importlib.import_module(name)
+        gc.collect()
+        gc.freeze()  # a child that collects garbage need not copy these
 
 
 def _be_child(function: str, descriptors: Sequence[int], server: int) -> NoReturn:
