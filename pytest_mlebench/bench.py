@@ -24,7 +24,7 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.data.dataset import OBFUSCATED, default_data_dir
 from pytest_mlebench.data.preparing import Twins, seed_of, settled, twins_of
-from pytest_mlebench.errors import UsageError
+from pytest_mlebench.errors import SandboxError, UsageError
 from pytest_mlebench.grading.grader import Grader, GradingLimits
 from pytest_mlebench.io.extensions import load_extension
 from pytest_mlebench.io.files import AnyPath, bundled, expanded
@@ -387,7 +387,12 @@ class Bench:
 
     def building_sandbox(self) -> ContainerSandbox:
         """The sandbox whose images the options mean; raises SandboxError."""
-        return self.added_sandbox(self.settings.sandbox) or self.container_sandbox()
+        added = self.added_sandbox(self.settings.sandbox)
+        if added is None:
+            return self.container_sandbox()
+        if not hasattr(added, "images"):
+            raise SandboxError(f"--sandbox={self.settings.sandbox} has no images")
+        return cast("ContainerSandbox", added)
 
     # The use cases.
 

@@ -28,6 +28,7 @@ from pytest_mlebench.llm.providers import load_providers
 from pytest_mlebench.options import Settings
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.tables import Table, terminal_width
+from pytest_mlebench.sandbox.contract import AddedSandbox
 from pytest_mlebench.sandbox.docker.cleanup import clean_all
 from pytest_mlebench.sandbox.docker.client import DOCKER, PODMAN
 from pytest_mlebench.sandbox.docker.podman import open_client
@@ -148,9 +149,12 @@ def _engine(_: Bench) -> Iterator[Line]:
 
 
 def _sandboxes(bench: Bench) -> Iterator[Line]:
-    for kind in sorted(extensions("mlebench.sandboxes")):
-        if (sandbox := bench.added_sandbox(kind)) is not None:
-            yield from ((state, "sandbox", text) for state, text in sandbox.describe())
+    for sandbox in _added_sandboxes(bench):
+        yield from ((state, "sandbox", text) for state, text in sandbox.describe())
+
+
+def _added_sandboxes(bench: Bench) -> Iterator[AddedSandbox]:
+    yield from filter(None, map(bench.added_sandbox, sorted(extensions("mlebench.sandboxes"))))
 
 
 def _podman() -> Iterator[Line]:
@@ -318,6 +322,11 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _clean(options: argparse.Namespace) -> int:
-    if not clean_all(kept=options.kept, dry_run=options.dry_run, reporter=Lines(print)):
+    how: dict[str, Any] = {"kept": options.kept, "dry_run": options.dry_run, "reporter": Lines(print)}
+    found = clean_all(**how)
+    for sandbox in _added_sandboxes(Bench()):
+        if clean := getattr(sandbox, "clean", None):
+            found += clean(**how)
+    if not found:
         print("killed sessions have left nothing behind")
     return 0

@@ -214,6 +214,9 @@ def serve(function: str) -> NoReturn:
         except TimeoutError:
             os._exit(0)
         if not order:
+            for child in children:
+                with suppress(ProcessLookupError):
+                    os.killpg(child, signal.SIGKILL)
             os._exit(0)
         if descriptors:
             preload(order.decode().split())

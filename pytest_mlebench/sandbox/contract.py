@@ -210,9 +210,14 @@ class ContainerSandbox(Sandbox, Protocol):
         """Train each of its libraries once, on GPUs as well if runs get some; raises SandboxError for what fails."""
 
 
-class AddedSandbox(ContainerSandbox, Protocol):
-    """What the function behind an entry point of ``mlebench.sandboxes`` returns. ``sandbox.wiring`` has what
-    those with containers share; ``extras.apptainer`` is the example."""
+class AddedSandbox(Sandbox, Protocol):
+    """What the function behind an entry point of ``mlebench.sandboxes`` returns.
+
+    It may have the members of ``ContainerSandbox`` too, for ``mlebench build``, and for ``mlebench clean`` a method
+    ``clean(*, kept, dry_run, reporter)`` that does and returns what ``sandbox.docker.cleanup.clean`` does.
+    docs/sandboxes.md has a short example, ``extras.apptainer`` a long one; ``sandbox.wiring`` has what sandboxes with
+    containers share.
+    """
 
     def describe(self) -> Iterable[tuple[str, str]]:
         """Whether it can be used here, for ``mlebench doctor``: ``ok``, ``note`` or ``problem``, and why."""

@@ -100,7 +100,7 @@ def test_each_command_is_explained_on_a_page_that_is_written_by_hand() -> None:
 def test_ini_keys_and_variables_that_pages_mention_exist() -> None:
     keys = {option.ini_key for option in settings.OPTIONS.values() if option.traits & settings.INI}
     assert {own for own in mentioned(r"\b(mlebench_[a-z_]+)\b(?!\.)") if own[1] not in keys} == set()
-    of_tests = {"MLEBENCH_FUZZ_EXAMPLES", "MLEBENCH_TEST_ENGINE", "MLEBENCH_TEST_RUNTIME"}
+    of_tests = {"MLEBENCH_FUZZ_EXAMPLES", *(f"MLEBENCH_TEST_{name}" for name in ("ENGINE", "RUNTIME", "SANDBOX"))}
     found = {own for own in mentioned(r"\b(MLEBENCH_[A-Z_]+)\b") if own[1] not in VARIABLES.keys() | of_tests}
     assert found == set()
 

@@ -231,6 +231,27 @@ def test_the_code_ends_with_its_server(make: Make, tmp_path: Path) -> None:
             made.result(20)
 
 
+def test_nothing_of_the_code_survives_a_harness_that_is_killed(make: Make, tmp_path: Path) -> None:
+    code = """
+import os, time
+def make(raw, seed):
+    raw.joinpath('child' if os.fork() else 'grandchild').write_text(str(os.getpid()))
+    time.sleep(99)
+"""
+    competition = make("synthetic", code)
+    (tmp_path / "raw").mkdir()
+    program = (
+        "import pathlib, sys; from pytest_mlebench.catalog import Competition\n"
+        "from pytest_mlebench.data.preparing import make_synthetic\n"
+        "make_synthetic(Competition.load(pathlib.Path(sys.argv[1])), pathlib.Path(sys.argv[2]), 1)"
+    )
+    files = [tmp_path / "raw" / name for name in ("child", "grandchild")]
+    with subprocess.Popen([sys.executable, "-c", program, competition.folder, tmp_path / "raw"]) as harness:
+        wait_until(lambda: all(file.exists() and file.read_text() for file in files) or harness.poll() is not None)
+        harness.kill()
+    wait_until(lambda: not any(psutil.pid_exists(int(file.read_text())) for file in files))
+
+
 def test_a_link_in_prepared_data_is_refused(make: Make, tmp_path: Path) -> None:
     code = "first = prepare\ndef prepare(raw, public, private):\n    first(raw, public, private)\n"
     competition = make("prepare", f"{code}    public.joinpath('a').symlink_to('/etc/passwd')\n")

@@ -1,4 +1,4 @@
-"""What every sandbox keeps, whatever it is made of. Where they differ, the contract (``sandbox/base.py``) says so."""
+"""What every sandbox keeps, whatever it is made of. ``sandbox/contract.py`` says where they differ."""
 
 from __future__ import annotations
 
