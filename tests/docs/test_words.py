@@ -50,6 +50,9 @@ OF_OTHERS = {
     "--solvers": "tools.twins",
     "--strict": "mkdocs build",
     "--versions": "tools.twins",
+    **dict.fromkeys(
+        "--fork --kill-after --kill-child --map-user --mount-proc --pid --user".split(), "unshare, timeout"
+    ),
     # MLE-bench's own
     "--agent-id": "MLE-bench's run_agent.py",
     "--competition-set": "MLE-bench's run_agent.py",
