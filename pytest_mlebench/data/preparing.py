@@ -39,7 +39,7 @@ from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, r
 from pytest_mlebench.io import files
 from pytest_mlebench.io.extensions import extensions, load_extension, renamed
 from pytest_mlebench.io.files import AnyPath, bundled
-from pytest_mlebench.io.processes import ForkServer, read_only
+from pytest_mlebench.io.processes import Forked, ForkServer, read_only
 from pytest_mlebench.io.progress import Reporter
 
 if TYPE_CHECKING:
@@ -278,7 +278,10 @@ _ERRORS: Mapping[str, type[MLEBenchError]] = {"CompetitionError": CompetitionErr
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/dev/null", "/dev/urandom", "/dev/zero")
 _MAX_REPLY = 64 << 20
 _MAX_TEXT = 20_000
-_NO_WORKERS = {"JOBLIB_MULTIPROCESSING": "0"}
+# One thread: what is made does not depend on the machine, and a process with threads does not fork well.
+ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1") | {
+    "JOBLIB_MULTIPROCESSING": "0"
+}
 _PRELOADED = ("pandas", "pytest_mlebench.authoring.corrections")
 _HEAVY = re.compile(
     r"^from ((?:scipy|sklearn|pytest_mlebench\.grading\.(?:metrics|resampling))\b[\w.]{0,99}) import", re.MULTILINE
@@ -319,7 +322,7 @@ def call(
             "competition": str(competition.folder.resolve()),
             "version": competition.version,
             "arguments": arguments,
-            "environment": plain_environment() | _NO_WORKERS | {"HOME": home, "TMPDIR": home},
+            "environment": plain_environment() | ENVIRONMENT | {"HOME": home, "TMPDIR": home},
             "modules": [str(Path(entry).absolute()) for entry in sys.path],
             "read": [str(path.resolve()) for path in read],
             "write": [str(path.resolve()) for path in (*write, Path(home))],
@@ -344,30 +347,40 @@ def call(
 
 
 def _reply(job: bytes, preload: Sequence[str]) -> tuple[bytes, int]:
-    """Raises OSError."""
+    """What a process replies to its job, and its exit status. Raises OSError."""
+    job_reader, job_writer = os.pipe()
+    reply_reader, reply_writer = os.pipe()
+    with os.fdopen(job_writer, "wb") as jobs, os.fdopen(reply_reader, "rb") as replies:
+        try:
+            process = fork(do_confined, (job_reader, 1, 2, reply_writer), preload)
+        finally:
+            os.close(job_reader)
+            os.close(reply_writer)
+        try:
+            with suppress(BrokenPipeError), jobs:
+                jobs.write(job)
+            reply = replies.readline(_MAX_REPLY)
+        finally:
+            status = process.end()
+    return reply, status
+
+
+def fork(function: Callable[..., None], descriptors: Sequence[int], preload: Sequence[str]) -> Forked:
+    """A process without secrets in its environment that calls a function, see ``ForkServer.fork``. Raises OSError."""
     global _server
-    environment = plain_environment() | _NO_WORKERS
+    environment = plain_environment() | ENVIRONMENT
     for final in (False, True):
         with _starting:
             server = _server
             if server is None or (server.owner, server.environment) != (os.getpid(), environment):
-                server = _server = ForkServer(f"{__name__}:{do_confined.__name__}", environment)
+                server = _server = ForkServer(environment)
         try:
-            return server.run(job, _MAX_REPLY, preload=preload)
-        except OSError:  # it was idle and has ended
+            return server.fork(function, descriptors, preload)
+        except OSError:  # something has killed it
             if final:
                 raise
             forget_processes()
     raise AssertionError
-
-
-def heavy_imports(modules: Iterable[Path]) -> list[str]:
-    """The modules that take long to import of those that a competition's modules import from."""
-    found = []
-    for path in modules:
-        with suppress(OSError, ValueError):  # whoever imports it will say so
-            found += _HEAVY.findall(path.read_text(encoding="utf-8"))
-    return list(dict.fromkeys(found))[:_MAX_HEAVY]
 
 
 def forget_processes() -> None:
@@ -401,6 +414,15 @@ def do_confined(replies: int) -> None:
     with os.fdopen(replies, "wb") as file:
         file.write(json.dumps(reply).encode() + b"\n")
     os._exit(0)  # whatever threads the code has started
+
+
+def heavy_imports(modules: Iterable[Path]) -> list[str]:
+    """The modules that take long to import of those that a competition's modules import from."""
+    found = []
+    for path in modules:
+        with suppress(OSError, ValueError):  # whoever imports it will say so
+            found += _HEAVY.findall(path.read_text(encoding="utf-8"))
+    return list(dict.fromkeys(found))[:_MAX_HEAVY]
 
 
 def python_paths() -> Iterator[Path]:

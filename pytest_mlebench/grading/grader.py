@@ -10,8 +10,7 @@ import json
 import logging
 import math
 import os
-import subprocess
-import sys
+import select
 import tempfile
 import threading
 from collections import deque
@@ -26,10 +25,10 @@ from pytest_mlebench import defaults
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.preparing import is_third_party, plain_environment
+from pytest_mlebench.data.preparing import fork, is_third_party
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, expect, number, reason
-from pytest_mlebench.grading.process import ENVIRONMENT, MAX_REPLY, MAX_WORKERS, Job, Reply
+from pytest_mlebench.grading.process import MAX_REPLY, MAX_WORKERS, PRELOADED, Job, Reply, main
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.records.outcome import TWIN, Report
@@ -63,10 +62,6 @@ EXCEEDED = "grading takes "
 """How the reason begins why a submission is invalid whose grading exceeded a limit."""
 _ERRORS = {"CompetitionError": CompetitionError, "DataError": DataError}
 _STOP_SECONDS = 5.0
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_mlebench.grading.process import main; main()"
-)
-"""With the modules that this process finds."""
 _ATTEMPTS = 3
 
 
@@ -77,28 +72,28 @@ class GradingProcess:
         self.jobs: deque[Job] = deque(maxlen=MAX_WORKERS)
         """The latest ones, for which it may still have workers."""
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _START, json.dumps([str(Path(entry).absolute()) for entry in sys.path])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._complaints,
-            env=plain_environment() | ENVIRONMENT,
-            cwd="/",
-            start_new_session=True,  # Ctrl-C is the harness's to handle
-        )
+        request_reader, request_writer = os.pipe()
+        reply_reader, reply_writer = os.pipe()
+        self._requests, self._replies = os.fdopen(request_writer, "wb", buffering=0), os.fdopen(reply_reader, "rb")
+        try:
+            self._process = fork(main, (request_reader, reply_writer, self._complaints.fileno()), PRELOADED)
+        except OSError as error:
+            raise CompetitionError(f"there is no process for grading: {reason(error)}") from error
+        finally:
+            os.close(request_reader)
+            os.close(reply_writer)
 
     def ask(self, job: Job, path: Path | None, seconds: float, *, certainty: bool = False) -> Reply:
         """The reply to a request, for the score's certainty where that is asked for.
 
         Raises ProcessDied, after which this process is of no more use.
         """
-        assert self._process.stdout is not None
         if job in self.jobs:
             self.jobs.remove(job)
         self.jobs.append(job)
         asked = None if path is None else str(path.absolute())
         self._send({"job": job, "path": asked, "seconds": seconds, "certainty": certainty})
-        line = self._process.stdout.readline(MAX_REPLY + 1)
+        line = self._replies.readline(MAX_REPLY + 1)
         if not line.endswith(b"\n"):
             raise ProcessDied(self._last_words())
         reply: Reply = json.loads(line)
@@ -111,30 +106,22 @@ class GradingProcess:
 
     def stop(self) -> None:
         """End the process and what it does."""
-        self._close_pipes()
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._complaints.close()
+        with suppress(OSError):
+            self._requests.close()  # which it takes for its end
+        with suppress(OSError, ValueError):
+            select.select([self._replies], [], [], _STOP_SECONDS)
+        self._process.end()
+        self.abandon()
 
     def abandon(self) -> None:
         """Let go of a process that is the parent's, after a fork: replies would go to whichever reads first."""
-        self._close_pipes()
-        self._complaints.close()
-        self._process.returncode = 0  # nothing here waits for it
-
-    def _close_pipes(self) -> None:
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
+        for file in (self._requests, self._replies, self._complaints):
             with suppress(OSError):
-                pipe.close()
+                file.close()
 
     def _send(self, request: Reply) -> None:
-        assert self._process.stdin is not None
         try:
-            os.write(self._process.stdin.fileno(), json.dumps(request).encode() + b"\n")
+            os.write(self._requests.fileno(), json.dumps(request).encode() + b"\n")
         except OSError as error:
             raise ProcessDied(self._last_words()) from error
 

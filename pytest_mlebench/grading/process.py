@@ -63,15 +63,12 @@ _LARGE_WORKER = 256 << 20
 _MAX_TEXT = 4000
 _GET_NO_NEW_PRIVILEGES, _GET_SECCOMP = 39, 21  # of prctl
 # What graders import takes longer than most gradings: the helper imports it once for all its workers.
-_PRELOADED = (
+PRELOADED = (
     "pandas",
     "pyarrow.compute",
     "pytest_mlebench.authoring.resampling",
     "pytest_mlebench.grading.scorer",
 )
-# One thread: what grading takes does not depend on the machine, and a process with threads does not fork well.
-ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-
 Job = dict[str, Any]
 Reply = dict[str, Any]
 Evaluation = Callable[[Path | None, bool], Reply]
@@ -80,7 +77,7 @@ Evaluation = Callable[[Path | None, bool], Reply]
 def main() -> None:
     """Answer requests until the harness closes the input, or ends."""
     control, replies = _Lines(os.dup(0)), os.dup(1)
-    _import(_PRELOADED)
+    _import(PRELOADED)
     _silence()
     workers: dict[str, _Worker] = {}  # by their jobs, the latest last
     while True:

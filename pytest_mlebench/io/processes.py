@@ -22,8 +22,9 @@ import sys
 import threading
 import traceback
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -122,22 +123,19 @@ def end_with(parent: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-_IDLE_SECONDS = 60.0
 _SERVE = (
-    "import json, sys; function, sys.path[:] = json.loads(sys.argv[1]); "
-    "from pytest_mlebench.io.processes import serve; serve(function)"
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_mlebench.io.processes import serve; serve()"
 )
 
 
 class ForkServer:
-    """A process that imports modules once and forks a child for each job, which takes milliseconds instead of a second.
+    """A process that imports modules once and forks others, which takes milliseconds instead of a second.
 
-    It reads no job itself, so that none finds another's in its memory. It ends with this object, with this process, or
-    when it is idle; its children end with it.
+    It reads nothing that is meant for these, so that none finds in its memory what another was given. It ends with this
+    object or this process, and what it has forked ends with it.
     """
 
-    def __init__(self, function: str, environment: Mapping[str, str]) -> None:
-        """``function``, a ``module:name``, is called in each child, with the descriptor of the pipe for its reply."""
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self.owner = os.getpid()
         self.environment = environment
         self._lock = threading.Lock()
@@ -145,48 +143,29 @@ class ForkServer:
         modules = [str(Path(entry).absolute()) for entry in sys.path]
         with orders:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _SERVE, json.dumps([function, modules])],
+                [sys.executable, "-P", "-c", _SERVE, json.dumps(modules)],
                 stdin=orders.fileno(),
-                stdout=subprocess.DEVNULL,  # children are given those of this process
+                stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env=dict(environment),
                 cwd="/",
                 start_new_session=True,  # Ctrl-C is the harness's to handle
             )
-
         weakref.finalize(self, _end, self._orders, process, self.owner)
 
-    def run(self, job: bytes, max_reply: int, *, preload: Iterable[str] = ()) -> tuple[bytes, int]:
-        """The line in reply to a job, which is the child's standard input, and its exit status, negative for a signal.
+    def fork(self, function: Callable[..., object], descriptors: Sequence[int], preload: Iterable[str] = ()) -> Forked:
+        """Fork a process that calls a function of a module, and leads a process group.
 
-        ``preload`` names modules that the server imports first, unless it has or cannot: children find them imported.
-        Whatever the child has started and left in its process group is killed. Raises OSError where none was forked.
+        The first three descriptors become its standard input, output and errors; the function is given the others.
+        ``preload`` names modules that the server imports before, if it can. Raises OSError.
         """
-        job_reader, job_writer = os.pipe()
-        reply_reader, reply_writer = os.pipe()
-        with os.fdopen(job_writer, "wb") as jobs, os.fdopen(reply_reader, "rb") as replies:
-            try:
-                pid = self._ask(" ".join(preload).encode() or b" ", (job_reader, 1, 2, reply_writer))
-            finally:
-                os.close(job_reader)
-                os.close(reply_writer)
-            status = -signal.SIGKILL
-            try:
-                with suppress(BrokenPipeError), jobs:
-                    jobs.write(job)
-                reply = replies.readline(max_reply)
-            finally:  # it has not been waited for, so the number is still its own
-                for kill in (os.killpg, os.kill):
-                    with suppress(ProcessLookupError):
-                        kill(pid, signal.SIGKILL)
-                with suppress(OSError):
-                    status = self._ask(str(pid).encode())
-        return reply, status
+        words = [f"{function.__module__}:{function.__name__}", *preload]
+        return Forked(self, self.order(" ".join(words), descriptors))
 
-    def _ask(self, order: bytes, descriptors: Sequence[int] = ()) -> int:
+    def order(self, order: str, descriptors: Sequence[int] = ()) -> int:
         with self._lock:
             try:
-                socket.send_fds(self._orders, [order], descriptors)
+                socket.send_fds(self._orders, [order.encode()], descriptors)
                 answer = self._orders.recv(32)
             except BaseException:  # an answer that comes later would be taken for the next
                 self._orders.close()
@@ -196,6 +175,24 @@ class ForkServer:
         return int(answer)
 
 
+@dataclass(frozen=True)
+class Forked:
+    """A process that a server has forked."""
+
+    server: ForkServer
+    pid: int
+
+    def end(self) -> int:
+        """Kill it, if it still runs, and its process group; returns its exit status, negative for a signal."""
+        for kill in (os.killpg, os.kill):  # nobody has waited for it, so the number is still its own
+            with suppress(ProcessLookupError):
+                kill(self.pid, signal.SIGKILL)
+        try:
+            return self.server.order(str(self.pid))
+        except OSError:  # it has ended with its server
+            return -signal.SIGKILL
+
+
 def _end(orders: socket.socket, process: subprocess.Popen[bytes], owner: int) -> None:
     orders.close()
     if owner == os.getpid():
@@ -203,23 +200,20 @@ def _end(orders: socket.socket, process: subprocess.Popen[bytes], owner: int) ->
         process.wait()
 
 
-def serve(function: str) -> NoReturn:
+def serve() -> NoReturn:
     """In the process of a ``ForkServer``: do what is ordered on standard input until that is closed."""
     orders, server = socket.socket(fileno=os.dup(0)), os.getpid()
     children = set[int]()
     while True:
-        orders.settimeout(None if children else _IDLE_SECONDS)
-        try:
-            order, descriptors, *_ = socket.recv_fds(orders, 1 << 16, 4)
-        except TimeoutError:
-            os._exit(0)
+        order, descriptors, *_ = socket.recv_fds(orders, 1 << 16, 4)
         if not order:
             for child in children:
                 with suppress(ProcessLookupError):
                     os.killpg(child, signal.SIGKILL)
             os._exit(0)
         if descriptors:
-            preload(order.decode().split())
+            function, *names = order.decode().split()
+            preload(names)
             answer = os.fork()
             if answer == 0:
                 orders.close()
@@ -247,13 +241,12 @@ def _be_child(function: str, descriptors: Sequence[int], server: int) -> NoRetur
     try:
         os.setsid()
         end_with(server)
-        *standard, reply = descriptors
-        for number, descriptor in enumerate(standard):
+        for number, descriptor in enumerate(descriptors[:3]):
             os.dup2(descriptor, number)
             os.close(descriptor)
         importlib.invalidate_caches()
         module, _, name = function.partition(":")
-        getattr(importlib.import_module(module), name)(reply)
+        getattr(importlib.import_module(module), name)(*descriptors[3:])
     except BaseException:
         traceback.print_exc()
     finally:

@@ -181,9 +181,10 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def servers() -> list[psutil.Process]:
-    """Of this process, those that fork the processes of competitions' code."""
-    return [child for child in psutil.Process().children() if "import serve;" in " ".join(child.cmdline())]
+def latest_server() -> psutil.Process:
+    """Of this process, the one that forks the processes of competitions' code, not those of before."""
+    servers = [child for child in psutil.Process().children() if "import serve;" in " ".join(child.cmdline())]
+    return max(servers, key=psutil.Process.create_time)
 
 
 def test_code_is_run_at_once_shows_what_it_prints_and_survives_the_end_of_its_server(
@@ -211,7 +212,7 @@ def make(raw, seed):
     assert [job.result() for job in made] == [None] * 4
     assert capfd.readouterr().out == "made 1\n" * 4
     assert not any(psutil.pid_exists(int((folder / "pid").read_text())) for folder in folders)
-    (server,) = servers()
+    server = latest_server()
     assert not server.children(), "left by the code"
     server.kill()
     server.wait()
@@ -225,7 +226,7 @@ def test_the_code_ends_with_its_server(make: Make, tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         made = pool.submit(make_synthetic, competition, tmp_path / "raw", 1)
         wait_until(lambda: (tmp_path / "raw/x").exists() or made.done())
-        (server,) = servers()
+        server = latest_server()
         server.kill()
         with pytest.raises(CompetitionError, match="ended with signal 9 and no result"):
             made.result(20)
