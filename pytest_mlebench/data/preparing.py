@@ -389,6 +389,16 @@ def forget_processes() -> None:
     _server = None
 
 
+def _start_anew() -> None:
+    """In the child of a fork, whose processes are its own."""
+    global _starting
+    _starting = threading.Lock()
+    forget_processes()
+
+
+os.register_at_fork(after_in_child=_start_anew)
+
+
 def do_confined(replies: int) -> None:
     """In the confined process: do the job on standard input, and write its result or error as JSON to the pipe."""
     job = json.load(sys.stdin.buffer)

@@ -183,10 +183,8 @@ class Forked:
     pid: int
 
     def end(self) -> int:
-        """Kill it, if it still runs, and its process group; returns its exit status, negative for a signal."""
-        for kill in (os.killpg, os.kill):  # nobody has waited for it, so the number is still its own
-            with suppress(ProcessLookupError):
-                kill(self.pid, signal.SIGKILL)
+        """Have its server kill it, if it still runs, and its process group; returns its exit status, negative for a
+        signal."""
         try:
             return self.server.order(str(self.pid))
         except OSError:  # it has ended with its server
@@ -208,8 +206,7 @@ def serve() -> NoReturn:
         order, descriptors, *_ = socket.recv_fds(orders, 1 << 16, 4)
         if not order:
             for child in children:
-                with suppress(ProcessLookupError):
-                    os.killpg(child, signal.SIGKILL)
+                _kill(child)
             os._exit(0)
         if descriptors:
             function, *names = order.decode().split()
@@ -223,8 +220,15 @@ def serve() -> NoReturn:
                 os.close(descriptor)
         else:
             children.remove(int(order))
+            _kill(int(order))
             answer = os.waitstatus_to_exitcode(os.waitpid(int(order), 0)[1])
         orders.send(str(answer).encode())
+
+
+def _kill(child: int) -> None:
+    for kill in (os.killpg, os.kill):  # it may not lead its group yet
+        with suppress(ProcessLookupError):
+            kill(child, signal.SIGKILL)
 
 
 def preload(names: Iterable[str]) -> None:
