@@ -322,7 +322,7 @@ def call(
             "competition": str(competition.folder.resolve()),
             "version": competition.version,
             "arguments": arguments,
-            "environment": plain_environment() | ENVIRONMENT | {"HOME": home, "TMPDIR": home},
+            "home": home,
             "modules": [str(Path(entry).absolute()) for entry in sys.path],
             "read": [str(path.resolve()) for path in read],
             "write": [str(path.resolve()) for path in (*write, Path(home))],
@@ -367,20 +367,21 @@ def _reply(job: bytes, preload: Sequence[str]) -> tuple[bytes, int]:
 
 def fork(function: Callable[..., None], descriptors: Sequence[int], preload: Sequence[str]) -> Forked:
     """A process without secrets in its environment that calls a function, see ``ForkServer.fork``. Raises OSError."""
+    try:
+        return _fork_server().fork(function, descriptors, preload)
+    except OSError:  # something has killed the server
+        forget_processes()
+        return _fork_server().fork(function, descriptors, preload)
+
+
+def _fork_server() -> ForkServer:
     global _server
     environment = plain_environment() | ENVIRONMENT
-    for final in (False, True):
-        with _starting:
-            server = _server
-            if server is None or (server.owner, server.environment) != (os.getpid(), environment):
-                server = _server = ForkServer(environment)
-        try:
-            return server.fork(function, descriptors, preload)
-        except OSError:  # something has killed it
-            if final:
-                raise
-            forget_processes()
-    raise AssertionError
+    with _starting:
+        server = _server
+        if server is None or server.environment != environment:
+            server = _server = ForkServer(environment)
+        return server
 
 
 def forget_processes() -> None:
@@ -402,8 +403,7 @@ os.register_at_fork(after_in_child=_start_anew)
 def do_confined(replies: int) -> None:
     """In the confined process: do the job on standard input, and write its result or error as JSON to the pipe."""
     job = json.load(sys.stdin.buffer)
-    os.environ.clear()
-    os.environ.update(job["environment"])
+    os.environ |= {"HOME": job["home"], "TMPDIR": job["home"]}
     sys.path[:] = job["modules"]
     if numpy := sys.modules.get("numpy"):  # or each process would draw the same numbers
         numpy.random.seed()
@@ -430,7 +430,7 @@ def heavy_imports(modules: Iterable[Path]) -> list[str]:
     """The modules that take long to import of those that a competition's modules import from."""
     found = []
     for path in modules:
-        with suppress(OSError, ValueError):  # whoever imports it will say so
+        with suppress(OSError, ValueError):  # importing it raises the error that is reported
             found += _HEAVY.findall(path.read_text(encoding="utf-8"))
     return list(dict.fromkeys(found))[:_MAX_HEAVY]
 

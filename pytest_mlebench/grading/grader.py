@@ -78,6 +78,7 @@ class GradingProcess:
         try:
             self._process = fork(main, (request_reader, reply_writer, self._complaints.fileno()), PRELOADED)
         except OSError as error:
+            self.abandon()
             raise CompetitionError(f"there is no process for grading: {reason(error)}") from error
         finally:
             os.close(request_reader)

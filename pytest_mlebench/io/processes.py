@@ -123,6 +123,7 @@ def end_with(parent: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
+_STOP_SECONDS = 5.0
 _SERVE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_mlebench.io.processes import serve; serve()"
 )
@@ -136,7 +137,6 @@ class ForkServer:
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self.owner = os.getpid()
         self.environment = environment
         self._lock = threading.Lock()
         self._orders, orders = socket.socketpair()
@@ -151,7 +151,7 @@ class ForkServer:
                 cwd="/",
                 start_new_session=True,  # Ctrl-C is the harness's to handle
             )
-        weakref.finalize(self, _end, self._orders, process, self.owner)
+        weakref.finalize(self, _end, self._orders, process, os.getpid())
 
     def fork(self, function: Callable[..., object], descriptors: Sequence[int], preload: Iterable[str] = ()) -> Forked:
         """Fork a process that calls a function of a module, and leads a process group.
@@ -193,7 +193,11 @@ class Forked:
 
 def _end(orders: socket.socket, process: subprocess.Popen[bytes], owner: int) -> None:
     orders.close()
-    if owner == os.getpid():
+    if owner != os.getpid():  # the child of a fork
+        return
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
 
@@ -235,7 +239,7 @@ def preload(names: Iterable[str]) -> None:
     """Import modules for the processes that this one forks."""
     if names := [name for name in names if name not in sys.modules]:
         for name in names:
-            with suppress(Exception):  # who needs it will say so
+            with suppress(Exception):  # the process that needs it reports the error
                 importlib.import_module(name)
         gc.collect()
         gc.freeze()  # a child that collects garbage need not copy these

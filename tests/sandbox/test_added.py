@@ -69,8 +69,11 @@ def test_it_runs_agents(typed: Typed, tmp_path: Path) -> None:
     (record,) = read_group(metadata.parent).records
     assert (record.sandbox.name, record.sandbox.network) == ("unshared", "not enforced")
     assert record.ending == "finished"
-    refused = typed(*session, "--gpus=1")
-    assert refused.returncode != 0 and "GPU" in refused.stderr
+    refused = typed(*session, "--network=none")
+    assert (
+        refused.returncode != 0
+        and "this sandbox cannot keep an agent from the network" in refused.stdout + refused.stderr
+    )
 
 
 def test_commands_know_it(typed: Typed, tmp_path: Path) -> None:
