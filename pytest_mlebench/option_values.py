@@ -5,36 +5,30 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from pytest_mlebench import defaults
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.extensions import extensions
 from pytest_mlebench.io.units import parse_duration
 
 
-def _one_of(text: str, choices: Iterable[str]) -> str:
-    if text not in (choices := tuple(choices)):
-        raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
-    return text
+def one_of(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
+        return text
+
+    return parse
 
 
 def version(text: str) -> str:
-    return _one_of(text.removeprefix("v"), ("1", "2"))
+    return one_of("1", "2")(text.removeprefix("v"))
 
 
 def sandbox(text: str) -> str:
-    return _one_of(text, ("auto", "docker", "podman", "local", *sorted(extensions("mlebench.sandboxes"))))
-
-
-def prepare(text: str) -> str:
-    return _one_of(text, ("auto", "never"))
-
-
-def description(text: str) -> str:
-    return _one_of(text, ("bundled", "kaggle", "obfuscated"))
+    return one_of("auto", "docker", "podman", "local", *sorted(extensions("mlebench.sandboxes")))(text)
 
 
 def data(text: str) -> str:
@@ -47,14 +41,6 @@ def data_source(text: str) -> str:
     from pytest_mlebench.data.preparing import check
 
     return check(text)
-
-
-def network(text: str) -> str:
-    return _one_of(text, ("llm", "none", "full"))
-
-
-def build_network(text: str) -> str:
-    return _one_of(text, ("none", "registries", "full"))
 
 
 def heavy(text: str) -> str:
@@ -70,30 +56,14 @@ def cluster(text: str) -> str | None:
         raise ValueError(
             "this installation of pytest-mlebench has no engines (install it again, or leave the option out)"
         )
-    return _one_of(text, ("none", *engines))
-
-
-def on_or_off(text: str) -> str:
-    return _one_of(text, ("on", "off"))
-
-
-def until(text: str) -> str:
-    return _one_of(text, defaults.UNTIL)
-
-
-def recording(text: str) -> str:
-    return _one_of(text, ("bodies", "calls", "off"))
-
-
-def min_medal(text: str) -> str:
-    return _one_of(text, ("gold", "silver", "bronze", "median"))
+    return one_of("none", *engines)(text)
 
 
 def failures(text: str) -> frozenset[str]:
     from pytest_mlebench.records.outcome import FAILURES
 
     names = [word.replace(" ", "_").replace("-", "_") for word in words(text)]
-    chosen = {_one_of(name, (*FAILURES, "all")) for name in names}
+    chosen = set(map(one_of(*FAILURES, "all"), names))
     return frozenset(map(str, FAILURES)) if "all" in chosen else frozenset(chosen)
 
 

@@ -124,13 +124,15 @@ def _option(
     metavar: str,
     help: str,
     parse: Callable[[Any], Any] = str,
-    traits: Trait = NONE,
+    traits: Trait = INI | RESTORED,
     *,
     default: Any = None,
     variable: str = "",
     needs: tuple[Need, ...] = (),
 ) -> Any:
-    return field(default=default, metadata={"option": Option(name, metavar, help, parse, traits, variable, needs)})
+    """A field; most options have an ini key, and ``--resume`` restores them. A list's default is empty."""
+    option = Option(name, metavar, help, parse, traits, variable, needs)
+    return field(default=() if traits & LIST else default, metadata={"option": option})
 
 
 def _flag(name: str, help: str, traits: Trait = NONE, *, needs: tuple[Need, ...] = ()) -> Any:
@@ -147,14 +149,13 @@ _of_gateway = partial(_option, needs=(GATEWAY,))
 class Settings:
     """What the user chose. Paths are absolute, sizes in bytes, times in seconds; None is no limit, or no choice."""
 
-    agents: tuple[str, ...] = _option("--agent", "ID[/VARIANT]", "agent to run; repeatable", str, LIST, default=())
+    agents: tuple[str, ...] = _option("--agent", "ID[/VARIANT]", "agent to run; repeatable", str, LIST)
     agents_dirs: tuple[Path, ...] = _option(
         "--agents-dir",
         "DIR",
         "folder of your own agents, in addition to the bundled ones; repeatable",
         parse.folder,
         LIST | PATH | INI | RESTORED,
-        default=(),
     )
     competitions_dirs: tuple[Path, ...] = _option(
         "--competitions-dir",
@@ -162,7 +163,6 @@ class Settings:
         "folder of your own competitions, in addition to the bundled ones; repeatable",
         parse.folder,
         LIST | PATH | INI | RESTORED,
-        default=(),
     )
     split: str | None = _option(
         "--split",
@@ -177,7 +177,6 @@ class Settings:
         "version of the benchmark: 1 (MLE-bench as published, with its defects) or 2 (corrected); checks of graders "
         "cover both (default: 1)",
         parse.version,
-        INI | RESTORED,
     )
     seeds: int = _of_runs(
         "--seeds", "N", "runs of each agent on each competition (default: 1)", parse.positive_integer, INI, default=1
@@ -188,7 +187,6 @@ class Settings:
         "where agents run: docker, podman, apptainer, local (no isolation), or auto: docker if an engine answers, else "
         "local for trusted agents (default: auto)",
         parse.sandbox,
-        INI | RESTORED,
         default="auto",
     )
     data: str = _option(
@@ -198,7 +196,6 @@ class Settings:
         "twin, twin:SEED or twin:SEED:SIZE; SIZE is small, medium or micro (default: real; of a twin: a random seed "
         "for each run group, small)",
         parse.data,
-        INI | RESTORED,
         default="real",
     )
     twin_per_seed: bool = _flag(
@@ -221,14 +218,13 @@ class Settings:
         "fetch missing data from this URL, where `mlebench push` stored it: s3://, gs://, https:// or file:// "
         "(default: $MLEBENCH_DATA_SOURCE; without it, data is downloaded and prepared)",
         parse.data_source,
-        INI | RESTORED,
         variable="MLEBENCH_DATA_SOURCE",
     )
     prepare: str = _option(
         "--prepare",
         "WHEN",
         "what to do if data is missing: auto (download and prepare it) or never (skip the test) (default: auto)",
-        parse.prepare,
+        parse.one_of("auto", "never"),
         INI,
         default="auto",
     )
@@ -237,8 +233,7 @@ class Settings:
         "WHICH",
         "task description that agents read: bundled (ours), kaggle (the competition's own pages) or obfuscated (ours, "
         "with the competition's name hidden) (default: the prepared one, else bundled)",
-        parse.description,
-        INI | RESTORED,
+        parse.one_of("bundled", "kaggle", "obfuscated"),
     )
     runs_dir: Path = _option(
         "--runs-dir",
@@ -254,12 +249,14 @@ class Settings:
         "run group to create or complete: a name below --runs-dir, a folder, or last; finished runs are not rerun "
         "(default: date and time)",
         parse.group,
+        traits=NONE,
     )
     resume: str | None = _option(
         "--resume",
         "GROUP",
         "resume a run group with its agents, competitions, seeds and limits: its folder, its name below --runs-dir, "
         "part of its name, or last",
+        traits=NONE,
     )
     retry_failed: frozenset[str] = _of_runs(
         "--retry-failed",
@@ -267,6 +264,7 @@ class Settings:
         "rerun runs that ended with one of these outcomes, for example crashed,error; all: every failure",
         parse.failures,
         default=frozenset(),
+        traits=NONE,
     )
     allow_changes: bool = _flag(
         "--allow-changes",
@@ -278,7 +276,6 @@ class Settings:
         "TIME",
         "time limit of a run, for example 24h, 90m, 30s (default: 24h)",
         parse_duration,
-        INI | RESTORED,
         default=defaults.TIME_LIMIT,
     )
     until: str = _option(
@@ -286,41 +283,29 @@ class Settings:
         "WHEN",
         "when a run ends: done (the agent finishes) or limit (the agent's script asks it for a better result until "
         "time runs out) (default: done)",
-        parse.until,
-        INI | RESTORED,
+        parse.one_of(*defaults.UNTIL),
         default="done",
     )
     cpus: float | None = _option(
-        "--cpus", "N", "processors that a run may use (default: a fair share)", parse.positive_number, INI | RESTORED
+        "--cpus", "N", "processors that a run may use (default: a fair share)", parse.positive_number
     )
     memory: int | None = _option(
-        "--memory",
-        "SIZE",
-        "memory that a run may use, for example 64g, 512m (default: a fair share)",
-        parse_size,
-        INI | RESTORED,
+        "--memory", "SIZE", "memory that a run may use, for example 64g, 512m (default: a fair share)", parse_size
     )
     disk: int | None = _option(
         "--disk",
         "SIZE",
         "disk space that a run may use, for example 100g (default: a fair share of what is free, in containers)",
         parse_size,
-        INI | RESTORED,
     )
     gpus: int = _option(
-        "--gpus",
-        "N",
-        "whole GPUs, or MIG instances, for each run (default: 0)",
-        parse.whole_gpus,
-        INI | RESTORED,
-        default=0,
+        "--gpus", "N", "whole GPUs, or MIG instances, for each run (default: 0)", parse.whole_gpus, default=0
     )
     gpu_ids: tuple[str, ...] = _option(
         "--gpu-ids",
         "ID,…",
         "use only these GPUs, by index or UUID, for example 0,1",
         parse.words,
-        INI | RESTORED,
         default=(),
         needs=(GPUS,),
     )
@@ -328,8 +313,7 @@ class Settings:
         "--network",
         "POLICY",
         "network access of containers: none, llm (the agent's llm_hosts) or full (default: llm)",
-        parse.network,
-        INI | RESTORED,
+        parse.one_of("llm", "none", "full"),
         default="llm",
     )
     build_network: str | None = _of_containers(
@@ -337,8 +321,7 @@ class Settings:
         "POLICY",
         "network access while building an agent's image: none, registries (of packages) or full (default: registries "
         "with --network=none, else full)",
-        parse.build_network,
-        INI | RESTORED,
+        parse.one_of("none", "registries", "full"),
     )
     allow_secrets: tuple[str, ...] = _option(
         "--allow-secret",
@@ -347,7 +330,6 @@ class Settings:
         "gateway tokens)",
         parse.variable,
         LIST | INI | GRANTED,
-        default=(),
     )
     allow_hosts: tuple[str, ...] = _option(
         "--allow-host",
@@ -356,11 +338,7 @@ class Settings:
         "through the gateway)",
         parse.host,
         LIST | INI | GRANTED,
-        default=(),
-        needs=(
-            CONTAINERS,
-            LLM_NETWORK,
-        ),
+        needs=(CONTAINERS, LLM_NETWORK),
     )
     trust_agents: tuple[str, ...] = _option(
         "--trust-agent",
@@ -369,10 +347,9 @@ class Settings:
         "request it)",
         parse.agent_id,
         LIST | INI | GRANTED,
-        default=(),
     )
     runtime: str | None = _of_containers(
-        "--runtime", "NAME", "container runtime, for example sysbox-runc, nvidia, runsc", traits=INI | RESTORED
+        "--runtime", "NAME", "container runtime, for example sysbox-runc, nvidia, runsc"
     )
     allow_unenforced_limits: bool = _flag(
         "--allow-unenforced-limits",
@@ -388,7 +365,7 @@ class Settings:
         needs=(CONTAINERS,),
     )
     base_image: str | None = _of_containers(
-        "--base-image", "IMAGE", "base image of mlebench-env (default: debian:bookworm-slim)", traits=INI | RESTORED
+        "--base-image", "IMAGE", "base image of mlebench-env (default: debian:bookworm-slim)"
     )
     heavy: str | None = _of_containers(
         "--heavy",
@@ -411,7 +388,6 @@ class Settings:
         "SIZE",
         "largest submission that is graded; a larger one is invalid (default: 1g)",
         parse_size,
-        INI | RESTORED,
         default=defaults.MAX_SUBMISSION_BYTES,
     )
     snapshots: str = _option(
@@ -419,8 +395,7 @@ class Settings:
         "ON|OFF",
         "on: take snapshots of submissions while agents run and grade them after the run, for scores over time "
         "(default: on)",
-        parse.on_or_off,
-        INI | RESTORED,
+        parse.one_of("on", "off"),
         default="on",
     )
     grading_memory: int = _option(
@@ -428,7 +403,6 @@ class Settings:
         "SIZE",
         "memory for grading a submission; a submission that needs more is invalid (default: 8g)",
         parse_size,
-        INI | RESTORED,
         default=defaults.GRADING_MEMORY,
     )
     grading_time: float = _option(
@@ -436,7 +410,6 @@ class Settings:
         "TIME",
         "time for grading a submission; a submission that needs more is invalid (default: 10m)",
         parse_duration,
-        INI | RESTORED,
         default=defaults.GRADING_SECONDS,
     )
     llm_gateway: str = _option(
@@ -444,8 +417,7 @@ class Settings:
         "ON|OFF",
         "on: agents reach language models through a gateway and get no keys; off: they get the keys that "
         "--allow-secret names, and nothing is recorded (default: on)",
-        parse.on_or_off,
-        INI | RESTORED,
+        parse.one_of("on", "off"),
         default="on",
     )
     llm_providers: tuple[Path, ...] = _of_gateway(
@@ -454,35 +426,23 @@ class Settings:
         "YAML file with additional providers of language models; repeatable",
         parse.file,
         LIST | PATH | INI | RESTORED,
-        default=(),
     )
     llm_record: str = _of_gateway(
         "--llm-record",
         "WHAT",
         "what to record of each model call: bodies (everything), calls (tokens and cost) or off (default: bodies)",
-        parse.recording,
-        INI | RESTORED,
+        parse.one_of("bodies", "calls", "off"),
         default="bodies",
     )
     max_cost: float | None = _of_gateway(
-        "--max-cost", "DOLLARS", "limit of a run's spending on models", parse.positive_number, INI | RESTORED
+        "--max-cost", "DOLLARS", "limit of a run's spending on models", parse.positive_number
     )
     max_tokens: int | None = _of_gateway(
-        "--max-tokens",
-        "N",
-        "limit of a run's tokens, input and output together",
-        parse.positive_integer,
-        INI | RESTORED,
+        "--max-tokens", "N", "limit of a run's tokens, input and output together", parse.positive_integer
     )
-    max_calls: int | None = _of_gateway(
-        "--max-calls", "N", "limit of a run's model calls", parse.positive_integer, INI | RESTORED
-    )
+    max_calls: int | None = _of_gateway("--max-calls", "N", "limit of a run's model calls", parse.positive_integer)
     max_total_cost: float | None = _of_gateway(
-        "--max-total-cost",
-        "DOLLARS",
-        "limit of the whole run group's spending on models",
-        parse.positive_number,
-        INI | RESTORED,
+        "--max-total-cost", "DOLLARS", "limit of the whole run group's spending on models", parse.positive_number
     )
     models: tuple[str, ...] = _of_gateway(
         "--models",
@@ -490,7 +450,6 @@ class Settings:
         "only these models may be called, for example gpt-4o* or anthropic/*; repeatable (default: all)",
         str,
         LIST | INI | RESTORED,
-        default=(),
     )
     prices: tuple[Path, ...] = _of_gateway(
         "--prices",
@@ -498,7 +457,6 @@ class Settings:
         "YAML file with prices of models, overrides the built-in prices; repeatable",
         parse.file,
         LIST | PATH | INI | RESTORED,
-        default=(),
     )
     llm_replay: str | None = _of_gateway(
         "--llm-replay",
@@ -511,15 +469,10 @@ class Settings:
         "N",
         "how often the gateway retries a call that a provider refuses as overloaded (default: 0)",
         parse.natural_number,
-        INI | RESTORED,
         default=0,
     )
     llm_rpm: float | None = _of_gateway(
-        "--llm-rpm",
-        "N",
-        "limit of calls to each provider per minute, over all workers",
-        parse.positive_number,
-        INI | RESTORED,
+        "--llm-rpm", "N", "limit of calls to each provider per minute, over all workers", parse.positive_number
     )
     allow_provider_tools: bool = _flag(
         "--allow-provider-tools",
@@ -533,29 +486,18 @@ class Settings:
         "engine that runs are submitted to, so that they outlive the session: local (processes on this machine), "
         "slurm, ray, or none",
         parse.cluster,
-        INI | RESTORED,
     )
     cluster_address: str | None = _option(
         "--cluster-address",
         "ADDRESS",
         "address of the Ray cluster, as HOST:PORT (default: $RAY_ADDRESS, or the cluster that this machine belongs to)",
-        traits=INI | RESTORED,
-        needs=(
-            AGENT,
-            ENGINE,
-            RAY,
-        ),
+        needs=(AGENT, ENGINE, RAY),
     )
     cluster_options: str | None = _option(
         "--cluster-options",
         "OPTIONS",
         "options passed to sbatch for each job, for example '--partition=gpu --account=lab'",
-        traits=INI | RESTORED,
-        needs=(
-            AGENT,
-            ENGINE,
-            SLURM,
-        ),
+        needs=(AGENT, ENGINE, SLURM),
     )
     cluster_setup: Path | None = _option(
         "--cluster-setup",
@@ -563,11 +505,7 @@ class Settings:
         "file of shell commands that each job runs first, for example `module load cuda`",
         parse.file,
         PATH | INI | RESTORED,
-        needs=(
-            AGENT,
-            ENGINE,
-            SLURM,
-        ),
+        needs=(AGENT, ENGINE, SLURM),
     )
     cluster_keys: Path | None = _of_engines(
         "--cluster-keys",
@@ -590,29 +528,22 @@ class Settings:
         "N",
         "limit of runs submitted to the engine at once (default: 1 with --cluster=local, else all)",
         parse.positive_integer,
-        INI | RESTORED,
     )
     max_requeues: int = _of_engines(
         "--max-requeues",
         "N",
         "how often a run is resubmitted after its job was lost to a node failure or preemption (default: 2)",
         parse.natural_number,
-        INI | RESTORED,
         default=2,
     )
     detach: bool = _flag(
-        "--detach",
-        "let jobs continue when you press Ctrl-C; --resume picks them up",
-        needs=(
-            AGENT,
-            ENGINE,
-        ),
+        "--detach", "let jobs continue when you press Ctrl-C; --resume picks them up", needs=(AGENT, ENGINE)
     )
     min_medal: str | None = _of_runs(
         "--min-medal",
         "MEDAL",
         "fail runs that earn less than this: gold, silver, bronze or median",
-        parse.min_medal,
+        parse.one_of("gold", "silver", "bronze", "median"),
         INI,
     )
     heartbeat: float = _of_runs(
@@ -624,9 +555,9 @@ class Settings:
         default=600.0,
     )
     title: str | None = _of_runs(
-        "--title", "TEXT", "title of the run group's reports (default: agents, split and date)", traits=INI | RESTORED
+        "--title", "TEXT", "title of the run group's reports (default: agents, split and date)"
     )
-    note: str | None = _of_runs("--note", "TEXT", "note to readers of the run group's reports", traits=INI | RESTORED)
+    note: str | None = _of_runs("--note", "TEXT", "note to readers of the run group's reports")
     otlp: str | None = _of_runs(
         "--otlp",
         "URL",

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy  # noqa: F401 - a session in this process forgets what it imports; numpy cannot be imported twice
 import pytest
 
-from pytest_mlebench import option_values
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.dataset import DESCRIPTIONS, OBFUSCATED
 from pytest_mlebench.errors import UsageError
@@ -46,15 +44,16 @@ PRINT_SETTINGS = """
 
 
 @pytest.mark.parametrize(
-    ("parse", "values"),
+    ("option", "values"),
     [
-        (option_values.network, NETWORKS),
-        (option_values.description, (*DESCRIPTIONS, OBFUSCATED)),
-        (option_values.min_medal, THRESHOLDS),
+        ("--network", NETWORKS),
+        ("--description", (*DESCRIPTIONS, OBFUSCATED)),
+        ("--min-medal", THRESHOLDS),
     ],
 )
-def test_an_option_takes_what_the_code_knows(parse: Callable[[str], str], values: tuple[str, ...]) -> None:
+def test_an_option_takes_what_the_code_knows(option: str, values: tuple[str, ...]) -> None:
     """The options name these values themselves: importing them would make every start of pytest slower."""
+    parse = OPTIONS[option].parse
     with pytest.raises(ValueError, match=f"is not one of {', '.join(values)}$"):
         parse("other")
     assert [parse(value) for value in values] == list(values)
