@@ -44,11 +44,6 @@ SECONDS = 5.0
 
 
 def add(commands: Any) -> None:
-    _add_agents(commands)
-    _add_sandbox(commands)
-
-
-def _add_agents(commands: Any) -> None:
     agents = commands.add_parser("agents", help="list agents: variants, versions, what they need, their images")
     add_options(agents, "--sandbox", "--sif", "--agents-dir", "--base-image", "--heavy", "--gpus", "--build-network")
     agents.add_argument("--json", action="store_true", help="print as JSON")
@@ -57,6 +52,20 @@ def _add_agents(commands: Any) -> None:
     doctor = commands.add_parser("doctor", help="check whether this machine is ready for runs")
     add_options(doctor, "--agents-dir", "--data-dir", "--sif", "--gpu-ids", "--base-image", "--runtime")
     doctor.set_defaults(command=_doctor)
+
+    build = commands.add_parser("build", help="build agents' images ahead of time")
+    build.add_argument("agents", nargs="*", metavar="AGENT",
+        help="agent ids, or mlebench-env for their base image (default: all bundled agents)")  # fmt: skip
+    build.add_argument("--check", action="store_true",
+        help="then train a small model with each library, without a network; with --gpus on GPUs too")  # fmt: skip
+    add_options(build, "--sandbox", "--sif", "--agents-dir", "--base-image", "--heavy", "--gpus", "--gpu-ids",
+        "--build-network")  # fmt: skip
+    build.set_defaults(command=_build)
+
+    clean = commands.add_parser("clean", help="remove containers that killed sessions left behind")
+    clean.add_argument("--kept", action="store_true", help="also remove what --keep-sandbox kept")
+    clean.add_argument("--dry-run", action="store_true", help="only list what would be removed")
+    clean.set_defaults(command=_clean)
 
 
 def _read_bench(options: argparse.Namespace) -> Bench:
@@ -88,13 +97,8 @@ def _agents(options: argparse.Namespace) -> int:
     if options.json:
         print_json(values)
         return 0
-    print(
-        Table(
-            ("agent", "version", "models", "keys", "base image", "image"),
-            rows,
-            spare=("base image", "version", "image"),
-        ).text(terminal_width())
-    )
+    heads = ("agent", "version", "models", "keys", "base image", "image")
+    print(Table(heads, rows, spare=("base image", "version", "image")).text(terminal_width()))
     if images is None:
         print(note)
     return 0
@@ -108,16 +112,8 @@ def _key_names(agent: Agent) -> str:
 
 def _doctor(options: argparse.Namespace) -> int:
     bench = _read_bench(options)
-    checks: tuple[Callable[[Bench], Iterator[Line]], ...] = (
-        _engine,
-        _sandboxes,
-        _gpus,
-        _disk,
-        _memory,
-        _keys,
-        _data,
-        _network,
-    )
+    checks: tuple[Callable[[Bench], Iterator[Line]], ...]
+    checks = (_engine, _sandboxes, _gpus, _disk, _memory, _keys, _data, _network)
     problems = 0
     for check in checks:
         try:
@@ -141,11 +137,8 @@ def _engine(_: Bench) -> Iterator[Line]:
     images = pluralize(int(info.get("Images") or 0), "image")
     yield "ok", "engine", f"Docker {info.get('ServerVersion')}, {info.get('Driver')}, {images}"
     if (free := files.free_bytes(Path(str(info.get("DockerRootDir"))))) is not None:
-        yield _space(
-            "images",
-            free,
-            "`mlebench clean` frees some, and so does `docker image prune --all --filter label=mlebench.image`",
-        )
+        prune = "docker image prune --all --filter label=mlebench.image"
+        yield _space("images", free, f"`mlebench clean` frees some, and so does `{prune}`")
 
 
 def _sandboxes(bench: Bench) -> Iterator[Line]:
@@ -236,11 +229,8 @@ def _keys(bench: Bench) -> Iterator[Line]:
 def _data(bench: Bench) -> Iterator[Line]:
     store, catalogue = bench.store, list(bench.catalogue)
     prepared = sum(store.dataset(competition).is_prepared for competition in catalogue)
-    yield (
-        "ok",
-        "data",
-        f"{prepared} of {pluralize(len(catalogue), 'competition')} prepared in {store.root} (`mlebench list`)",
-    )
+    all_of_them = pluralize(len(catalogue), "competition")
+    yield "ok", "data", f"{prepared} of {all_of_them} prepared in {store.root} (`mlebench list`)"
     try:
         find_credentials(RetryPolicy())
     except MLEBenchError as error:
@@ -274,22 +264,6 @@ def _reaches(host: str) -> bool:
 def _space(what: str, free: int, advice: str) -> Line:
     state = "ok" if free >= LEAST_DISK else "problem"
     return state, what, f"{format_size(free)} of free disk space" + ("" if state == "ok" else f"; {advice}")
-
-
-def _add_sandbox(commands: Any) -> None:
-    build = commands.add_parser("build", help="build agents' images ahead of time")
-    build.add_argument("agents", nargs="*", metavar="AGENT",
-        help="agent ids, or mlebench-env for their base image (default: all bundled agents)")  # fmt: skip
-    build.add_argument("--check", action="store_true",
-        help="then train a small model with each library, without a network; with --gpus on GPUs too")  # fmt: skip
-    add_options(build, "--sandbox", "--sif", "--agents-dir", "--base-image", "--heavy", "--gpus", "--gpu-ids",
-        "--build-network")  # fmt: skip
-    build.set_defaults(command=_build)
-
-    clean = commands.add_parser("clean", help="remove containers that killed sessions left behind")
-    clean.add_argument("--kept", action="store_true", help="also remove what --keep-sandbox kept")
-    clean.add_argument("--dry-run", action="store_true", help="only list what would be removed")
-    clean.set_defaults(command=_clean)
 
 
 def _build(options: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from pytest_mlebench.bench import Bench
@@ -43,12 +44,8 @@ def complete(parser: argparse.ArgumentParser, commands: Iterable[argparse.Argume
 
     for action in (action for command in commands for action in command._actions):
         if action.dest in _KNOWN:
-            action.completer = _completer(_KNOWN[action.dest])  # type: ignore[attr-defined]
+            action.completer = partial(_completions, _KNOWN[action.dest])  # type: ignore[attr-defined]
     argcomplete.autocomplete(parser, always_complete_options="long")
-
-
-def _agents(settings: Settings) -> Iterable[str]:
-    return Bench(settings=settings).registry.load()
 
 
 def _competitions(settings: Settings) -> Iterable[str]:
@@ -59,27 +56,20 @@ def _groups(settings: Settings) -> Iterable[str]:
     return [*(folder.name for folder in group_folders(settings.runs_dir)), LAST]
 
 
-def _splits(settings: Settings) -> Iterable[str]:
-    return SPLIT_NAMES
-
-
 _KNOWN: dict[str, Callable[[Settings], Iterable[str]]] = {
-    "agents": _agents,
+    "agents": lambda settings: Bench(settings=settings).registry.load(),
     "competition": _competitions,
     "competitions": _competitions,
     "group": _groups,
     "groups": _groups,
     "run": _groups,
-    "split": _splits,
+    "split": lambda _: SPLIT_NAMES,
 }
 """What an argument can be, by its ``dest``."""
 
 
-def _completer(known: Callable[[Settings], Iterable[str]]) -> Callable[..., list[str]]:
-    def completer(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-        try:
-            return list(known(read_settings(parsed_args)))
-        except (MLEBenchError, OSError):  # the command will say what is wrong
-            return []
-
-    return completer
+def _completions(known: Callable[[Settings], Iterable[str]], *, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+    try:
+        return list(known(read_settings(parsed_args)))
+    except (MLEBenchError, OSError):  # the command will say what is wrong
+        return []

@@ -31,6 +31,7 @@ from pytest_mlebench.io.progress import Note
 from pytest_mlebench.io.units import format_size, pluralize
 from pytest_mlebench.records.outcome import TWIN_DATA
 from pytest_mlebench.reports.progress import Lines, shown
+from pytest_mlebench.reports.tables import Table
 
 logger = logging.getLogger("pytest_mlebench")
 SYNTHETIC_SEED = 1
@@ -52,6 +53,8 @@ class _Refused(argparse.Action):
 
 _WIDTH = 100
 """Columns of a terminal that `mlebench list` fits."""
+_FIELDS = ("teams", *MEDALS, "median")
+"""Of a leaderboard."""
 
 
 def add(commands: Any) -> None:
@@ -111,7 +114,15 @@ def add(commands: Any) -> None:
     add_options(remove, "--data", "--data-dir")
     remove.add_argument("--raw", action="store_true", help="remove only raw data and archives, keep prepared data")
     remove.set_defaults(command=_remove)
-    _add_leaderboard(commands)
+
+    leaderboard = commands.add_parser("leaderboard", help="compare the bundled thresholds with Kaggle's leaderboards")
+    add_selection(leaderboard, required=True)
+    leaderboard.add_argument("--json", action="store_true", help="print as JSON")
+    leaderboard.set_defaults(command=_leaderboard)
+
+    dev = commands.add_parser("dev")  # MLE-bench's: no help, so that it is not listed
+    dev.add_argument("words", nargs=argparse.REMAINDER)
+    dev.set_defaults(command=_dev)
 
 
 def _prepare(options: argparse.Namespace) -> int:
@@ -166,10 +177,8 @@ def _prepare_in(
     store.parallel_downloads = options.jobs
     with shown(len(competitions)) as reporter:
         # What this returns fails on its own when its turn comes.
-        downloads, at_once = KaggleDownloads(), options.jobs
-        store.check_all(
-            competitions, downloads, jobs=at_once, skip_denied=options.skip_denied, reporter=reporter, **how
-        )
+        downloads, skips = KaggleDownloads(), options.skip_denied
+        store.check_all(competitions, downloads, jobs=options.jobs, skip_denied=skips, reporter=reporter, **how)
         how["check_disk"] = False  # it was, for all of them
         ready = {own.id for own in competitions if store.is_ready(own, **how)}
 
@@ -265,35 +274,29 @@ def _list(options: argparse.Namespace) -> int:
     if options.json:
         print_json(rows)
         return 0
-    more = ("metric", "direction", "teams", *MEDALS, "median") if options.wide else ()
+    more = ("metric", "direction", *_FIELDS) if options.wide else ()
     heads = ["id", "split", "category", *more, "size", "state"]
     rows = [row | {"size": format_size(row["bytes"]) if row["bytes"] else ""} for row in rows]
-    widths = {head: max(len(str(value)) for value in (head, *(row[head] for row in rows))) for head in heads}
-    if not options.wide and sum(widths.values()) + 2 * len(heads) - 2 > _WIDTH:
+    lines = _lines(heads, rows)
+    if not options.wide and max(map(len, lines)) > _WIDTH:
         heads.remove("category")
-    for line in (dict(zip(heads, heads, strict=True)), *rows):
-        print("  ".join(str(line[head]).ljust(widths[head]) for head in heads).rstrip())
+        lines = _lines(heads, rows)
+    print("\n".join(lines))
     return 0
+
+
+def _lines(heads: list[str], rows: list[dict[str, Any]]) -> list[str]:
+    return Table(heads, [[str(row[head]) for head in heads] for row in rows]).lines()
 
 
 def _list_row(competition: Competition, store: DataStore) -> dict[str, Any]:
     dataset = store.dataset(competition)
-    leaderboard = dataset.competition.leaderboard
     state = _state(dataset)
     if holder := store.holder(competition):
         state += f", in use by {holder}"
     return {
-        "id": competition.id,
-        "title": competition.title,
-        "split": competition.split,
-        "category": competition.category,
-        "metric": competition.metric,
-        "direction": competition.direction,
-        "teams": leaderboard.teams,
-        "gold": leaderboard.gold,
-        "silver": leaderboard.silver,
-        "bronze": leaderboard.bronze,
-        "median": leaderboard.median,
+        **{name: getattr(competition, name) for name in ("id", "title", "split", "category", "metric", "direction")},
+        **{name: getattr(dataset.competition.leaderboard, name) for name in _FIELDS},
         "state": state,
         "description": dataset.description,
         "bench_version": competition.version,
@@ -377,21 +380,6 @@ def _remove(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-_FIELDS = ("teams", *MEDALS, "median")
-_HEADS = ("competition", "leaderboard", *_FIELDS, "differs")
-
-
-def _add_leaderboard(commands: Any) -> None:
-    leaderboard = commands.add_parser("leaderboard", help="compare the bundled thresholds with Kaggle's leaderboards")
-    add_selection(leaderboard, required=True)
-    leaderboard.add_argument("--json", action="store_true", help="print as JSON")
-    leaderboard.set_defaults(command=_leaderboard)
-
-    dev = commands.add_parser("dev")  # MLE-bench's: no help, so that it is not listed
-    dev.add_argument("words", nargs=argparse.REMAINDER)
-    dev.set_defaults(command=_dev)
-
-
 def _dev(options: argparse.Namespace) -> int:
     called = " ".join(["dev", *options.words])
     raise UsageError(
@@ -417,7 +405,7 @@ def _leaderboard(options: argparse.Namespace) -> int:
     if options.json:
         print_json(found)
     else:
-        _print_table(found)
+        print("\n".join(_leaderboard_table(found).lines()))
     return 1 if any("error" in comparison for comparison in found.values()) else 0
 
 
@@ -436,18 +424,12 @@ def _same(bundled: float, kaggle: float) -> bool:
     return math.isclose(bundled, kaggle, rel_tol=0, abs_tol=0.5e-5 + 1e-12)
 
 
-def _print_table(found: dict[str, dict[str, Any]]) -> None:
-    rows = [_HEADS]
+def _leaderboard_table(found: dict[str, dict[str, Any]]) -> Table:
+    rows = []
     for id, comparison in found.items():
         for which in ("bundled", "kaggle") if "error" not in comparison else ():
             scores = [f"{comparison[which][name]:.5f}" for name in _FIELDS[1:]]
             differs = ", ".join(comparison["differs"]) or "nothing"
             label, verdict = (id, "") if which == "bundled" else ("", differs)
             rows.append((label, which, str(comparison[which]["teams"]), *scores, verdict))
-    widths = [max(len(row[k]) for row in rows) for k in range(len(_HEADS))]
-    for row in rows:
-        cells = [
-            cell.rjust(width) if head in _FIELDS else cell.ljust(width)
-            for head, cell, width in zip(_HEADS, row, widths, strict=True)
-        ]
-        print("  ".join(cells).rstrip())
+    return Table(("competition", "leaderboard", *_FIELDS, "differs"), rows, numbers=frozenset(_FIELDS))

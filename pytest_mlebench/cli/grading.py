@@ -69,20 +69,21 @@ def add(commands: Any) -> None:
         help="replace the reference's results with those of the files in the folder")  # fmt: skip
     add_options(golden, "--competitions-dir", "--bench-version")
     golden.set_defaults(command=_golden)
-    _add_regrade(commands)
+
+    command = commands.add_parser("regrade", help="regrade a run group's stored submissions; its results stay",
+        description="Regrade a run group's stored submissions, after a grader was fixed or with another version of the "
+        "benchmark. The runs' records stay; the new grades are written to regraded-*.json in the group."
+        )  # fmt: skip
+    command.add_argument("group", metavar="GROUP", help=GROUP_HELP)
+    add_options(command, "--runs-dir", "--bench-version", "--competitions-dir", "--data-dir", "--max-submission-size",
+        "--grading-memory", "--grading-time")  # fmt: skip
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
+    command.set_defaults(command=_regrade)
 
 
 def _add_grading(parser: argparse.ArgumentParser) -> None:
-    add_options(
-        parser,
-        "--competitions-dir",
-        "--bench-version",
-        "--data",
-        "--data-dir",
-        "--max-submission-size",
-        "--grading-memory",
-        "--grading-time",
-    )
+    add_options(parser, "--competitions-dir", "--bench-version", "--data", "--data-dir", "--max-submission-size",
+        "--grading-memory", "--grading-time")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
@@ -230,18 +231,6 @@ def _golden(options: argparse.Namespace) -> int:
         counts = (len(golden["scores"]), len(golden["invalid"]), golden["origin"])
         logger.info("%s: %d scores, %d invalid, origin: %s", competition.file("golden.json"), *counts)
     return 0
-
-
-def _add_regrade(commands: Any) -> None:
-    command = commands.add_parser("regrade", help="regrade a run group's stored submissions; its results stay",
-        description="Regrade a run group's stored submissions, after a grader was fixed or with another version of the "
-        "benchmark. The runs' records stay; the new grades are written to regraded-*.json in the group."
-        )  # fmt: skip
-    command.add_argument("group", metavar="GROUP", help=GROUP_HELP)
-    add_options(command, "--runs-dir", "--bench-version", "--competitions-dir", "--data-dir", "--max-submission-size",
-        "--grading-memory", "--grading-time")  # fmt: skip
-    command.add_argument("--json", action="store_true", help="print the result as JSON")
-    command.set_defaults(command=_regrade)
 
 
 def _regrade(options: argparse.Namespace) -> int:

@@ -37,17 +37,67 @@ from pytest_mlebench.runs.files import open_files, unpack
 from pytest_mlebench.runs.guard import group_of
 from pytest_mlebench.runs.writer import annotate_group, delete_group, existing_group, rename_group
 
+logger = logging.getLogger("pytest_mlebench")
+
 SHOWN = 5
 """The most runs that are named where one has to be chosen."""
+_RUN = "a run's directory, GROUP/RUN or RUN below --runs-dir; GROUP or last, if it has one run"
+_SHOWN = 1 << 20
+"""Bytes of a file that are printed."""
+_LISTED = 10_000
+_MAX_UNPACKED = 64 << 30
+_REDRAW = "\033[H\033[J"
+FORMATS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "md": markdown,
+    "html": page,
+    "atif": lambda trajectory: json_text(trajectory).replace("##", "#\\u0023") + "\n",
+}
 
 
-def _add_trajectory(commands: Any) -> None:
-    command = commands.add_parser("trajectory", help="show the messages of a run: its agent and its models")
-    command.add_argument(
-        "run",
-        metavar="RUN",
-        help="a run's directory, GROUP/RUN or RUN below --runs-dir; GROUP or last, if it has one run; or BUNDLE/RUN",
+def add(commands: Any) -> None:
+    groups = commands.add_parser(
+        "groups", help="list the run groups, the most recent last; rename, delete or annotate one"
     )
+    add_options(groups, "--runs-dir")
+    groups.add_argument("--json", action="store_true", help="print the list as JSON")
+    which = groups.add_mutually_exclusive_group()
+    which.add_argument("--rename", nargs=2, metavar=("OLD", "NEW"),
+        help="rename a group: its folder, manifest and records; if the folder was renamed by hand, give its new "
+        "name twice")  # fmt: skip
+    which.add_argument("--delete", metavar="NAME", help="delete a group and all its files")
+    which.add_argument("--note", nargs=2, metavar=("NAME", "TEXT"), dest="annotate",
+        help="set the note at the top of a group's report")  # fmt: skip
+    groups.set_defaults(command=_groups)
+
+    watch = commands.add_parser("watch", help="show the progress of a run group live")
+    watch.add_argument("group", metavar="GROUP", help=GROUP_HELP)
+    add_options(watch, "--runs-dir")
+    watch.add_argument(
+        "--interval", type=float, default=2.0, metavar="SECONDS", help="time between updates (default: 2)"
+    )
+    watch.add_argument(
+        "--once",
+        action="store_true",
+        help="show the progress once; this is the default if the output is not a terminal",
+    )
+    watch.set_defaults(command=_watch)
+
+    listing = commands.add_parser("files", help="list the files that an agent left, or print one")
+    listing.add_argument("run", metavar="RUN", help=_RUN)
+    listing.add_argument("path", metavar="PATH", nargs="?", help="the file to print, for example code/main.py")
+    add_options(listing, "--runs-dir")
+    listing.set_defaults(command=_files)
+
+    unpacking = commands.add_parser("unpack", help="write the files that an agent left to a folder",
+        description="Write the files that an agent left to a new folder, as code/ and logs/. An untrusted agent wrote "
+        "them: look at them before you run them, or start pytest or git in that folder.")  # fmt: skip
+    unpacking.add_argument("run", metavar="RUN", help=_RUN)
+    unpacking.add_argument("--to", type=user_path, metavar="DIR", required=True, help="a folder that is new or empty")
+    add_options(unpacking, "--runs-dir")
+    unpacking.set_defaults(command=_unpack)
+
+    command = commands.add_parser("trajectory", help="show the messages of a run: its agent and its models")
+    command.add_argument("run", metavar="RUN", help=f"{_RUN}; or BUNDLE/RUN")
     command.add_argument(
         "--format",
         choices=FORMATS,
@@ -134,46 +184,6 @@ def _read(run_dir: Path) -> Mapping[str, Any]:
     return built
 
 
-def _markdown(trajectory: Mapping[str, Any]) -> str:
-    return markdown(trajectory)
-
-
-def _html(trajectory: Mapping[str, Any]) -> str:
-    return page(trajectory)
-
-
-FORMATS: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "md": _markdown,
-    "html": _html,
-    "atif": lambda trajectory: json_text(trajectory).replace("##", "#\\u0023") + "\n",
-}
-
-logger = logging.getLogger("pytest_mlebench")
-
-
-def add(commands: Any) -> None:
-    _add_groups(commands)
-    _add_watch(commands)
-    _add_files(commands)
-    _add_trajectory(commands)
-
-
-def _add_groups(commands: Any) -> None:
-    groups = commands.add_parser(
-        "groups", help="list the run groups, the most recent last; rename, delete or annotate one"
-    )
-    add_options(groups, "--runs-dir")
-    groups.add_argument("--json", action="store_true", help="print the list as JSON")
-    which = groups.add_mutually_exclusive_group()
-    which.add_argument("--rename", nargs=2, metavar=("OLD", "NEW"),
-        help="rename a group: its folder, manifest and records; if the folder was renamed by hand, give its new "
-        "name twice")  # fmt: skip
-    which.add_argument("--delete", metavar="NAME", help="delete a group and all its files")
-    which.add_argument("--note", nargs=2, metavar=("NAME", "TEXT"), dest="annotate",
-        help="set the note at the top of a group's report")  # fmt: skip
-    groups.set_defaults(command=_groups)
-
-
 def _groups(options: argparse.Namespace) -> int:
     runs_dir = read_settings(options).runs_dir
     if options.rename is not None:
@@ -238,24 +248,6 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
-_REDRAW = "\033[H\033[J"
-
-
-def _add_watch(commands: Any) -> None:
-    watch = commands.add_parser("watch", help="show the progress of a run group live")
-    watch.add_argument("group", metavar="GROUP", help=GROUP_HELP)
-    add_options(watch, "--runs-dir")
-    watch.add_argument(
-        "--interval", type=float, default=2.0, metavar="SECONDS", help="time between updates (default: 2)"
-    )
-    watch.add_argument(
-        "--once",
-        action="store_true",
-        help="show the progress once; this is the default if the output is not a terminal",
-    )
-    watch.set_defaults(command=_watch)
-
-
 def _watch(options: argparse.Namespace) -> int:
     if not 0.1 <= options.interval < math.inf:
         raise UsageError(f"--interval: {options.interval:g} must be at least 0.1 seconds")
@@ -272,28 +264,6 @@ def _watch(options: argparse.Namespace) -> int:
             print(_REDRAW + "\n".join(lines[: size.lines - 1]), flush=True)
             time.sleep(options.interval)
     return 0
-
-
-_RUN = "a run's directory, GROUP/RUN or RUN below --runs-dir; GROUP or last, if it has one run"
-_SHOWN = 1 << 20
-"""Bytes of a file that are printed."""
-_LISTED = 10_000
-_MAX_UNPACKED = 64 << 30
-
-
-def _add_files(commands: Any) -> None:
-    listing = commands.add_parser("files", help="list the files that an agent left, or print one")
-    listing.add_argument("run", metavar="RUN", help=_RUN)
-    listing.add_argument("path", metavar="PATH", nargs="?", help="the file to print, for example code/main.py")
-    add_options(listing, "--runs-dir")
-    listing.set_defaults(command=_files)
-    unpacking = commands.add_parser("unpack", help="write the files that an agent left to a folder",
-        description="Write the files that an agent left to a new folder, as code/ and logs/. An untrusted agent wrote "
-        "them: look at them before you run them, or start pytest or git in that folder.")  # fmt: skip
-    unpacking.add_argument("run", metavar="RUN", help=_RUN)
-    unpacking.add_argument("--to", type=user_path, metavar="DIR", required=True, help="a folder that is new or empty")
-    add_options(unpacking, "--runs-dir")
-    unpacking.set_defaults(command=_unpack)
 
 
 def _run_dir(options: argparse.Namespace) -> Path:

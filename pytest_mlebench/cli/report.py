@@ -66,7 +66,8 @@ def _report(options: argparse.Namespace) -> int:
     view = overview(groups, pad_missing=options.pad_missing, by_category=options.by == "category")
     top = heading(view, title=chosen.title, note=chosen.note)
     if options.plots is not None:
-        _write_plots(view, options.plots)
+        for path in write_plots(view, options.plots):
+            logger.info("%s", path)
     if options.runs and options.format not in ("table", "md"):
         raise UsageError(f"--runs adds to the table and to Markdown; --format={options.format} has all runs")
     runs = list(run_sections(groups)) if options.runs else []
@@ -87,11 +88,6 @@ def _of_version(groups: list[RunGroup], version: str | None) -> list[RunGroup]:
             raise UsageError(f"--bench-version={version}: no group named here is of that version: {left_out}")
         logger.warning("left out, since of another version of the benchmark: %s", left_out)
     return kept
-
-
-def _write_plots(view: Overview, folder: Path) -> None:
-    for path in write_plots(view, folder):
-        logger.info("%s", path)
 
 
 def _table(view: Overview, top: Heading, runs: Iterable[Section], *, to_terminal: bool) -> str:
