@@ -540,8 +540,11 @@ class Bench:
         return found
 
     def _group_folder(self, group: AnyPath | None) -> Path:
-        name = group or self.settings.run_group or f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
-        return (self.settings.runs_dir / name).absolute()
+        return (self.settings.runs_dir / (group or self.settings.run_group or new_group_name())).absolute()
+
+
+def new_group_name() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
 
 
 def _nodeid(key: RunKey) -> str:

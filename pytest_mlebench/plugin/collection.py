@@ -20,22 +20,16 @@ from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.catalog.schema import close_matches
 from pytest_mlebench.errors import CompetitionError, UsageError
 from pytest_mlebench.io.files import bundled
-from pytest_mlebench.plugin import internals
+from pytest_mlebench.plugin import fixtures, internals
 from pytest_mlebench.plugin.checks import checks
 from pytest_mlebench.plugin.session import (
-    FIXTURES,
-    FIXTURES_MODULE,
     NAMES,
     Session,
     chooses,
     given_options,
     offered,
-    prefers_benchmark,
     session_of,
-    set_chosen_files,
-    update_session,
     usage_errors,
-    ways_below,
 )
 
 if TYPE_CHECKING:
@@ -45,27 +39,33 @@ if TYPE_CHECKING:
 def start(config: pytest.Config) -> None:
     """Choose what to collect, and have pytest call the hooks of this module; raises pytest.UsageError."""
     if config.option.markers:
-        list_markers(config)
+        for name, word in _markers(config).items():
+            config.addinivalue_line("markers", f"{name}: competitions of {word}")
     if chooses(config):
-        choose_paths(config)
+        with usage_errors():
+            _choose_paths(config, session_of(config))
         config.pluginmanager.register(sys.modules[__name__], "mlebench-collection")
 
 
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    return ChosenFolder.from_parent(parent, path=path) if ways_below(parent.config, path) else None
+    return ChosenFolder.from_parent(parent, path=path) if path in session_of(parent.config).ways else None
 
 
 @pytest.hookimpl(trylast=True)  # when -k and -m have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if prefers_benchmark(config):
-        _prefer_the_benchmark(items)
+    """Without ``--split``, -k and -m choose among the benchmark, and among the rest where none of that matches."""
+    inside = [item for item in items if isinstance(item, CompetitionItem) and item.competition.split in BENCHMARK]
+    if inside and session_of(config).prefers_benchmark:
+        kept = set(inside)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = inside
 
 
 class ChosenFolder(pytest.Directory):
     """A folder on the way to competitions that the session chose itself: nothing else in it is looked at."""
 
     def collect(self) -> Iterator[pytest.Collector]:
-        for path in ways_below(self.config, self.path):
+        for path in session_of(self.config).ways[self.path]:
             if path.is_dir():
                 yield self.ihook.pytest_collect_directory(path=path, parent=self)
             else:
@@ -129,7 +129,7 @@ class CompetitionItem(pytest.Function):
         inside = ",".join(filter(None, [of, "" if is_first else competition.version]))
         item: Self = cls.from_parent(parent, name=f"{name}[{inside}]" if inside else name, callobj=callobj)
         item.competition = competition
-        internals.keep_fixtures(item, FIXTURES, FIXTURES_MODULE)
+        internals.keep_fixtures(item, fixtures.__all__, fixtures.__name__)
         if not is_first:
             marker = f"bench_{competition.version}"
             parent.config.addinivalue_line("markers", f"{marker}: version {competition.version[1:]} of the benchmark")
@@ -154,15 +154,6 @@ def competition_of(item: pytest.Item, catalogue: Catalogue) -> Competition | Non
     return None
 
 
-def _prefer_the_benchmark(items: list[pytest.Item]) -> None:
-    """Without ``--split``, -k and -m choose among the benchmark, and among the rest where none of that matches."""
-    inside = [item for item in items if isinstance(item, CompetitionItem) and item.competition.split in BENCHMARK]
-    if inside:
-        kept = set(inside)
-        inside[0].config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        items[:] = inside
-
-
 def markers_of(competition: Competition) -> dict[str, str]:
     """The markers of a competition's items, and what each stands for: its split and its category."""
     words = [competition.split, *(["lite"] if competition.split == "low" else []), competition.category]
@@ -176,21 +167,14 @@ def marker_name(word: str) -> str:
     return f"category_{name}" if name[0].isdigit() else name  # a marker must be an identifier
 
 
-def choose_paths(config: pytest.Config) -> None:
-    """Choose what to collect; raises pytest.UsageError."""
-    with usage_errors():
-        session = session_of(config)
-        if session.settings.split is not None:
-            session = update_session(config, chosen=tuple(session.catalogue.split(session.settings.split)))
-        _choose_paths(config, session)
-
-
 def _choose_paths(config: pytest.Config, session: Session) -> None:
     """Without a path, collect bundled competitions, or the runs of the group that is resumed.
 
     An xdist worker is given the command line as the user wrote it, and finds the same items.
     """
     settings = session.settings
+    if settings.split is not None:
+        session.chosen = tuple(session.catalogue.split(settings.split))
     if internals.has_paths(config) or not (settings.has_runs or settings.split):
         here = config.invocation_params.dir
         internals.set_paths(config, [_with_bundled(session, argument, here) for argument in config.args])
@@ -200,11 +184,23 @@ def _choose_paths(config: pytest.Config, session: Session) -> None:
         return
 
     # `-k spaceship` needs no --split=dev.
-    prefers_benchmark = settings.split is None and bool(config.option.keyword or config.option.markexpr)
+    session.prefers_benchmark = settings.split is None and bool(config.option.keyword or config.option.markexpr)
     chosen: Iterable[Competition]
-    chosen = session.catalogue if prefers_benchmark else session.catalogue.split(settings.split or "all")
+    chosen = session.catalogue if session.prefers_benchmark else session.catalogue.split(settings.split or "all")
     files = [competition.folder / "competition.yaml" for competition in chosen]
-    set_chosen_files(config, files, prefers_benchmark=prefers_benchmark)
+    internals.set_paths(config, map(str, files))
+    session.ways = _ways(files)
+
+
+def _ways(files: Iterable[Path]) -> dict[Path, list[Path]]:
+    """The folders on the way to files, each with the next steps: folders, and the files themselves."""
+    ways: dict[Path, dict[Path, None]] = {}
+    for file in files:
+        path = file
+        while path not in ways.get(path.parent, ()) and path.parent != path:
+            ways.setdefault(path.parent, {})[path] = None
+            path = path.parent
+    return {folder: list(steps) for folder, steps in ways.items()}
 
 
 def _resumed_paths(config: pytest.Config, session: Session) -> list[str]:
@@ -230,13 +226,8 @@ def _with_bundled(session: Session, argument: str, here: Path) -> str:
     return argument
 
 
-def list_markers(config: pytest.Config) -> None:
-    """Have ``--markers`` list those of the catalogue, too: the splits and the categories."""
-    for name, word in _markers(config).items():
-        config.addinivalue_line("markers", f"{name}: competitions of {word}")
-
-
 def _markers(config: pytest.Config) -> dict[str, str]:
+    """Those of the catalogue: the splits and the categories, with what each stands for."""
     catalogue = session_of(config).catalogue
     return {name: word for competition in catalogue for name, word in markers_of(competition).items()}
 

@@ -58,6 +58,18 @@ if TYPE_CHECKING:
     from pytest_mlebench.records.record import RunRecord
     from pytest_mlebench.sandbox import Sandbox
 
+__all__ = [
+    "agent",
+    "competition",
+    "data_store",
+    "dataset",
+    "grade_submission",
+    "run_agent",
+    "run_group",
+    "sandbox",
+    "synthetic_dataset",
+    "synthetic_grades",
+]
 Result = TypeVar("Result")
 GRADES = pytest.StashKey["dict[str, dict[str, Grade]]"]()
 

@@ -7,19 +7,17 @@ prepared when an item needs it, or the item is skipped, as ``--prepare`` says.
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pytest_mlebench.bench import Bench
+from pytest_mlebench.bench import Bench, new_group_name
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
@@ -44,15 +42,12 @@ from pytest_mlebench.plugin.session import (
     check_options,
     engines,
     given_options,
-    hands_over,
     has_engines,
     is_worker,
     read_resumed_settings,
     session_of,
     settings_of,
-    update_session,
     usage_errors,
-    wants_html,
     writes_group,
 )
 from pytest_mlebench.records.group import LAST, GroupReader, find_group
@@ -71,9 +66,7 @@ from pytest_mlebench.sandbox.redaction import tail
 if TYPE_CHECKING:
     from pytest_mlebench.agents import Agent
     from pytest_mlebench.catalog import Catalogue
-    from pytest_mlebench.data.dataset import Dataset
     from pytest_mlebench.records.group import RunGroup
-    from pytest_mlebench.records.record import RunRecord
     from pytest_mlebench.runs.writer import OpenGroup
     from pytest_mlebench.sandbox import Sandbox
 
@@ -102,10 +95,8 @@ class AgentRun(CompetitionItem):
             callobj = _replay
         item = cls.of_version(parent, parent.competition, name=agent.id, callobj=callobj, of=f"seed={seed}")
         item.agent, item.key = agent, key
-        config = parent.config
-        if config.pluginmanager.hasplugin("timeout") and internals.is_on(
-            config, "timeout"
-        ):  # pytest-timeout would kill it: it has a limit of its own
+        # pytest-timeout would kill it: it has a limit of its own.
+        if parent.config.pluginmanager.hasplugin("timeout") and internals.is_on(parent.config, "timeout"):
             item.add_marker(pytest.mark.timeout(0))
         return item
 
@@ -182,14 +173,14 @@ def start(config: pytest.Config) -> None:
     with usage_errors():
         _start_runs(config, session_of(config).settings)
     check_options(config)
-    if hands_over(config):
+    if writes_group(config) and settings_of(config).cluster is not None:
         with usage_errors():
             engines().check(config)
     collection.start(config)
     register(config)
-    if wants_html(config):
-        config.pluginmanager.register(MedalReport(config), "mlebench-html")
     if writes_group(config):
+        if getattr(config.option, "htmlpath", None) and internals.is_on(config, "html"):
+            config.pluginmanager.register(MedalReport(config), "mlebench-html")
         reporting.follow(config)
 
 
@@ -209,48 +200,26 @@ def _start_runs(config: pytest.Config, settings: Settings) -> None:
         if manifest is None:
             raise UsageError(f"run group {folder} has no {MANIFEST}: it cannot be resumed")
         settings, resumed = read_resumed_settings(config, manifest, folder / MANIFEST), manifest.runs
-    finished = [RunRecord.from_json(values) for values in sent["mlebench_finished"]] if sent else []
-    bench = session_of(config).bench
+    session = session_of(config)
+    bench = session.bench
     if sent:
+        records = map(RunRecord.from_json, sent["mlebench_finished"])
+        session.finished, session.worker = {record.key: record for record in records}, sent["workerid"]
         settings = replace(settings, data=sent["mlebench_data"])
     if settings is not bench.settings:
         bench = Bench(settings=settings, reporter=bench.reporter, workers=bench.workers)
     if not config.option.collectonly:
         bench = bench.settle_twins(folder)
-    session = update_session(
-        config,
-        settings=bench.settings,
-        bench=bench,
-        catalogue=bench.catalogue,
-        agents=bench.chosen_agents,
-        reader=GroupReader(folder),
-        resumed=resumed,
-        finished={record.key: record for record in finished},
-        worker=sent["workerid"] if sent else "",
-        runs_of=runs_of,
-    )
+    session.settings, session.bench, session.catalogue = bench.settings, bench, bench.catalogue
+    session.agents, session.runs_of = bench.chosen_agents, runs_of
+    session.reader, session.resumed = GroupReader(folder), resumed
     if not sent:
-        if "--trust-agent" in given_options(config):
-            _check_trusted(session)
+        for id in settings.trust_agents if "--trust-agent" in given_options(config) else ():
+            try:
+                _ = bench.registry[id]
+            except UsageError as error:
+                raise UsageError(f"--trust-agent={id}: {error}") from None
         _check_agents(session)
-
-
-def _check_trusted(session: Session) -> None:
-    for id in session.settings.trust_agents:
-        try:
-            _ = session.bench.registry[id]
-        except UsageError as error:
-            raise UsageError(f"--trust-agent={id}: {error}") from None
-
-
-def read_finished(config: pytest.Config) -> None:
-    """Read which runs are finished. To be called when the group is open: until then, workers of a killed session may
-    finish some more."""
-    session = session_of(config)
-    assert session.reader is not None
-    again = session.settings.retry_failed
-    finished = {record.key: record for record in session.reader.records() if record.outcome not in again}
-    update_session(config, finished=finished)
 
 
 def _check_agents(session: Session) -> None:
@@ -272,7 +241,7 @@ def _check_agents(session: Session) -> None:
 def _group_folder(settings: Settings) -> Path:
     resumed, named = settings.resume, settings.run_group
     if resumed is None:
-        return _group(settings.runs_dir, named or _new_group_name())
+        return _group(settings.runs_dir, named or new_group_name())
 
     folder = find_group(resumed, settings.runs_dir).absolute()
     if named is not None and _group(settings.runs_dir, named) != folder:
@@ -283,23 +252,6 @@ def _group_folder(settings: Settings) -> Path:
 def _group(runs_dir: Path, name: str) -> Path:
     """The group of ``--run-group``, which may be new: any folder, or a name below ``runs_dir``."""
     return (find_group(name, runs_dir) if name == LAST else runs_dir / name).absolute()
-
-
-def _new_group_name() -> str:
-    return f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
-
-
-def for_workers(config: pytest.Config) -> dict[str, Any]:
-    """What xdist workers are given: one group for all, and its records, which are read once."""
-    session = session_of(config)
-    if not session.settings.has_runs:
-        return {}
-    finished = [record.to_json() for record in session.finished.values()]
-    return {
-        "mlebench_group": str(session.group),
-        "mlebench_finished": finished,
-        "mlebench_data": session.settings.data,
-    }
 
 
 _OPENED: pytest.StashKey[OpenGroup] = pytest.StashKey()
@@ -349,7 +301,10 @@ def _open_group(config: pytest.Config, session: Session) -> None:
             workers=None if elsewhere is None else engines().machine_shares(session.settings),
             cluster=None if elsewhere is None else engines().description(config),
         )
-        read_finished(config)
+        # Not before: until the group is open, workers of a killed session may finish some more.
+        assert session.reader is not None
+        again = session.settings.retry_failed
+        session.finished = {own.key: own for own in session.reader.records() if own.outcome not in again}
     _remove_leftovers(config, engines={"docker", "podman"} & set(kinds.values()))
     config.stash[_HEARTBEAT] = ExitStack()
     if elsewhere is None:  # runs of --cluster outlive a session that is ended so
@@ -377,35 +332,23 @@ def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]], 
     Raises UsageError if no run that is left to do can start, and warns if those of some agents cannot.
     """
     if (opened := config.stash.get(_OPENED, None)) is not None:
+        session, problems = session_of(config), config.stash[_PROBLEMS]
         planned = [PlannedRun(*run) for run in runs]
-        finished = session_of(config).finished
-        agents = {run.agent for run in planned if run.key not in finished}
-        if build:
-            _prepare_sandboxes(config, agents)
-        _see_that_runs_can_start(config, agents)  # before the group has any: it is removed if it is new and none can
+        agents = {run.agent for run in planned if run.key not in session.finished}
+        if build and session.settings.cluster in (None, "local"):
+            for agent in session.agents:
+                if agent.id in agents and agent.id not in problems:
+                    try:
+                        session.bench.sandbox(agent).prepare(agent)
+                    except SandboxError as error:
+                        problems[agent.id] = str(error)
+        # Before the group has any: it is removed if it is new and none can start.
+        stopped = {id: problems[id] for id in sorted(problems.keys() & agents)}
+        if stopped and stopped.keys() == agents:
+            raise UsageError("\n".join(dict.fromkeys(stopped.values())))
+        for id, problem in stopped.items():
+            reporter_of(config)(WarningNote(f"the runs of {id} will end at once: {problem}"))
         opened.plan(planned)
-
-
-def _prepare_sandboxes(config: pytest.Config, agents: Collection[str]) -> None:
-    session, problems = session_of(config), config.stash[_PROBLEMS]
-    if session.settings.cluster not in (None, "local"):
-        return
-    for agent in session.agents:
-        if agent.id in agents and agent.id not in problems:
-            try:
-                session.bench.sandbox(agent).prepare(agent)
-            except SandboxError as error:
-                problems[agent.id] = str(error)
-
-
-def _see_that_runs_can_start(config: pytest.Config, agents: Collection[str]) -> None:
-    problems = config.stash[_PROBLEMS]
-    if not (stopped := {id: problems[id] for id in sorted(problems.keys() & agents)}):
-        return
-    if stopped.keys() == agents:
-        raise UsageError("\n".join(dict.fromkeys(stopped.values())))
-    for id, problem in stopped.items():
-        reporter_of(config)(WarningNote(f"the runs of {id} will end at once: {problem}"))
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest's own
@@ -451,8 +394,7 @@ _SENT = "mlebench_plan"
 _CHECKED = pytest.StashKey[bool]()
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """The runs among a session's items, each as agent, competition id, seed and node id; the folder of each competition
     whose data is needed; and whether there are items, but none that runs an agent. These are plain values, which xdist
     can send."""
@@ -472,18 +414,19 @@ class Plan:
         return cls(
             runs=tuple((*item.key, item.nodeid) for item in items if isinstance(item, AgentRun)),
             folders=tuple(dict.fromkeys(map(str, needed))),
-            runs_nothing=bool(items) and not any(_runs_agent(item) for item in items),
+            runs_nothing=bool(items)
+            and not any(isinstance(item, AgentRun) or "agent" in getattr(item, "fixturenames", ()) for item in items),
         )
-
-
-def _runs_agent(item: pytest.Item) -> bool:
-    return isinstance(item, AgentRun) or "agent" in getattr(item, "fixturenames", ())
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Before xdist starts a worker: give it the run group, and let it send its plan and its events."""
-    node.workerinput.update(for_workers(node.config))
+    session = session_of(node.config)
+    if session.settings.has_runs:  # one group for all, and its records, which are read once
+        node.workerinput["mlebench_group"] = str(session.group)
+        node.workerinput["mlebench_finished"] = [record.to_json() for record in session.finished.values()]
+        node.workerinput["mlebench_data"] = session.settings.data
     internals.open_worker_channel(node, partial(_receive, node))
 
 
@@ -499,7 +442,7 @@ def collection_finished(session: pytest.Session) -> None:
     """When all items are chosen, and some are about competitions; with xdist the controller has none."""
     plan = Plan.of(session.items, session_of(session.config).bench.catalogue)
     if is_worker(session.config):
-        internals.send_to_controller(session.config, ("plan", (plan.runs, plan.folders, plan.runs_nothing)))
+        internals.send_to_controller(session.config, ("plan", tuple(plan)))
     else:
         _take_up(session.config, plan)
 
@@ -547,17 +490,6 @@ def provide(item: pytest.Item, competition: Competition, store: DataStore, bench
     return store.prepare(competition, downloads=KaggleDownloads(), reporter=bench.reporter, **options)
 
 
-def _see_obfuscated(competitions: Iterable[Competition]) -> None:
-    missing = []
-    for competition in competitions:
-        try:
-            _ = competition.obfuscated_description
-        except CompetitionError as error:
-            missing.append(str(error))
-    if missing:
-        raise UsageError("\n".join(missing))
-
-
 def _with_twins(competitions: Sequence[Competition], named: Collection[str]) -> list[Competition]:
     """Those that have twins; the others are skipped. Raises UsageError where one was asked for by name, or none has."""
     lacking = [own for own in competitions if not own.has_twin]
@@ -585,7 +517,14 @@ def check(bench: Bench, folders: Iterable[str], named: Collection[str] = ()) -> 
     if settings.description == OBFUSCATED:
         if not settings.has_runs and settings.real_data:
             raise UsageError("--description=obfuscated is for runs: add --agent=ID, or leave it out")
-        _see_obfuscated(competitions)
+        errors = []
+        for competition in competitions:
+            try:
+                _ = competition.obfuscated_description
+            except CompetitionError as error:
+                errors.append(str(error))
+        if errors:
+            raise UsageError("\n".join(errors))
     options = bench.prepare_options
     try:
         store = bench.store

@@ -13,35 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_mlebench.plugin import session as own
-from pytest_mlebench.plugin.fixtures import (
-    agent,
-    competition,
-    data_store,
-    dataset,
-    grade_submission,
-    run_agent,
-    run_group,
-    sandbox,
-    synthetic_dataset,
-    synthetic_grades,
-)
+from pytest_mlebench.plugin.fixtures import *  # noqa: F403 - pytest takes them from here
 
 if TYPE_CHECKING:
     from pytest_mlebench.io.progress import Event
     from pytest_mlebench.plugin.collection import CompetitionFile
-
-__all__ = [
-    "agent",
-    "competition",
-    "data_store",
-    "dataset",
-    "grade_submission",
-    "run_agent",
-    "run_group",
-    "sandbox",
-    "synthetic_dataset",
-    "synthetic_grades",
-]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -110,7 +86,8 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Competitio
 
 @pytest.hookimpl(tryfirst=True)  # before an xdist worker sends its node ids
 def pytest_collection_finish(session: pytest.Session) -> None:
-    looks = not session.config.option.collectonly and any(map(own.has_competition, session.items))
+    runs_tests = not session.config.option.collectonly
+    looks = runs_tests and any(item.get_closest_marker("competition") for item in session.items)
     if looks or own.settings_of(session.config).has_runs:
         from pytest_mlebench.plugin import group
 

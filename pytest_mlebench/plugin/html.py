@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import MutableSequence
 from contextlib import suppress
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.units import format_duration, format_score, plain
 from pytest_mlebench.plugin.reporting import record_of, run_dir_of
 from pytest_mlebench.plugin.session import session_of
-from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import RUN_LOG, RunRecord
 from pytest_mlebench.reports.run_details import run_details
 from pytest_mlebench.results.overview import overview
@@ -48,22 +46,10 @@ body { max-width: none; color: #1f2933; display: flex; flex-direction: column; }
 </style>"""
 
 
-def summary(group: RunGroup) -> list[str]:
-    """The parts above the table."""
-    from pytest_mlebench.reports.page import fragment  # and with it Jinja2 and the plots
-
-    return [_STYLE, fragment(overview([group]))]
-
-
-def header() -> list[str]:
-    """The table's header."""
-    return [f'<th class="sortable" data-column-type="{key}">{name}</th>' for key, name in _COLUMNS.items()]
-
-
-def row(record: RunRecord) -> list[str]:
-    """A run's cells, in the order of the header. A number starts with a hidden sort key of fixed width."""
+def _row(record: RunRecord) -> dict[str, str]:
+    """A run's cells. A number starts with a hidden sort key of fixed width."""
     percentile = record.report.percentile
-    cells = {
+    return {
         "medal": _key(f"{record.outcome.rank:02d}") + record.outcome.label,
         "competition": _text(record.competition_id),
         "split": _text(record.split),
@@ -75,21 +61,6 @@ def row(record: RunRecord) -> list[str]:
         "time": _number(record.seconds, format_duration(record.seconds)),
         "ended": _text(record.ending + (f" ({record.detail})" if record.detail else "")),
     }
-    return [f'<td class="col-{key}">{cells[key]}</td>' for key in _COLUMNS]
-
-
-def plain_row(name: str) -> list[str]:
-    """Cells of a row that is not a run: another test, or an error before the run began."""
-    cells = {"medal": _key("99") + "-", "competition": _text(name)}
-    return [f'<td class="col-{key}">{cells.get(key, "")}</td>' for key in _COLUMNS]
-
-
-def details(record: RunRecord, run_dir: Path, data: MutableSequence[str]) -> None:
-    """What a row expands to: the grade, the agent's validations, the end of its log."""
-    lines = [f"{term:<12}{line}" for term, text in run_details(record) for line in text.splitlines()]
-    lines += [f"{'directory':<12}{run_dir}", " end of the agent's log ".center(80, "-")]
-    lines.append(tail(run_dir / RUN_LOG, lines=200, max_bytes=_LOG_BYTES))
-    data[:] = [_text("\n".join(lines))]
 
 
 def _text(text: str) -> str:
@@ -121,18 +92,28 @@ class MedalReport:
         reader = session_of(self._config).reader
         assert reader is not None
         with suppress(UsageError):  # there is no run yet
-            prefix.extend(summary(reader.read()))
+            from pytest_mlebench.reports.page import fragment  # and with it Jinja2 and the plots
+
+            prefix.extend([_STYLE, fragment(overview([reader.read()]))])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_results_table_header(self, cells: MutableSequence[str]) -> None:
-        cells[1:] = header()  # the first, pytest-html's own result, is what its filters look at
+        # The first, pytest-html's own result, is what its filters look at.
+        cells[1:] = [f'<th class="sortable" data-column-type="{key}">{name}</th>' for key, name in _COLUMNS.items()]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_results_table_row(self, report: Any, cells: MutableSequence[str]) -> None:
+        # Without a record it is another test, or an error before the run began.
         record = record_of(self._config, report)
-        cells[1:] = row(record) if record else plain_row(report.nodeid)
+        own = _row(record) if record else {"medal": _key("99") + "-", "competition": _text(report.nodeid)}
+        cells[1:] = [f'<td class="col-{key}">{own.get(key, "")}</td>' for key in _COLUMNS]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_results_table_html(self, report: Any, data: MutableSequence[str]) -> None:
+        """What a row expands to: the grade, the agent's validations, the end of its log."""
         if record := record_of(self._config, report):
-            details(record, run_dir_of(report), data)
+            run_dir = run_dir_of(report)
+            lines = [f"{term:<12}{line}" for term, text in run_details(record) for line in text.splitlines()]
+            lines += [f"{'directory':<12}{run_dir}", " end of the agent's log ".center(80, "-")]
+            lines.append(tail(run_dir / RUN_LOG, lines=200, max_bytes=_LOG_BYTES))
+            data[:] = [_text("\n".join(lines))]

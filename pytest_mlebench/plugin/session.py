@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pytest_mlebench.records.record import RunKey, RunRecord
 
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
-_PREFERS_BENCHMARK = pytest.StashKey[bool]()
-_WAYS = pytest.StashKey[dict[Path, list[Path]]]()
 RECORD: pytest.StashKey[RunRecord] = pytest.StashKey()
 HARNESS_ERROR = pytest.StashKey[str]()
 """Why a run has no record: the harness could not even write one."""
@@ -44,13 +42,6 @@ NOT_RUN = pytest.StashKey[str]()
 ATTACHED = "mlebench"
 """The attribute of a report that holds what is above; a mapping of plain values travels from workers to xdist's
 controller."""
-
-FIXTURES = (
-    *("agent", "competition", "data_store", "dataset", "grade_submission", "run_agent", "run_group", "sandbox"),
-    *("synthetic_dataset", "synthetic_grades"),
-)
-"""The names of the plugin's fixtures."""
-FIXTURES_MODULE = "pytest_mlebench.plugin.fixtures"
 
 NAMES = "competitions/"
 """How node ids of bundled competitions begin, wherever the package is installed."""
@@ -66,6 +57,10 @@ class Session:
     rootdir: Path
     chosen: tuple[Competition, ...] | None = None
     """The competitions of ``--split``; None: all."""
+    ways: Mapping[Path, Sequence[Path]] = field(default_factory=dict)
+    """Where this session chooses what to collect: each folder on the way to that, with the next steps."""
+    prefers_benchmark: bool = False
+    """Whether -k and -m choose among the benchmark's competitions first, as no ``--split`` was named."""
     agents: tuple[Agent, ...] = ()
     reader: GroupReader | None = None
     """Of the run group; None where no agents run."""
@@ -161,11 +156,6 @@ def add_options(parser: pytest.Parser) -> None:
         for option in map(OPTIONS.__getitem__, names.split()):
             names_of_it = (option.long_name,) if option.name in taken else (option.name, option.long_name)
             group.addoption(*names_of_it, **option.for_argparse)
-
-
-def release_short_names(config: pytest.Config) -> None:
-    """Conftests that are loaded during collection may add options of the same names."""
-    internals.release_option_names(config, {option.name: option.dest for option in OPTIONS.values()})
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -278,7 +268,7 @@ def configure(config: pytest.Config, reporter: Reporter) -> None:
     config.addinivalue_line("markers", "agent(id): the agent for the fixtures of pytest-mlebench")
     if config.option.help:
         return
-    release_short_names(config)
+    internals.release_option_names(config, {option.name: option.dest for option in OPTIONS.values()})
     with usage_errors():
         config.stash[_SESSION] = Session(
             settings=read_settings(config),
@@ -303,30 +293,10 @@ def header(config: pytest.Config) -> list[str]:
     return [f"mlebench: without --agent, only tests that run agents use {', '.join(ignored)}"] if ignored else []
 
 
-def hands_over(config: pytest.Config) -> bool:
-    """Whether this process hands its runs to an engine."""
-    return settings_of(config).cluster is not None and not is_worker(config) and not config.option.collectonly
-
-
-def update_session(config: pytest.Config, **values: Any) -> Session:
-    """Change what is known of the session."""
-    session = session_of(config)
-    for name, value in values.items():
-        setattr(session, name, value)
-    return session
-
-
 def chooses(config: pytest.Config) -> bool:
     """Whether competitions are to be chosen: agents run, a split is named, or a path that may be in the catalogue."""
     settings = settings_of(config)
     return settings.has_runs or settings.split is not None or any(arg.startswith(NAMES) for arg in config.args)
-
-
-def set_chosen_files(config: pytest.Config, files: Sequence[Path], *, prefers_benchmark: bool) -> None:
-    """Collect these files, and nothing else on the way to them."""
-    internals.set_paths(config, map(str, files))
-    config.stash[_PREFERS_BENCHMARK] = prefers_benchmark
-    config.stash[_WAYS] = _ways(files)
 
 
 @contextmanager
@@ -351,46 +321,15 @@ def is_worker(config: pytest.Config) -> bool:
     return internals.worker_input(config) is not None
 
 
-def _ways(files: Iterable[Path]) -> dict[Path, list[Path]]:
-    """The folders on the way to files, each with the next steps: folders, and the files themselves."""
-    ways: dict[Path, dict[Path, None]] = {}
-    for file in files:
-        path = file
-        while path not in ways.get(path.parent, ()) and path.parent != path:
-            ways.setdefault(path.parent, {})[path] = None
-            path = path.parent
-    return {folder: list(steps) for folder, steps in ways.items()}
-
-
-def ways_below(config: pytest.Config, folder: Path) -> list[Path]:
-    """What is to be collected of a folder, if this session chose itself what to collect; nothing for other folders."""
-    return config.stash.get(_WAYS, {}).get(folder, [])
-
-
 def offered(config: pytest.Config) -> list[str]:
     """The ids of the competitions that the session collects on its own; none where paths choose."""
-    return [file.parent.name for ways in config.stash.get(_WAYS, {}).values() for file in ways if file.is_file()]
-
-
-def prefers_benchmark(config: pytest.Config) -> bool:
-    """Whether -k and -m choose among the benchmark's competitions first, as no ``--split`` was named."""
-    return config.stash.get(_PREFERS_BENCHMARK, False)
-
-
-def wants_html(config: pytest.Config) -> bool:
-    """Whether pytest-html writes a report of this session's runs."""
-    return writes_group(config) and bool(getattr(config.option, "htmlpath", None)) and internals.is_on(config, "html")
+    return [file.parent.name for ways in session_of(config).ways.values() for file in ways if file.is_file()]
 
 
 def is_ours(item: pytest.Item) -> bool:
     """Whether an item has left something for its report, or may show an agent's secrets."""
     left = RECORD in item.stash or HARNESS_ERROR in item.stash or NOT_PREPARED in item.stash
     return left or settings_of(item.config).has_runs
-
-
-def has_competition(item: pytest.Item) -> bool:
-    """Whether an item is about a competition."""
-    return item.get_closest_marker("competition") is not None
 
 
 class Leavings(pytest.Directory):
