@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.options import LIST, OPTIONS
 
 Section = dict[str, Any]
+_NAMES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
+"""pytest's configuration files in the order in which it looks for them."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,10 @@ def find_ini_file(folder: Path) -> IniFile:
     """The ini file that pytest would use when started in ``folder``; raises UsageError for one that cannot be read."""
     ancestors = (folder, *folder.parents)
     for ancestor in ancestors:
-        for name, read in _READERS.items():
+        for name in _NAMES:
             path = ancestor / name
             try:
-                section = read(path) if path.is_file() else None
+                section = _section(path) if path.is_file() else None
             except (OSError, ValueError, iniconfig.ParseError) as error:
                 raise UsageError(f"{path} cannot be read: {reason(error)}") from error
             if section is not None:
@@ -57,20 +59,18 @@ def _values(section: Section, path: Path) -> dict[str, Any]:
     return values
 
 
-def _ini(section: str, *, always: bool = False) -> Callable[[Path], Section | None]:
-    def read(path: Path) -> Section | None:
+def _section(path: Path) -> Section | None:
+    """pytest's section of a file; None where the file has none, and is not for pytest alone."""
+    if path.suffix != ".toml":
         sections = iniconfig.IniConfig(path).sections
-        return dict(sections.get(section, {})) if section in sections or always else None
-
-    return read
-
-
-def _pytest_toml(path: Path) -> Section:
-    return _table(tomllib.loads(path.read_text(encoding="utf-8")), "pytest")
-
-
-def _pyproject_toml(path: Path) -> Section | None:
-    table = _table(_table(tomllib.loads(path.read_text(encoding="utf-8")), "tool"), "pytest")
+        name = "tool:pytest" if path.name == "setup.cfg" else "pytest"
+        if name in sections:
+            return dict(sections[name])
+        return {} if path.name.endswith("pytest.ini") else None
+    values = tomllib.loads(path.read_text(encoding="utf-8"))
+    if path.name != "pyproject.toml":
+        return _table(values, "pytest")
+    table = _table(_table(values, "tool"), "pytest")
     if "ini_options" not in table:
         return table or None
     # As in an ini file, numbers and booleans are texts.
@@ -81,15 +81,3 @@ def _pyproject_toml(path: Path) -> Section | None:
 def _table(values: Section, name: str) -> Section:
     table = values.get(name, {})
     return table if isinstance(table, dict) else {}
-
-
-_READERS: Mapping[str, Callable[[Path], Section | None]] = {
-    "pytest.toml": _pytest_toml,
-    ".pytest.toml": _pytest_toml,
-    "pytest.ini": _ini("pytest", always=True),
-    ".pytest.ini": _ini("pytest", always=True),
-    "pyproject.toml": _pyproject_toml,
-    "tox.ini": _ini("pytest"),
-    "setup.cfg": _ini("tool:pytest"),
-}
-"""pytest's configuration files in the order in which it looks for them; None: it has no section for pytest."""

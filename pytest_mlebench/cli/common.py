@@ -75,20 +75,8 @@ def open_group(name: str, runs_dir: Path) -> Path:
     """The folder of a run group, as ``find_group`` finds it, or that of a bundle, which stays unpacked until the
     command ends. Raises UsageError, and DataError for a file that is no honest bundle."""
     path = bundle_at(name)
-    return find_group(name, runs_dir) if path is None else _opened(path)
-
-
-def bundle_at(name: str) -> Path | None:
-    """The bundle that a name is the path of, if it is."""
-    try:
-        path = expanded(name)
-        found = name and path.is_file() and (bundles := bundles_extra()) is not None and bundles.is_bundle(path)
-        return path.resolve() if found else None
-    except (OSError, ValueError):
-        return None
-
-
-def _opened(path: Path) -> Path:
+    if path is None:
+        return find_group(name, runs_dir)
     if path not in _bundles and (bundles := bundles_extra()) is not None:
         scratch = Path(tempfile.mkdtemp(prefix="mlebench-bundle-"))
         try:
@@ -99,6 +87,16 @@ def _opened(path: Path) -> Path:
         _bundles[path] = folder
         logger.info("%s: opened without verifying it, which `mlebench verify` does", path)
     return _bundles[path]
+
+
+def bundle_at(name: str) -> Path | None:
+    """The bundle that a name is the path of, if it is."""
+    try:
+        path = expanded(name)
+        found = name and path.is_file() and (bundles := bundles_extra()) is not None and bundles.is_bundle(path)
+        return path.resolve() if found else None
+    except (OSError, ValueError):
+        return None
 
 
 def is_opened_bundle(folder: Path) -> bool:

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import math
 from typing import Any
 
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.schema import MEDALS, Leaderboard
-from pytest_mlebench.cli.common import (
-    add_options,
-    add_selection,
-    bundles_extra,
-    note_absent,
-    print_json,
-    read_bench,
-    selected,
-    user_path,
-)
+from pytest_mlebench.cli import common
+from pytest_mlebench.cli.common import logger
 from pytest_mlebench.data import jobs
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
@@ -33,7 +24,6 @@ from pytest_mlebench.records.outcome import TWIN_DATA
 from pytest_mlebench.reports.progress import Lines, shown
 from pytest_mlebench.reports.tables import Table
 
-logger = logging.getLogger("pytest_mlebench")
 SYNTHETIC_SEED = 1
 
 
@@ -59,10 +49,10 @@ _FIELDS = ("teams", *MEDALS, "median")
 
 def add(commands: Any) -> None:
     prepare = commands.add_parser("prepare", help="download, unpack and prepare competitions' data")
-    add_selection(prepare, required=True)
-    add_options(prepare, "--data", "--twin-per-seed", "--seeds", "--data-dir", "--data-source", "--description")
+    common.add_selection(prepare, required=True)
+    common.add_options(prepare, "--data", "--twin-per-seed", "--seeds", "--data-dir", "--data-source", "--description")
     given = prepare.add_mutually_exclusive_group()
-    given.add_argument("--raw-dir", type=user_path, metavar="DIR",
+    given.add_argument("--raw-dir", type=common.user_path, metavar="DIR",
         help="use this unpacked download of one competition, without changing it")  # fmt: skip
     given.add_argument("--synthetic", action="store_true",
         help="for authors: small data with odd cases, which proves graders; nothing can be learned from it (for data "
@@ -87,14 +77,14 @@ def add(commands: Any) -> None:
         description="Upload prepared data to an s3://, gs:// or file:// URL, with an index of digests that is written "
         "last. To resume an interrupted upload, run the same command again.")  # fmt: skip
     push.add_argument("url", metavar="URL", help="a folder: s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH")
-    add_selection(push, required=False)
-    add_options(push, "--data-dir")
+    common.add_selection(push, required=False)
+    common.add_options(push, "--data-dir")
     push.add_argument("--replace", action="store_true", help="replace other data of the competition at the URL")
     push.set_defaults(command=_push)
 
     listing = commands.add_parser("list", help="list the competitions and the state of their data")
-    add_selection(listing, required=False)
-    add_options(listing, "--data", "--data-dir")
+    common.add_selection(listing, required=False)
+    common.add_options(listing, "--data", "--data-dir")
     listing.add_argument("--wide", action="store_true", help="also show categories, metrics and the medals' thresholds")
     listing.add_argument("--json", action="store_true", help="print as JSON")
     listing.set_defaults(command=_list)
@@ -102,21 +92,21 @@ def add(commands: Any) -> None:
     verify = commands.add_parser("verify", help="check prepared data, or a bundle of a run group (see `bundle`)",
         description="Check prepared data for missing, changed and unexpected files; or, given FILE, check a bundle of "
         "a run group: regrade its submissions with the data of this machine and compare every number.")  # fmt: skip
-    if (bundles := bundles_extra()) is not None:
+    if (bundles := common.bundles_extra()) is not None:
         bundles.add_verify(verify)
-    add_selection(verify, required=False)
-    add_options(verify, "--data-dir", "--max-submission-size", "--grading-memory", "--grading-time")
+    common.add_selection(verify, required=False)
+    common.add_options(verify, "--data-dir", "--max-submission-size", "--grading-memory", "--grading-time")
     verify.add_argument("--json", action="store_true", help="print as JSON")
     verify.set_defaults(command=_verify)
 
     remove = commands.add_parser("remove", help="remove competitions' data to free disk space")
-    add_selection(remove, required=True)
-    add_options(remove, "--data", "--data-dir")
+    common.add_selection(remove, required=True)
+    common.add_options(remove, "--data", "--data-dir")
     remove.add_argument("--raw", action="store_true", help="remove only raw data and archives, keep prepared data")
     remove.set_defaults(command=_remove)
 
     leaderboard = commands.add_parser("leaderboard", help="compare the bundled thresholds with Kaggle's leaderboards")
-    add_selection(leaderboard, required=True)
+    common.add_selection(leaderboard, required=True)
     leaderboard.add_argument("--json", action="store_true", help="print as JSON")
     leaderboard.set_defaults(command=_leaderboard)
 
@@ -126,8 +116,8 @@ def add(commands: Any) -> None:
 
 
 def _prepare(options: argparse.Namespace) -> int:
-    bench = read_bench(options)
-    competitions = selected(options, bench.catalogue)
+    bench = common.read_bench(options)
+    competitions = common.selected(options, bench.catalogue)
     if options.raw_dir is not None:
         if len(competitions) != 1:
             raise UsageError(f"--raw-dir needs exactly one competition, not {len(competitions)}")
@@ -194,12 +184,12 @@ def _prepare_in(
         for result in failed:
             logger.error("  %s", (result.error or "").splitlines()[0])
     if options.json:
-        print_json({result.competition.id: _as_json(store, result) for result in results})
+        common.print_json({result.competition.id: _as_json(store, result) for result in results})
     return bool(failed)
 
 
 def _push(options: argparse.Namespace) -> int:
-    bench = read_bench(options)
+    bench = common.read_bench(options)
     try:
         source = open_source(check(options.url))
     except ValueError as error:
@@ -221,7 +211,7 @@ def _push(options: argparse.Namespace) -> int:
 
 def _chosen_or_prepared(options: argparse.Namespace, bench: Bench) -> list[Competition]:
     """The chosen competitions, or else those that are prepared; raises DataError where there is none."""
-    store, chosen = bench.store, selected(options, bench.catalogue)
+    store, chosen = bench.store, common.selected(options, bench.catalogue)
     if not (options.competition is None and options.split is None and options.list is None):
         return chosen
     if prepared := [competition for competition in chosen if store.dataset(competition).is_prepared]:
@@ -267,12 +257,12 @@ def _verification(store: DataStore, dataset: Dataset) -> str:
 
 
 def _list(options: argparse.Namespace) -> int:
-    bench = read_bench(options)
+    bench = common.read_bench(options)
     store = bench.store
-    note_absent(store)
-    rows = [_list_row(competition, store) for competition in selected(options, bench.catalogue)]
+    common.note_absent(store)
+    rows = [_list_row(competition, store) for competition in common.selected(options, bench.catalogue)]
     if options.json:
-        print_json(rows)
+        common.print_json(rows)
         return 0
     more = ("metric", "direction", *_FIELDS) if options.wide else ()
     heads = ["id", "split", "category", *more, "size", "state"]
@@ -335,11 +325,11 @@ def _size(dataset: Dataset) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    if (bundles := bundles_extra()) is not None:
+    if (bundles := common.bundles_extra()) is not None:
         if options.bundle is not None:
             return bundles.verify(options)
         bundles.check_unused(options)
-    bench = read_bench(options)
+    bench = common.read_bench(options)
     store = bench.store
     chosen = _chosen_or_prepared(options, bench)
     found: dict[str, list[str]] = {}
@@ -350,7 +340,7 @@ def _verify(options: argparse.Namespace) -> int:
         except DataError as error:
             found[competition.id] = [str(error)]
     if options.json:
-        print_json(found)
+        common.print_json(found)
     else:
         for id, wrong in found.items():
             print(
@@ -362,11 +352,11 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _remove(options: argparse.Namespace) -> int:
-    bench = read_bench(options)
+    bench = common.read_bench(options)
     store = bench.store
-    note_absent(store)
+    common.note_absent(store)
     freed, failed = 0, False
-    for competition in selected(options, bench.catalogue):
+    for competition in common.selected(options, bench.catalogue):
         try:
             size = store.remove(competition, raw_only=options.raw)
         except DataError as error:
@@ -389,7 +379,7 @@ def _dev(options: argparse.Namespace) -> int:
 
 
 def _leaderboard(options: argparse.Namespace) -> int:
-    chosen = selected(options, read_bench(options).catalogue)
+    chosen = common.selected(options, common.read_bench(options).catalogue)
     downloads = KaggleDownloads()
     downloads.credentials()
     found: dict[str, dict[str, Any]] = {}
@@ -403,7 +393,7 @@ def _leaderboard(options: argparse.Namespace) -> int:
             logger.error("%s", error)
             found[competition.id] = {"error": str(error)}
     if options.json:
-        print_json(found)
+        common.print_json(found)
     else:
         print("\n".join(_leaderboard_table(found).lines()))
     return 1 if any("error" in comparison for comparison in found.values()) else 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import tempfile
 from collections.abc import Collection
 from dataclasses import asdict
@@ -15,16 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_mlebench.catalog import Catalogue, Competition
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.catalog.schema import MEDALS
-from pytest_mlebench.cli.common import (
-    GROUP_HELP,
-    add_options,
-    is_opened_bundle,
-    note_absent,
-    open_group,
-    print_json,
-    read_bench,
-    user_path,
-)
+from pytest_mlebench.cli import common
+from pytest_mlebench.cli.common import logger
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError, reason
@@ -44,21 +35,18 @@ if TYPE_CHECKING:
     from pytest_mlebench.records.outcome import Report
 
 
-logger = logging.getLogger("pytest_mlebench")
-
-
 def add(commands: Any) -> None:
     grade = commands.add_parser("grade", help="grade the submissions listed in a JSONL file")
-    grade.add_argument("--submission", type=user_path, required=True, metavar="FILE.jsonl",
+    grade.add_argument("--submission", type=common.user_path, required=True, metavar="FILE.jsonl",
         help="one JSON object per line, with competition_id and submission_path")  # fmt: skip
     grade.add_argument(
-        "--output-dir", type=user_path, required=True, metavar="DIR", help="folder for the grading report"
+        "--output-dir", type=common.user_path, required=True, metavar="DIR", help="folder for the grading report"
     )
     _add_grading(grade)
     grade.set_defaults(command=_grade)
 
     sample = commands.add_parser("grade-sample", help="grade one submission and print its report")
-    sample.add_argument("file", type=user_path, metavar="FILE")
+    sample.add_argument("file", type=common.user_path, metavar="FILE")
     sample.add_argument("competition", metavar="ID")
     _add_grading(sample)
     sample.set_defaults(command=_grade_sample)
@@ -67,28 +55,28 @@ def add(commands: Any) -> None:
     golden.add_argument("competitions", nargs="+", metavar="COMPETITION", help="a competition's folder, or its id")
     golden.add_argument("--force", action="store_true",
         help="replace the reference's results with those of the files in the folder")  # fmt: skip
-    add_options(golden, "--competitions-dir", "--bench-version")
+    common.add_options(golden, "--competitions-dir", "--bench-version")
     golden.set_defaults(command=_golden)
 
     command = commands.add_parser("regrade", help="regrade a run group's stored submissions; its results stay",
         description="Regrade a run group's stored submissions, after a grader was fixed or with another version of the "
         "benchmark. The runs' records stay; the new grades are written to regraded-*.json in the group."
         )  # fmt: skip
-    command.add_argument("group", metavar="GROUP", help=GROUP_HELP)
-    add_options(command, "--runs-dir", "--bench-version", "--competitions-dir", "--data-dir", "--max-submission-size",
-        "--grading-memory", "--grading-time")  # fmt: skip
+    command.add_argument("group", metavar="GROUP", help=common.GROUP_HELP)
+    common.add_options(command, "--runs-dir", "--bench-version", "--competitions-dir", "--data-dir",
+        "--max-submission-size", "--grading-memory", "--grading-time")  # fmt: skip
     command.add_argument("--json", action="store_true", help="print the result as JSON")
     command.set_defaults(command=_regrade)
 
 
 def _add_grading(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, "--competitions-dir", "--bench-version", "--data", "--data-dir", "--max-submission-size",
+    common.add_options(parser, "--competitions-dir", "--bench-version", "--data", "--data-dir", "--max-submission-size",
         "--grading-memory", "--grading-time")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
 def _grade(options: argparse.Namespace) -> int:
-    bench = read_bench(options)
+    bench = common.read_bench(options)
     submissions = _read_submissions(options.submission, bench.catalogue)
     _make_folder(options.output_dir)
     if not submissions:
@@ -108,7 +96,7 @@ def _grade(options: argparse.Namespace) -> int:
     count, medals = pluralize(len(reports), "submission"), pluralize(summary["total_medals"], "medal")
     logger.info("%s, %d valid, %s: %s", count, summary["total_valid_submissions"], medals, path)
     if options.json:
-        print_json(summary)
+        common.print_json(summary)
     return 0
 
 
@@ -163,7 +151,7 @@ def _parse_submission(line: str) -> tuple[str, str]:
 
 
 def _grade_sample(options: argparse.Namespace) -> int:
-    bench = read_bench(options)
+    bench = common.read_bench(options)
     catalogue = bench.catalogue
     if options.competition not in catalogue and str(options.file) in catalogue:
         raise UsageError(f"the file comes first: mlebench grade-sample {options.competition} {options.file}")
@@ -176,7 +164,7 @@ def _grade_sample(options: argparse.Namespace) -> int:
     dataset = _prepared(store, competition)
     report = grade(options.file, competition, dataset, **bench.grading_options)
     if options.json:
-        print_json(report.to_json())
+        common.print_json(report.to_json())
     else:
         print(_summary(report))
     _say_generated([report])
@@ -217,7 +205,7 @@ def _competition_folder(name: str, catalogue: Catalogue) -> Path:
 
 
 def _golden(options: argparse.Namespace) -> int:
-    bench = read_bench(options)
+    bench = common.read_bench(options)
     settings, catalogue = bench.settings, bench.catalogue
     reporter = Lines()
     for name in options.competitions:
@@ -234,18 +222,18 @@ def _golden(options: argparse.Namespace) -> int:
 
 
 def _regrade(options: argparse.Namespace) -> int:
-    bench = read_bench(options)
+    bench = common.read_bench(options)
     settings = bench.settings
-    group = read_group(open_group(options.group, settings.runs_dir))
+    group = read_group(common.open_group(options.group, settings.runs_dir))
     for why in group.broken:
         logger.warning("warning: %s", why)
     version = settings.version if settings.bench_version is not None else group.version
-    note_absent(bench.store)
+    common.note_absent(bench.store)
     result = regrade(group, version, bench.regrader(version))
-    is_bundle = is_opened_bundle(group.folder)
+    is_bundle = common.is_opened_bundle(group.folder)
     path = None if is_bundle else write_regrading(group.folder, result)
     if options.json:
-        print_json(asdict(result))
+        common.print_json(asdict(result))
     else:
         if table := changes_table(result):
             print(table.text(terminal_width()))

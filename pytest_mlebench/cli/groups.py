@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import math
 import shutil
 import sys
@@ -14,15 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.cli.common import (
-    GROUP_HELP,
-    add_options,
-    bundle_at,
-    open_group,
-    read_settings,
-    user_path,
-    write_output,
-)
+from pytest_mlebench.cli import common
+from pytest_mlebench.cli.common import logger
 from pytest_mlebench.errors import UsageError, unusable
 from pytest_mlebench.io.files import expanded
 from pytest_mlebench.io.units import one_line, plain, pluralize
@@ -36,8 +28,6 @@ from pytest_mlebench.reports.tables import Table, terminal_width
 from pytest_mlebench.runs.files import open_files, unpack
 from pytest_mlebench.runs.guard import group_of
 from pytest_mlebench.runs.writer import annotate_group, delete_group, existing_group, rename_group
-
-logger = logging.getLogger("pytest_mlebench")
 
 SHOWN = 5
 """The most runs that are named where one has to be chosen."""
@@ -58,7 +48,7 @@ def add(commands: Any) -> None:
     groups = commands.add_parser(
         "groups", help="list the run groups, the most recent last; rename, delete or annotate one"
     )
-    add_options(groups, "--runs-dir")
+    common.add_options(groups, "--runs-dir")
     groups.add_argument("--json", action="store_true", help="print the list as JSON")
     which = groups.add_mutually_exclusive_group()
     which.add_argument("--rename", nargs=2, metavar=("OLD", "NEW"),
@@ -70,8 +60,8 @@ def add(commands: Any) -> None:
     groups.set_defaults(command=_groups)
 
     watch = commands.add_parser("watch", help="show the progress of a run group live")
-    watch.add_argument("group", metavar="GROUP", help=GROUP_HELP)
-    add_options(watch, "--runs-dir")
+    watch.add_argument("group", metavar="GROUP", help=common.GROUP_HELP)
+    common.add_options(watch, "--runs-dir")
     watch.add_argument(
         "--interval", type=float, default=2.0, metavar="SECONDS", help="time between updates (default: 2)"
     )
@@ -85,15 +75,17 @@ def add(commands: Any) -> None:
     listing = commands.add_parser("files", help="list the files that an agent left, or print one")
     listing.add_argument("run", metavar="RUN", help=_RUN)
     listing.add_argument("path", metavar="PATH", nargs="?", help="the file to print, for example code/main.py")
-    add_options(listing, "--runs-dir")
+    common.add_options(listing, "--runs-dir")
     listing.set_defaults(command=_files)
 
     unpacking = commands.add_parser("unpack", help="write the files that an agent left to a folder",
         description="Write the files that an agent left to a new folder, as code/ and logs/. An untrusted agent wrote "
         "them: look at them before you run them, or start pytest or git in that folder.")  # fmt: skip
     unpacking.add_argument("run", metavar="RUN", help=_RUN)
-    unpacking.add_argument("--to", type=user_path, metavar="DIR", required=True, help="a folder that is new or empty")
-    add_options(unpacking, "--runs-dir")
+    unpacking.add_argument(
+        "--to", type=common.user_path, metavar="DIR", required=True, help="a folder that is new or empty"
+    )
+    common.add_options(unpacking, "--runs-dir")
     unpacking.set_defaults(command=_unpack)
 
     command = commands.add_parser("trajectory", help="show the messages of a run: its agent and its models")
@@ -104,17 +96,17 @@ def add(commands: Any) -> None:
         default="md",
         help="md (readable text), html (a page) or atif (Agent Trajectory Interchange Format) (default: md)",
     )
-    add_options(command, "--runs-dir")
+    common.add_options(command, "--runs-dir")
     command.add_argument(
-        "-o", "--output", type=user_path, metavar="FILE", help="write to this file instead of standard output"
+        "-o", "--output", type=common.user_path, metavar="FILE", help="write to this file instead of standard output"
     )
     command.set_defaults(command=_trajectory)
 
 
 def _trajectory(options: argparse.Namespace) -> int:
-    run_dir = find_run(options.run, read_settings(options).runs_dir)
+    run_dir = find_run(options.run, common.read_settings(options).runs_dir)
     text = FORMATS[options.format](_read(run_dir))
-    write_output(text, options.output)
+    common.write_output(text, options.output)
     return 0
 
 
@@ -143,11 +135,11 @@ def find_run(name: str, runs_dir: Path) -> Path:
 def _in_bundle(name: str, runs_dir: Path) -> Path | None:
     """The directory of a run in a bundle: FILE, where it has one run, or FILE/RUN. Raises UsageError."""
     bundle, _, run_id = name.rpartition("/")
-    if bundle_at(name) is not None:
-        return _only_run(open_group(name, runs_dir), name)
-    if not bundle or bundle_at(bundle) is None:
+    if common.bundle_at(name) is not None:
+        return _only_run(common.open_group(name, runs_dir), name)
+    if not bundle or common.bundle_at(bundle) is None:
         return None
-    runs = {path.parent.name: path.parent for path in open_group(bundle, runs_dir).glob(f"*/{RECORD}")}
+    runs = {path.parent.name: path.parent for path in common.open_group(bundle, runs_dir).glob(f"*/{RECORD}")}
     if run_id not in runs:
         raise UsageError(f"{bundle} has no run {run_id!r}: it has {', '.join(sorted(runs)[:SHOWN]) or 'none'}")
     return runs[run_id]
@@ -185,7 +177,7 @@ def _read(run_dir: Path) -> Mapping[str, Any]:
 
 
 def _groups(options: argparse.Namespace) -> int:
-    runs_dir = read_settings(options).runs_dir
+    runs_dir = common.read_settings(options).runs_dir
     if options.rename is not None:
         old, new = options.rename
         print(rename_group(existing_group(old, runs_dir), new))
@@ -202,7 +194,7 @@ def _groups(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    runs_dir = read_settings(options).runs_dir
+    runs_dir = common.read_settings(options).runs_dir
     found: list[dict[str, Any]] = []
     unreadable = False
     for folder in group_folders(runs_dir):
@@ -251,9 +243,9 @@ def _list(options: argparse.Namespace) -> int:
 def _watch(options: argparse.Namespace) -> int:
     if not 0.1 <= options.interval < math.inf:
         raise UsageError(f"--interval: {options.interval:g} must be at least 0.1 seconds")
-    if bundle_at(options.group) is not None:
+    if common.bundle_at(options.group) is not None:
         raise UsageError(f"{options.group} is a bundle, which does not change: `mlebench report` shows its results")
-    reader = GroupReader(find_group(options.group, read_settings(options).runs_dir))
+    reader = GroupReader(find_group(options.group, common.read_settings(options).runs_dir))
     if options.once or not sys.stdout.isatty():
         print(progress(reader))
         return 0
@@ -268,7 +260,7 @@ def _watch(options: argparse.Namespace) -> int:
 
 def _run_dir(options: argparse.Namespace) -> Path:
     """The directory of RUN; raises UsageError for a folder that no run has left."""
-    run_dir = find_run(options.run, read_settings(options).runs_dir)
+    run_dir = find_run(options.run, common.read_settings(options).runs_dir)
     if not any((run_dir / name).is_file() for name in (RECORD, RUNNING, RUN_LOG, FILES)):
         raise UsageError(f"{options.run} is not a run's directory: it has no {RECORD}")
     return run_dir

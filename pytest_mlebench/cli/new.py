@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import re
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.catalog import Competition, default_catalogue
-from pytest_mlebench.cli.common import user_path
+from pytest_mlebench.cli.common import logger, user_path
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.gate.golden import make_golden, write_golden
 from pytest_mlebench.io.files import bundled
 
 TEMPLATES = Path(__file__).parent / "templates"
-
-logger = logging.getLogger("pytest_mlebench")
 
 
 def add(commands: Any) -> None:

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.cli.common import (
-    GROUP_HELP,
-    add_options,
-    is_opened_bundle,
-    open_group,
-    read_settings,
-    user_path,
-    write_output,
-)
+from pytest_mlebench.cli import common
+from pytest_mlebench.cli.common import logger
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.values import json_text
 from pytest_mlebench.records.group import RunGroup, read_group
@@ -27,12 +19,10 @@ from pytest_mlebench.reports.sections import Heading, heading, sections
 from pytest_mlebench.reports.tables import Section, has_colours, markdown_text, run_sections, terminal_width
 from pytest_mlebench.results.overview import Overview, overview
 
-logger = logging.getLogger("pytest_mlebench")
-
 
 def add(commands: Any) -> None:
     report = commands.add_parser("report", help="summarise and compare run groups")
-    report.add_argument("groups", nargs="+", metavar="GROUP", help=GROUP_HELP)
+    report.add_argument("groups", nargs="+", metavar="GROUP", help=common.GROUP_HELP)
     report.add_argument("--format", choices=["table", *FORMATS, "html"],
         help="table, json (everything), csv (one line per run), md (Markdown), latex (tables for a paper), summary-csv "
         "or summary-json (one row per agent and split), or html (default: by the ending of --output, else "
@@ -44,10 +34,10 @@ def add(commands: Any) -> None:
     report.add_argument("--by", choices=["category"], help="also show results by category")
     report.add_argument("--bench-version", choices=["1", "2"], metavar="N",
         help="only groups of this version of the benchmark: 1 or 2 (default: all)")  # fmt: skip
-    report.add_argument("--plots", type=user_path, metavar="DIR", help="also write plots to this folder, as SVG")
-    add_options(report, "--runs-dir", "--title", "--note")
+    report.add_argument("--plots", type=common.user_path, metavar="DIR", help="also write plots to this folder, as SVG")
+    common.add_options(report, "--runs-dir", "--title", "--note")
     report.add_argument(
-        "-o", "--output", type=user_path, metavar="FILE", help="write to this file instead of standard output"
+        "-o", "--output", type=common.user_path, metavar="FILE", help="write to this file instead of standard output"
     )
     report.set_defaults(command=_report)
 
@@ -57,9 +47,9 @@ def _report(options: argparse.Namespace) -> int:
     options.format = options.format or _BY_ENDING.get(ending, "table")
     if options.pad_missing and options.format == "csv":
         raise UsageError("--pad-missing changes rates, and --format=csv has none: it lists runs, missing ones included")
-    chosen = read_settings(options)
-    runs_dir = chosen.runs_dir
-    groups = _of_version([read_group(open_group(name, runs_dir)) for name in options.groups], options.bench_version)
+    chosen = common.read_settings(options)
+    folders = [common.open_group(name, chosen.runs_dir) for name in options.groups]
+    groups = _of_version(list(map(read_group, folders)), options.bench_version)
     for group in groups:
         for reason in group.broken:
             logger.warning("warning: %s", reason)
@@ -77,7 +67,7 @@ def _report(options: argparse.Namespace) -> int:
         text = _html(view, top, options.output)
     else:
         text = "\n\n".join([FORMATS[options.format](view, top).rstrip("\n"), *(own.markdown() for own in runs)]) + "\n"
-    write_output(text, options.output)
+    common.write_output(text, options.output)
     return 0
 
 
@@ -102,7 +92,7 @@ def _markdown(view: Overview, top: Heading) -> str:
 
 
 def _html(view: Overview, top: Heading, output: Path | None) -> str:
-    gone = any(is_opened_bundle(group.folder) for group in view.groups)  # no links to files of a bundle
+    gone = any(common.is_opened_bundle(group.folder) for group in view.groups)  # no links to files of a bundle
     return page(view, top, folder=None if output is None or gone else output.parent)
 
 

@@ -160,14 +160,17 @@ def run_agent(
     run_group: GroupReader,
 ) -> Callable[..., RunRecord]:
     """A function that runs the agent on the competition and returns the RunRecord; ``seed=`` as an option."""
-    from pytest_mlebench.plugin.group import run_item
+    from pytest_mlebench.plugin.reporting import note_run
+    from pytest_mlebench.runs import run
 
     session, item = session_of(request.config), _run(request)
     options = session.bench.run_options(run_group.folder, worker=session.worker)
     own_seed = 0 if item is None else item.key.seed
 
     def run_it(*, seed: int = own_seed) -> RunRecord:
-        return run_item(request.node, agent, competition, dataset, sandbox, options, seed=seed)
+        record = run.run_agent(agent, competition, dataset, sandbox, options, seed=seed)
+        note_run(request.node, record, again=item is not None)
+        return record
 
     return run_it
 

@@ -57,7 +57,6 @@ from pytest_mlebench.reports.run_details import failure_text
 from pytest_mlebench.reports.sections import rate_sections
 from pytest_mlebench.reports.tables import in_order, markdown_text, medal_table
 from pytest_mlebench.results.overview import overview
-from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.runs.writer import hold_as_worker
 from pytest_mlebench.sandbox.contract import clean_folders
 from pytest_mlebench.sandbox.gpus import GpuPool
@@ -68,7 +67,6 @@ if TYPE_CHECKING:
     from pytest_mlebench.catalog import Catalogue
     from pytest_mlebench.records.group import RunGroup
     from pytest_mlebench.runs.writer import OpenGroup
-    from pytest_mlebench.sandbox import Sandbox
 
 
 def runs_of(file: CompetitionFile) -> Iterator[AgentRun]:
@@ -140,22 +138,6 @@ def _judge_what_comes(request: pytest.FixtureRequest, get: Callable[[], RunRecor
         _judge(request, record)
         return
     pytest.fail(message, pytrace=False)  # outside of the handler: pytest would show both
-
-
-def run_item(
-    item: pytest.Item,
-    agent: Agent,
-    competition: Competition,
-    dataset: Dataset,
-    sandbox: Sandbox,
-    options: RunOptions,
-    *,
-    seed: int,
-) -> RunRecord:
-    """Run the agent on the competition for an item, whose properties then tell of the run."""
-    record = run_agent(agent, competition, dataset, sandbox, options, seed=seed)
-    note_run(item, record, again=isinstance(item, AgentRun))
-    return record
 
 
 def _judge(request: pytest.FixtureRequest, record: RunRecord) -> None:
@@ -305,24 +287,18 @@ def _open_group(config: pytest.Config, session: Session) -> None:
         assert session.reader is not None
         again = session.settings.retry_failed
         session.finished = {own.key: own for own in session.reader.records() if own.outcome not in again}
-    _remove_leftovers(config, engines={"docker", "podman"} & set(kinds.values()))
+    reporter = reporter_of(config)
+    clean_folders([session.group, *session.group.glob("*")], reporter=reporter)
+    for engine in {"docker", "podman"} & set(kinds.values()):
+        from pytest_mlebench.sandbox.docker.cleanup import clean
+
+        with suppress(SandboxError):
+            clean(engine, reporter=reporter)
     config.stash[_HEARTBEAT] = ExitStack()
     if elsewhere is None:  # runs of --cluster outlive a session that is ended so
         config.stash[_HEARTBEAT].enter_context(sigterm_interrupts())
     config.stash[_HEARTBEAT].enter_context(heartbeat(config))
     config.pluginmanager.register(Interruption(config), "mlebench-interruption")
-
-
-def _remove_leftovers(config: pytest.Config, *, engines: Iterable[str]) -> None:
-    """Remove what killed sessions left on this machine."""
-    reporter = reporter_of(config)
-    group = session_of(config).group
-    clean_folders([group, *group.glob("*")], reporter=reporter)
-    for engine in engines:
-        from pytest_mlebench.sandbox.docker.cleanup import clean
-
-        with suppress(SandboxError):
-            clean(engine, reporter=reporter)
 
 
 def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]], *, build: bool) -> None:
