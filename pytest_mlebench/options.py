@@ -755,6 +755,17 @@ def read(sources: Sequence[OptionSource], *, runs_dir: Path) -> Settings:
     return Settings(**values)
 
 
+def read_call(
+    arguments: object, *resumed: OptionSource, ini: Mapping[str, Any], file: Path | None, here: Path, root: Path
+) -> Settings:
+    """The settings of a command line, with its ini file and what is ``resumed``; ``root`` is pytest's root directory.
+
+    Raises UsageError.
+    """
+    sources = [from_command_line(arguments, here), *resumed, from_ini(ini, file, here), from_environment(here)]
+    return read(sources, runs_dir=root / "reports")
+
+
 def _parsed(option: Option, value: Any, source: OptionSource) -> Any:
     try:
         if option.traits & FLAG:

@@ -123,12 +123,7 @@ def read_settings(options: argparse.Namespace) -> settings.Settings:
     """The settings of this call: command line, ini file as pytest finds it, environment. Raises UsageError."""
     here = Path.cwd()
     ini = find_ini_file(here)
-    sources = [
-        settings.from_command_line(options, here),
-        settings.from_ini(ini.values, ini.path, here),
-        settings.from_environment(here),
-    ]
-    return settings.read(sources, runs_dir=ini.root / "reports")
+    return settings.read_call(options, ini=ini.values, file=ini.path, here=here, root=ini.root)
 
 
 def read_bench(options: argparse.Namespace, reporter: Reporter = silent) -> Bench:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -28,23 +28,6 @@ Check = Callable[..., None]
 KEEP_CELLS = (
     "Read the table with `pytest_mlebench.authoring.tables.read_text_csv`, which keeps cells as they are written."
 )
-
-
-def checks(*, real_data: bool) -> Sequence[tuple[str, Check]]:
-    """The checks by their names in node ids."""
-    if real_data:
-        return (
-            ("checksums", real_checksums),
-            ("sample_submission", real_sample_submission),
-            ("perfect_submission", real_perfect_submission),
-            ("answers_stay_private", real_answers_stay_private),
-        )
-    return (
-        ("prepare", synthetic_prepare),
-        ("scores", synthetic_scores),
-        ("rejections", synthetic_rejections),
-        ("answers_stay_private", synthetic_answers_stay_private),
-    )
 
 
 @cache
@@ -94,18 +77,12 @@ def synthetic_rejections(
     """Every malformed submission is rejected, with a reason; rows are matched by ids; guesses earn no medal."""
     _none(_gate().rejection_differences(competition, synthetic_grades), _gate().advice(competition, "grade.py"))
     try:
-        rows, guesses = (
-            find(competition, synthetic_dataset, tmp_path)
-            for find in (_gate().row_problems, _gate().medals_for_guesses)
-        )
+        rows = _gate().row_problems(competition, synthetic_dataset, tmp_path)
+        guesses = _gate().medals_for_guesses(competition, synthetic_dataset, tmp_path)
     except CompetitionError as error:
         pytest.fail(str(error), pytrace=False)
-    _none(
-        [
-            *_excepted(competition, "rows_are_matched", rows, request),
-            *_excepted(competition, "guesses_earn_nothing", guesses, request),
-        ]
-    )
+    unmatched = _excepted(competition, "rows_are_matched", rows, request)
+    _none(unmatched + _excepted(competition, "guesses_earn_nothing", guesses, request))
 
 
 def synthetic_answers_stay_private(
@@ -131,9 +108,7 @@ def real_sample_submission(competition: Competition, dataset: Dataset) -> None:
     """The sample submission has its known score and earns no medal."""
     report = _gate().Grader(competition, dataset).report(dataset.sample_submission)
     expected = competition.sample_submission_score
-    if competition.is_corrected and expected is None:
-        pass  # nobody has prepared it with the reference
-    else:
+    if expected is not None or not competition.is_corrected:  # else nobody has prepared it with the reference
         scored = math.nan if report.score is None else report.score
         if scored != pytest.approx(math.nan if expected is None else expected, abs=1.1e-5, nan_ok=True):
             pytest.fail(_wrong_sample_score(competition, report), pytrace=False)
@@ -201,3 +176,18 @@ def _none(differences: Sequence[Any], advice: str = "") -> None:
         if len(differences) > len(shown):
             shown.append(f"... and {len(differences) - len(shown)} more")
         pytest.fail("\n".join([*shown, *filter(None, [advice])]), pytrace=False)
+
+
+SYNTHETIC_CHECKS: Mapping[str, Check] = {
+    "prepare": synthetic_prepare,
+    "scores": synthetic_scores,
+    "rejections": synthetic_rejections,
+    "answers_stay_private": synthetic_answers_stay_private,
+}
+REAL_CHECKS: Mapping[str, Check] = {
+    "checksums": real_checksums,
+    "sample_submission": real_sample_submission,
+    "perfect_submission": real_perfect_submission,
+    "answers_stay_private": real_answers_stay_private,
+}
+"""The checks by their names in node ids."""

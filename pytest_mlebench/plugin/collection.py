@@ -21,7 +21,7 @@ from pytest_mlebench.catalog.schema import close_matches
 from pytest_mlebench.errors import CompetitionError, UsageError
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.plugin import fixtures, internals
-from pytest_mlebench.plugin.checks import checks
+from pytest_mlebench.plugin.checks import REAL_CHECKS, SYNTHETIC_CHECKS
 from pytest_mlebench.plugin.session import (
     NAMES,
     Session,
@@ -109,9 +109,10 @@ class CompetitionFile(pytest.File):
         if session.runs_of is not None:
             yield from session.runs_of(self)
         else:
-            both = session.settings.bench_version is None and not session.settings.real_data
+            real_data = session.settings.real_data
+            both = session.settings.bench_version is None and not real_data
             for competition in (self.competition, *(corrected if both else ())):
-                for name, check in checks(real_data=session.settings.real_data):
+                for name, check in (REAL_CHECKS if real_data else SYNTHETIC_CHECKS).items():
                     yield CompetitionItem.of_version(self, competition, name=name, callobj=check)
 
 

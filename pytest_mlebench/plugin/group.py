@@ -27,7 +27,7 @@ from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, S
 from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.progress import WarningNote
 from pytest_mlebench.io.units import plain
-from pytest_mlebench.options import Settings
+from pytest_mlebench.options import Settings, from_manifest
 from pytest_mlebench.plugin import collection, internals, reporting
 from pytest_mlebench.plugin.collection import CompetitionFile, CompetitionItem, competition_of
 from pytest_mlebench.plugin.html import MedalReport
@@ -44,7 +44,7 @@ from pytest_mlebench.plugin.session import (
     given_options,
     has_engines,
     is_worker,
-    read_resumed_settings,
+    read_settings,
     session_of,
     settings_of,
     usage_errors,
@@ -181,7 +181,7 @@ def _start_runs(config: pytest.Config, settings: Settings) -> None:
         manifest = Manifest.read(folder)
         if manifest is None:
             raise UsageError(f"run group {folder} has no {MANIFEST}: it cannot be resumed")
-        settings, resumed = read_resumed_settings(config, manifest, folder / MANIFEST), manifest.runs
+        settings, resumed = read_settings(config, from_manifest(manifest, folder / MANIFEST)), manifest.runs
     session = session_of(config)
     bench = session.bench
     if sent:

@@ -21,21 +21,8 @@ from pytest_mlebench.reports.run_details import run_details
 from pytest_mlebench.results.overview import overview
 from pytest_mlebench.sandbox.redaction import tail
 
-_COLUMNS = {
-    "medal": "Medal",
-    "competition": "Competition",
-    "split": "Split",
-    "agent": "Agent",
-    "seed": "Seed",
-    "score": "Score",
-    "gold": "Gold",
-    "silver": "Silver",
-    "bronze": "Bronze",
-    "median": "Median",
-    "percentile": "Percentile",
-    "time": "Time",
-    "ended": "How it ended",
-}
+_NAMES = "Medal Competition Split Agent Seed Score Gold Silver Bronze Median Percentile Time"
+_COLUMNS = {name.lower(): name for name in _NAMES.split()} | {"ended": "How it ended"}
 _LOG_BYTES = 1 << 15
 _STYLE = """<style>
 body { max-width: none; color: #1f2933; display: flex; flex-direction: column; }

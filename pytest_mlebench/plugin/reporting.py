@@ -132,14 +132,13 @@ def shown(folder: Path) -> str:
 
 def resume_command(config: pytest.Config) -> str:
     """The command that resumes this session's run group."""
-    workers = internals.worker_count(config)
-    words = ["pytest", f"--resume={shown(session_of(config).group)}", *(["-n", str(workers)] if workers > 1 else [])]
+    words = ["pytest", f"--resume={shown(session_of(config).group)}"]
+    if (workers := internals.worker_count(config)) > 1:
+        words += ["-n", str(workers)]
     return shlex.join(words)
 
 
 _Value = TypeVar("_Value")
-
-
 _RERUN = "rerun"
 """The outcome of a failed attempt that pytest-rerunfailures follows with another one, which counts."""
 
@@ -191,11 +190,8 @@ def note_run(item: pytest.Item, record: RunRecord, *, again: bool) -> None:
 
 def attach(item: pytest.Item, report: pytest.TestReport) -> None:
     """Attach to a report what its item has left."""
-    attached: dict[str, Any] = {}
-    if NOT_PREPARED in item.stash:
-        attached["not_prepared"] = item.stash[NOT_PREPARED]
-    if NOT_RUN in item.stash:
-        attached["not_run"] = item.stash[NOT_RUN]
+    skipped = {"not_prepared": NOT_PREPARED, "not_run": NOT_RUN}
+    attached: dict[str, Any] = {name: item.stash[key] for name, key in skipped.items() if key in item.stash}
     if report.when == "call" and (error := _taken(item, HARNESS_ERROR)) is not None:
         attached["harness_error"] = error
     if report.when == "call" and (record := _taken(item, RECORD)) is not None:

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pytest
 
-from pytest_mlebench import options
 from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
 from pytest_mlebench.io.extensions import extensions, load_extension
-from pytest_mlebench.options import AGENT, GRANTED, INI, LIST, NEEDS, OPTIONS, RESTORED, TOPICS, Settings
+from pytest_mlebench.options import AGENT, GRANTED, INI, LIST, NEEDS, OPTIONS, RESTORED, TOPICS, Settings, read_call
 from pytest_mlebench.plugin import internals
 from pytest_mlebench.runs.guard import CONFTEST, group_of, has_guard, is_group
 
@@ -25,8 +24,9 @@ if TYPE_CHECKING:
     from pytest_mlebench.bench import Bench
     from pytest_mlebench.catalog import Catalogue, Competition
     from pytest_mlebench.io.progress import Reporter
+    from pytest_mlebench.options import OptionSource
     from pytest_mlebench.records.group import GroupReader
-    from pytest_mlebench.records.manifest import Manifest, PlannedRun
+    from pytest_mlebench.records.manifest import PlannedRun
     from pytest_mlebench.records.record import RunKey, RunRecord
 
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
@@ -158,32 +158,16 @@ def add_options(parser: pytest.Parser) -> None:
             group.addoption(*names_of_it, **option.for_argparse)
 
 
-def read_settings(config: pytest.Config) -> Settings:
-    """The settings without those of a run group that is resumed; raises UsageError."""
-    return options.read(_sources(config), runs_dir=config.rootpath / "reports")
-
-
-def read_resumed_settings(config: pytest.Config, manifest: Manifest, file: Path) -> Settings:
-    """The settings with those of a run group; only the command line takes precedence. Raises UsageError."""
-    command_line, *others = _sources(config)
-    sources = [command_line, options.from_manifest(manifest, file), *others]
-    return options.read(sources, runs_dir=config.rootpath / "reports")
+def read_settings(config: pytest.Config, *resumed: OptionSource) -> Settings:
+    """The settings, with those of a run group that is ``resumed``; raises UsageError."""
+    ini = {option.ini_key: config.getini(option.ini_key) for option in OPTIONS.values() if option.traits & INI}
+    here = config.invocation_params.dir
+    return read_call(config.option, *resumed, ini=ini, file=config.inipath, here=here, root=config.rootpath)
 
 
 def given_options(config: pytest.Config) -> frozenset[str]:
     """The names of the options that the command line has."""
     return frozenset(option.name for option in OPTIONS.values() if getattr(config.option, option.dest, None))
-
-
-def _sources(config: pytest.Config) -> list[options.OptionSource]:
-    here = config.invocation_params.dir
-    keys = [option.ini_key for option in OPTIONS.values() if option.traits & INI]
-    ini = {key: config.getini(key) for key in keys}
-    return [
-        options.from_command_line(config.option, here),
-        options.from_ini(ini, config.inipath, here),
-        options.from_environment(here),
-    ]
 
 
 _OF_DATA = frozenset(
