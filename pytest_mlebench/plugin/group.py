@@ -29,27 +29,9 @@ from pytest_mlebench.io.progress import WarningNote
 from pytest_mlebench.io.units import plain
 from pytest_mlebench.options import Settings, from_manifest
 from pytest_mlebench.plugin import collection, internals, reporting
+from pytest_mlebench.plugin import session as own
 from pytest_mlebench.plugin.collection import CompetitionFile, CompetitionItem, competition_of
 from pytest_mlebench.plugin.html import MedalReport
-from pytest_mlebench.plugin.reporting import Interruption, heartbeat, note_run, reporter_of
-from pytest_mlebench.plugin.session import (
-    CANNOT_WORK,
-    HARNESS_ERROR,
-    NOT_PREPARED,
-    NOT_RUN,
-    RECORD,
-    Session,
-    check_options,
-    engines,
-    given_options,
-    has_engines,
-    is_worker,
-    read_settings,
-    session_of,
-    settings_of,
-    usage_errors,
-    writes_group,
-)
 from pytest_mlebench.records.group import LAST, GroupReader, find_group
 from pytest_mlebench.records.manifest import UNKNOWN, Manifest, PlannedRun
 from pytest_mlebench.records.record import JOBS, MANIFEST, RUN_LOG, RunKey, RunRecord
@@ -71,7 +53,7 @@ if TYPE_CHECKING:
 
 def runs_of(file: CompetitionFile) -> Iterator[AgentRun]:
     """The session's runs on a competition: each agent with each seed."""
-    session = session_of(file.config)
+    session = own.session_of(file.config)
     for agent in session.agents:
         for seed in range(session.settings.seeds):
             yield AgentRun.of(file, agent, seed)
@@ -87,7 +69,7 @@ class AgentRun(CompetitionItem):
     def of(cls, parent: CompetitionFile, agent: Agent, seed: int) -> AgentRun:
         """A run still to be done, or one that the run group has the record of: it needs neither data nor sandbox."""
         key = RunKey(agent.id, parent.competition.id, seed)
-        session = session_of(parent.config)
+        session = own.session_of(parent.config)
         callobj: Callable[..., None] = _run if session.settings.cluster is None else _fetch
         if key in session.finished:
             callobj = _replay
@@ -100,16 +82,16 @@ class AgentRun(CompetitionItem):
 
     def setup(self) -> None:
         """Skip the run of an agent whose model calls were all refused in an earlier run of this process."""
-        if why := self.config.stash.get(CANNOT_WORK, {}).get(self.agent.id):
-            self.stash[NOT_RUN] = f"{self.agent.id}: {why}. Its other runs were not started"
-            pytest.skip(self.stash[NOT_RUN])
+        if why := self.config.stash.get(own.CANNOT_WORK, {}).get(self.agent.id):
+            self.stash[own.NOT_RUN] = f"{self.agent.id}: {why}. Its other runs were not started"
+            pytest.skip(self.stash[own.NOT_RUN])
         super().setup()
 
 
 def _replay(request: pytest.FixtureRequest) -> None:
     """What an AgentRun does that was finished in an earlier session: show its record."""
-    record = session_of(request.config).finished[request.node.key]
-    note_run(request.node, record, again=True)
+    record = own.session_of(request.config).finished[request.node.key]
+    reporting.note_run(request.node, record, again=True)
     _judge(request, record)
 
 
@@ -122,8 +104,8 @@ def _fetch(dataset: Dataset, request: pytest.FixtureRequest) -> None:
     """What an AgentRun does that was handed to an engine, and has ended: judge the record."""
 
     def fetch() -> RunRecord:
-        record = engines().fetched(request.config, request.node.key)
-        note_run(request.node, record, again=True)
+        record = own.engines().fetched(request.config, request.node.key)
+        reporting.note_run(request.node, record, again=True)
         return record
 
     _judge_what_comes(request, fetch)
@@ -133,7 +115,7 @@ def _judge_what_comes(request: pytest.FixtureRequest, get: Callable[[], RunRecor
     try:
         record = get()
     except MLEBenchError as error:
-        request.node.stash[HARNESS_ERROR] = message = plain(str(error))  # an engine may quote an agent
+        request.node.stash[own.HARNESS_ERROR] = message = plain(str(error))  # an engine may quote an agent
     else:
         _judge(request, record)
         return
@@ -141,10 +123,10 @@ def _judge_what_comes(request: pytest.FixtureRequest, get: Callable[[], RunRecor
 
 
 def _judge(request: pytest.FixtureRequest, record: RunRecord) -> None:
-    session = session_of(request.config)
-    request.node.stash[RECORD] = record
+    session = own.session_of(request.config)
+    request.node.stash[own.RECORD] = record
     if record.unanswered and not record.report.valid_submission and request.node.key not in session.finished:
-        request.config.stash.setdefault(CANNOT_WORK, {})[record.agent] = plain(record.unanswered)
+        request.config.stash.setdefault(own.CANNOT_WORK, {})[record.agent] = plain(record.unanswered)
     if not record.outcome.passed or record.outcome.is_below(session.settings.min_medal):
         log = tail(session.group / record.run_id / RUN_LOG)
         pytest.fail(failure_text(record, log, session.settings.min_medal), pytrace=False)
@@ -152,15 +134,15 @@ def _judge(request: pytest.FixtureRequest, record: RunRecord) -> None:
 
 def start(config: pytest.Config) -> None:
     """Read the run group, the agents of ``--agent`` and ``--resume``, and what to collect; raises pytest.UsageError."""
-    with usage_errors():
-        _start_runs(config, session_of(config).settings)
-    check_options(config)
-    if writes_group(config) and settings_of(config).cluster is not None:
-        with usage_errors():
-            engines().check(config)
+    with own.usage_errors():
+        _start_runs(config, own.session_of(config).settings)
+    own.check_options(config)
+    if own.writes_group(config) and own.settings_of(config).cluster is not None:
+        with own.usage_errors():
+            own.engines().check(config)
     collection.start(config)
     register(config)
-    if writes_group(config):
+    if own.writes_group(config):
         if getattr(config.option, "htmlpath", None) and internals.is_on(config, "html"):
             config.pluginmanager.register(MedalReport(config), "mlebench-html")
         reporting.follow(config)
@@ -181,8 +163,8 @@ def _start_runs(config: pytest.Config, settings: Settings) -> None:
         manifest = Manifest.read(folder)
         if manifest is None:
             raise UsageError(f"run group {folder} has no {MANIFEST}: it cannot be resumed")
-        settings, resumed = read_settings(config, from_manifest(manifest, folder / MANIFEST)), manifest.runs
-    session = session_of(config)
+        settings, resumed = own.read_settings(config, from_manifest(manifest, folder / MANIFEST)), manifest.runs
+    session = own.session_of(config)
     bench = session.bench
     if sent:
         records = map(RunRecord.from_json, sent["mlebench_finished"])
@@ -196,7 +178,7 @@ def _start_runs(config: pytest.Config, settings: Settings) -> None:
     session.agents, session.runs_of = bench.chosen_agents, runs_of
     session.reader, session.resumed = GroupReader(folder), resumed
     if not sent:
-        for id in settings.trust_agents if "--trust-agent" in given_options(config) else ():
+        for id in settings.trust_agents if "--trust-agent" in own.given_options(config) else ():
             try:
                 _ = bench.registry[id]
             except UsageError as error:
@@ -204,14 +186,14 @@ def _start_runs(config: pytest.Config, settings: Settings) -> None:
         _check_agents(session)
 
 
-def _check_agents(session: Session) -> None:
+def _check_agents(session: own.Session) -> None:
     """Notice before the first run that a secret is not set, or that there are too few GPUs.
 
     Other machines have GPUs of their own, and their own environment unless ``--cluster-keys`` gives the keys.
     """
     settings, elsewhere = session.settings, session.settings.cluster not in (None, "local")
     if settings.cluster_keys is not None:
-        engines().load_keys(settings.cluster_keys)
+        own.engines().load_keys(settings.cluster_keys)
     elif elsewhere:
         return
     for agent in session.agents:
@@ -249,19 +231,19 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
     What keeps an agent's runs from starting is said before the first one (see ``plan_runs``).
     """
-    _open_group(session.config, session_of(session.config))
+    _open_group(session.config, own.session_of(session.config))
 
 
-def _open_group(config: pytest.Config, session: Session) -> None:
-    if is_worker(config) and session.settings.has_runs:
+def _open_group(config: pytest.Config, session: own.Session) -> None:
+    if own.is_worker(config) and session.settings.has_runs:
         config.stash[_HELD] = hold_as_worker(session.group)
-    if not writes_group(config):
+    if not own.writes_group(config):
         return
 
     elsewhere = session.settings.cluster
-    with usage_errors():
-        if elsewhere is None and (session.group / JOBS).is_dir() and has_engines():
-            engines().check_none_runs(session)
+    with own.usage_errors():
+        if elsewhere is None and (session.group / JOBS).is_dir() and own.has_engines():
+            own.engines().check_none_runs(session)
     kinds, problems = {}, config.stash.setdefault(_PROBLEMS, {})
     for agent in session.agents:
         kinds[agent.id] = UNKNOWN
@@ -274,20 +256,20 @@ def _open_group(config: pytest.Config, session: Session) -> None:
             sandbox.check(agent)
         except SandboxError as error:
             problems[agent.id] = str(error)
-    with usage_errors():
+    with own.usage_errors():
         config.stash[_OPENED] = session.bench.open_group(
             session.group,
             agents=session.agents,
             sandboxes=kinds,
             competition_file=session.competition_file,
-            workers=None if elsewhere is None else engines().machine_shares(session.settings),
-            cluster=None if elsewhere is None else engines().description(config),
+            workers=None if elsewhere is None else own.engines().machine_shares(session.settings),
+            cluster=None if elsewhere is None else own.engines().description(config),
         )
         # Not before: until the group is open, workers of a killed session may finish some more.
         assert session.reader is not None
         again = session.settings.retry_failed
-        session.finished = {own.key: own for own in session.reader.records() if own.outcome not in again}
-    reporter = reporter_of(config)
+        session.finished = {record.key: record for record in session.reader.records() if record.outcome not in again}
+    reporter = reporting.reporter_of(config)
     clean_folders([session.group, *session.group.glob("*")], reporter=reporter)
     for engine in {"docker", "podman"} & set(kinds.values()):
         from pytest_mlebench.sandbox.docker.cleanup import clean
@@ -297,8 +279,8 @@ def _open_group(config: pytest.Config, session: Session) -> None:
     config.stash[_HEARTBEAT] = ExitStack()
     if elsewhere is None:  # runs of --cluster outlive a session that is ended so
         config.stash[_HEARTBEAT].enter_context(sigterm_interrupts())
-    config.stash[_HEARTBEAT].enter_context(heartbeat(config))
-    config.pluginmanager.register(Interruption(config), "mlebench-interruption")
+    config.stash[_HEARTBEAT].enter_context(reporting.heartbeat(config))
+    config.pluginmanager.register(reporting.Interruption(config), "mlebench-interruption")
 
 
 def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]], *, build: bool) -> None:
@@ -308,7 +290,7 @@ def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]], 
     Raises UsageError if no run that is left to do can start, and warns if those of some agents cannot.
     """
     if (opened := config.stash.get(_OPENED, None)) is not None:
-        session, problems = session_of(config), config.stash[_PROBLEMS]
+        session, problems = own.session_of(config), config.stash[_PROBLEMS]
         planned = [PlannedRun(*run) for run in runs]
         agents = {run.agent for run in planned if run.key not in session.finished}
         if build and session.settings.cluster in (None, "local"):
@@ -323,17 +305,17 @@ def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]], 
         if stopped and stopped.keys() == agents:
             raise UsageError("\n".join(dict.fromkeys(stopped.values())))
         for id, problem in stopped.items():
-            reporter_of(config)(WarningNote(f"the runs of {id} will end at once: {problem}"))
+            reporting.reporter_of(config)(WarningNote(f"the runs of {id} will end at once: {problem}"))
         opened.plan(planned)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest's own
 def pytest_runtestloop(session: pytest.Session) -> object | None:
-    return None if settings_of(session.config).cluster is None else engines().loop(session)
+    return None if own.settings_of(session.config).cluster is None else own.engines().loop(session)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    return reporting.header(config) if settings_of(config).has_runs else []
+    return reporting.header(config) if own.settings_of(config).has_runs else []
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -346,14 +328,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     opened = config.stash.get(_OPENED, None)
     if _HEARTBEAT in config.stash:
         config.stash[_HEARTBEAT].close()
-    group = None if opened is None else opened.close(session_of(config).reader)
+    group = None if opened is None else opened.close(own.session_of(config).reader)
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary and group is not None and group.records and internals.is_on(config, "step-summary"):
         try:
             _write_step_summary(Path(summary), group)
         except OSError as error:
             why = f"$GITHUB_STEP_SUMMARY: {summary} cannot be written: {reason(error)}"
-            reporter_of(config)(WarningNote(why))
+            reporting.reporter_of(config)(WarningNote(why))
 
 
 def _write_step_summary(path: Path, group: RunGroup) -> None:
@@ -398,7 +380,7 @@ class Plan(NamedTuple):
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Before xdist starts a worker: give it the run group, and let it send its plan and its events."""
-    session = session_of(node.config)
+    session = own.session_of(node.config)
     if session.settings.has_runs:  # one group for all, and its records, which are read once
         node.workerinput["mlebench_group"] = str(session.group)
         node.workerinput["mlebench_finished"] = [record.to_json() for record in session.finished.values()]
@@ -416,8 +398,8 @@ def _receive(node: Any, message: tuple[str, Any]) -> None:
 
 def collection_finished(session: pytest.Session) -> None:
     """When all items are chosen, and some are about competitions; with xdist the controller has none."""
-    plan = Plan.of(session.items, session_of(session.config).bench.catalogue)
-    if is_worker(session.config):
+    plan = Plan.of(session.items, own.session_of(session.config).bench.catalogue)
+    if own.is_worker(session.config):
         internals.send_to_controller(session.config, ("plan", tuple(plan)))
     else:
         _take_up(session.config, plan)
@@ -434,8 +416,8 @@ def pytest_xdist_node_collection_finished(node: Any) -> None:
 def _take_up(config: pytest.Config, plan: Plan) -> None:
     """Check before the first test that data can be had, and then, as that may take minutes, that runs can start; note
     them in the run group. Raises pytest.UsageError."""
-    bench = session_of(config).bench
-    with usage_errors():
+    bench = own.session_of(config).bench
+    with own.usage_errors():
         if bench.settings.has_runs and plan.runs_nothing:
             where = ", ".join(config.args)
             raise UsageError(f"--agent: nothing in {where} runs an agent: name a competition's folder, or leave it out")
@@ -453,7 +435,7 @@ def provide(item: pytest.Item, competition: Competition, store: DataStore, bench
     """
     settings, options = bench.settings, bench.prepare_options
     if settings.has_twins and not competition.has_twin:
-        item.stash[NOT_PREPARED] = reason = no_twin(competition)
+        item.stash[own.NOT_PREPARED] = reason = no_twin(competition)
         pytest.skip(reason)
     if settings.nodes_pull and isinstance(item, AgentRun):
         return store.dataset(competition)
@@ -461,17 +443,18 @@ def provide(item: pytest.Item, competition: Competition, store: DataStore, bench
         if store.is_usable(competition, **options):
             return store.dataset(competition)
         source = () if settings.description in (None, OBFUSCATED) else (f"--description {settings.description}",)
-        item.stash[NOT_PREPARED] = reason = store.not_prepared(competition, *source)
+        item.stash[own.NOT_PREPARED] = reason = store.not_prepared(competition, *source)
         pytest.skip(reason)
     return store.prepare(competition, downloads=KaggleDownloads(), reporter=bench.reporter, **options)
 
 
 def _with_twins(competitions: Sequence[Competition], named: Collection[str]) -> list[Competition]:
     """Those that have twins; the others are skipped. Raises UsageError where one was asked for by name, or none has."""
-    lacking = [own for own in competitions if not own.has_twin]
-    if errors := [no_twin(own) for own in lacking if own.id in named or len(lacking) == len(competitions)]:
+    lacking = [competition for competition in competitions if not competition.has_twin]
+    refused = lacking if len(lacking) == len(competitions) else [one for one in lacking if one.id in named]
+    if errors := list(map(no_twin, refused)):
         raise UsageError("\n".join(errors[:5] + ([f"and {len(errors) - 5} more"] if len(errors) > 5 else [])))
-    return [own for own in competitions if own not in lacking]
+    return [competition for competition in competitions if competition.has_twin]
 
 
 def check(bench: Bench, folders: Iterable[str], named: Collection[str] = ()) -> bool:
@@ -488,7 +471,7 @@ def check(bench: Bench, folders: Iterable[str], named: Collection[str] = ()) -> 
     if settings.has_twins:  # which have thresholds of their own
         competitions = _with_twins(competitions, named)
     elif settings.has_runs:
-        for placeholder in filter(None, (own.placeholder_scores for own in competitions)):
+        for placeholder in filter(None, (competition.placeholder_scores for competition in competitions)):
             bench.reporter(WarningNote(f"medals mean nothing yet: {placeholder}"))
     if settings.description == OBFUSCATED:
         if not settings.has_runs and settings.real_data:

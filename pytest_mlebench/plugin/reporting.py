@@ -26,19 +26,7 @@ from pytest_mlebench.io.extensions import extensions, load_extension
 from pytest_mlebench.io.progress import Thinned, WarningNote, event_from_json, event_to_json
 from pytest_mlebench.io.units import inert, plain, pluralize
 from pytest_mlebench.plugin import internals
-from pytest_mlebench.plugin.session import (
-    ATTACHED,
-    HARNESS_ERROR,
-    NOT_PREPARED,
-    NOT_RUN,
-    RECORD,
-    Session,
-    given_options,
-    is_worker,
-    session_of,
-    usage_errors,
-    writes_group,
-)
+from pytest_mlebench.plugin import session as own
 from pytest_mlebench.records.group import GroupReader, log_event
 from pytest_mlebench.records.outcome import FAILURES, Outcome
 from pytest_mlebench.reports.palette import terminal_markup
@@ -59,7 +47,7 @@ _showing = threading.Lock()  # events of workers arrive in a thread of their own
 def reporter_of(config: pytest.Config) -> Reporter:
     """The reporter of this process."""
     if _REPORTER not in config.stash:
-        reporter: Reporter = Thinned(partial(_send if is_worker(config) else _show, config))
+        reporter: Reporter = Thinned(partial(_send if own.is_worker(config) else _show, config))
         config.stash[_REPORTER] = reporter
     return config.stash[_REPORTER]
 
@@ -78,7 +66,7 @@ def _show(config: pytest.Config, event: Event, worker: str = "") -> None:
         if _LINES not in config.stash:
             config.stash[_LINES] = Lines(lambda line: internals.write_line(config, f"mlebench: {line}"))
         config.stash[_LINES](event)
-        session = session_of(config)
+        session = own.session_of(config)
         if session.reader is not None and session.group.is_dir():
             with suppress(OSError):  # a full disk: it is shown all the same
                 log_event(session.group, event, worker)
@@ -100,7 +88,7 @@ class Interruption:
 @contextmanager
 def heartbeat(config: pytest.Config) -> Iterator[None]:
     """Context manager: write a line about the run group every ``--heartbeat``, also while a test runs."""
-    session = session_of(config)
+    session = own.session_of(config)
     interval = session.settings.heartbeat
     if not interval or not internals.is_on(config, "heartbeat") or (opened := internals.terminal_copy(config)) is None:
         yield
@@ -132,7 +120,7 @@ def shown(folder: Path) -> str:
 
 def resume_command(config: pytest.Config) -> str:
     """The command that resumes this session's run group."""
-    words = ["pytest", f"--resume={shown(session_of(config).group)}"]
+    words = ["pytest", f"--resume={shown(own.session_of(config).group)}"]
     if (workers := internals.worker_count(config)) > 1:
         words += ["-n", str(workers)]
     return shlex.join(words)
@@ -144,7 +132,7 @@ _RERUN = "rerun"
 
 
 def header(config: pytest.Config) -> list[str]:
-    session = session_of(config)
+    session = own.session_of(config)
     agents = ", ".join(agent.id for agent in session.agents)
     lines = [f"mlebench: {agents}, sandbox {session.settings.sandbox}, run group {session.group}"]
     if session.finished:
@@ -157,10 +145,10 @@ def header(config: pytest.Config) -> list[str]:
             for agent in session.agents
             if not agent.reads_until
         ]
-    return lines + [f"mlebench: {text}" for text in _unused_grants(session, given_options(config))]
+    return lines + [f"mlebench: {text}" for text in _unused_grants(session, own.given_options(config))]
 
 
-def _unused_grants(session: Session, given: AbstractSet[str]) -> Iterator[str]:
+def _unused_grants(session: own.Session, given: AbstractSet[str]) -> Iterator[str]:
     """Permissions on the command line that concern none of the session's agents."""
     settings, ids = session.settings, {agent.id for agent in session.agents}
     requested = {name for agent in session.agents for name in agent.secret_names}
@@ -190,17 +178,17 @@ def note_run(item: pytest.Item, record: RunRecord, *, again: bool) -> None:
 
 def attach(item: pytest.Item, report: pytest.TestReport) -> None:
     """Attach to a report what its item has left."""
-    skipped = {"not_prepared": NOT_PREPARED, "not_run": NOT_RUN}
+    skipped = {"not_prepared": own.NOT_PREPARED, "not_run": own.NOT_RUN}
     attached: dict[str, Any] = {name: item.stash[key] for name, key in skipped.items() if key in item.stash}
-    if report.when == "call" and (error := _taken(item, HARNESS_ERROR)) is not None:
+    if report.when == "call" and (error := _taken(item, own.HARNESS_ERROR)) is not None:
         attached["harness_error"] = error
-    if report.when == "call" and (record := _taken(item, RECORD)) is not None:
-        session = session_of(item.config)
+    if report.when == "call" and (record := _taken(item, own.RECORD)) is not None:
+        session = own.session_of(item.config)
         assert session.reader is not None
         session.reader.add(record)
         attached |= {"record": record.to_json(), "run_dir": str(session.group / record.run_id)}
     if attached:
-        setattr(report, ATTACHED, attached)
+        setattr(report, own.ATTACHED, attached)
 
 
 def _taken(item: pytest.Item, key: pytest.StashKey[_Value]) -> _Value | None:
@@ -216,7 +204,7 @@ def mask(item: pytest.Item, report: pytest.TestReport) -> None:
 
     What agents wrote commands no continuous integration, either.
     """
-    agents = session_of(item.config).agents
+    agents = own.session_of(item.config).agents
     if not agents:
         return
 
@@ -231,18 +219,18 @@ def mask(item: pytest.Item, report: pytest.TestReport) -> None:
 
 def record_of(config: pytest.Config, report: Any) -> RunRecord | None:
     """The record that a report has."""
-    values, reader = getattr(report, ATTACHED, {}).get("record"), session_of(config).reader
+    values, reader = getattr(report, own.ATTACHED, {}).get("record"), own.session_of(config).reader
     return reader.received(values) if values is not None and reader is not None else None
 
 
 def run_dir_of(report: Any) -> Path:
     """The run directory of a report that has a record."""
-    return Path(getattr(report, ATTACHED)["run_dir"])
+    return Path(getattr(report, own.ATTACHED)["run_dir"])
 
 
 def status(config: pytest.Config, report: pytest.TestReport) -> tuple[str, str, tuple[str, Mapping[str, bool]]] | None:
     """Category, letter, and word with colour of a run; None for all other reports."""
-    attached = getattr(report, ATTACHED, {})
+    attached = getattr(report, own.ATTACHED, {})
     if not attached.keys() & {"record", "harness_error"} or report.outcome == _RERUN:
         return None
 
@@ -255,10 +243,10 @@ def status(config: pytest.Config, report: pytest.TestReport) -> tuple[str, str, 
 
 def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print the failed runs, then the medal table."""
-    if not writes_group(config):
+    if not own.writes_group(config):
         return
 
-    skipped = [getattr(report, ATTACHED, {}) for report in internals.reports_of(reporter, ["skipped"])]
+    skipped = [getattr(report, own.ATTACHED, {}) for report in internals.reports_of(reporter, ["skipped"])]
     for key, title in (("not_prepared", "not prepared"), ("not_run", "not run")):
         if reasons := sorted({attached[key] for attached in skipped if key in attached}):
             reporter.write_sep("=", title)
@@ -271,7 +259,7 @@ def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
         for report in failed:
             reporter.write_sep("_", report.nodeid, red=True)
             reporter.write_line(report.longreprtext)
-    group_reader = session_of(config).reader
+    group_reader = own.session_of(config).reader
     assert group_reader is not None
     if not group_reader.folder.is_dir():  # nothing was to be run
         return
@@ -310,14 +298,14 @@ class LiveRuns:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         record = record_of(self._config, report)
-        known = None if record is None else session_of(self._config).finished.get(record.key)
+        known = None if record is None else own.session_of(self._config).finished.get(record.key)
         if record is not None and (known is None or known.run_id != record.run_id):
-            for own in self._live:
-                own.ended(record, run_dir_of(report))
+            for live in self._live:
+                live.ended(record, run_dir_of(report))
         self._warn()
 
     def pytest_sessionfinish(self) -> None:
-        self._lines = [line for own in self._live if (line := own.close())]
+        self._lines = [line for live in self._live if (line := live.close())]
         self._warn()
         self._live = []
 
@@ -326,18 +314,19 @@ class LiveRuns:
             terminalreporter.write_line(plain(f"mlebench: {line}"))
 
     def _warn(self) -> None:
-        for own in self._live:
-            for text in own.warnings():
+        for live in self._live:
+            for text in live.warnings():
                 reporter_of(self._config)(WarningNote(text))
 
 
 def follow(config: pytest.Config) -> None:
     """Tell all that the user asked for; raises pytest.UsageError."""
-    session = session_of(config)
-    with usage_errors():
+    session = own.session_of(config)
+    with own.usage_errors():
         if session.settings.otlp is not None and "otlp" not in extensions(LIVE):
             raise UsageError("--otlp needs the extra interop, which this installation of pytest-mlebench lacks")
         makers = [load_extension(LIVE, name) for name in extensions(LIVE)]
-        live = [own for make in makers if make is not None and (own := make(session.settings, session.group))]
+        made = [make(session.settings, session.group) for make in makers if make is not None]
+    live = [one for one in made if one is not None]
     if live:
         config.pluginmanager.register(LiveRuns(config, live), "mlebench-live")
