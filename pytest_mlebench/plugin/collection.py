@@ -20,9 +20,11 @@ from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.catalog.schema import close_matches
 from pytest_mlebench.errors import CompetitionError, UsageError
 from pytest_mlebench.io.files import bundled
-from pytest_mlebench.plugin import fixtures, internals
+from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.checks import REAL_CHECKS, SYNTHETIC_CHECKS
 from pytest_mlebench.plugin.session import (
+    FIXTURES,
+    FIXTURES_MODULE,
     NAMES,
     Session,
     chooses,
@@ -130,7 +132,7 @@ class CompetitionItem(pytest.Function):
         inside = ",".join(filter(None, [of, "" if is_first else competition.version]))
         item: Self = cls.from_parent(parent, name=f"{name}[{inside}]" if inside else name, callobj=callobj)
         item.competition = competition
-        internals.keep_fixtures(item, fixtures.__all__, fixtures.__name__)
+        internals.keep_fixtures(item, FIXTURES, FIXTURES_MODULE)
         if not is_first:
             marker = f"bench_{competition.version}"
             parent.config.addinivalue_line("markers", f"{marker}: version {competition.version[1:]} of the benchmark")

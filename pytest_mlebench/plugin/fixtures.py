@@ -42,8 +42,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+import pytest_mlebench
 from pytest_mlebench.errors import MLEBenchError
-from pytest_mlebench.plugin.session import is_worker, session_of
+from pytest_mlebench.plugin.session import FIXTURES, is_worker, session_of
 
 if TYPE_CHECKING:
     from pytest_mlebench.agents import Agent
@@ -58,18 +59,7 @@ if TYPE_CHECKING:
     from pytest_mlebench.records.record import RunRecord
     from pytest_mlebench.sandbox import Sandbox
 
-__all__ = [
-    "agent",
-    "competition",
-    "data_store",
-    "dataset",
-    "grade_submission",
-    "run_agent",
-    "run_group",
-    "sandbox",
-    "synthetic_dataset",
-    "synthetic_grades",
-]
+__all__ = FIXTURES
 Result = TypeVar("Result")
 GRADES = pytest.StashKey["dict[str, dict[str, Grade]]"]()
 
@@ -161,14 +151,13 @@ def run_agent(
 ) -> Callable[..., RunRecord]:
     """A function that runs the agent on the competition and returns the RunRecord; ``seed=`` as an option."""
     from pytest_mlebench.plugin.reporting import note_run
-    from pytest_mlebench.runs import run
 
     session, item = session_of(request.config), _run(request)
     options = session.bench.run_options(run_group.folder, worker=session.worker)
     own_seed = 0 if item is None else item.key.seed
 
     def run_it(*, seed: int = own_seed) -> RunRecord:
-        record = run.run_agent(agent, competition, dataset, sandbox, options, seed=seed)
+        record = pytest_mlebench.run_agent(agent, competition, dataset, sandbox, options, seed=seed)
         note_run(request.node, record, again=item is not None)
         return record
 
@@ -178,9 +167,7 @@ def run_agent(
 @pytest.fixture
 def grade_submission(competition: Competition, dataset: Dataset) -> Callable[[Path], Report]:
     """A function that grades a submission's file against the competition's answers and returns the Report."""
-    from pytest_mlebench.grading.grader import Grader
-
-    grader = _or_fail(lambda: Grader(competition, dataset))
+    grader = _or_fail(lambda: pytest_mlebench.Grader(competition, dataset))
     return lambda path: grader.report(Path(path))
 
 
@@ -189,11 +176,9 @@ def synthetic_dataset(
     request: pytest.FixtureRequest, competition: Competition, tmp_path_factory: pytest.TempPathFactory
 ) -> Dataset:
     """The competition's synthetic data, prepared (once for all workers)."""
-    from pytest_mlebench.data.store import DataStore
-
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if is_worker(request.config) else base  # each worker has a folder of its own in the session's
-    store = DataStore(shared / "mlebench-synthetic" / competition.version)
+    store = pytest_mlebench.DataStore(shared / "mlebench-synthetic" / competition.version)
     return _or_fail(lambda: store.prepare(competition, synthetic=competition.golden["seed"]))
 
 

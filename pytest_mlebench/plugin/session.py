@@ -43,6 +43,13 @@ ATTACHED = "mlebench"
 """The attribute of a report that holds what is above; a mapping of plain values travels from workers to xdist's
 controller."""
 
+FIXTURES = (
+    *("agent", "competition", "data_store", "dataset", "grade_submission", "run_agent", "run_group", "sandbox"),
+    *("synthetic_dataset", "synthetic_grades"),
+)
+"""The names of the plugin's fixtures."""
+FIXTURES_MODULE = "pytest_mlebench.plugin.fixtures"
+
 NAMES = "competitions/"
 """How node ids of bundled competitions begin, wherever the package is installed."""
 

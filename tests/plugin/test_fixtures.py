@@ -8,6 +8,7 @@ import textwrap
 import pytest
 
 from pytest_mlebench.plugin import fixtures, hooks
+from pytest_mlebench.plugin.session import FIXTURES, FIXTURES_MODULE
 
 pytestmark = pytest.mark.full
 
@@ -65,7 +66,7 @@ def test_a_missing_or_wrong_mark_is_an_error_in_words(project: pytest.Pytester) 
 def test_the_example_in_their_documentation_is_true_and_uses_each(project: pytest.Pytester) -> None:
     example = textwrap.dedent((fixtures.__doc__ or "").partition("::\n")[2])
     names = [name for name, value in inspect.getmembers(fixtures) if isinstance(value, type(fixtures.competition))]
-    assert names == fixtures.__all__ and len(names) == 10
+    assert tuple(names) == FIXTURES and len(names) == 10
     assert all(f"{name}," in example or f"{name})" in example for name in names)
     path = project.makepyfile(example)
     project.runpytest_subprocess("-p", "no:cacheprovider", path).assert_outcomes(passed=5)
@@ -74,7 +75,7 @@ def test_the_example_in_their_documentation_is_true_and_uses_each(project: pytes
 @pytest.mark.full
 def test_fixtures_of_a_project_by_the_same_names_are_for_its_own_tests(project: pytest.Pytester) -> None:
     names = ("agent", "sandbox", "dataset", "competition", "data_store", "run_agent", "run_group", "synthetic_dataset")
-    assert {*names} < {*fixtures.__all__} < {*vars(hooks)}
+    assert {*names} < {*FIXTURES} < {*vars(hooks)} and fixtures.__name__ == FIXTURES_MODULE
     project.makeconftest(
         "import pytest\n" + "".join(f"@pytest.fixture\ndef {name}(): return 'of the project'\n" for name in names)
     )
