@@ -9,7 +9,6 @@ import re
 import secrets
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
@@ -104,16 +103,6 @@ def headers_back(headers: Mapping[str, str], key: str) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outgoing:
-    """A request as the gateway writes it."""
-
-    headers: Mapping[str, str]
-    content: bytes = b""
-    drop_usage: bool = False
-    """Whether the client has not asked for the usage in a stream."""
-
-
 class UpstreamClient:
     """Sends requests to providers and passes their answers back; ``keys`` are the providers'."""
 
@@ -127,12 +116,17 @@ class UpstreamClient:
         self._bytes = 0
         self._proxies: dict[str, tuple[URL | None, dict[str, str]]] = {}
 
-    async def forward(self, exchange: Exchange, outgoing: Outgoing) -> web.StreamResponse:
-        """Send a request, again where the provider asks for that, and pass its answer back. Raises Refusal."""
-        call, request, provider = exchange.call, exchange.request, exchange.route.provider
-        url = url_of(provider, exchange.route.path, exchange.route.query)
+    async def forward(
+        self, exchange: Exchange, headers: Mapping[str, str], content: bytes = b"", *, drop_usage: bool = False
+    ) -> web.StreamResponse:
+        """Send a request as the gateway writes it, again where the provider asks for that, and pass its answer back.
+
+        ``drop_usage``: the client has not asked for the usage in a stream. Raises Refusal.
+        """
+        call, request, provider = exchange.call, exchange.request, exchange.provider
+        url = url_of(provider, exchange.path, exchange.query)
         key = self._keys[provider.name]
-        headers = headers_there(outgoing.headers, provider, key)
+        headers = headers_there(headers, provider, key)
         if provider.name not in self._proxies:  # the environment does not change, and is slow to look through
             self._proxies[provider.name] = proxy_of(url)
         proxy, login = self._proxies[provider.name]
@@ -148,7 +142,7 @@ class UpstreamClient:
                     self._session.request(
                         request.method,
                         url,
-                        data=outgoing.content or None,
+                        data=content or None,
                         headers=headers,
                         proxy=proxy,
                         proxy_headers=login,
@@ -159,14 +153,15 @@ class UpstreamClient:
                         exchange.stage = Stage.RECEIVED
                         pause = _pause(attempt, upstream.headers.get("retry-after"))
                     else:
-                        return await self._pass_back(exchange, upstream, key, drop_usage=outgoing.drop_usage)
+                        return await self._pass_back(exchange, upstream, key, drop_usage=drop_usage)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 exchange.stage = Stage.RECEIVED  # nothing was asked
                 if last:
                     raise Refusal("upstream", f"{provider.name} cannot be reached: {reason(error, key)}") from error
                 pause = _pause(attempt, None)
             except (aiohttp.ClientError, TimeoutError) as error:
-                if exchange.stage.begun:  # the client has a part of it, and learns by its connection that it is not all
+                # The client has a part of it, and learns by its connection that it is not all.
+                if exchange.stage in (Stage.STREAMING, Stage.COMPLETE):
                     gone = request.transport is None or request.transport.is_closing()
                     call.error = CANCELLED if gone else f"the stream broke off: {reason(error, key)}"
                     if request.transport is not None:
@@ -177,8 +172,8 @@ class UpstreamClient:
                     raise Refusal(problem, f"{provider.name} did not answer: {reason(error, key)}") from error
                 pause = _pause(attempt, None)
             finally:
-                self._bytes -= exchange.answer.kept
-                exchange.answer.kept = 0
+                self._bytes -= exchange.kept
+                exchange.kept = 0
             await asyncio.sleep(pause)
         raise AssertionError("unreachable")
 
@@ -187,7 +182,7 @@ class UpstreamClient:
         if self._bytes + more > self.settings.max_answers:
             return False
         self._bytes += more
-        exchange.answer.kept += more
+        exchange.kept += more
         return True
 
     async def _pass_back(
@@ -218,9 +213,9 @@ class UpstreamClient:
             content = content.replace(key.encode(), HIDDEN.encode())
         call.first_token = exchange.elapsed()
         call.response_bytes = len(content)
-        exchange.answer.content, exchange.answer.value = content, json_object(content)
+        exchange.content, exchange.answer = content, json_object(content)
         if upstream.status >= 400:
-            call.error = error_text(exchange.answer.value, content)
+            call.error = error_text(exchange.answer, content)
         await self.accounting.finish(exchange)
         return web.Response(status=upstream.status, reason=upstream.reason, body=content, headers=headers)
 
@@ -235,10 +230,10 @@ class PassedStream:
         self._exchange = exchange
         self._upstream = upstream
         self._drop_usage = drop_usage
-        self._reader = exchange.api.stream(exchange.route.endpoint, drop_usage=drop_usage)
+        self._reader = exchange.api.stream(exchange.endpoint, drop_usage=drop_usage)
         self._events = ServerSentEvents() if upstream.content_type == "text/event-stream" else None
         self._recorded: list[bytes] = []
-        exchange.answer.reader, exchange.answer.chunks = self._reader, self._recorded
+        exchange.reader, exchange.chunks = self._reader, self._recorded
 
     async def run(self, headers: Mapping[str, str], key: str) -> web.StreamResponse:
         exchange, upstream = self._exchange, self._upstream
