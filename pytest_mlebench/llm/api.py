@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from pytest_mlebench.errors import UsageError
@@ -24,18 +24,29 @@ from pytest_mlebench.llm.requests import MAX_ELEMENTS, Admission, Problem, Refus
 
 Body = dict[str, Any]
 Kind = Literal["generate", "embed", "count", "models", "other"]
-STATUS: dict[Problem, int] = {
-    "authentication": 401,
-    "not_found": 404,
-    "invalid": 400,
-    "too_large": 413,
-    "unsupported": 415,
+
+
+class ErrorForm(NamedTuple):
+    """How the APIs tell of a problem: by a status, and by a word that each of them has for it."""
+
+    status: int
+    openai: str | None
+    anthropic: str
+    gemini: str
+
+
+ERRORS: dict[Problem, ErrorForm] = {
+    "authentication": ErrorForm(401, "invalid_api_key", "authentication_error", "UNAUTHENTICATED"),
+    "not_found": ErrorForm(404, "unknown_url", "not_found_error", "NOT_FOUND"),
+    "invalid": ErrorForm(400, None, "invalid_request_error", "INVALID_ARGUMENT"),
+    "too_large": ErrorForm(413, "request_too_large", "request_too_large", "INVALID_ARGUMENT"),
+    "unsupported": ErrorForm(415, None, "invalid_request_error", "INVALID_ARGUMENT"),
     # Not 429: clients and agents take that for a pause, and would ask again until their time has run out.
-    "budget": 402,
-    "model": 404,
-    "overloaded": 503,
-    "upstream": 502,
-    "timeout": 504,
+    "budget": ErrorForm(402, "insufficient_quota", "billing_error", "PERMISSION_DENIED"),
+    "model": ErrorForm(404, "model_not_found", "not_found_error", "NOT_FOUND"),
+    "overloaded": ErrorForm(503, None, "overloaded_error", "UNAVAILABLE"),
+    "upstream": ErrorForm(502, None, "api_error", "UNAVAILABLE"),
+    "timeout": ErrorForm(504, None, "timeout_error", "DEADLINE_EXCEEDED"),
 }
 _MODEL_NAME = re.compile(r"[A-Za-z0-9][\w.@-]*", re.ASCII)
 ANSWER = "answer"
@@ -200,7 +211,10 @@ class API(ABC):
         return made
 
     def why_not_model(self, model: str, *, routed: bool) -> str:
-        """Why a model's name is not passed on; empty where it is. ``routed``: see ``Provider.is_router``."""
+        """Why a model's name is not passed on; empty where it is.
+
+        ``routed``: it may leave the choice of a server, and of a price, to the provider.
+        """
         return "" if _MODEL_NAME.fullmatch(model) else "it is not the name of one model"
 
     @abstractmethod
@@ -240,10 +254,10 @@ class API(ABC):
         return ()
 
     def answered_model(self, answer: Body) -> str | None:
-        return as_text(answer.get("model"))
+        return as_string(answer.get("model")) or None
 
     def status(self, problem: Problem) -> int:
-        return STATUS[problem]
+        return ERRORS[problem].status
 
 
 HOST_ALIAS = "host.docker.internal"
@@ -274,16 +288,6 @@ class Provider:
     request_headers: tuple[str, ...] = ()
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def flavour(self) -> str:
-        """The name of its API."""
-        return self.api.name
-
-    @property
-    def is_router(self) -> bool:
-        """Whether the name of a model may leave the choice of a server, and of a price, to the provider."""
-        return self.prices == "openrouter"
 
     @property
     def output_limits(self) -> tuple[str, ...]:
@@ -328,10 +332,6 @@ def checked_url(url: str, where: str) -> str:
     if not valid or parts.query or parts.fragment or not VISIBLE.fullmatch(url):
         raise UsageError(f"{where} is {url!r}, must be a URL such as https://api.openai.com/v1")
     return url.rstrip("/")
-
-
-def as_text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def as_count(value: Any) -> int | None:

@@ -7,26 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pytest_mlebench.io.values import as_object, as_objects
-from pytest_mlebench.llm.api import (
-    API,
-    MEDIA_TOKENS,
-    Body,
-    Endpoint,
-    Expected,
-    Message,
-    Question,
-    Said,
-    StreamReader,
-    ToolResult,
-    as_count,
-    as_string,
-    as_text,
-    called,
-    content_text,
-    grouped,
-    joined,
-    withheld_tool,
-)
+from pytest_mlebench.llm import api
+from pytest_mlebench.llm.api import API, Body, Endpoint, Expected, Message, Question, Said, StreamReader, ToolResult
 from pytest_mlebench.llm.requests import (
     DROPPED,
     Admission,
@@ -203,18 +185,6 @@ _EMBED: dict[str, Rule] = {
 }
 _embeddings = _known({**_EMBED, "requests": many(_known(_EMBED, needs=("content",)))})
 _WITH_MEDIA = re.compile("image|tts|audio|live|veo|imagen", re.IGNORECASE)
-_STATUS: dict[Problem, str] = {
-    "authentication": "UNAUTHENTICATED",
-    "not_found": "NOT_FOUND",
-    "invalid": "INVALID_ARGUMENT",
-    "too_large": "INVALID_ARGUMENT",
-    "unsupported": "INVALID_ARGUMENT",
-    "budget": "PERMISSION_DENIED",
-    "model": "NOT_FOUND",
-    "overloaded": "UNAVAILABLE",
-    "upstream": "UNAVAILABLE",
-    "timeout": "DEADLINE_EXCEEDED",
-}
 
 
 class Gemini(API):
@@ -240,7 +210,7 @@ class Gemini(API):
         return None
 
     def error(self, problem: Problem, message: str) -> Body:
-        error: Body = {"code": self.status(problem), "message": message, "status": _STATUS[problem]}
+        error: Body = {"code": self.status(problem), "message": message, "status": api.ERRORS[problem].gemini}
         if problem == "budget":
             reason = {"reason": "BILLING_DISABLED", "domain": "googleapis.com"}
             error["details"] = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", **reason}]
@@ -263,7 +233,7 @@ class Gemini(API):
                 continue
             calling = (request.get("toolConfig") or {}).get("functionCallingConfig") or {}
             if str(calling.get("mode", "")).upper() == "ANY":
-                raise withheld_tool(admission.withheld[0])
+                raise api.withheld_tool(admission.withheld[0])
             for key in ("tools", "toolConfig"):
                 request.pop(key, None)
 
@@ -272,7 +242,7 @@ class Gemini(API):
         modalities = [one.lower() for one in config.get("responseModalities") or () if one != "TEXT"]
         by_name = _WITH_MEDIA.search(endpoint.model or "") if endpoint.kind == "generate" else None
         return Expected(
-            input_tokens=None if admission.unbounded else size + admission.media * MEDIA_TOKENS,
+            input_tokens=None if admission.unbounded else size + admission.media * api.MEDIA_TOKENS,
             output_tokens=(config.get("maxOutputTokens") or None) if endpoint.kind == "generate" else 0,
             answers=max(1, config.get("candidateCount") or 1),
             audio=admission.unbounded,
@@ -292,11 +262,11 @@ class Gemini(API):
         yield None, answer
 
     def answered_model(self, answer: Body) -> str | None:
-        return as_text(answer.get("modelVersion"))
+        return api.as_string(answer.get("modelVersion")) or None
 
     def said(self, path: str, request: Body, answer: Body) -> Said:
         system = as_object(request.get("systemInstruction") or request.get("system_instruction"))
-        messages = [Message(role="system", text=told)] if (told := content_text(system.get("parts"))) else []
+        messages = [Message(role="system", text=told)] if (told := api.content_text(system.get("parts"))) else []
         number, open_calls = 0, dict[str, list[str]]()
         for content in as_objects(request.get("contents")):
             message, number = _content_messages(content, number, open_calls)
@@ -310,7 +280,7 @@ class Gemini(API):
             for tool in as_objects(request.get("tools"))
             for declaration in as_objects(tool.get("functionDeclarations") or tool.get("function_declarations"))
         ]
-        return Said(messages=grouped(messages), answer=reply, tools=tools)
+        return Said(messages=api.grouped(messages), answer=reply, tools=tools)
 
     def question(self, question: Question) -> tuple[str, Body]:
         return f"/v1beta/models/{question.model}:generateContent", {
@@ -339,7 +309,7 @@ class _Contents(StreamReader):
                 self._answer[key] = value
 
     def _candidate(self, candidate: Body) -> None:
-        index = as_count(candidate.get("index")) or 0
+        index = api.as_count(candidate.get("index")) or 0
         whole = self._candidates.setdefault(index, {})
         for key, value in candidate.items():
             if key == "content" and isinstance(value, dict):
@@ -373,17 +343,17 @@ def _content_messages(
     for part in parts:
         if call := as_object(part.get("functionCall") or part.get("function_call")):
             number += 1
-            name = as_string(call.get("name"))
-            id = as_string(call.get("id")) or f"call-{number}"
+            name = api.as_string(call.get("name"))
+            id = api.as_string(call.get("id")) or f"call-{number}"
             open_calls.setdefault(name, []).append(id)
-            calls.append(called(id, name, call.get("args")))
+            calls.append(api.called(id, name, call.get("args")))
         if gave := as_object(part.get("functionResponse") or part.get("function_response")):
-            waiting = open_calls.get(as_string(gave.get("name"))) or [""]
-            id = as_string(gave.get("id")) or waiting.pop(0)
-            results.append(ToolResult(id=id, content=content_text(gave.get("response"))))
-    text = content_text([part for part in parts if not part.get("thought") and not part.keys() & _FUNCTIONS])
+            waiting = open_calls.get(api.as_string(gave.get("name"))) or [""]
+            id = api.as_string(gave.get("id")) or waiting.pop(0)
+            results.append(ToolResult(id=id, content=api.content_text(gave.get("response"))))
+    text = api.content_text([part for part in parts if not part.get("thought") and not part.keys() & _FUNCTIONS])
     if content.get("role") == "model":
-        reasoning = joined(part.get("text") for part in parts if part.get("thought"))
+        reasoning = api.joined(part.get("text") for part in parts if part.get("thought"))
         return [Message(role="agent", text=text, reasoning=reasoning, calls=tuple(calls))], number
     messages = [Message(role="results", results=tuple(results))] if results else []
     return [*messages, *([Message(role="user", text=text)] if text or not results else [])], number

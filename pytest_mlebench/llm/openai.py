@@ -9,26 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from pytest_mlebench.io.values import as_object, as_objects
-from pytest_mlebench.llm.api import (
-    ANSWER,
-    API,
-    MEDIA_TOKENS,
-    Body,
-    Endpoint,
-    Expected,
-    Message,
-    Question,
-    Said,
-    StreamReader,
-    ToolResult,
-    as_count,
-    as_string,
-    as_text,
-    called,
-    content_text,
-    grouped,
-    withheld_tool,
-)
+from pytest_mlebench.llm import api
+from pytest_mlebench.llm.api import API, Body, Endpoint, Expected, Message, Question, Said, StreamReader, ToolResult
 from pytest_mlebench.llm.requests import (
     DROPPED,
     Admission,
@@ -170,7 +152,7 @@ def _choice(value: Any, admission: Admission) -> Any:
         return word(value, admission)
     listed = type(value) is dict and (value.get("type") == "allowed_tools" or "allowed_tools" in value)
     if type(value) is dict and not listed and not _is_clients(value) and not admission.provider_tools:
-        raise withheld_tool(str(value.get("type")))
+        raise api.withheld_tool(str(value.get("type")))
     return _choices(value, admission)
 
 
@@ -354,13 +336,6 @@ _EMBEDDINGS = Fields(
     needs=("input",),
 )
 _CHAT_LIMITS = ("max_completion_tokens", "max_tokens")
-_CODES: dict[Problem, str] = {
-    "authentication": "invalid_api_key",
-    "not_found": "unknown_url",
-    "too_large": "request_too_large",
-    "budget": "insufficient_quota",
-    "model": "model_not_found",
-}
 
 
 class OpenAI(API):
@@ -378,10 +353,11 @@ class OpenAI(API):
     query = frozenset({"limit", "after"})
 
     def error(self, problem: Problem, message: str) -> Body:
-        type = "server_error" if self.status(problem) >= 500 else "invalid_request_error"
+        form = api.ERRORS[problem]
+        type = "server_error" if form.status >= 500 else "invalid_request_error"
         if problem == "budget":
             type = "insufficient_quota"
-        return {"error": {"message": message, "type": type, "param": None, "code": _CODES.get(problem)}}
+        return {"error": {"message": message, "type": type, "param": None, "code": form.openai}}
 
     def rules(self, endpoint: Endpoint) -> Rule:
         return {CHAT: _CHAT, RESPONSES: _RESPONSES}.get(endpoint.api, _EMBEDDINGS)
@@ -394,7 +370,7 @@ class OpenAI(API):
     def without_tools(self, body: Body, admission: Admission) -> None:
         if admission.withheld and not body.get("tools"):
             if body.get("tool_choice") not in (None, "auto", "none"):
-                raise withheld_tool(admission.withheld[0])
+                raise api.withheld_tool(admission.withheld[0])
             for name in ("tools", "tool_choice", "parallel_tool_calls"):
                 body.pop(name, None)
 
@@ -412,7 +388,7 @@ class OpenAI(API):
             names = ["max_output_tokens"]
         limit = max((body.get(name) or 0 for name in names), default=0)
         return Expected(
-            input_tokens=None if admission.unbounded or admission.stored else size + admission.media * MEDIA_TOKENS,
+            input_tokens=None if admission.unbounded or admission.stored else size + admission.media * api.MEDIA_TOKENS,
             output_tokens=0 if endpoint.kind == "embed" else limit or None,
             answers=max(1, body.get("n") or 1),
             audio=admission.unbounded,
@@ -444,7 +420,7 @@ class OpenAI(API):
         for choice in as_objects(answer.get("choices")):
             message = choice.get("message")
             kept.append(message.get("audio") if isinstance(message, dict) else None)
-        return (id for one in kept if isinstance(one, dict) and (id := as_text(one.get("id"))) is not None)
+        return (id for one in kept if isinstance(one, dict) and (id := api.as_string(one.get("id"))))
 
     def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> StreamReader:
         return _Responses() if endpoint.api == RESPONSES else _Chat(drop_usage)
@@ -470,7 +446,7 @@ class OpenAI(API):
             question.output_limit: question.max_tokens,
         }
         if question.with_schema:
-            form = {"name": ANSWER, "strict": True, "schema": question.schema}
+            form = {"name": api.ANSWER, "strict": True, "schema": question.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
         return "/v1/chat/completions", body
 
@@ -504,7 +480,7 @@ class _Chat(StreamReader):
                 self._answer[key] = value
 
     def _choice(self, choice: Body) -> None:
-        index = as_count(choice.get("index")) or 0
+        index = api.as_count(choice.get("index")) or 0
         whole = self._choices.setdefault(index, {"index": index, "message": {}, "finish_reason": None})
         for key, value in choice.items():
             if key == "delta" and isinstance(value, dict):
@@ -571,7 +547,7 @@ class _Responses(StreamReader):
         if isinstance(response := event.get("response"), dict):
             self._answer = response
         if event.get("type") == "response.output_item.done":
-            self._items[as_count(event.get("output_index")) or 0] = event.get("item")
+            self._items[api.as_count(event.get("output_index")) or 0] = event.get("item")
 
     def answer(self) -> Body:
         if self._answer.get("output") or not self._items:
@@ -606,9 +582,9 @@ def _response_events(answer: Body) -> Iterator[Body]:
         yield {"type": "response.output_item.added", "output_index": index, "item": empty}
         for part_index, part in enumerate(item.get("content") or () if item.get("type") == "message" else ()):
             where = {**place, "content_index": part_index}
-            said = as_text(part.get("text"))
+            said = part.get("text")
             yield {"type": "response.content_part.added", **where, "part": {**part, "text": ""} if said else part}
-            if said is not None:
+            if isinstance(said, str):
                 yield {"type": "response.output_text.delta", **where, "delta": said, "logprobs": []}
                 yield {"type": "response.output_text.done", **where, "text": said, "logprobs": []}
             yield {"type": "response.content_part.done", **where, "part": part}
@@ -623,7 +599,7 @@ def _response_events(answer: Body) -> Iterator[Body]:
 
 
 def _said_in_chat(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
-    messages = grouped(one for message in as_objects(request.get("messages")) for one in _chat_messages(message))
+    messages = api.grouped(one for message in as_objects(request.get("messages")) for one in _chat_messages(message))
     choices = as_objects(answer.get("choices"))
     reply = _chat_agent(as_object(choices[0].get("message"))) if choices else None
     return Said(messages=messages, answer=reply, tools=as_objects(request.get("tools")))
@@ -634,52 +610,53 @@ def _chat_messages(message: Mapping[str, Any]) -> Iterator[Message]:
     if role == "assistant":
         yield _chat_agent(message)
     elif role in ("tool", "function"):
-        id = as_string(message.get("tool_call_id") or message.get("name"))
-        yield Message(role="results", results=(ToolResult(id=id, content=content_text(message.get("content"))),))
+        id = api.as_string(message.get("tool_call_id") or message.get("name"))
+        yield Message(role="results", results=(ToolResult(id=id, content=api.content_text(message.get("content"))),))
     else:
         system = role in ("system", "developer")
-        yield Message(role="system" if system else "user", text=content_text(message.get("content")))
+        yield Message(role="system" if system else "user", text=api.content_text(message.get("content")))
 
 
 def _chat_agent(message: Mapping[str, Any]) -> Message:
     calls = []
     for call in as_objects(message.get("tool_calls")):
         function = as_object(call.get("function") or call.get("custom"))
-        calls.append(called(call.get("id"), function.get("name"), function.get("arguments", function.get("input"))))
+        calls.append(api.called(call.get("id"), function.get("name"), function.get("arguments", function.get("input"))))
     if legacy := as_object(message.get("function_call")):
-        calls.append(called(legacy.get("name"), legacy.get("name"), legacy.get("arguments")))
+        calls.append(api.called(legacy.get("name"), legacy.get("name"), legacy.get("arguments")))
     reasoning = message.get("reasoning_content") or message.get("reasoning")
-    text = content_text(message.get("content")) or as_string(message.get("refusal"))
-    return Message(role="agent", text=text, reasoning=content_text(reasoning), calls=tuple(calls))
+    text = api.content_text(message.get("content")) or api.as_string(message.get("refusal"))
+    return Message(role="agent", text=text, reasoning=api.content_text(reasoning), calls=tuple(calls))
 
 
 def _said_in_response(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
     given = request.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else as_objects(given)
-    messages = [Message(role="system", text=told)] if (told := content_text(request.get("instructions"))) else []
-    messages += grouped(map(_item_message, items))
-    output = grouped(map(_item_message, as_objects(answer.get("output"))))
+    messages = [Message(role="system", text=told)] if (told := api.content_text(request.get("instructions"))) else []
+    messages += api.grouped(map(_item_message, items))
+    output = api.grouped(map(_item_message, as_objects(answer.get("output"))))
     return Said(
         messages=messages,
         answer=next((message for message in output if message.role == "agent"), None),
         tools=as_objects(request.get("tools")),
-        id=as_string(answer.get("id")) or None,
-        previous=as_text(request.get("previous_response_id")),
+        id=api.as_string(answer.get("id")) or None,
+        previous=api.as_string(request.get("previous_response_id")) or None,
     )
 
 
 def _item_message(item: Mapping[str, Any]) -> Message:
     """An item of a response's input or output."""
-    type, id = as_string(item.get("type") or "message"), item.get("call_id") or item.get("id")
+    type, id = api.as_string(item.get("type") or "message"), item.get("call_id") or item.get("id")
     if type.endswith("_output"):
-        result = ToolResult(id=as_string(id), content=content_text(item.get("output")))
+        result = ToolResult(id=api.as_string(id), content=api.content_text(item.get("output")))
         return Message(role="results", results=(result,))
     if type == "reasoning":
-        return Message(role="agent", reasoning=content_text(item.get("summary")) or content_text(item.get("content")))
+        reasoning = api.content_text(item.get("summary")) or api.content_text(item.get("content"))
+        return Message(role="agent", reasoning=reasoning)
     if type.endswith("_call"):
         given: Any = next((item[key] for key in ("arguments", "input", "action") if key in item), {})
-        return Message(role="agent", calls=(called(id, item.get("name") or type, given),))
-    role, text = item.get("role"), content_text(item.get("content"))
+        return Message(role="agent", calls=(api.called(id, item.get("name") or type, given),))
+    role, text = item.get("role"), api.content_text(item.get("content"))
     if role == "assistant":
         return Message(role="agent", text=text)
     return Message(role="system" if role in ("system", "developer") else "user", text=text)

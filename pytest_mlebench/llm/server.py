@@ -11,6 +11,7 @@ import re
 import socket
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ class Service:
         loop = asyncio.get_running_loop()
         server = web.Server(
             self._handle,
-            request_factory=self._request,
+            request_factory=partial(web.BaseRequest, loop=loop, client_max_size=MAX_BODY),
             handler_cancellation=True,
             access_log=None,
             # The server's own log of broken requests is not needed: the client gets the error.
@@ -89,12 +90,6 @@ class Service:
                 await asyncio.gather(*self._handlers, return_exceptions=True)
                 await server.shutdown(0.1)
                 await warming
-
-    def _request(
-        self, message: Any, payload: Any, protocol: web.RequestHandler, writer: Any, task: asyncio.Task[None]
-    ) -> web.BaseRequest:
-        loop = asyncio.get_running_loop()
-        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
 
     def _warm_up(self) -> None:
         """What the first call would wait for."""
@@ -287,7 +282,7 @@ class Service:
                 raise Refusal("invalid", "models must be a list of strings")
             exchange.models += others
         for model in exchange.models:
-            why = "" if model in allowed else exchange.api.why_not_model(model, routed=provider.is_router)
+            why = "" if model in allowed else exchange.api.why_not_model(model, routed=provider.prices == "openrouter")
             if why:
                 raise Refusal("invalid", f"model {model!r} is not passed on: {why}")
             if allowed and not matches_any(allowed, provider, model):

@@ -9,6 +9,7 @@ import re
 import secrets
 import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
@@ -16,18 +17,9 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from pytest_mlebench.llm import api
 from pytest_mlebench.llm.accounting import PAID, Accounting, Exchange, GatewaySettings, Stage
-from pytest_mlebench.llm.api import (
-    HOST_ALIAS,
-    Event,
-    Provider,
-    ServerSentEvents,
-    StreamReader,
-    StreamTooLarge,
-    json_object,
-    parse_array,
-    sse,
-)
+from pytest_mlebench.llm.api import Event, Provider, ServerSentEvents, StreamReader, StreamTooLarge
 from pytest_mlebench.llm.requests import Problem, Refusal
 
 HIDDEN = "[key]"
@@ -54,7 +46,7 @@ def session() -> aiohttp.ClientSession:
 def url_of(provider: Provider, path: str, query: Mapping[str, str]) -> URL:
     """Where a path of a provider is."""
     base = URL(provider.base_url)
-    if base.host == HOST_ALIAS:
+    if base.host == api.HOST_ALIAS:
         base = base.with_host("127.0.0.1")
     return URL(f"{base}".rstrip("/") + path, encoded=True).with_query({**query, **provider.query} or None)
 
@@ -103,16 +95,16 @@ def headers_back(headers: Mapping[str, str], key: str) -> dict[str, str]:
     }
 
 
+@dataclass(eq=False, repr=False)
 class UpstreamClient:
     """Sends requests to providers and passes their answers back; ``keys`` are the providers'."""
 
-    def __init__(
-        self, settings: GatewaySettings, session: aiohttp.ClientSession, keys: Mapping[str, str], accounting: Accounting
-    ) -> None:
-        self.settings = settings
-        self._session = session
-        self._keys = keys
-        self.accounting = accounting
+    settings: GatewaySettings
+    session: aiohttp.ClientSession
+    keys: Mapping[str, str]
+    accounting: Accounting
+
+    def __post_init__(self) -> None:
         self._bytes = 0
         self._proxies: dict[str, tuple[URL | None, dict[str, str]]] = {}
 
@@ -125,7 +117,7 @@ class UpstreamClient:
         """
         call, request, provider = exchange.call, exchange.request, exchange.provider
         url = url_of(provider, exchange.path, exchange.query)
-        key = self._keys[provider.name]
+        key = self.keys[provider.name]
         headers = headers_there(headers, provider, key)
         if provider.name not in self._proxies:  # the environment does not change, and is slow to look through
             self._proxies[provider.name] = proxy_of(url)
@@ -139,7 +131,7 @@ class UpstreamClient:
                 exchange.stage = Stage.SENT
                 async with (
                     asyncio.timeout(self.settings.call_seconds),
-                    self._session.request(
+                    self.session.request(
                         request.method,
                         url,
                         data=content or None,
@@ -213,7 +205,7 @@ class UpstreamClient:
             content = content.replace(key.encode(), HIDDEN.encode())
         call.first_token = exchange.elapsed()
         call.response_bytes = len(content)
-        exchange.content, exchange.answer = content, json_object(content)
+        exchange.content, exchange.answer = content, api.json_object(content)
         if upstream.status >= 400:
             call.error = error_text(exchange.answer, content)
         await self.accounting.finish(exchange)
@@ -250,7 +242,7 @@ class PassedStream:
         except StreamTooLarge:
             raise aiohttp.ClientPayloadError("one of its events is too large") from None
         if self._events is None:
-            for value in parse_array(b"".join(self._recorded)):
+            for value in api.parse_array(b"".join(self._recorded)):
                 self._reader.feed(value)
         elif self._drop_usage and (rest := self._events.rest()):
             self._keep(rest)
@@ -313,7 +305,7 @@ def _without_usage(reader: StreamReader, event: Event) -> bytes:
     kept = None if event.value is None else reader.pass_on(event.value)
     if kept is event.value:
         return event.content
-    return b"" if kept is None else sse(None, kept)
+    return b"" if kept is None else api.sse(None, kept)
 
 
 def _pause(attempt: int, retry_after: str | None) -> float:
