@@ -353,14 +353,14 @@ class Accounting:
         whole = exchange.reader is None or exchange.stage is Stage.COMPLETE
         usage = read_usage(api.usage_of, endpoint.api, answer) if whole else None
         if usage is not None:
-            call.tokens = usage.tokens
+            call.tokens, detail = usage
             context = dict(exchange.context)
             if isinstance(tier := answer.get("service_tier"), str):
                 context["service_tier"] = tier
             known = not prices.unpriced(provider, call.model, exchange.context)
             for model in filter(None, (call.answered_model, call.model)):
                 if call.cost is None and known:
-                    call.cost = prices.cost(provider, model, usage.detail, context)
+                    call.cost = prices.cost(provider, model, detail, context)
         if call.replayed:
             call.cost = _ZERO
 

@@ -26,7 +26,7 @@ from pytest_mlebench.agents.registry import Agent, Launch
 from pytest_mlebench.errors import AgentError, SandboxError
 from pytest_mlebench.llm.accounting import Accounting, GatewaySettings
 from pytest_mlebench.llm.api import Provider
-from pytest_mlebench.llm.ledger import Totals
+from pytest_mlebench.llm.ledger import BODIES, Totals
 from pytest_mlebench.llm.providers import gateway_url
 
 BACKLOG = 512
@@ -192,6 +192,11 @@ class RunGateway:
         providers = [provider.name for provider in self._providers]
         totals = self._gateway.totals.to_json() if self._gateway is not None else {}
         return {"gateway": "replay" if self.replay else "on", "providers": providers, **totals}
+
+
+def has_recording(run_dir: Path) -> bool:
+    """Whether a run's model calls can be replayed."""
+    return (run_dir / BODIES).exists()
 
 
 def providers_of(

@@ -94,7 +94,7 @@ class Call:
 
     def to_json(self) -> dict[str, Any]:
         values = dict(vars(self))
-        values["tokens"] = None if self.tokens is None else self.tokens.to_json()
+        values["tokens"] = None if self.tokens is None else dict(vars(self.tokens))
         values["cost"] = None if self.cost is None else float(self.cost)
         values["withheld"], values["dropped"] = list(self.withheld), list(self.dropped)
         return values
@@ -168,7 +168,7 @@ class Totals:
         values = {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
         return {
             **values,
-            "tokens": self.tokens.to_json(),
+            "tokens": dict(vars(self.tokens)),
             "cost": None if self.calls_of_unknown_cost else float(self.cost),
             "known_cost": float(self.cost),
             "seconds": round(self.seconds, 3),

@@ -67,9 +67,6 @@ class Tokens:
     def total(self) -> int:
         return self.input + self.output
 
-    def to_json(self) -> dict[str, int]:
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
 class OwnPrice:
@@ -77,14 +74,6 @@ class OwnPrice:
 
     rates: Mapping[str, Decimal]
     limits: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class AnswerUsage:
-    """What an answer says that it used: ``tokens``, and genai-prices' own finer account of it."""
-
-    tokens: Tokens
-    detail: Any
 
 
 @dataclass(frozen=True)
@@ -101,21 +90,20 @@ class Prices:
     def cost(
         self, provider: Provider, model: str, detail: Any, context: Mapping[str, str] | None = None
     ) -> Decimal | None:
-        """US dollars of a call that used what ``AnswerUsage.detail`` says; None where the model has no known price."""
+        """US dollars of a call that used ``detail``, a usage of genai-prices; None for a model without a known price."""
         from genai_prices import calc_price
+        from genai_prices.types import ModelPrice
 
         own = self._own(provider, model)
         with contextlib.suppress(LookupError, ValueError):
             if own is not None and own.rates:
-                return Decimal(_model_price(own).calc_price(detail)["total_price"])
-            if provider.prices is None:
-                return None
-            price = calc_price(detail, model, provider_id=provider.prices, price_context=context or None)
-            rates = price.model_price
-            if rates.input_mtok is None and rates.output_mtok is None:
-                return None
-            total: Decimal = price.total_price
-            return total
+                rates = {"input": Decimal(0), "output": Decimal(0), **own.rates}
+                by_mtok = ModelPrice(**{_FIELDS[name]: rate for name, rate in rates.items()})
+                return Decimal(by_mtok.calc_price(detail)["total_price"])
+            if provider.prices is not None:
+                price = calc_price(detail, model, provider_id=provider.prices, price_context=context or None)
+                known = price.model_price.input_mtok is not None or price.model_price.output_mtok is not None
+                return Decimal(price.total_price) if known else None
         return None
 
     def most(
@@ -134,11 +122,10 @@ class Prices:
             *([{"input_audio_tokens": input}] if expected.audio else []),
         ]
         costs = [self._bound(provider, model, input, 0, more, context) for more in variants]
-        ends = [self._bound(provider, model, input, output, {}, context)]
-        if costs[0] is None or ends[0] is None:
-            return Most(input=input, output=output, answers=expected.answers, input_cost=None, output_cost=None)
-        dearest = max(cost for cost in costs if cost is not None)
-        of_output = ends[0] - costs[0]
+        with_output = self._bound(provider, model, input, output, {}, context)
+        dearest = of_output = None
+        if costs[0] is not None and with_output is not None:
+            dearest, of_output = max(cost for cost in costs if cost is not None), with_output - costs[0]
         return Most(input=input, output=output, answers=expected.answers, input_cost=dearest, output_cost=of_output)
 
     def unknown(
@@ -221,8 +208,9 @@ class Most:
         return min(lengths) // self.answers
 
 
-def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> AnswerUsage | None:
-    """What an answer says that it used; None where it says nothing, or nothing that can be true.
+def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> tuple[Tokens, Any] | None:
+    """What an answer says that it used, and genai-prices' own finer account of that; None where it says nothing, or
+    nothing that can be true.
 
     ``flavour`` is a provider of genai-prices, ``api`` what that calls the API.
     """
@@ -244,14 +232,7 @@ def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> AnswerUsage
     )
     if any(not 0 <= value < _MAX_TOKENS for value in vars(tokens).values()):
         return None
-    return AnswerUsage(tokens, usage)
-
-
-def _model_price(own: OwnPrice) -> Any:
-    from genai_prices.types import ModelPrice
-
-    rates = {"input": Decimal(0), "output": Decimal(0), **own.rates}
-    return ModelPrice(**{_FIELDS[name]: rate for name, rate in rates.items()})
+    return tokens, usage
 
 
 def _context_window(provider: Provider, model: str) -> int | None:

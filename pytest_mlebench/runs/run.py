@@ -555,15 +555,14 @@ def _gateway(
     environment: Mapping[str, str],
 ) -> RunGateway | None:
     """The gateway of a run; None where the agent needs none. Raises SandboxError."""
-    from pytest_mlebench.llm.gateway import RunGateway, providers_of
-    from pytest_mlebench.llm.ledger import BODIES
+    from pytest_mlebench.llm.gateway import RunGateway, has_recording, providers_of
 
     if not providers_of(settings, agent, environment, replayed=options.replay is not None):
         return None
     replay = None
     if group := options.replay:
         recorded = (group / record.run_id for record in _reader(group).records() if record.key == key)
-        if (replay := next((run for run in recorded if (run / BODIES).exists()), None)) is None:
+        if (replay := next(filter(has_recording, recorded), None)) is None:
             raise SandboxError(
                 f"{group} has no recording of {key.agent} on {key.competition_id} with seed {key.seed}, which is to be "
                 "replayed"
