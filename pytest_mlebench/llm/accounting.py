@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pytest_mlebench.llm.api import API, Body, Endpoint, Provider, StreamReader, json_object
 from pytest_mlebench.llm.budget import Account, BudgetLimits, Over, Wait
-from pytest_mlebench.llm.ledger import Call, JsonText, Ledger, RecordLevel, Totals
+from pytest_mlebench.llm.ledger import Call, JsonText, Ledger, RecordLevel
 from pytest_mlebench.llm.prices import Most, Prices, read_usage
 from pytest_mlebench.llm.providers import load_providers
 from pytest_mlebench.llm.requests import Admission, Refusal
@@ -171,6 +171,7 @@ class Accounting:
         self._settings = settings
         self._thread = ThreadPoolExecutor(1, "llm-accounting")
         self._ledger = Ledger(run_dir, record=settings.record, secrets=secrets)
+        self.totals = self._ledger.totals
         self._account: Account | None = None
         self._in_thread = 0
         """How much the thread has to do; nothing else uses ledger and account meanwhile."""
@@ -185,10 +186,6 @@ class Accounting:
         self.has_budget = bool(settings.limits)
         if self.has_budget or settings.rpm is not None:
             self._account = self._thread.submit(Account, account_folder, run_dir.name, settings.limits).result()
-
-    @property
-    def totals(self) -> Totals:
-        return self._ledger.totals
 
     def close(self) -> None:
         if self._account is not None:

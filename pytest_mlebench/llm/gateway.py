@@ -26,7 +26,7 @@ from pytest_mlebench.agents.registry import Agent, Launch
 from pytest_mlebench.errors import AgentError, SandboxError
 from pytest_mlebench.llm.accounting import Accounting, GatewaySettings
 from pytest_mlebench.llm.api import Provider
-from pytest_mlebench.llm.ledger import BODIES, Totals
+from pytest_mlebench.llm.ledger import BODIES
 from pytest_mlebench.llm.providers import gateway_url
 
 BACKLOG = 512
@@ -62,15 +62,12 @@ class Gateway:
         self._stop: Callable[[], None] = lambda: None
         self._failed: BaseException | None = None
 
-    @property
-    def totals(self) -> Totals:
-        return self._accounting.totals
-
     def __enter__(self) -> Gateway:
         try:
             secrets = {*self.secrets, *filter(None, self._keys.values()), self.token}
             folder = self.account_folder or self.run_dir
             self._accounting = Accounting(self.settings, self.run_dir, folder, secrets=secrets)
+            self.totals = self._accounting.totals
             self._socket = self._listen()
         except OSError as error:
             raise SandboxError(f"the gateway to language models cannot start: {error}") from error

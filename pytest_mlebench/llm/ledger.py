@@ -343,9 +343,6 @@ class Recording:
                 self._answers[key].append(body)
             self._asked.append((int(body.get("number") or 0), path, same))
 
-    def __len__(self) -> int:
-        return len(self._asked)
-
     def find(self, path: str, request: Any) -> tuple[Mapping[str, Any], bool]:
         """The recorded answer: of a repeated question the next one, and the last one ever after.
 

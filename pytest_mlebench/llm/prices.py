@@ -69,18 +69,13 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class OwnPrice:
-    """A line of a prices file: US dollars for a million tokens, and what the model's limits are."""
-
-    rates: Mapping[str, Decimal]
-    limits: Mapping[str, int]
-
-
-@dataclass(frozen=True)
 class Prices:
-    """Prices of models: ``own`` by patterns of ``model`` or ``provider/model``, then genai-prices'."""
+    """Prices of models: ``own`` by patterns of ``model`` or ``provider/model``, then genai-prices'.
 
-    own: Mapping[str, OwnPrice]
+    A price is in US dollars for a million tokens, and has the model's limits, in tokens.
+    """
+
+    own: Mapping[str, Mapping[str, Decimal]]
 
     @classmethod
     def load(cls, *files: Path) -> Prices:
@@ -90,15 +85,15 @@ class Prices:
     def cost(
         self, provider: Provider, model: str, detail: Any, context: Mapping[str, str] | None = None
     ) -> Decimal | None:
-        """US dollars of a call that used ``detail``, a usage of genai-prices; None for a model without a known price."""
+        """US dollars of a call that used ``detail``, as genai-prices has it; None where the price is not known."""
         from genai_prices import calc_price
         from genai_prices.types import ModelPrice
 
         own = self._own(provider, model)
         with contextlib.suppress(LookupError, ValueError):
-            if own is not None and own.rates:
-                rates = {"input": Decimal(0), "output": Decimal(0), **own.rates}
-                by_mtok = ModelPrice(**{_FIELDS[name]: rate for name, rate in rates.items()})
+            rates = {field: own[name] for name, field in _FIELDS.items() if name in own}
+            if rates:
+                by_mtok = ModelPrice(**{"input_mtok": Decimal(0), "output_mtok": Decimal(0), **rates})
                 return Decimal(by_mtok.calc_price(detail)["total_price"])
             if provider.prices is not None:
                 price = calc_price(detail, model, provider_id=provider.prices, price_context=context or None)
@@ -110,10 +105,10 @@ class Prices:
         self, provider: Provider, model: str, expected: Expected, context: Mapping[str, str] | None = None
     ) -> Most:
         """The most that a call can use and cost."""
-        limits = self._limits(provider, model)
-        window = max(limits["context_window"], _LONG_CONTEXT if expected.long_context else 0)
+        usual_window, output_limit = self._limits(provider, model)
+        window = max(usual_window, _LONG_CONTEXT if expected.long_context else 0)
         input = window if expected.input_tokens is None else min(expected.input_tokens, window)
-        output = limits["output_limit"] if expected.output_tokens is None else expected.output_tokens
+        output = output_limit if expected.output_tokens is None else expected.output_tokens
         output *= expected.answers
         variants = [
             {},
@@ -122,7 +117,7 @@ class Prices:
             *([{"input_audio_tokens": input}] if expected.audio else []),
         ]
         costs = [self._bound(provider, model, input, 0, more, context) for more in variants]
-        with_output = self._bound(provider, model, input, output, {}, context)
+        with_output = self._bound(provider, model, input, output, context=context)
         dearest = of_output = None
         if costs[0] is not None and with_output is not None:
             dearest, of_output = max(cost for cost in costs if cost is not None), with_output - costs[0]
@@ -134,20 +129,17 @@ class Prices:
         """What of a call's price is not known; empty where its cost has a bound."""
         if most.cost is None:
             return f"model {model} has no known price"
-        if self._own(provider, model) is not None:
-            return ""
-        if expected.media_output:
+        if expected.media_output and not self._own(provider, model):
             return f"what {expected.media_output} output of {model} costs is not known"
         return self.unpriced(provider, model, context)
 
     def unpriced(self, provider: Provider, model: str, context: Mapping[str, str]) -> str:
         """Which tier, speed or place of a call has no known price; empty if none."""
-        if self._own(provider, model) is not None:
+        if self._own(provider, model):
             return ""
+        usual = self._bound(provider, model, 1000, 1000)
         for name, value in context.items():
-            if value not in _USUAL and self._bound(provider, model, 1000, 1000, {}, {name: value}) == self._bound(
-                provider, model, 1000, 1000, {}, {}
-            ):
+            if value not in _USUAL and self._bound(provider, model, 1000, 1000, context={name: value}) == usual:
                 return f"what {name} {value!r} of {model} costs is not known"
         return ""
 
@@ -157,27 +149,25 @@ class Prices:
         model: str,
         input: int,
         output: int,
-        more: Mapping[str, int],
-        context: Mapping[str, str] | None,
+        more: Mapping[str, int] | None = None,
+        context: Mapping[str, str] | None = None,
     ) -> Decimal | None:
         from genai_prices import Usage as Detail
 
-        return self.cost(provider, model, Detail(input_tokens=input, output_tokens=output, **more), context)
+        return self.cost(provider, model, Detail(input_tokens=input, output_tokens=output, **(more or {})), context)
 
-    def _own(self, provider: Provider, model: str) -> OwnPrice | None:
-        names = (f"{provider.name}/{model}", model)
-        return next((price for pattern, price in self.own.items() if _matches(pattern, names)), None)
+    def _own(self, provider: Provider, model: str) -> Mapping[str, Decimal]:
+        return next((price for pattern, price in self.own.items() if matches(pattern, provider, model)), {})
 
-    def _limits(self, provider: Provider, model: str) -> dict[str, int]:
+    def _limits(self, provider: Provider, model: str) -> tuple[int, int]:
+        """How many tokens fit into a model's context, and into its answer."""
         own = self._own(provider, model)
-        given = dict(own.limits) if own else {}
-        if "context_window" not in given:
-            given["context_window"] = _context_window(provider, model) or _CONTEXT_WINDOW
-        if "output_limit" not in given:
-            name = model.rpartition("/")[2].lower()
-            known = (limit for pattern, limit in _OUTPUT_LIMITS.items() if fnmatch.fnmatchcase(name, pattern))
-            given["output_limit"] = min(next(known, given["context_window"]), given["context_window"])
-        return given
+        window = int(own["context_window"]) if "context_window" in own else _context_window(provider, model)
+        if "output_limit" in own:
+            return window, int(own["output_limit"])
+        name = model.rpartition("/")[2].lower()
+        known = (limit for pattern, limit in _OUTPUT_LIMITS.items() if fnmatch.fnmatchcase(name, pattern))
+        return window, min(next(known, window), window)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,39 +225,33 @@ def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> tuple[Token
     return tokens, usage
 
 
-def _context_window(provider: Provider, model: str) -> int | None:
+def _context_window(provider: Provider, model: str) -> int:
     from genai_prices.data_snapshot import get_snapshot
 
-    if provider.prices is None:
-        return None
-    try:
-        return get_snapshot().find_provider_model(model, None, provider.prices, None)[1].context_window
-    except LookupError:
-        return None
+    with contextlib.suppress(LookupError):
+        if provider.prices is not None:
+            known = get_snapshot().find_provider_model(model, None, provider.prices, None)[1].context_window
+            return known or _CONTEXT_WINDOW
+    return _CONTEXT_WINDOW
 
 
-def _matches(pattern: str, names: tuple[str, ...]) -> bool:
-    return any(fnmatch.fnmatchcase(name.lower(), pattern.lower()) for name in names)
+def matches(pattern: str, provider: Provider, model: str) -> bool:
+    """Whether ``model`` or ``provider/model`` matches this glob; capitals do not matter."""
+    return any(fnmatch.fnmatchcase(name.lower(), pattern.lower()) for name in (f"{provider.name}/{model}", model))
 
 
-def matches_any(patterns: tuple[str, ...], provider: Provider, model: str) -> bool:
-    """Whether ``model`` or ``provider/model`` matches one of these globs; capitals do not matter."""
-    return any(_matches(pattern, (f"{provider.name}/{model}", model)) for pattern in patterns)
-
-
-def _read(file: Path) -> dict[str, OwnPrice]:
+def _read(file: Path) -> dict[str, dict[str, Decimal]]:
     values = read_mapping(file, "prices", "models to prices, such as `my-model: {input: 0.5, output: 2}`")
     return {str(name): _price(value, f"{file}: {name}") for name, value in values.items()}
 
 
-def _price(values: Any, where: str) -> OwnPrice:
+def _price(values: Any, where: str) -> dict[str, Decimal]:
     known = (*_FIELDS, *_LIMITS)
     if not isinstance(values, dict) or not values:
         raise UsageError(f"{where}: must be a mapping with some of {', '.join(known)}")
     if extra := sorted(map(str, values.keys() - set(known))):
         raise UsageError(f"{where} has unknown keys {', '.join(extra)}; known are {', '.join(known)}")
-    rates: dict[str, Decimal] = {}
-    limits: dict[str, int] = {}
+    price = {}
     for name, value in values.items():
         try:
             number = Decimal(str(value))
@@ -276,8 +260,5 @@ def _price(values: Any, where: str) -> OwnPrice:
             right = False
         if not right:
             raise UsageError(f"{where}: {name} is {value!r}, must be a number of at least 0")
-        if name in _FIELDS:
-            rates[name] = number
-        else:
-            limits[name] = int(number)
-    return OwnPrice(rates, limits)
+        price[name] = number
+    return price

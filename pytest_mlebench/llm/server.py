@@ -21,7 +21,7 @@ from aiohttp import web
 from pytest_mlebench.llm.accounting import PAID, Accounting, Exchange, GatewaySettings
 from pytest_mlebench.llm.api import API, Body, Endpoint, Provider, sse
 from pytest_mlebench.llm.ledger import Call, Recording
-from pytest_mlebench.llm.prices import matches_any
+from pytest_mlebench.llm.prices import matches
 from pytest_mlebench.llm.providers import APIS
 from pytest_mlebench.llm.requests import Admission, Problem, Refusal, Target, check_content_type, parse_body
 from pytest_mlebench.llm.upstream import CANCELLED, UpstreamClient, session
@@ -285,7 +285,7 @@ class Service:
             why = "" if model in allowed else exchange.api.why_not_model(model, routed=provider.prices == "openrouter")
             if why:
                 raise Refusal("invalid", f"model {model!r} is not passed on: {why}")
-            if allowed and not matches_any(allowed, provider, model):
+            if allowed and not any(matches(pattern, provider, model) for pattern in allowed):
                 raise Refusal("model", f"this run may not use model {model!r}, only {', '.join(allowed)}")
 
     async def _replayed(self, exchange: Exchange) -> web.StreamResponse:
