@@ -308,10 +308,8 @@ class _Definition:
         for key, (is_right, must) in _FORMS.items():
             if key in self._values and not is_right(self._values[key]):
                 raise AgentError(f"{self._where}: {key} is {_kind(self._values[key])}{must}")
-        kwargs, env_vars = (
-            {str(name): value for name, value in (self._values.get(key) or {}).items()}
-            for key in ("kwargs", "env_vars")
-        )
+        kwargs = {str(name): value for name, value in (self._values.get("kwargs") or {}).items()}
+        env_vars = {str(name): value for name, value in (self._values.get("env_vars") or {}).items()}
         kwargs_type = self._values.get("kwargs_type")
         if kwargs_type not in ("argparse", "omegaconf", None) or (kwargs and kwargs_type is None):
             raise AgentError(f"{self._where}: kwargs_type is {kwargs_type!r}, must be argparse or omegaconf")

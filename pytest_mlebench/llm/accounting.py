@@ -117,8 +117,6 @@ class Exchange:
     query: Mapping[str, str]
     """The listed part of its own."""
     admission: Admission
-    received: set[str]
-    """Ids with which the run may refer to answers that it has received; all its calls share them."""
     raw: bytes = b""
     body: Body | None = None
     """As the agent wrote it, then as it is sent; None until it is read, and for what is no JSON object."""
@@ -159,7 +157,7 @@ class Exchange:
             self.answer = self.reader.answer()
         if self.answer is not None:
             ids = self.api.kept_by_provider(self.endpoint, self.answer)
-            self.received.update(id for id in islice(ids, _MOST_IDS) if len(id) <= _LONGEST_ID)
+            self.admission.received.update(id for id in islice(ids, _MOST_IDS) if len(id) <= _LONGEST_ID)
 
 
 class Accounting:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from pytest_mlebench.io.values import as_object, as_objects, loads
 from pytest_mlebench.llm import api
@@ -27,6 +26,7 @@ from pytest_mlebench.llm.requests import (
     flag,
     many,
     mapping,
+    media,
     number,
     only_with_provider,
     refused,
@@ -52,15 +52,9 @@ _citations = either({dict: Fields({"enabled": flag}), list: many(mapping)})
 
 
 def _source(what: str) -> Rule:
-    def media(value: Any, admission: Admission) -> Any:
-        type_ = value.get("media_type")
-        admission.saw_media(type_.lower() if isinstance(type_, str) else "")
-        return inline(value, admission)
-
-    inline = fields("media_type", data=base64)
     return Tagged(
         {
-            "base64": media,
+            "base64": media(fields("media_type", data=base64), "media_type"),
             "text": fields("media_type", "data"),
             "content": fields(content=_nested),
             "url": by_address,
@@ -178,23 +172,19 @@ class Anthropic(API):
     name = "anthropic"
     key_header = "x-api-key"
     usage_of = "anthropic"
-    paths = MappingProxyType(
-        {
-            "POST /v1/messages": Endpoint(kind="generate"),
-            "POST /v1/messages/count_tokens": Endpoint(kind="count", stream=False),
-        }
-    )
+    paths: ClassVar = {
+        "POST /v1/messages": Endpoint(kind="generate", rule=_MESSAGES),
+        "POST /v1/messages/count_tokens": Endpoint(kind="count", stream=False, rule=_MESSAGES),
+    }
     models = re.compile(r"/v1/models(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
     query = frozenset({"beta", "limit", "before_id", "after_id"})
-    headers = MappingProxyType(
-        {"anthropic-version": re.compile(r"\d{4}-\d\d-\d\d"), "anthropic-beta": re.compile("[ -~]{0,4096}")}
-    )
+    headers: ClassVar = {
+        "anthropic-version": re.compile(r"\d{4}-\d\d-\d\d"),
+        "anthropic-beta": re.compile("[ -~]{0,4096}"),
+    }
 
     def error(self, problem: Problem, message: str) -> Body:
         return {"type": "error", "error": {"type": api.ERRORS[problem].anthropic, "message": message}}
-
-    def rules(self, endpoint: Endpoint) -> Rule:
-        return _MESSAGES
 
     def betas(self, names: str, *, provider_tools: bool) -> tuple[str, list[str]]:
         given = [name.strip() for name in names.split(",") if name.strip()]

@@ -14,13 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.values import as_object, loads
-from pytest_mlebench.llm.requests import MAX_ELEMENTS, Admission, Problem, Refusal, Rule, Wrong
+from pytest_mlebench.llm.requests import MAX_ELEMENTS, Admission, Fields, Problem, Refusal, Rule, Wrong
 
 Body = dict[str, Any]
 Kind = Literal["generate", "embed", "count", "models", "other"]
@@ -64,6 +63,8 @@ class Endpoint:
     model: str | None = None
     stream: bool | None = None
     """None: the body says."""
+    rule: Rule = field(default=Fields({}), compare=False, repr=False)
+    """What a body may hold."""
 
 
 @dataclass(frozen=True)
@@ -175,12 +176,12 @@ class API(ABC):
     key_header: ClassVar[str]
     usage_of: ClassVar[str]
     """Whose reader of usage in genai-prices reads its answers."""
-    paths: ClassVar[Mapping[str, Endpoint]] = MappingProxyType({})
+    paths: ClassVar[Mapping[str, Endpoint]] = {}
     """What its methods and paths are, other than those of ``models``, which list models."""
     models: ClassVar[re.Pattern[str]]
     query: ClassVar[frozenset[str]] = frozenset()
     """The parameters of a query that are passed on."""
-    headers: ClassVar[Mapping[str, re.Pattern[str]]] = MappingProxyType({})
+    headers: ClassVar[Mapping[str, re.Pattern[str]]] = {}
     """The headers that are passed on, and the form that they must have."""
 
     def betas(self, names: str, *, provider_tools: bool) -> tuple[str, list[str]]:
@@ -197,14 +198,10 @@ class API(ABC):
     def error(self, problem: Problem, message: str) -> Body:
         """The body of an error, in the provider's own form."""
 
-    @abstractmethod
-    def rules(self, endpoint: Endpoint) -> Rule:
-        """What a body of this endpoint may hold."""
-
     def admit(self, endpoint: Endpoint, body: Body, admission: Admission) -> Body:
         """A body written anew, of what the lists name; ``admission`` has what was left out. Raises Refusal."""
         try:
-            made: Body = self.rules(endpoint)(body, admission)
+            made: Body = endpoint.rule(body, admission)
         except Wrong as wrong:
             raise Refusal("invalid", str(wrong)) from None
         self.without_tools(made, admission)
@@ -441,24 +438,21 @@ class ServerSentEvents:
     """Splits a stream into its events."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self.rest = b""
+        """What came after the last event that was complete."""
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that end in this chunk. Raises StreamTooLarge."""
         # Only what is new is searched, and one end may lie across two chunks.
-        start = max(0, len(self._rest) - 3)
-        self._rest += chunk
+        start = max(0, len(self.rest) - 3)
+        self.rest += chunk
         done = 0
-        for match in _END.finditer(self._rest, start):
+        for match in _END.finditer(self.rest, start):
             start, done = done, match.end()
-            yield Event(self._rest[start:done])
-        self._rest = self._rest[done:]
-        if len(self._rest) > MAX_EVENT:
+            yield Event(self.rest[start:done])
+        self.rest = self.rest[done:]
+        if len(self.rest) > MAX_EVENT:
             raise StreamTooLarge
-
-    def rest(self) -> bytes:
-        """What came after the last event that was complete."""
-        return self._rest
 
 
 def _object(content: str | bytes) -> dict[str, Any] | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pytest_mlebench.io.values import as_object, as_objects
@@ -25,6 +27,7 @@ from pytest_mlebench.llm.requests import (
     labels,
     many,
     mapping,
+    media,
     normal,
     number,
     text,
@@ -37,17 +40,8 @@ _CLIENT_TOOLS = {"functiondeclarations", "computeruse"}
 """Tools that the client itself runs; any other field of a tool is the provider's."""
 
 
-def _known(known: Mapping[str, Rule], *, needs: tuple[str, ...] = ()) -> Fields:
-    return Fields(known, snake=True, needs=needs)
-
-
-def _blob(value: Any, admission: Admission) -> Any:
-    made = _blob_fields(value, admission)
-    admission.saw_media(str(made.get("mimeType", "")).lower())
-    return made
-
-
-_blob_fields = _known({"mimeType": text, "data": base64, "displayName": text})
+_known = partial(Fields, snake=True)
+_blob = media(_known({"mimeType": text, "data": base64, "displayName": text}), "mimeType")
 _part = _known(
     {
         "text": text,
@@ -154,7 +148,6 @@ def _own_model(value: Any, admission: Admission) -> Any:
     return value
 
 
-_cached = kept("contents that the provider holds are not offered here")
 _GENERATE: dict[str, Rule] = {
     "model": _own_model,
     "contents": _contents,
@@ -170,7 +163,7 @@ _GENERATE: dict[str, Rule] = {
     "generationConfig": _config,
     "safetySettings": many(_known({"category": word, "threshold": word, "method": word})),
     "labels": labels,
-    "cachedContent": _cached,
+    "cachedContent": kept("contents that the provider holds are not offered here"),
     "serviceTier": word,
     "store": flag,
 }
@@ -184,6 +177,13 @@ _EMBED: dict[str, Rule] = {
     "outputDimensionality": count,
 }
 _embeddings = _known({**_EMBED, "requests": many(_known(_EMBED, needs=("content",)))})
+_METHODS = {
+    "generateContent": Endpoint(kind="generate", stream=False, rule=_generate),
+    "streamGenerateContent": Endpoint(kind="generate", stream=True, rule=_generate),
+    "countTokens": Endpoint(kind="count", stream=False, rule=_count),
+    "embedContent": Endpoint(kind="embed", stream=False, rule=_embeddings),
+    "batchEmbedContents": Endpoint(kind="embed", stream=False, rule=_embeddings),
+}
 _WITH_MEDIA = re.compile("image|tts|audio|live|veo|imagen", re.IGNORECASE)
 
 
@@ -199,15 +199,8 @@ class Gemini(API):
         match = _CALL.fullmatch(path) if method == "POST" else None
         if match is None:
             return super().endpoint(method, path)
-        model, what = match.groups()
-        match what:
-            case "generateContent" | "streamGenerateContent":
-                return Endpoint(kind="generate", model=model, stream=what != "generateContent")
-            case "countTokens":
-                return Endpoint(kind="count", model=model, stream=False)
-            case "embedContent" | "batchEmbedContents":
-                return Endpoint(kind="embed", model=model, stream=False)
-        return None
+        called = _METHODS.get(match[2])
+        return replace(called, model=match[1]) if called else None
 
     def error(self, problem: Problem, message: str) -> Body:
         error: Body = {"code": self.status(problem), "message": message, "status": api.ERRORS[problem].gemini}
@@ -218,14 +211,6 @@ class Gemini(API):
 
     def status(self, problem: Problem) -> int:
         return 403 if problem == "budget" else super().status(problem)  # as Google answers without a billing account
-
-    def rules(self, endpoint: Endpoint) -> Rule:
-        match endpoint.kind:
-            case "generate":
-                return _generate
-            case "count":
-                return _count
-        return _embeddings
 
     def without_tools(self, body: Body, admission: Admission) -> None:
         for request in (body, body.get("generateContentRequest") or {}):

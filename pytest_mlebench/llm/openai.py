@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from pytest_mlebench.io.values import as_object, as_objects
 from pytest_mlebench.llm import api
@@ -32,6 +31,7 @@ from pytest_mlebench.llm.requests import (
     labels,
     many,
     mapping,
+    media,
     number,
     one_of,
     only_with_provider,
@@ -161,12 +161,7 @@ _choices = fields("name", "mode", function=_named, custom=_named, tools=many(_to
 _image = either({str: data_url, dict: Fields({"url": data_url, "detail": word, "media_type": text})})
 
 
-def _audio(value: Any, admission: Admission) -> Any:
-    admission.saw_media("audio/")
-    return _audio_fields(value, admission)
-
-
-_audio_fields = Fields({"data": base64, "format": word}, needs=("data",))
+_audio = media(Fields({"data": base64, "format": word}, needs=("data",)), default="audio/")
 _file = Fields({"file_data": data_url, "filename": text, "file_id": by_address}, needs=("file_data",))
 _PART = {
     "text": fields("text", cache_control=_cache),
@@ -342,13 +337,11 @@ class OpenAI(API):
     name = "openai"
     key_header = "authorization"
     usage_of = "openai"
-    paths = MappingProxyType(
-        {
-            "POST /chat/completions": Endpoint(kind="generate", api=CHAT),
-            "POST /responses": Endpoint(kind="generate", api=RESPONSES),
-            "POST /embeddings": Endpoint(kind="embed", api="embeddings", stream=False),
-        }
-    )
+    paths: ClassVar = {
+        "POST /chat/completions": Endpoint(kind="generate", api=CHAT, rule=_CHAT),
+        "POST /responses": Endpoint(kind="generate", api=RESPONSES, rule=_RESPONSES),
+        "POST /embeddings": Endpoint(kind="embed", api="embeddings", stream=False, rule=_EMBEDDINGS),
+    }
     models = re.compile(r"/models(/[A-Za-z0-9][A-Za-z0-9._:-]*)*")
     query = frozenset({"limit", "after"})
 
@@ -358,9 +351,6 @@ class OpenAI(API):
         if problem == "budget":
             type = "insufficient_quota"
         return {"error": {"message": message, "type": type, "param": None, "code": form.openai}}
-
-    def rules(self, endpoint: Endpoint) -> Rule:
-        return {CHAT: _CHAT, RESPONSES: _RESPONSES}.get(endpoint.api, _EMBEDDINGS)
 
     def admit(self, endpoint: Endpoint, body: Body, admission: Admission) -> Body:
         if not admission.provider_tools and _SEARCHING.search(admission.model):
@@ -599,22 +589,20 @@ def _response_events(answer: Body) -> Iterator[Body]:
 
 
 def _said_in_chat(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
-    messages = api.grouped(one for message in as_objects(request.get("messages")) for one in _chat_messages(message))
+    messages = api.grouped(map(_chat_message, as_objects(request.get("messages"))))
     choices = as_objects(answer.get("choices"))
     reply = _chat_agent(as_object(choices[0].get("message"))) if choices else None
     return Said(messages=messages, answer=reply, tools=as_objects(request.get("tools")))
 
 
-def _chat_messages(message: Mapping[str, Any]) -> Iterator[Message]:
-    role = message.get("role")
+def _chat_message(message: Mapping[str, Any]) -> Message:
+    role, text = message.get("role"), api.content_text(message.get("content"))
     if role == "assistant":
-        yield _chat_agent(message)
-    elif role in ("tool", "function"):
+        return _chat_agent(message)
+    if role in ("tool", "function"):
         id = api.as_string(message.get("tool_call_id") or message.get("name"))
-        yield Message(role="results", results=(ToolResult(id=id, content=api.content_text(message.get("content"))),))
-    else:
-        system = role in ("system", "developer")
-        yield Message(role="system" if system else "user", text=api.content_text(message.get("content")))
+        return Message(role="results", results=(ToolResult(id=id, content=text),))
+    return Message(role="system" if role in ("system", "developer") else "user", text=text)
 
 
 def _chat_agent(message: Mapping[str, Any]) -> Message:

@@ -141,8 +141,8 @@ class Admission:
     """One request's way through the rules: what it may hold, and what was found in it."""
 
     model: str = ""
-    received: Container[str] = ()
-    """Ids by which the run can speak of answers that it has received."""
+    received: set[str] = field(default_factory=set)
+    """Ids by which the run can speak of answers that it has received; all its calls share them."""
     provider_tools: bool = False
     """Whether tools that the provider runs itself pass, and media by their address."""
     fields: Container[str] = ()
@@ -315,6 +315,17 @@ def base64(value: Any, admission: Admission) -> Any:
     if _BASE64.fullmatch(text(value, admission)) is None:
         raise Wrong(INLINE)
     return value
+
+
+def media(rule: Rule, type_field: str = "", *, default: str = "") -> Rule:
+    """Media inline, with their type in a field, or always the same."""
+
+    def seen(value: Any, admission: Admission) -> Any:
+        made = rule(value, admission)
+        admission.saw_media(str(made.get(type_field, default)).lower())
+        return made
+
+    return seen
 
 
 def by_address(value: Any, admission: Admission) -> Any:

@@ -189,7 +189,6 @@ class Service:
             path=path,
             query=query,
             admission=admission,
-            received=self._received,
         )
 
     async def _answer(self, exchange: Exchange) -> web.StreamResponse:

@@ -237,14 +237,14 @@ class PassedStream:
             async for chunk in upstream.content.iter_any():
                 if shown := hiding.feed(chunk):
                     await self._take(shown)
-            if rest := hiding.rest():
+            if rest := hiding.rest:
                 await self._take(rest)
         except StreamTooLarge:
             raise aiohttp.ClientPayloadError("one of its events is too large") from None
         if self._events is None:
             for value in api.parse_array(b"".join(self._recorded)):
                 self._reader.feed(value)
-        elif self._drop_usage and (rest := self._events.rest()):
+        elif self._drop_usage and (rest := self._events.rest):
             self._keep(rest)
             await self._write(rest)
         await self._complete()
@@ -259,7 +259,7 @@ class PassedStream:
         passed = b"".join(_without_usage(reader, event) for event in found) if self._drop_usage else chunk
         self._keep(passed)
         # Clients read no further than the last event, and may end the run: what the call used is noted before they can.
-        if self._read(found) and events is not None and not events.rest():
+        if self._read(found) and events is not None and not events.rest:
             await self._complete()
         if passed:
             await self._write(passed)
@@ -322,18 +322,15 @@ class Hiding:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._rest = b""
+        self.rest = b""
 
     def feed(self, chunk: bytes) -> bytes:
         if not self._key:
             return chunk
-        chunk = (self._rest + chunk).replace(self._key, HIDDEN.encode())
+        chunk = (self.rest + chunk).replace(self._key, HIDDEN.encode())
         held = next((n for n in range(min(len(self._key) - 1, len(chunk)), 0, -1) if chunk.endswith(self._key[:n])), 0)
-        self._rest = chunk[len(chunk) - held :]
+        self.rest = chunk[len(chunk) - held :]
         return chunk[: len(chunk) - held]
-
-    def rest(self) -> bytes:
-        return self._rest
 
 
 def error_text(answer: Mapping[str, Any] | None, content: bytes) -> str:
