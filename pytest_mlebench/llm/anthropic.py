@@ -77,23 +77,14 @@ _INNER: dict[str, Rule] = {
     "tool_reference": fields("tool_name", cache_control=_cache),
 }
 _nested_blocks = either({str: text, list: many(Tagged(_INNER, what="a block"))})
-_blocks = either(
-    {
-        str: text,
-        list: many(
-            Tagged(
-                {
-                    **_INNER,
-                    "tool_use": fields("id", "name", input=mapping, cache_control=_cache),
-                    "tool_result": fields("tool_use_id", content=_nested, is_error=flag, cache_control=_cache),
-                    "thinking": fields("thinking", "signature"),
-                    "redacted_thinking": fields("data"),
-                },
-                what="a block",
-            )
-        ),
-    }
-)
+_BLOCK = {
+    **_INNER,
+    "tool_use": fields("id", "name", input=mapping, cache_control=_cache),
+    "tool_result": fields("tool_use_id", content=_nested, is_error=flag, cache_control=_cache),
+    "thinking": fields("thinking", "signature"),
+    "redacted_thinking": fields("data"),
+}
+_blocks = either({str: text, list: many(Tagged(_BLOCK, what="a block"))})
 
 
 def _is_clients(tool: Body) -> bool:

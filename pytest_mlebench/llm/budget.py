@@ -2,10 +2,8 @@
 
 The account is an SQLite file in the run group's folder, so it covers all workers, and sessions that resume the group.
 If a process dies with calls open, they count with all that was reserved for them: they may have been paid.
-
-Nobody can starve another run. Of ``--max-total-cost`` a run may spend and reserve its share: what finished runs left,
-divided equally among the active ones; a run that is alone may use all of it. Of ``--llm-rpm`` a run holds one turn at
-a time, so turns go round among the runs that ask, and a turn that is given back delays nobody.
+Nobody can starve another run: of ``--max-total-cost`` a run may use its share (see ``share_of``), and of ``--llm-rpm``
+it holds one turn at a time, so turns go round among the runs that ask.
 """
 
 from __future__ import annotations

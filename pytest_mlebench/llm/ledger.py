@@ -1,11 +1,7 @@
 """The record of a run's model calls: a line for each in ``llm/calls.jsonl``, what was said in ``llm/bodies.jsonl.zst``.
 
 A line is written when its call has ended, so whatever happens to the process, all is there but what was in progress.
-
-Answers from a recording: the same questions get the same answers, without a key, a network or a cost.
-
-What a program measured or was given anew is in agents' questions too, and differs each time. Where no question was the
-same to the letter, one counts that is the same but for such texts.
+A recording answers the same questions again, or those that differ only in what a program measured or was given anew.
 """
 
 from __future__ import annotations
@@ -96,7 +92,6 @@ class Call:
         values = dict(vars(self))
         values["tokens"] = None if self.tokens is None else dict(vars(self.tokens))
         values["cost"] = None if self.cost is None else float(self.cost)
-        values["withheld"], values["dropped"] = list(self.withheld), list(self.dropped)
         return values
 
 

@@ -124,6 +124,7 @@ class UpstreamClient:
         proxy, login = self._proxies[provider.name]
         for attempt in range(self.settings.retries + 1):
             last = attempt == self.settings.retries
+            retry_after = None
             call.retries = attempt
             if self.settings.rpm is not None and call.kind in PAID:
                 await self.accounting.pace(provider, self.settings.rpm)
@@ -143,14 +144,13 @@ class UpstreamClient:
                 ):
                     if upstream.status in _RETRIED and not last:
                         exchange.stage = Stage.RECEIVED
-                        pause = _pause(attempt, upstream.headers.get("retry-after"))
+                        retry_after = upstream.headers.get("retry-after")
                     else:
                         return await self._pass_back(exchange, upstream, key, drop_usage=drop_usage)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 exchange.stage = Stage.RECEIVED  # nothing was asked
                 if last:
                     raise Refusal("upstream", f"{provider.name} cannot be reached: {reason(error, key)}") from error
-                pause = _pause(attempt, None)
             except (aiohttp.ClientError, TimeoutError) as error:
                 # The client has a part of it, and learns by its connection that it is not all.
                 if exchange.stage in (Stage.STREAMING, Stage.COMPLETE):
@@ -162,11 +162,10 @@ class UpstreamClient:
                 if last:
                     problem: Problem = "timeout" if isinstance(error, TimeoutError) else "upstream"
                     raise Refusal(problem, f"{provider.name} did not answer: {reason(error, key)}") from error
-                pause = _pause(attempt, None)
             finally:
                 self._bytes -= exchange.kept
                 exchange.kept = 0
-            await asyncio.sleep(pause)
+            await asyncio.sleep(_pause(attempt, retry_after))
         raise AssertionError("unreachable")
 
     def keep(self, exchange: Exchange, more: int) -> bool:
