@@ -67,11 +67,10 @@ class Agent:
     @property
     def version(self) -> str:
         """The version of the agent's program: the line ``ARG VERSION=…`` of its Dockerfile; empty without one."""
-        try:
-            found = _VERSION.search(self.dockerfile.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError):
-            return ""
-        return found[1] if found else ""
+        with suppress(OSError, UnicodeDecodeError):
+            if found := _VERSION.search(self.dockerfile.read_text(encoding="utf-8")):
+                return found[1]
+        return ""
 
     @property
     def models(self) -> tuple[str, ...]:

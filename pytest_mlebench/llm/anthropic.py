@@ -265,9 +265,9 @@ class _Messages(StreamReader):
         if type == "message_start" and isinstance(event.get("message"), dict):
             self._answer = dict(event["message"])
         elif type == "content_block_start" and isinstance(event.get("content_block"), dict):
-            self._blocks[api.as_count(event.get("index")) or 0] = dict(event["content_block"])
+            self._blocks[api.as_index(event.get("index"))] = dict(event["content_block"])
         elif type == "content_block_delta" and isinstance(event.get("delta"), dict):
-            self._delta(api.as_count(event.get("index")) or 0, event["delta"])
+            self._delta(api.as_index(event.get("index")), event["delta"])
         elif type == "message_delta":
             if isinstance(event.get("delta"), dict):
                 self._answer |= event["delta"]

@@ -331,11 +331,9 @@ def checked_url(url: str, where: str) -> str:
     return url.rstrip("/")
 
 
-def as_count(value: Any) -> int | None:
-    """A count of tokens, as a request may give it."""
-    if isinstance(value, float) and value == value and abs(value) < 1e18:
-        value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+def as_index(value: Any) -> int:
+    """The place of an answer, a block or an item among others of its kind; the first where it is not given."""
+    return int(value) if isinstance(value, int | float) and 0 <= value < 1 << 31 else 0
 
 
 def sse(name: str | None, data: Body | str) -> bytes:
@@ -356,8 +354,8 @@ def grouped(messages: Iterable[Message]) -> list[Message]:
     for message in messages:
         last = grouped[-1] if grouped else None
         if last is not None and last.role == message.role and message.role in ("agent", "results"):
-            grouped[-1] = Message(
-                role=message.role,
+            grouped[-1] = replace(
+                last,
                 text=joined((last.text, message.text)),
                 reasoning=joined((last.reasoning, message.reasoning)),
                 calls=last.calls + message.calls,

@@ -22,8 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pytest_mlebench.agents.registry import Agent, Launch
-from pytest_mlebench.errors import AgentError, SandboxError
+from pytest_mlebench.agents.registry import MIN_SECRET, Agent, Launch
+from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.llm.accounting import Accounting, GatewaySettings
 from pytest_mlebench.llm.api import Provider
 from pytest_mlebench.llm.ledger import BODIES
@@ -170,13 +170,14 @@ class RunGateway:
         Gives what the agent is started with: tokens and the gateway's URLs, no key. Raises SandboxError.
         """
         keys = {key for provider in self._providers if (key := provider.key(self.environment))}
+        asked = (self.environment.get(name, "") for name in self.agent.secret_names)
         with Gateway(
             self.settings,
             self._providers,
             run_dir=self.run_dir,
             account_folder=self.run_dir.parent,
             unix_socket=unix_socket,
-            secrets=keys | _other_secrets(self.agent, self.environment),
+            secrets=keys.union(secret for secret in asked if len(secret) >= MIN_SECRET),
             replay=self.replay,
         ) as gateway:
             self._gateway = gateway
@@ -271,10 +272,3 @@ def check_secrets(settings: GatewaySettings | None, agent: Agent, *, replayed: b
 
 def _urls(agent: Agent) -> dict[str, str]:
     return {name: value for name, value in agent.env_vars.items() if value.startswith(("http://", "https://"))}
-
-
-def _other_secrets(agent: Agent, environment: Mapping[str, str]) -> set[str]:
-    try:
-        return set(agent.launch(environment).secrets)
-    except AgentError:  # keys are missing, as in a replay
-        return set()

@@ -294,7 +294,7 @@ class _Contents(StreamReader):
                 self._answer[key] = value
 
     def _candidate(self, candidate: Body) -> None:
-        index = api.as_count(candidate.get("index")) or 0
+        index = api.as_index(candidate.get("index"))
         whole = self._candidates.setdefault(index, {})
         for key, value in candidate.items():
             if key == "content" and isinstance(value, dict):

@@ -423,8 +423,12 @@ class OpenAI(API):
                 yield event["type"], {**event, "sequence_number": number}
 
     def said(self, path: str, request: Body, answer: Body) -> Said:
-        in_response = path.rstrip("/").endswith("/responses")
-        return _said_in_response(request, answer) if in_response else _said_in_chat(request, answer)
+        if path.rstrip("/").endswith("/responses"):
+            return _said_in_response(request, answer)
+        messages = api.grouped(map(_chat_message, as_objects(request.get("messages"))))
+        choices = as_objects(answer.get("choices"))
+        reply = _chat_agent(as_object(choices[0].get("message"))) if choices else None
+        return Said(messages=messages, answer=reply, tools=as_objects(request.get("tools")))
 
     def question(self, question: Question) -> tuple[str, Body]:
         body: Body = {
@@ -470,7 +474,7 @@ class _Chat(StreamReader):
                 self._answer[key] = value
 
     def _choice(self, choice: Body) -> None:
-        index = api.as_count(choice.get("index")) or 0
+        index = api.as_index(choice.get("index"))
         whole = self._choices.setdefault(index, {"index": index, "message": {}, "finish_reason": None})
         for key, value in choice.items():
             if key == "delta" and isinstance(value, dict):
@@ -537,7 +541,7 @@ class _Responses(StreamReader):
         if isinstance(response := event.get("response"), dict):
             self._answer = response
         if event.get("type") == "response.output_item.done":
-            self._items[api.as_count(event.get("output_index")) or 0] = event.get("item")
+            self._items[api.as_index(event.get("output_index"))] = event.get("item")
 
     def answer(self) -> Body:
         if self._answer.get("output") or not self._items:
@@ -586,13 +590,6 @@ def _response_events(answer: Body) -> Iterator[Body]:
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
     ended = {"incomplete": "response.incomplete", "failed": "response.failed"}
     yield {"type": ended.get(str(answer.get("status")), "response.completed"), "response": answer}
-
-
-def _said_in_chat(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
-    messages = api.grouped(map(_chat_message, as_objects(request.get("messages"))))
-    choices = as_objects(answer.get("choices"))
-    reply = _chat_agent(as_object(choices[0].get("message"))) if choices else None
-    return Said(messages=messages, answer=reply, tools=as_objects(request.get("tools")))
 
 
 def _chat_message(message: Mapping[str, Any]) -> Message:
