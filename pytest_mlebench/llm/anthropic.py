@@ -77,7 +77,7 @@ _INNER: dict[str, Rule] = {
     "tool_reference": fields("tool_name", cache_control=_cache),
 }
 _nested_blocks = either({str: text, list: many(Tagged(_INNER, what="a block"))})
-_BLOCK = {
+_BLOCK: dict[str, Rule] = {
     **_INNER,
     "tool_use": fields("id", "name", input=mapping, cache_control=_cache),
     "tool_result": fields("tool_use_id", content=_nested, is_error=flag, cache_control=_cache),
