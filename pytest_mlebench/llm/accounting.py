@@ -133,6 +133,8 @@ class Exchange:
     """The parts of a stream."""
     reader: StreamReader | None = None
     """Puts the stream together."""
+    drop_usage: bool = False
+    """Whether the client has not asked for the usage in a stream."""
     kept: int = 0
     """Bytes of the answer that are in memory."""
     noted: bool = False

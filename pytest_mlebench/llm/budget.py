@@ -252,11 +252,10 @@ class Account:
         limits, spent, held = self._limits, self._amounts("spent"), self._amounts("held")
         own_spent, own_held = spent.get(self._run, _NOTHING), held.get(self._run, _NOTHING)
         cost = None if limits.max_cost is None else _nano(limits.max_cost)
+        own = (("--max-calls", limits.max_calls), ("--max-tokens", limits.max_tokens), ("--max-cost", cost))
         budgets = [
-            _Budget(option, limit, limit, own_spent[i], own_held[i])
-            for i, (option, limit) in enumerate(
-                (("--max-calls", limits.max_calls), ("--max-tokens", limits.max_tokens), ("--max-cost", cost))
-            )
+            _Budget(option, limit, limit, used, reserved)
+            for (option, limit), used, reserved in zip(own, own_spent, own_held, strict=True)
             if limit is not None
         ]
         if limits.max_total_cost is None:

@@ -110,14 +110,15 @@ class Prices:
         input = window if expected.input_tokens is None else min(expected.input_tokens, window)
         output = output_limit if expected.output_tokens is None else expected.output_tokens
         output *= expected.answers
+        usage = {"input_tokens": input, "output_tokens": 0}
         variants = [
-            {},
-            {"cache_write_tokens": input},
-            {"cache_write_tokens": input, "cache_write_1h_tokens": input},
-            *([{"input_audio_tokens": input}] if expected.audio else []),
+            usage,
+            {**usage, "cache_write_tokens": input},
+            {**usage, "cache_write_tokens": input, "cache_write_1h_tokens": input},
+            *([{**usage, "input_audio_tokens": input}] if expected.audio else []),
         ]
-        costs = [self._bound(provider, model, input, 0, more, context) for more in variants]
-        with_output = self._bound(provider, model, input, output, context=context)
+        costs = [self._bound(provider, model, variant, context) for variant in variants]
+        with_output = self._bound(provider, model, {**usage, "output_tokens": output}, context)
         dearest = of_output = None
         if costs[0] is not None and with_output is not None:
             dearest, of_output = max(cost for cost in costs if cost is not None), with_output - costs[0]
@@ -137,24 +138,20 @@ class Prices:
         """Which tier, speed or place of a call has no known price; empty if none."""
         if self._own(provider, model):
             return ""
-        usual = self._bound(provider, model, 1000, 1000)
+        usage = {"input_tokens": 1000, "output_tokens": 1000}
         for name, value in context.items():
-            if value not in _USUAL and self._bound(provider, model, 1000, 1000, context={name: value}) == usual:
-                return f"what {name} {value!r} of {model} costs is not known"
+            if value not in _USUAL:
+                own, usual = (self._bound(provider, model, usage, place) for place in ({name: value}, None))
+                if own == usual:
+                    return f"what {name} {value!r} of {model} costs is not known"
         return ""
 
     def _bound(
-        self,
-        provider: Provider,
-        model: str,
-        input: int,
-        output: int,
-        more: Mapping[str, int] | None = None,
-        context: Mapping[str, str] | None = None,
+        self, provider: Provider, model: str, usage: Mapping[str, int], context: Mapping[str, str] | None
     ) -> Decimal | None:
         from genai_prices import Usage as Detail
 
-        return self.cost(provider, model, Detail(input_tokens=input, output_tokens=output, **(more or {})), context)
+        return self.cost(provider, model, Detail(**usage), context)
 
     def _own(self, provider: Provider, model: str) -> Mapping[str, Decimal]:
         return next((price for pattern, price in self.own.items() if matches(pattern, provider, model)), {})

@@ -244,8 +244,8 @@ class Service:
         call.dropped = tuple(exchange.admission.dropped)
         if body is None:
             return await self._upstream.forward(exchange, headers)
-        asked = call.stream and exchange.api.ask_for_usage(endpoint, body)
-        return await self._upstream.forward(exchange, headers, json.dumps(body).encode(), drop_usage=asked)
+        exchange.drop_usage = call.stream and exchange.api.ask_for_usage(endpoint, body)
+        return await self._upstream.forward(exchange, headers, json.dumps(body).encode())
 
     def _admit(self, exchange: Exchange) -> Body:
         """The body as it is sent: what the allow-lists name, written anew. Raises Refusal."""

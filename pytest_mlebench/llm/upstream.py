@@ -108,12 +108,10 @@ class UpstreamClient:
         self._bytes = 0
         self._proxies: dict[str, tuple[URL | None, dict[str, str]]] = {}
 
-    async def forward(
-        self, exchange: Exchange, headers: Mapping[str, str], content: bytes = b"", *, drop_usage: bool = False
-    ) -> web.StreamResponse:
+    async def forward(self, exchange: Exchange, headers: Mapping[str, str], content: bytes = b"") -> web.StreamResponse:
         """Send a request as the gateway writes it, again where the provider asks for that, and pass its answer back.
 
-        ``drop_usage``: the client has not asked for the usage in a stream. Raises Refusal.
+        Raises Refusal.
         """
         call, request, provider = exchange.call, exchange.request, exchange.provider
         url = url_of(provider, exchange.path, exchange.query)
@@ -146,7 +144,7 @@ class UpstreamClient:
                         exchange.stage = Stage.RECEIVED
                         retry_after = upstream.headers.get("retry-after")
                     else:
-                        return await self._pass_back(exchange, upstream, key, drop_usage=drop_usage)
+                        return await self._pass_back(exchange, upstream, key)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 exchange.stage = Stage.RECEIVED  # nothing was asked
                 if last:
@@ -176,9 +174,7 @@ class UpstreamClient:
         exchange.kept += more
         return True
 
-    async def _pass_back(
-        self, exchange: Exchange, upstream: aiohttp.ClientResponse, key: str, *, drop_usage: bool
-    ) -> web.StreamResponse:
+    async def _pass_back(self, exchange: Exchange, upstream: aiohttp.ClientResponse, key: str) -> web.StreamResponse:
         call = exchange.call
         if upstream.status >= 300:
             exchange.stage = Stage.REFUSED
@@ -190,7 +186,7 @@ class UpstreamClient:
         call.status = upstream.status
         headers = headers_back(upstream.headers, key)
         if call.stream and upstream.status < 300:
-            return await PassedStream(self, exchange, upstream, drop_usage=drop_usage).run(headers, key)
+            return await PassedStream(self, exchange, upstream).run(headers, key)
         received = bytearray()
         async for chunk in upstream.content.iter_any():
             received += chunk
@@ -214,14 +210,11 @@ class UpstreamClient:
 class PassedStream:
     """A stream on its way to the client: passed on chunk by chunk, and read for what it says of the call."""
 
-    def __init__(
-        self, client: UpstreamClient, exchange: Exchange, upstream: aiohttp.ClientResponse, *, drop_usage: bool
-    ) -> None:
+    def __init__(self, client: UpstreamClient, exchange: Exchange, upstream: aiohttp.ClientResponse) -> None:
         self._client = client
         self._exchange = exchange
         self._upstream = upstream
-        self._drop_usage = drop_usage
-        self._reader = exchange.api.stream(exchange.endpoint, drop_usage=drop_usage)
+        self._reader = exchange.api.stream(exchange.endpoint, drop_usage=exchange.drop_usage)
         self._events = ServerSentEvents() if upstream.content_type == "text/event-stream" else None
         self._recorded: list[bytes] = []
         exchange.reader, exchange.chunks = self._reader, self._recorded
@@ -243,7 +236,7 @@ class PassedStream:
         if self._events is None:
             for value in api.parse_array(b"".join(self._recorded)):
                 self._reader.feed(value)
-        elif self._drop_usage and (rest := self._events.rest):
+        elif exchange.drop_usage and (rest := self._events.rest):
             self._keep(rest)
             await self._write(rest)
         await self._complete()
@@ -255,7 +248,7 @@ class PassedStream:
         if call.first_token is None:
             call.first_token = self._exchange.elapsed()
         found = list(events.feed(chunk)) if events else []
-        passed = b"".join(_without_usage(reader, event) for event in found) if self._drop_usage else chunk
+        passed = b"".join(_without_usage(reader, event) for event in found) if self._exchange.drop_usage else chunk
         self._keep(passed)
         # Clients read no further than the last event, and may end the run: what the call used is noted before they can.
         if self._read(found) and events is not None and not events.rest:
