@@ -16,7 +16,7 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -45,7 +45,7 @@ class Gateway:
     """
 
     settings: GatewaySettings
-    providers: Iterable[Provider]
+    providers: Collection[Provider]
     _: KW_ONLY
     run_dir: Path
     account_folder: Path | None = None
