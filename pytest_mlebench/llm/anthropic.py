@@ -203,8 +203,7 @@ class Anthropic(API):
         )
 
     def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str, admission: Admission) -> bool:
-        thinking = body.get("thinking")
-        least = thinking.get("budget_tokens") or 0 if isinstance(thinking, dict) else 0
+        least = as_object(body.get("thinking")).get("budget_tokens") or 0
         if endpoint.kind != "generate" or tokens <= least:  # thinking needs less than all
             return False
         body["max_tokens"] = tokens
@@ -269,12 +268,9 @@ class _Messages(StreamReader):
         elif type == "content_block_delta" and isinstance(event.get("delta"), dict):
             self._delta(api.as_index(event.get("index")), event["delta"])
         elif type == "message_delta":
-            if isinstance(event.get("delta"), dict):
-                self._answer |= event["delta"]
-            if isinstance(event.get("usage"), dict):
-                before = self._answer.get("usage")
-                known = {key: value for key, value in event["usage"].items() if value is not None}
-                self._answer["usage"] = {**(before if isinstance(before, dict) else {}), **known}
+            self._answer |= as_object(event.get("delta"))
+            if known := {key: value for key, value in as_object(event.get("usage")).items() if value is not None}:
+                self._answer["usage"] = {**as_object(self._answer.get("usage")), **known}
 
     def _delta(self, index: int, delta: Body) -> None:
         block = self._blocks.setdefault(index, {})

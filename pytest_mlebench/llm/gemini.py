@@ -285,9 +285,8 @@ class _Contents(StreamReader):
     def feed(self, event: Body) -> None:
         for key, value in event.items():
             if key == "candidates" and isinstance(value, list):
-                for candidate in value:
-                    if isinstance(candidate, dict):
-                        self._candidate(candidate)
+                for candidate in as_objects(value):
+                    self._candidate(candidate)
             elif key == "usageMetadata" and isinstance(value, dict):
                 self._answer[key] = {**self._answer.get(key, {}), **value}
             else:

@@ -399,18 +399,17 @@ class OpenAI(API):
     def ask_for_usage(self, endpoint: Endpoint, body: Body) -> bool:
         if endpoint.api != CHAT:
             return False
-        options = body.get("stream_options")
-        if isinstance(options, dict) and options.get("include_usage") is True:
+        options = as_object(body.get("stream_options"))
+        if options.get("include_usage") is True:
             return False
-        body["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
+        body["stream_options"] = {**options, "include_usage": True}
         return True
 
     def kept_by_provider(self, endpoint: Endpoint, answer: Body) -> Iterable[str]:
-        kept: list[Any] = [answer, *as_objects(answer.get("output"))] if endpoint.api == RESPONSES else []
-        for choice in as_objects(answer.get("choices")):
-            message = choice.get("message")
-            kept.append(message.get("audio") if isinstance(message, dict) else None)
-        return (id for one in kept if isinstance(one, dict) and (id := api.as_string(one.get("id"))))
+        kept = [answer, *as_objects(answer.get("output"))] if endpoint.api == RESPONSES else []
+        messages = (as_object(choice.get("message")) for choice in as_objects(answer.get("choices")))
+        kept += [as_object(message.get("audio")) for message in messages]
+        return filter(None, (api.as_string(one.get("id")) for one in kept))
 
     def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> StreamReader:
         return _Responses() if endpoint.api == RESPONSES else _Chat(drop_usage)
@@ -467,9 +466,8 @@ class _Chat(StreamReader):
     def feed(self, event: Body) -> None:
         for key, value in event.items():
             if key == "choices" and isinstance(value, list):
-                for choice in value:
-                    if isinstance(choice, dict):
-                        self._choice(choice)
+                for choice in as_objects(value):
+                    self._choice(choice)
             elif value is not None or key not in self._answer:
                 self._answer[key] = value
 
