@@ -204,10 +204,9 @@ class Bench:
             providers=settings.llm_providers,
             prices=settings.prices,
             record=settings.llm_record,
-            max_cost=settings.max_cost,
-            max_tokens=settings.max_tokens,
-            max_calls=settings.max_calls,
-            max_total_cost=settings.max_total_cost,
+            limits={
+                name: getattr(settings, name) for name in ("max_cost", "max_tokens", "max_calls", "max_total_cost")
+            },
             models=settings.models,
             retries=settings.llm_retries,
             rpm=settings.llm_rpm,

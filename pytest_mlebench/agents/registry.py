@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path, PurePosixPath
@@ -67,11 +67,10 @@ class Agent:
     @property
     def version(self) -> str:
         """The version of the agent's program: the line ``ARG VERSION=…`` of its Dockerfile; empty without one."""
-        try:
-            found = _VERSION.search(self.dockerfile.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError):
-            return ""
-        return found[1] if found else ""
+        with suppress(OSError, UnicodeDecodeError):
+            if found := _VERSION.search(self.dockerfile.read_text(encoding="utf-8")):
+                return found[1]
+        return ""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -305,7 +304,11 @@ class _Definition:
         if not (agents / start).is_file():
             what = "is a folder" if (agents / start).is_dir() else "does not exist"
             raise AgentError(f"{self._where}: start script {agents / start} {what}")
-        kwargs, env_vars = self._mapping("kwargs"), self._mapping("env_vars")
+        for key, (is_right, must) in _FORMS.items():
+            if key in self._values and not is_right(self._values[key]):
+                raise AgentError(f"{self._where}: {key} is {_kind(self._values[key])}{must}")
+        kwargs = {str(name): value for name, value in (self._values.get("kwargs") or {}).items()}
+        env_vars = {str(name): value for name, value in (self._values.get("env_vars") or {}).items()}
         kwargs_type = self._values.get("kwargs_type")
         if kwargs_type not in ("argparse", "omegaconf", None) or (kwargs and kwargs_type is None):
             raise AgentError(f"{self._where}: kwargs_type is {kwargs_type!r}, must be argparse or omegaconf")
@@ -337,10 +340,10 @@ class _Definition:
             kwargs_type=kwargs_type,
             kwargs=kwargs,
             env_vars={name: str(value) for name, value in env_vars.items()},
-            privileged=self._flag("privileged"),
-            trusted=self._flag("trusted"),
-            llm_hosts=self._texts("llm_hosts"),
-            base_image=self._image("base_image"),
+            privileged=self._values.get("privileged", False),
+            trusted=self._values.get("trusted", False),
+            llm_hosts=tuple(self._values.get("llm_hosts") or ()),
+            base_image=self._values.get("base_image"),
         )
 
     def _path(self, key: str, default: str) -> PurePosixPath:
@@ -372,31 +375,23 @@ class _Definition:
         elif not isinstance(value, str | int | float | None):
             raise AgentError(f"{self._where}: {key} is a {type(value).__name__}: write it in quotes, as text")
 
-    def _flag(self, key: str) -> bool:
-        value = self._values.get(key, False)
-        if not isinstance(value, bool):
-            raise AgentError(f"{self._where}: {key} is {_kind(value)}, must be true or false, without quotes")
-        return value
 
-    def _image(self, key: str) -> str | None:
-        value = self._values.get(key)
-        if value is not None and not (isinstance(value, str) and _IMAGE.fullmatch(value)):
-            raise AgentError(f"{self._where}: {key} is {_kind(value)}, must name an image: debian:trixie-slim")
-        return value
+def _are_texts(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(entry, str) for entry in value))
 
-    def _mapping(self, key: str) -> dict[str, Any]:
-        value = self._values.get(key)
-        if not isinstance(value, dict | None):
-            raise AgentError(f"{self._where}: {key} is {_kind(value)}; kwargs and env_vars must be mappings")
-        return {str(name): entry for name, entry in (value or {}).items()}
 
-    def _texts(self, key: str) -> tuple[str, ...]:
-        value = self._values.get(key)
-        if value is None:
-            return ()
-        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
-            raise AgentError(f"{self._where}: {key} is {_kind(value)}, must be a list of texts: [api.example.com]")
-        return tuple(value)
+def _is_image(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and _IMAGE.fullmatch(value) is not None)
+
+
+_FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "kwargs": (lambda value: isinstance(value, dict | None), "; kwargs and env_vars must be mappings"),
+    "env_vars": (lambda value: isinstance(value, dict | None), "; kwargs and env_vars must be mappings"),
+    "privileged": (lambda value: isinstance(value, bool), ", must be true or false, without quotes"),
+    "trusted": (lambda value: isinstance(value, bool), ", must be true or false, without quotes"),
+    "llm_hosts": (_are_texts, ", must be a list of texts: [api.example.com]"),
+    "base_image": (_is_image, ", must name an image: debian:trixie-slim"),
+}
 
 
 def _shown(key: Any) -> str:

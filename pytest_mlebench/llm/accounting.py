@@ -17,11 +17,11 @@ from enum import Enum
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pytest_mlebench.llm.api import API, Body, Endpoint, Provider, StreamReader, json_object
 from pytest_mlebench.llm.budget import Account, BudgetLimits, Over, Wait
-from pytest_mlebench.llm.ledger import Call, JsonText, Ledger, RecordLevel, Totals
+from pytest_mlebench.llm.ledger import Call, JsonText, Ledger, RecordLevel
 from pytest_mlebench.llm.prices import Most, Prices, read_usage
 from pytest_mlebench.llm.providers import load_providers
 from pytest_mlebench.llm.requests import Admission, Refusal
@@ -75,36 +75,20 @@ class GatewaySettings:
 
     @classmethod
     def load(
-        cls,
-        *,
-        providers: Iterable[Path],
-        prices: Iterable[Path],
-        record: str,
-        max_cost: float | None,
-        max_tokens: int | None,
-        max_calls: int | None,
-        max_total_cost: float | None,
-        **others: Any,
+        cls, *, providers: Iterable[Path], prices: Iterable[Path], limits: Mapping[str, float | None], **others: Any
     ) -> Self:
-        """What the options of these names say, costs in US dollars. Raises UsageError for an invalid file of providers
-        or prices."""
-        limits = BudgetLimits(
-            max_cost=_dollars(max_cost),
-            max_tokens=max_tokens,
-            max_calls=max_calls,
-            max_total_cost=_dollars(max_total_cost),
-        )
+        """What these options say; ``limits`` by their names, costs in US dollars. Raises UsageError for an invalid
+        file of providers or prices."""
+        budget: dict[str, Any] = {
+            name: Decimal(str(value)) if "cost" in name and value is not None else value
+            for name, value in limits.items()
+        }
         return cls(
             providers=load_providers(*providers),
             prices=Prices.load(*prices),
-            record=cast("RecordLevel", record),
-            limits=limits,
+            limits=BudgetLimits(**budget),
             **others,
         )
-
-
-def _dollars(value: float | None) -> Decimal | None:
-    return None if value is None else Decimal(str(value))
 
 
 class Stage(Enum):
@@ -119,54 +103,20 @@ class Stage(Enum):
     """The client has the first part of the answer."""
     COMPLETE = "complete"
 
-    @property
-    def begun(self) -> bool:
-        """Whether the client has a part of the answer already."""
-        return self in (Stage.STREAMING, Stage.COMPLETE)
-
-    @property
-    def costs(self) -> bool:
-        return self not in (Stage.RECEIVED, Stage.REFUSED)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Route:
-    """Where a request goes: ``path`` is below the provider's base URL, ``query`` is the listed part of its own."""
-
-    provider: Provider
-    endpoint: Endpoint
-    path: str
-    query: Mapping[str, str]
-
-    @property
-    def recorded(self) -> str:
-        """How recordings name it, whether it is answered in a stream or not."""
-        return f"/{self.provider.name}{self.path}".replace(":streamGenerateContent", ":generateContent")
-
-
-@dataclass(kw_only=True)
-class Answer:
-    """What came back, as far as it came: ``content`` is the whole, or ``chunks`` are the parts of a stream."""
-
-    value: dict[str, Any] | None = None
-    content: bytes = b""
-    chunks: list[bytes] | None = None
-    reader: StreamReader | None = None
-    """Puts the stream together."""
-    kept: int = 0
-    """Bytes of it that are in memory."""
-
 
 @dataclass(kw_only=True)
 class Exchange:
-    """A request on its way to a provider, and what is known of it by now."""
+    """A request on its way to a provider, its answer, as far as it came, and what else is known of it by now."""
 
     request: web.BaseRequest
     call: Call
-    route: Route
+    provider: Provider
+    endpoint: Endpoint
+    path: str
+    """Below the provider's base URL."""
+    query: Mapping[str, str]
+    """The listed part of its own."""
     admission: Admission
-    received: set[str]
-    """Ids with which the run may refer to answers that it has received; all its calls share them."""
     raw: bytes = b""
     body: Body | None = None
     """As the agent wrote it, then as it is sent; None until it is read, and for what is no JSON object."""
@@ -176,37 +126,40 @@ class Exchange:
     """What the price depends on beside the model: tier, speed, place."""
     reservation: int | None = None
     stage: Stage = Stage.RECEIVED
-    answer: Answer = field(default_factory=Answer)
+    answer: Body | None = None
+    content: bytes = b""
+    """The whole answer, where it is no stream."""
+    chunks: list[bytes] | None = None
+    """The parts of a stream."""
+    reader: StreamReader | None = None
+    """Puts the stream together."""
+    drop_usage: bool = False
+    """Whether the client has not asked for the usage in a stream."""
+    kept: int = 0
+    """Bytes of the answer that are in memory."""
     noted: bool = False
     """Whether it is in the ledger."""
     started: float = field(default_factory=time.monotonic)
 
     @property
     def api(self) -> API:
-        return self.route.provider.api
+        return self.provider.api
 
     @property
-    def size(self) -> int:
-        return len(self.raw) + self.call.response_bytes
+    def recorded(self) -> str:
+        """How recordings name its path, whether it is answered in a stream or not."""
+        return f"/{self.provider.name}{self.path}".replace(":streamGenerateContent", ":generateContent")
 
     def elapsed(self) -> float:
         return round(time.monotonic() - self.started, 6)
 
-    def limit_output(self, tokens: int) -> bool:
-        """Limit the length of the answer; False where that is not possible."""
-        route = self.route
-        return self.api.limit_output(
-            route.endpoint, self.body or {}, tokens, route.provider.output_limit, self.admission
-        )
-
     def remember(self) -> None:
         """Put a stream together to its answer, and note the ids by which the run can speak of it from now on."""
-        answer = self.answer
-        if answer.reader is not None:
-            answer.value = answer.reader.answer()
-        if answer.value is not None:
-            ids = self.api.kept_by_provider(self.route.endpoint, answer.value)
-            self.received.update(id for id in islice(ids, _MOST_IDS) if len(id) <= _LONGEST_ID)
+        if self.reader is not None:
+            self.answer = self.reader.answer()
+        if self.answer is not None:
+            ids = self.api.kept_by_provider(self.endpoint, self.answer)
+            self.admission.received.update(id for id in islice(ids, _MOST_IDS) if len(id) <= _LONGEST_ID)
 
 
 class Accounting:
@@ -218,6 +171,7 @@ class Accounting:
         self._settings = settings
         self._thread = ThreadPoolExecutor(1, "llm-accounting")
         self._ledger = Ledger(run_dir, record=settings.record, secrets=secrets)
+        self.totals = self._ledger.totals
         self._account: Account | None = None
         self._in_thread = 0
         """How much the thread has to do; nothing else uses ledger and account meanwhile."""
@@ -232,10 +186,6 @@ class Accounting:
         self.has_budget = bool(settings.limits)
         if self.has_budget or settings.rpm is not None:
             self._account = self._thread.submit(Account, account_folder, run_dir.name, settings.limits).result()
-
-    @property
-    def totals(self) -> Totals:
-        return self._ledger.totals
 
     def close(self) -> None:
         if self._account is not None:
@@ -255,9 +205,9 @@ class Accounting:
 
     async def reserve(self, exchange: Exchange) -> None:
         """Reserve the most that a call can cost; wait while other calls hold what it needs. Raises Refusal."""
-        call, account = exchange.call, self._account
+        call, account, endpoint = exchange.call, self._account, exchange.endpoint
         assert account is not None
-        if exchange.route.endpoint.kind == "other":
+        if endpoint.kind == "other":
             raise Refusal("invalid", f"what {call.endpoint} costs is not known, so a budget cannot be held")
         most = partial(self._most, exchange)
         wanted = await self.do(most)
@@ -270,7 +220,8 @@ class Accounting:
                 if got.left is not None:
                     length = wanted.affordable(got.left.tokens, got.left.cost)
                     short = got.left.calls != 0 and LEAST_OUTPUT <= length < wanted.output // wanted.answers
-                    if short and exchange.limit_output(length):
+                    name, admission, body = exchange.provider.output_limit, exchange.admission, exchange.body or {}
+                    if short and exchange.api.limit_output(endpoint, body, length, name, admission):
                         call.output_limited = length
                         wanted = await self.do(most)
                         continue
@@ -283,9 +234,9 @@ class Accounting:
     def _most(self, exchange: Exchange) -> Most:
         """The most that a call can cost: that of the dearest model. Raises Refusal where that is unknown, but must not
         be."""
-        prices, provider, context = self._settings.prices, exchange.route.provider, exchange.context
-        endpoint, body, size = exchange.route.endpoint, exchange.body or {}, len(exchange.raw)
-        expected = exchange.api.expected(endpoint, body, size, exchange.admission)
+        prices, provider, context = self._settings.prices, exchange.provider, exchange.context
+        size, admission = len(exchange.raw), exchange.admission
+        expected = exchange.api.expected(exchange.endpoint, exchange.body or {}, size, admission)
         found = []
         for model in exchange.models:
             most = prices.most(provider, model, expected, context)
@@ -348,10 +299,11 @@ class Accounting:
             self._places.release()
         exchange.remember()
         exchange.call.seconds = round(exchange.elapsed(), 6)
-        if self._account is None and not self._in_thread and exchange.size <= SHORT:
+        is_short = len(exchange.raw) + exchange.call.response_bytes <= SHORT
+        if self._account is None and not self._in_thread and is_short:
             self._note(exchange)
         else:
-            await self.do(lambda: self._note(exchange))
+            await self.do(partial(self._note, exchange))
             self._settled.set()
 
     async def refuse(self, call: Call) -> None:
@@ -363,7 +315,7 @@ class Accounting:
         if call.status is not None and call.status < 300:
             self._account_for(exchange)
         if exchange.reservation is not None and self._account is not None:
-            if not exchange.stage.costs:
+            if exchange.stage in (Stage.RECEIVED, Stage.REFUSED):
                 self._account.settle(exchange.reservation, calls=0, tokens=0, cost=_ZERO)
             else:  # what it used is not known if it was broken off: then what was reserved counts
                 used = None if call.tokens is None else call.tokens.total
@@ -373,39 +325,39 @@ class Accounting:
             self._write_bodies(exchange)
 
     def _write_bodies(self, exchange: Exchange) -> None:
-        call, came = exchange.call, exchange.answer
+        call = exchange.call
         request = JsonText.of(exchange.raw) if exchange.body is not None else None
         bodies: dict[str, Any] = {
-            "path": exchange.route.recorded,
+            "path": exchange.recorded,
             "request": json_object(exchange.raw) if request is None else request,
         }
-        if came.value is not None:
-            text = JsonText.of(came.content) if came.content else None
+        if exchange.answer is not None:
+            text = JsonText.of(exchange.content) if exchange.content else None
             name = "response" if call.status is not None and call.status < 300 else "error"
-            bodies[name] = came.value if text is None else text
-        if came.chunks:
-            bodies["stream"] = b"".join(came.chunks).decode("utf-8", "replace")
+            bodies[name] = exchange.answer if text is None else text
+        if exchange.chunks:
+            bodies["stream"] = b"".join(exchange.chunks).decode("utf-8", "replace")
         self._ledger.write_bodies(call.number, bodies)
 
     def _account_for(self, exchange: Exchange) -> None:
         """What a successful call used and cost, by what its answer says."""
-        call, api, answer = exchange.call, exchange.api, exchange.answer.value or {}
-        provider, endpoint, prices = exchange.route.provider, exchange.route.endpoint, self._settings.prices
+        call, api, answer = exchange.call, exchange.api, exchange.answer or {}
+        provider, endpoint, prices = exchange.provider, exchange.endpoint, self._settings.prices
         call.answered_model = api.answered_model(answer)
         if endpoint.kind not in PAID:
             call.cost = _ZERO
             return
-        whole = exchange.answer.reader is None or exchange.stage is Stage.COMPLETE
+        whole = exchange.reader is None or exchange.stage is Stage.COMPLETE
         usage = read_usage(api.usage_of, endpoint.api, answer) if whole else None
         if usage is not None:
-            call.tokens = usage.tokens
+            call.tokens, detail = usage
             context = dict(exchange.context)
             if isinstance(tier := answer.get("service_tier"), str):
                 context["service_tier"] = tier
             known = not prices.unpriced(provider, call.model, exchange.context)
             for model in filter(None, (call.answered_model, call.model)):
                 if call.cost is None and known:
-                    call.cost = prices.cost(provider, model, usage.detail, context)
+                    call.cost = prices.cost(provider, model, detail, context)
         if call.replayed:
             call.cost = _ZERO
 

@@ -5,30 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from pytest_mlebench.io.values import as_object, as_objects, loads
-from pytest_mlebench.llm.api import (
-    ANSWER,
-    API,
-    MEDIA_TOKENS,
-    Body,
-    Endpoint,
-    Expected,
-    Message,
-    Question,
-    Said,
-    StreamReader,
-    ToolResult,
-    as_count,
-    as_string,
-    called,
-    content_text,
-    grouped,
-    joined,
-    withheld_tool,
-)
+from pytest_mlebench.llm import api
+from pytest_mlebench.llm.api import API, Body, Endpoint, Expected, Message, Question, Said, StreamReader, ToolResult
 from pytest_mlebench.llm.requests import (
     DROPPED,
     Admission,
@@ -45,6 +26,7 @@ from pytest_mlebench.llm.requests import (
     flag,
     many,
     mapping,
+    media,
     number,
     only_with_provider,
     refused,
@@ -70,15 +52,9 @@ _citations = either({dict: Fields({"enabled": flag}), list: many(mapping)})
 
 
 def _source(what: str) -> Rule:
-    def media(value: Any, admission: Admission) -> Any:
-        type_ = value.get("media_type")
-        admission.saw_media(type_.lower() if isinstance(type_, str) else "")
-        return inline(value, admission)
-
-    inline = fields("media_type", data=base64)
     return Tagged(
         {
-            "base64": media,
+            "base64": media(fields("media_type", data=base64), "media_type"),
             "text": fields("media_type", "data"),
             "content": fields(content=_nested),
             "url": by_address,
@@ -101,23 +77,14 @@ _INNER: dict[str, Rule] = {
     "tool_reference": fields("tool_name", cache_control=_cache),
 }
 _nested_blocks = either({str: text, list: many(Tagged(_INNER, what="a block"))})
-_blocks = either(
-    {
-        str: text,
-        list: many(
-            Tagged(
-                {
-                    **_INNER,
-                    "tool_use": fields("id", "name", input=mapping, cache_control=_cache),
-                    "tool_result": fields("tool_use_id", content=_nested, is_error=flag, cache_control=_cache),
-                    "thinking": fields("thinking", "signature"),
-                    "redacted_thinking": fields("data"),
-                },
-                what="a block",
-            )
-        ),
-    }
-)
+_BLOCK: dict[str, Rule] = {
+    **_INNER,
+    "tool_use": fields("id", "name", input=mapping, cache_control=_cache),
+    "tool_result": fields("tool_use_id", content=_nested, is_error=flag, cache_control=_cache),
+    "thinking": fields("thinking", "signature"),
+    "redacted_thinking": fields("data"),
+}
+_blocks = either({str: text, list: many(Tagged(_BLOCK, what="a block"))})
 
 
 def _is_clients(tool: Body) -> bool:
@@ -188,18 +155,6 @@ _MESSAGES = Fields(
     },
     needs=("messages",),
 )
-_TYPES: dict[Problem, str] = {
-    "authentication": "authentication_error",
-    "not_found": "not_found_error",
-    "invalid": "invalid_request_error",
-    "too_large": "request_too_large",
-    "unsupported": "invalid_request_error",
-    "budget": "billing_error",
-    "model": "not_found_error",
-    "overloaded": "overloaded_error",
-    "upstream": "api_error",
-    "timeout": "timeout_error",
-}
 _SYSTEM_TOKENS = 4096
 """More than the system prompt that tools bring along."""
 
@@ -208,23 +163,19 @@ class Anthropic(API):
     name = "anthropic"
     key_header = "x-api-key"
     usage_of = "anthropic"
-    paths = MappingProxyType(
-        {
-            "POST /v1/messages": Endpoint(kind="generate"),
-            "POST /v1/messages/count_tokens": Endpoint(kind="count", stream=False),
-        }
-    )
+    paths: ClassVar = {
+        "POST /v1/messages": Endpoint(kind="generate", rule=_MESSAGES),
+        "POST /v1/messages/count_tokens": Endpoint(kind="count", stream=False, rule=_MESSAGES),
+    }
     models = re.compile(r"/v1/models(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
     query = frozenset({"beta", "limit", "before_id", "after_id"})
-    headers = MappingProxyType(
-        {"anthropic-version": re.compile(r"\d{4}-\d\d-\d\d"), "anthropic-beta": re.compile("[ -~]{0,4096}")}
-    )
+    headers: ClassVar = {
+        "anthropic-version": re.compile(r"\d{4}-\d\d-\d\d"),
+        "anthropic-beta": re.compile("[ -~]{0,4096}"),
+    }
 
     def error(self, problem: Problem, message: str) -> Body:
-        return {"type": "error", "error": {"type": _TYPES[problem], "message": message}}
-
-    def rules(self, endpoint: Endpoint) -> Rule:
-        return _MESSAGES
+        return {"type": "error", "error": {"type": api.ERRORS[problem].anthropic, "message": message}}
 
     def betas(self, names: str, *, provider_tools: bool) -> tuple[str, list[str]]:
         given = [name.strip() for name in names.split(",") if name.strip()]
@@ -236,15 +187,15 @@ class Anthropic(API):
     def without_tools(self, body: Body, admission: Admission) -> None:
         choice = body.get("tool_choice") or {}
         if choice.get("type") == "tool" and choice.get("name") in admission.withheld_names:
-            raise withheld_tool(str(choice["name"]))
+            raise api.withheld_tool(str(choice["name"]))
         if admission.withheld_names and not body["tools"]:
             if choice.get("type") == "any":
-                raise withheld_tool(admission.withheld[-1])
+                raise api.withheld_tool(admission.withheld[-1])
             body.pop("tools")
             body.pop("tool_choice", None)
 
     def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> Expected:
-        tokens = size + admission.media * MEDIA_TOKENS + _SYSTEM_TOKENS
+        tokens = size + admission.media * api.MEDIA_TOKENS + _SYSTEM_TOKENS
         return Expected(
             input_tokens=None if admission.unbounded else tokens,
             output_tokens=(body.get("max_tokens") or None) if endpoint.kind == "generate" else 0,
@@ -252,8 +203,7 @@ class Anthropic(API):
         )
 
     def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str, admission: Admission) -> bool:
-        thinking = body.get("thinking")
-        least = thinking.get("budget_tokens") or 0 if isinstance(thinking, dict) else 0
+        least = as_object(body.get("thinking")).get("budget_tokens") or 0
         if endpoint.kind != "generate" or tokens <= least:  # thinking needs less than all
             return False
         body["max_tokens"] = tokens
@@ -267,14 +217,14 @@ class Anthropic(API):
             yield event["type"], event
 
     def said(self, path: str, request: Body, answer: Body) -> Said:
-        messages = [Message(role="system", text=told)] if (told := content_text(request.get("system"))) else []
+        messages = [Message(role="system", text=told)] if (told := api.content_text(request.get("system"))) else []
         for message in as_objects(request.get("messages")):
             blocks = message.get("content")
             if message.get("role") == "assistant":
                 messages.append(_agent_message(blocks))
                 continue
             results = [
-                ToolResult(id=as_string(block.get("tool_use_id")), content=content_text(block.get("content")))
+                ToolResult(id=api.as_string(block.get("tool_use_id")), content=api.content_text(block.get("content")))
                 for block in as_objects(blocks)
                 if block.get("type") == "tool_result"
             ]
@@ -283,19 +233,19 @@ class Anthropic(API):
             if isinstance(blocks, list):
                 blocks = [block for block in blocks if as_object(block).get("type") != "tool_result"]
             if blocks or not results:
-                messages.append(Message(role="user", text=content_text(blocks)))
+                messages.append(Message(role="user", text=api.content_text(blocks)))
         reply = _agent_message(answer.get("content")) if answer else None
-        return Said(messages=grouped(messages), answer=reply, tools=as_objects(request.get("tools")))
+        return Said(messages=api.grouped(messages), answer=reply, tools=as_objects(request.get("tools")))
 
     def question(self, question: Question) -> tuple[str, Body]:
-        tool = {"name": ANSWER, "description": "Give the answers.", "input_schema": question.schema}
+        tool = {"name": api.ANSWER, "description": "Give the answers.", "input_schema": question.schema}
         return "/v1/messages", {
             "model": question.model,
             "max_tokens": question.max_tokens,
             "system": question.system,
             "messages": [{"role": "user", "content": question.user}],
             "tools": [tool],
-            "tool_choice": {"type": "tool", "name": ANSWER},
+            "tool_choice": {"type": "tool", "name": api.ANSWER},
         }
 
 
@@ -314,16 +264,13 @@ class _Messages(StreamReader):
         if type == "message_start" and isinstance(event.get("message"), dict):
             self._answer = dict(event["message"])
         elif type == "content_block_start" and isinstance(event.get("content_block"), dict):
-            self._blocks[as_count(event.get("index")) or 0] = dict(event["content_block"])
+            self._blocks[api.as_index(event.get("index"))] = dict(event["content_block"])
         elif type == "content_block_delta" and isinstance(event.get("delta"), dict):
-            self._delta(as_count(event.get("index")) or 0, event["delta"])
+            self._delta(api.as_index(event.get("index")), event["delta"])
         elif type == "message_delta":
-            if isinstance(event.get("delta"), dict):
-                self._answer |= event["delta"]
-            if isinstance(event.get("usage"), dict):
-                before = self._answer.get("usage")
-                known = {key: value for key, value in event["usage"].items() if value is not None}
-                self._answer["usage"] = {**(before if isinstance(before, dict) else {}), **known}
+            self._answer |= as_object(event.get("delta"))
+            if known := {key: value for key, value in as_object(event.get("usage")).items() if value is not None}:
+                self._answer["usage"] = {**as_object(self._answer.get("usage")), **known}
 
     def _delta(self, index: int, delta: Body) -> None:
         block = self._blocks.setdefault(index, {})
@@ -382,13 +329,14 @@ def _block(block: Body) -> tuple[Body, list[Any]]:
 
 def _agent_message(content: Any) -> Message:
     blocks = as_objects(content)
+    text = api.joined(block.get("text") for block in blocks if block.get("type") == "text")
     return Message(
         role="agent",
-        text=content if isinstance(content, str) else joined(b.get("text") for b in blocks if b.get("type") == "text"),
-        reasoning=joined(block.get("thinking") for block in blocks if block.get("type") == "thinking"),
+        text=content if isinstance(content, str) else text,
+        reasoning=api.joined(block.get("thinking") for block in blocks if block.get("type") == "thinking"),
         calls=tuple(
-            called(block.get("id"), block.get("name"), block.get("input"))
+            api.called(block.get("id"), block.get("name"), block.get("input"))
             for block in blocks
-            if as_string(block.get("type")).endswith("tool_use")
+            if api.as_string(block.get("type")).endswith("tool_use")
         ),
     )

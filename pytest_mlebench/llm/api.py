@@ -14,28 +14,38 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.values import as_object, loads
-from pytest_mlebench.llm.requests import MAX_ELEMENTS, Admission, Problem, Refusal, Rule, Wrong
+from pytest_mlebench.llm.requests import MAX_ELEMENTS, Admission, Fields, Problem, Refusal, Rule, Wrong
 
 Body = dict[str, Any]
 Kind = Literal["generate", "embed", "count", "models", "other"]
-STATUS: dict[Problem, int] = {
-    "authentication": 401,
-    "not_found": 404,
-    "invalid": 400,
-    "too_large": 413,
-    "unsupported": 415,
+
+
+class ErrorForm(NamedTuple):
+    """How the APIs tell of a problem: by a status, and by a word that each of them has for it."""
+
+    status: int
+    openai: str | None
+    anthropic: str
+    gemini: str
+
+
+ERRORS: dict[Problem, ErrorForm] = {
+    "authentication": ErrorForm(401, "invalid_api_key", "authentication_error", "UNAUTHENTICATED"),
+    "not_found": ErrorForm(404, "unknown_url", "not_found_error", "NOT_FOUND"),
+    "invalid": ErrorForm(400, None, "invalid_request_error", "INVALID_ARGUMENT"),
+    "too_large": ErrorForm(413, "request_too_large", "request_too_large", "INVALID_ARGUMENT"),
+    "unsupported": ErrorForm(415, None, "invalid_request_error", "INVALID_ARGUMENT"),
     # Not 429: clients and agents take that for a pause, and would ask again until their time has run out.
-    "budget": 402,
-    "model": 404,
-    "overloaded": 503,
-    "upstream": 502,
-    "timeout": 504,
+    "budget": ErrorForm(402, "insufficient_quota", "billing_error", "PERMISSION_DENIED"),
+    "model": ErrorForm(404, "model_not_found", "not_found_error", "NOT_FOUND"),
+    "overloaded": ErrorForm(503, None, "overloaded_error", "UNAVAILABLE"),
+    "upstream": ErrorForm(502, None, "api_error", "UNAVAILABLE"),
+    "timeout": ErrorForm(504, None, "timeout_error", "DEADLINE_EXCEEDED"),
 }
 _MODEL_NAME = re.compile(r"[A-Za-z0-9][\w.@-]*", re.ASCII)
 ANSWER = "answer"
@@ -53,6 +63,8 @@ class Endpoint:
     model: str | None = None
     stream: bool | None = None
     """None: the body says."""
+    rule: Rule = field(default=Fields({}), compare=False, repr=False)
+    """What a body may hold."""
 
 
 @dataclass(frozen=True)
@@ -164,12 +176,12 @@ class API(ABC):
     key_header: ClassVar[str]
     usage_of: ClassVar[str]
     """Whose reader of usage in genai-prices reads its answers."""
-    paths: ClassVar[Mapping[str, Endpoint]] = MappingProxyType({})
+    paths: ClassVar[Mapping[str, Endpoint]] = {}
     """What its methods and paths are, other than those of ``models``, which list models."""
     models: ClassVar[re.Pattern[str]]
     query: ClassVar[frozenset[str]] = frozenset()
     """The parameters of a query that are passed on."""
-    headers: ClassVar[Mapping[str, re.Pattern[str]]] = MappingProxyType({})
+    headers: ClassVar[Mapping[str, re.Pattern[str]]] = {}
     """The headers that are passed on, and the form that they must have."""
 
     def betas(self, names: str, *, provider_tools: bool) -> tuple[str, list[str]]:
@@ -186,21 +198,20 @@ class API(ABC):
     def error(self, problem: Problem, message: str) -> Body:
         """The body of an error, in the provider's own form."""
 
-    @abstractmethod
-    def rules(self, endpoint: Endpoint) -> Rule:
-        """What a body of this endpoint may hold."""
-
     def admit(self, endpoint: Endpoint, body: Body, admission: Admission) -> Body:
         """A body written anew, of what the lists name; ``admission`` has what was left out. Raises Refusal."""
         try:
-            made: Body = self.rules(endpoint)(body, admission)
+            made: Body = endpoint.rule(body, admission)
         except Wrong as wrong:
             raise Refusal("invalid", str(wrong)) from None
         self.without_tools(made, admission)
         return made
 
     def why_not_model(self, model: str, *, routed: bool) -> str:
-        """Why a model's name is not passed on; empty where it is. ``routed``: see ``Provider.is_router``."""
+        """Why a model's name is not passed on; empty where it is.
+
+        ``routed``: it may leave the choice of a server, and of a price, to the provider.
+        """
         return "" if _MODEL_NAME.fullmatch(model) else "it is not the name of one model"
 
     @abstractmethod
@@ -240,10 +251,10 @@ class API(ABC):
         return ()
 
     def answered_model(self, answer: Body) -> str | None:
-        return as_text(answer.get("model"))
+        return as_string(answer.get("model")) or None
 
     def status(self, problem: Problem) -> int:
-        return STATUS[problem]
+        return ERRORS[problem].status
 
 
 HOST_ALIAS = "host.docker.internal"
@@ -274,16 +285,6 @@ class Provider:
     request_headers: tuple[str, ...] = ()
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def flavour(self) -> str:
-        """The name of its API."""
-        return self.api.name
-
-    @property
-    def is_router(self) -> bool:
-        """Whether the name of a model may leave the choice of a server, and of a price, to the provider."""
-        return self.prices == "openrouter"
 
     @property
     def output_limits(self) -> tuple[str, ...]:
@@ -330,15 +331,9 @@ def checked_url(url: str, where: str) -> str:
     return url.rstrip("/")
 
 
-def as_text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def as_count(value: Any) -> int | None:
-    """A count of tokens, as a request may give it."""
-    if isinstance(value, float) and value == value and abs(value) < 1e18:
-        value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+def as_index(value: Any) -> int:
+    """The place of an answer, a block or an item among others of its kind; the first where it is not given."""
+    return int(value) if isinstance(value, int | float) and 0 <= value < 1 << 31 else 0
 
 
 def sse(name: str | None, data: Body | str) -> bytes:
@@ -359,8 +354,8 @@ def grouped(messages: Iterable[Message]) -> list[Message]:
     for message in messages:
         last = grouped[-1] if grouped else None
         if last is not None and last.role == message.role and message.role in ("agent", "results"):
-            grouped[-1] = Message(
-                role=message.role,
+            grouped[-1] = replace(
+                last,
                 text=joined((last.text, message.text)),
                 reasoning=joined((last.reasoning, message.reasoning)),
                 calls=last.calls + message.calls,
@@ -441,24 +436,21 @@ class ServerSentEvents:
     """Splits a stream into its events."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self.rest = b""
+        """What came after the last event that was complete."""
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that end in this chunk. Raises StreamTooLarge."""
         # Only what is new is searched, and one end may lie across two chunks.
-        start = max(0, len(self._rest) - 3)
-        self._rest += chunk
+        start = max(0, len(self.rest) - 3)
+        self.rest += chunk
         done = 0
-        for match in _END.finditer(self._rest, start):
+        for match in _END.finditer(self.rest, start):
             start, done = done, match.end()
-            yield Event(self._rest[start:done])
-        self._rest = self._rest[done:]
-        if len(self._rest) > MAX_EVENT:
+            yield Event(self.rest[start:done])
+        self.rest = self.rest[done:]
+        if len(self.rest) > MAX_EVENT:
             raise StreamTooLarge
-
-    def rest(self) -> bytes:
-        """What came after the last event that was complete."""
-        return self._rest
 
 
 def _object(content: str | bytes) -> dict[str, Any] | None:

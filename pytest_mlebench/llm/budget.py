@@ -2,10 +2,8 @@
 
 The account is an SQLite file in the run group's folder, so it covers all workers, and sessions that resume the group.
 If a process dies with calls open, they count with all that was reserved for them: they may have been paid.
-
-Nobody can starve another run. Of ``--max-total-cost`` a run may spend and reserve its share: what finished runs left,
-divided equally among the active ones; a run that is alone may use all of it. Of ``--llm-rpm`` a run holds one turn at
-a time, so turns go round among the runs that ask, and a turn that is given back delays nobody.
+Nobody can starve another run: of ``--max-total-cost`` a run may use its share (see ``share_of``), and of ``--llm-rpm``
+it holds one turn at a time, so turns go round among the runs that ask.
 """
 
 from __future__ import annotations
@@ -16,13 +14,14 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
 from typing import NamedTuple
 
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.io.processes import start_time
 
 ACCOUNT = "llm-account.sqlite"
 ACTIVE_SECONDS = 3600.0
@@ -190,7 +189,7 @@ class Account:
                 return
             self._database.execute("DELETE FROM held WHERE id = ?", (reservation,))
             used = row[0] if tokens is None or tokens < 0 else min(tokens, _MOST)
-            paid = row[1] if cost is None or not _is_amount(cost) else min(_nano(cost), _MOST)
+            paid = row[1] if cost is None or not (cost.is_finite() and cost >= 0) else min(_nano(cost), _MOST)
             self._spend(self._run, calls, used, paid)
 
     def pace(self, name: str, per_minute: float) -> float:
@@ -253,11 +252,10 @@ class Account:
         limits, spent, held = self._limits, self._amounts("spent"), self._amounts("held")
         own_spent, own_held = spent.get(self._run, _NOTHING), held.get(self._run, _NOTHING)
         cost = None if limits.max_cost is None else _nano(limits.max_cost)
+        own = (("--max-calls", limits.max_calls), ("--max-tokens", limits.max_tokens), ("--max-cost", cost))
         budgets = [
-            _Budget(option, limit, limit, own_spent[i], own_held[i])
-            for i, (option, limit) in enumerate(
-                (("--max-calls", limits.max_calls), ("--max-tokens", limits.max_tokens), ("--max-cost", cost))
-            )
+            _Budget(option, limit, limit, used, reserved)
+            for (option, limit), used, reserved in zip(own, own_spent, own_held, strict=True)
             if limit is not None
         ]
         if limits.max_total_cost is None:
@@ -312,19 +310,13 @@ def share_of(total: int, others: Iterable[int]) -> int:
 
 def owner() -> str:
     """This process, distinguished from any other of this and other machines, of now and later."""
-    return f"{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}"
+    return f"{socket.gethostname()}:{os.getpid()}:{start_time(os.getpid())}"
 
 
 def is_alive(owner: str) -> bool:
     """Whether a process that ``owner`` named still runs; of another machine's it is unknown, and assumed."""
     host, pid, started = owner.rsplit(":", 2)
-    return host != socket.gethostname() or (_started(int(pid)) == started and started != "")
-
-
-def _started(pid: int) -> str:
-    with suppress(OSError, IndexError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    return ""
+    return host != socket.gethostname() or (start_time(int(pid)) == started and started != "")
 
 
 def _left(budgets: Iterable[_Budget], amount: Callable[[_Budget], int]) -> Left:
@@ -334,12 +326,8 @@ def _left(budgets: Iterable[_Budget], amount: Callable[[_Budget], int]) -> Left:
     return Left(found.get("--max-calls"), found.get("--max-tokens"), cost)
 
 
-def _is_amount(cost: Decimal) -> bool:
-    return cost.is_finite() and cost >= 0
-
-
 def _nano(cost: Decimal) -> int:
     """Billionths of a dollar, rounded up."""
-    if not _is_amount(cost):
+    if not (cost.is_finite() and cost >= 0):
         raise ValueError(f"a call cannot cost {cost}")
     return int((cost * _NANO).to_integral_value(ROUND_CEILING))

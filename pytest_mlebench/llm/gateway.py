@@ -3,13 +3,9 @@
 ``Gateway`` is what listens. ``RunGateway`` is what a sandbox opens for its run's agent: which providers the agent gets,
 and what stands for their keys in its sandbox.
 
-It is an aiohttp server and an aiohttp client in a thread of their own. Starlette with uvicorn and httpx was the other
-choice: measured side by side (2 cores, the same upstream), aiohttp added 0.5 ms to a call and to a stream's first
-event, the other 6 ms, mostly the client's; 200 streams took 0.4 s against 2.9 s, memory was 43 MB against 53 MB. And it
-is one package for both ends.
-
-The socket is bound before the server is imported, and the thread imports while the sandbox starts: a run waits for
-nothing.
+It is an aiohttp server and an aiohttp client in a thread of their own: measured side by side, Starlette with uvicorn
+and httpx added ten times as much to a call. The socket is bound before the server is imported, and the thread imports
+while the sandbox starts: a run waits for nothing.
 """
 
 from __future__ import annotations
@@ -20,17 +16,17 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pytest_mlebench.agents.registry import Agent, Launch
-from pytest_mlebench.errors import AgentError, SandboxError
+from pytest_mlebench.agents.registry import MIN_SECRET, Agent, Launch
+from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.llm.accounting import Accounting, GatewaySettings
 from pytest_mlebench.llm.api import Provider
-from pytest_mlebench.llm.ledger import BODIES, Totals
+from pytest_mlebench.llm.ledger import BODIES
 from pytest_mlebench.llm.providers import gateway_url
 
 BACKLOG = 512
@@ -38,6 +34,7 @@ BACKLOG = 512
 _STOP_SECONDS = 15.0
 
 
+@dataclass(eq=False, repr=False)
 class Gateway:
     """Lets one run's agent reach the providers it is given, with the run's ``token`` in place of their keys.
 
@@ -47,39 +44,30 @@ class Gateway:
     Raises SandboxError where it cannot listen or write.
     """
 
-    def __init__(
-        self,
-        settings: GatewaySettings,
-        providers: Iterable[Provider],
-        *,
-        run_dir: Path,
-        account_folder: Path | None = None,
-        unix_socket: Path | None = None,
-        secrets: Iterable[str] = (),
-        replay: Path | None = None,
-    ) -> None:
+    settings: GatewaySettings
+    providers: Collection[Provider]
+    _: KW_ONLY
+    run_dir: Path
+    account_folder: Path | None = None
+    unix_socket: Path | None = None
+    secrets: Iterable[str] = ()
+    replay: Path | None = None
+
+    def __post_init__(self) -> None:
         self.token = new_token()
         self.url = ""
-        self.providers = {provider.name: provider for provider in providers}
-        self._keys = {name: "" if replay else provider.key() for name, provider in self.providers.items()}
-        self._settings = settings
-        self._run_dir = run_dir
-        self._account_folder = account_folder or run_dir
-        self._unix_socket = unix_socket
-        self._secrets = {*secrets, *filter(None, self._keys.values()), self.token}
-        self._replay = replay
+        self._keys = {provider.name: "" if self.replay else provider.key() for provider in self.providers}
         self._thread = threading.Thread(target=self._run, name="llm-gateway", daemon=True)
         self._stopping = threading.Event()
         self._stop: Callable[[], None] = lambda: None
         self._failed: BaseException | None = None
 
-    @property
-    def totals(self) -> Totals:
-        return self._accounting.totals
-
     def __enter__(self) -> Gateway:
         try:
-            self._accounting = Accounting(self._settings, self._run_dir, self._account_folder, secrets=self._secrets)
+            secrets = {*self.secrets, *filter(None, self._keys.values()), self.token}
+            folder = self.account_folder or self.run_dir
+            self._accounting = Accounting(self.settings, self.run_dir, folder, secrets=secrets)
+            self.totals = self._accounting.totals
             self._socket = self._listen()
         except OSError as error:
             raise SandboxError(f"the gateway to language models cannot start: {error}") from error
@@ -97,20 +85,20 @@ class Gateway:
         self._stop()
         self._thread.join(_STOP_SECONDS)
         self._socket.close()
-        if self._unix_socket is not None:
-            self._unix_socket.unlink(missing_ok=True)
+        if self.unix_socket is not None:
+            self.unix_socket.unlink(missing_ok=True)
         self._accounting.close()
         if self._failed is not None:
             raise SandboxError(f"the gateway to language models failed: {self._failed}") from self._failed
 
     def _listen(self) -> socket.socket:
-        if self._unix_socket is None:
+        if self.unix_socket is None:
             listening = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
             self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         else:
             listening = socket.socket(socket.AF_UNIX)
-            listening.bind(str(self._unix_socket))
-            self._unix_socket.chmod(0o666)  # root in the container may be nobody here; the folder around it is private
+            listening.bind(str(self.unix_socket))
+            self.unix_socket.chmod(0o666)  # root in the container may be nobody here; the folder around it is private
             listening.listen(BACKLOG)
         listening.setblocking(False)
         return listening
@@ -133,8 +121,9 @@ class Gateway:
         self._stop = stop
         if self._stopping.is_set():
             return
+        providers = {provider.name: provider for provider in self.providers}
         service = Service(
-            self._settings, self.providers, self._accounting, token=self.token, keys=self._keys, replay=self._replay
+            self.settings, providers, self._accounting, token=self.token, keys=self._keys, replay=self.replay
         )
         async with service.listening(self._socket, BACKLOG):
             await stopped.wait()
@@ -181,13 +170,14 @@ class RunGateway:
         Gives what the agent is started with: tokens and the gateway's URLs, no key. Raises SandboxError.
         """
         keys = {key for provider in self._providers if (key := provider.key(self.environment))}
+        asked = (self.environment.get(name, "") for name in self.agent.secret_names)
         with Gateway(
             self.settings,
             self._providers,
             run_dir=self.run_dir,
             account_folder=self.run_dir.parent,
             unix_socket=unix_socket,
-            secrets=keys | _other_secrets(self.agent, self.environment),
+            secrets=keys.union(secret for secret in asked if len(secret) >= MIN_SECRET),
             replay=self.replay,
         ) as gateway:
             self._gateway = gateway
@@ -282,10 +272,3 @@ def check_secrets(settings: GatewaySettings | None, agent: Agent, *, replayed: b
 
 def _urls(agent: Agent) -> dict[str, str]:
     return {name: value for name, value in agent.env_vars.items() if value.startswith(("http://", "https://"))}
-
-
-def _other_secrets(agent: Agent, environment: Mapping[str, str]) -> set[str]:
-    try:
-        return set(agent.launch(environment).secrets)
-    except AgentError:  # keys are missing, as in a replay
-        return set()

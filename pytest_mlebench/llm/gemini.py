@@ -4,29 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pytest_mlebench.io.values import as_object, as_objects
-from pytest_mlebench.llm.api import (
-    API,
-    MEDIA_TOKENS,
-    Body,
-    Endpoint,
-    Expected,
-    Message,
-    Question,
-    Said,
-    StreamReader,
-    ToolResult,
-    as_count,
-    as_string,
-    as_text,
-    called,
-    content_text,
-    grouped,
-    joined,
-    withheld_tool,
-)
+from pytest_mlebench.llm import api
+from pytest_mlebench.llm.api import API, Body, Endpoint, Expected, Message, Question, Said, StreamReader, ToolResult
 from pytest_mlebench.llm.requests import (
     DROPPED,
     Admission,
@@ -43,6 +27,7 @@ from pytest_mlebench.llm.requests import (
     labels,
     many,
     mapping,
+    media,
     normal,
     number,
     text,
@@ -55,17 +40,8 @@ _CLIENT_TOOLS = {"functiondeclarations", "computeruse"}
 """Tools that the client itself runs; any other field of a tool is the provider's."""
 
 
-def _known(known: Mapping[str, Rule], *, needs: tuple[str, ...] = ()) -> Fields:
-    return Fields(known, snake=True, needs=needs)
-
-
-def _blob(value: Any, admission: Admission) -> Any:
-    made = _blob_fields(value, admission)
-    admission.saw_media(str(made.get("mimeType", "")).lower())
-    return made
-
-
-_blob_fields = _known({"mimeType": text, "data": base64, "displayName": text})
+_known = partial(Fields, snake=True)
+_blob = media(_known({"mimeType": text, "data": base64, "displayName": text}), "mimeType")
 _part = _known(
     {
         "text": text,
@@ -172,7 +148,6 @@ def _own_model(value: Any, admission: Admission) -> Any:
     return value
 
 
-_cached = kept("contents that the provider holds are not offered here")
 _GENERATE: dict[str, Rule] = {
     "model": _own_model,
     "contents": _contents,
@@ -188,7 +163,7 @@ _GENERATE: dict[str, Rule] = {
     "generationConfig": _config,
     "safetySettings": many(_known({"category": word, "threshold": word, "method": word})),
     "labels": labels,
-    "cachedContent": _cached,
+    "cachedContent": kept("contents that the provider holds are not offered here"),
     "serviceTier": word,
     "store": flag,
 }
@@ -202,19 +177,14 @@ _EMBED: dict[str, Rule] = {
     "outputDimensionality": count,
 }
 _embeddings = _known({**_EMBED, "requests": many(_known(_EMBED, needs=("content",)))})
-_WITH_MEDIA = re.compile("image|tts|audio|live|veo|imagen", re.IGNORECASE)
-_STATUS: dict[Problem, str] = {
-    "authentication": "UNAUTHENTICATED",
-    "not_found": "NOT_FOUND",
-    "invalid": "INVALID_ARGUMENT",
-    "too_large": "INVALID_ARGUMENT",
-    "unsupported": "INVALID_ARGUMENT",
-    "budget": "PERMISSION_DENIED",
-    "model": "NOT_FOUND",
-    "overloaded": "UNAVAILABLE",
-    "upstream": "UNAVAILABLE",
-    "timeout": "DEADLINE_EXCEEDED",
+_METHODS = {
+    "generateContent": Endpoint(kind="generate", stream=False, rule=_generate),
+    "streamGenerateContent": Endpoint(kind="generate", stream=True, rule=_generate),
+    "countTokens": Endpoint(kind="count", stream=False, rule=_count),
+    "embedContent": Endpoint(kind="embed", stream=False, rule=_embeddings),
+    "batchEmbedContents": Endpoint(kind="embed", stream=False, rule=_embeddings),
 }
+_WITH_MEDIA = re.compile("image|tts|audio|live|veo|imagen", re.IGNORECASE)
 
 
 class Gemini(API):
@@ -229,18 +199,11 @@ class Gemini(API):
         match = _CALL.fullmatch(path) if method == "POST" else None
         if match is None:
             return super().endpoint(method, path)
-        model, what = match.groups()
-        match what:
-            case "generateContent" | "streamGenerateContent":
-                return Endpoint(kind="generate", model=model, stream=what != "generateContent")
-            case "countTokens":
-                return Endpoint(kind="count", model=model, stream=False)
-            case "embedContent" | "batchEmbedContents":
-                return Endpoint(kind="embed", model=model, stream=False)
-        return None
+        called = _METHODS.get(match[2])
+        return replace(called, model=match[1]) if called else None
 
     def error(self, problem: Problem, message: str) -> Body:
-        error: Body = {"code": self.status(problem), "message": message, "status": _STATUS[problem]}
+        error: Body = {"code": self.status(problem), "message": message, "status": api.ERRORS[problem].gemini}
         if problem == "budget":
             reason = {"reason": "BILLING_DISABLED", "domain": "googleapis.com"}
             error["details"] = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", **reason}]
@@ -249,21 +212,13 @@ class Gemini(API):
     def status(self, problem: Problem) -> int:
         return 403 if problem == "budget" else super().status(problem)  # as Google answers without a billing account
 
-    def rules(self, endpoint: Endpoint) -> Rule:
-        match endpoint.kind:
-            case "generate":
-                return _generate
-            case "count":
-                return _count
-        return _embeddings
-
     def without_tools(self, body: Body, admission: Admission) -> None:
         for request in (body, body.get("generateContentRequest") or {}):
             if not admission.withheld or request.get("tools") != []:
                 continue
             calling = (request.get("toolConfig") or {}).get("functionCallingConfig") or {}
             if str(calling.get("mode", "")).upper() == "ANY":
-                raise withheld_tool(admission.withheld[0])
+                raise api.withheld_tool(admission.withheld[0])
             for key in ("tools", "toolConfig"):
                 request.pop(key, None)
 
@@ -272,7 +227,7 @@ class Gemini(API):
         modalities = [one.lower() for one in config.get("responseModalities") or () if one != "TEXT"]
         by_name = _WITH_MEDIA.search(endpoint.model or "") if endpoint.kind == "generate" else None
         return Expected(
-            input_tokens=None if admission.unbounded else size + admission.media * MEDIA_TOKENS,
+            input_tokens=None if admission.unbounded else size + admission.media * api.MEDIA_TOKENS,
             output_tokens=(config.get("maxOutputTokens") or None) if endpoint.kind == "generate" else 0,
             answers=max(1, config.get("candidateCount") or 1),
             audio=admission.unbounded,
@@ -292,11 +247,11 @@ class Gemini(API):
         yield None, answer
 
     def answered_model(self, answer: Body) -> str | None:
-        return as_text(answer.get("modelVersion"))
+        return api.as_string(answer.get("modelVersion")) or None
 
     def said(self, path: str, request: Body, answer: Body) -> Said:
         system = as_object(request.get("systemInstruction") or request.get("system_instruction"))
-        messages = [Message(role="system", text=told)] if (told := content_text(system.get("parts"))) else []
+        messages = [Message(role="system", text=told)] if (told := api.content_text(system.get("parts"))) else []
         number, open_calls = 0, dict[str, list[str]]()
         for content in as_objects(request.get("contents")):
             message, number = _content_messages(content, number, open_calls)
@@ -310,7 +265,7 @@ class Gemini(API):
             for tool in as_objects(request.get("tools"))
             for declaration in as_objects(tool.get("functionDeclarations") or tool.get("function_declarations"))
         ]
-        return Said(messages=grouped(messages), answer=reply, tools=tools)
+        return Said(messages=api.grouped(messages), answer=reply, tools=tools)
 
     def question(self, question: Question) -> tuple[str, Body]:
         return f"/v1beta/models/{question.model}:generateContent", {
@@ -330,16 +285,15 @@ class _Contents(StreamReader):
     def feed(self, event: Body) -> None:
         for key, value in event.items():
             if key == "candidates" and isinstance(value, list):
-                for candidate in value:
-                    if isinstance(candidate, dict):
-                        self._candidate(candidate)
+                for candidate in as_objects(value):
+                    self._candidate(candidate)
             elif key == "usageMetadata" and isinstance(value, dict):
                 self._answer[key] = {**self._answer.get(key, {}), **value}
             else:
                 self._answer[key] = value
 
     def _candidate(self, candidate: Body) -> None:
-        index = as_count(candidate.get("index")) or 0
+        index = api.as_index(candidate.get("index"))
         whole = self._candidates.setdefault(index, {})
         for key, value in candidate.items():
             if key == "content" and isinstance(value, dict):
@@ -373,17 +327,17 @@ def _content_messages(
     for part in parts:
         if call := as_object(part.get("functionCall") or part.get("function_call")):
             number += 1
-            name = as_string(call.get("name"))
-            id = as_string(call.get("id")) or f"call-{number}"
+            name = api.as_string(call.get("name"))
+            id = api.as_string(call.get("id")) or f"call-{number}"
             open_calls.setdefault(name, []).append(id)
-            calls.append(called(id, name, call.get("args")))
+            calls.append(api.called(id, name, call.get("args")))
         if gave := as_object(part.get("functionResponse") or part.get("function_response")):
-            waiting = open_calls.get(as_string(gave.get("name"))) or [""]
-            id = as_string(gave.get("id")) or waiting.pop(0)
-            results.append(ToolResult(id=id, content=content_text(gave.get("response"))))
-    text = content_text([part for part in parts if not part.get("thought") and not part.keys() & _FUNCTIONS])
+            waiting = open_calls.get(api.as_string(gave.get("name"))) or [""]
+            id = api.as_string(gave.get("id")) or waiting.pop(0)
+            results.append(ToolResult(id=id, content=api.content_text(gave.get("response"))))
+    text = api.content_text([part for part in parts if not part.get("thought") and not part.keys() & _FUNCTIONS])
     if content.get("role") == "model":
-        reasoning = joined(part.get("text") for part in parts if part.get("thought"))
+        reasoning = api.joined(part.get("text") for part in parts if part.get("thought"))
         return [Message(role="agent", text=text, reasoning=reasoning, calls=tuple(calls))], number
     messages = [Message(role="results", results=tuple(results))] if results else []
     return [*messages, *([Message(role="user", text=text)] if text or not results else [])], number

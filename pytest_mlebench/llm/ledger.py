@@ -1,11 +1,7 @@
 """The record of a run's model calls: a line for each in ``llm/calls.jsonl``, what was said in ``llm/bodies.jsonl.zst``.
 
 A line is written when its call has ended, so whatever happens to the process, all is there but what was in progress.
-
-Answers from a recording: the same questions get the same answers, without a key, a network or a cost.
-
-What a program measured or was given anew is in agents' questions too, and differs each time. Where no question was the
-same to the letter, one counts that is the same but for such texts.
+A recording answers the same questions again, or those that differ only in what a program measured or was given anew.
 """
 
 from __future__ import annotations
@@ -94,9 +90,8 @@ class Call:
 
     def to_json(self) -> dict[str, Any]:
         values = dict(vars(self))
-        values["tokens"] = None if self.tokens is None else self.tokens.to_json()
+        values["tokens"] = None if self.tokens is None else dict(vars(self.tokens))
         values["cost"] = None if self.cost is None else float(self.cost)
-        values["withheld"], values["dropped"] = list(self.withheld), list(self.dropped)
         return values
 
 
@@ -168,7 +163,7 @@ class Totals:
         values = {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
         return {
             **values,
-            "tokens": self.tokens.to_json(),
+            "tokens": dict(vars(self.tokens)),
             "cost": None if self.calls_of_unknown_cost else float(self.cost),
             "known_cost": float(self.cost),
             "seconds": round(self.seconds, 3),
@@ -342,9 +337,6 @@ class Recording:
             for key in {f"{path} {question}", f"{path} {same}"}:
                 self._answers[key].append(body)
             self._asked.append((int(body.get("number") or 0), path, same))
-
-    def __len__(self) -> int:
-        return len(self._asked)
 
     def find(self, path: str, request: Any) -> tuple[Mapping[str, Any], bool]:
         """The recorded answer: of a repeated question the next one, and the last one ever after.

@@ -5,30 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from pytest_mlebench.io.values import as_object, as_objects
-from pytest_mlebench.llm.api import (
-    ANSWER,
-    API,
-    MEDIA_TOKENS,
-    Body,
-    Endpoint,
-    Expected,
-    Message,
-    Question,
-    Said,
-    StreamReader,
-    ToolResult,
-    as_count,
-    as_string,
-    as_text,
-    called,
-    content_text,
-    grouped,
-    withheld_tool,
-)
+from pytest_mlebench.llm import api
+from pytest_mlebench.llm.api import API, Body, Endpoint, Expected, Message, Question, Said, StreamReader, ToolResult
 from pytest_mlebench.llm.requests import (
     DROPPED,
     Admission,
@@ -50,6 +31,7 @@ from pytest_mlebench.llm.requests import (
     labels,
     many,
     mapping,
+    media,
     number,
     one_of,
     only_with_provider,
@@ -170,7 +152,7 @@ def _choice(value: Any, admission: Admission) -> Any:
         return word(value, admission)
     listed = type(value) is dict and (value.get("type") == "allowed_tools" or "allowed_tools" in value)
     if type(value) is dict and not listed and not _is_clients(value) and not admission.provider_tools:
-        raise withheld_tool(str(value.get("type")))
+        raise api.withheld_tool(str(value.get("type")))
     return _choices(value, admission)
 
 
@@ -179,12 +161,7 @@ _choices = fields("name", "mode", function=_named, custom=_named, tools=many(_to
 _image = either({str: data_url, dict: Fields({"url": data_url, "detail": word, "media_type": text})})
 
 
-def _audio(value: Any, admission: Admission) -> Any:
-    admission.saw_media("audio/")
-    return _audio_fields(value, admission)
-
-
-_audio_fields = Fields({"data": base64, "format": word}, needs=("data",))
+_audio = media(Fields({"data": base64, "format": word}, needs=("data",)), default="audio/")
 _file = Fields({"file_data": data_url, "filename": text, "file_id": by_address}, needs=("file_data",))
 _PART = {
     "text": fields("text", cache_control=_cache),
@@ -354,37 +331,26 @@ _EMBEDDINGS = Fields(
     needs=("input",),
 )
 _CHAT_LIMITS = ("max_completion_tokens", "max_tokens")
-_CODES: dict[Problem, str] = {
-    "authentication": "invalid_api_key",
-    "not_found": "unknown_url",
-    "too_large": "request_too_large",
-    "budget": "insufficient_quota",
-    "model": "model_not_found",
-}
 
 
 class OpenAI(API):
     name = "openai"
     key_header = "authorization"
     usage_of = "openai"
-    paths = MappingProxyType(
-        {
-            "POST /chat/completions": Endpoint(kind="generate", api=CHAT),
-            "POST /responses": Endpoint(kind="generate", api=RESPONSES),
-            "POST /embeddings": Endpoint(kind="embed", api="embeddings", stream=False),
-        }
-    )
+    paths: ClassVar = {
+        "POST /chat/completions": Endpoint(kind="generate", api=CHAT, rule=_CHAT),
+        "POST /responses": Endpoint(kind="generate", api=RESPONSES, rule=_RESPONSES),
+        "POST /embeddings": Endpoint(kind="embed", api="embeddings", stream=False, rule=_EMBEDDINGS),
+    }
     models = re.compile(r"/models(/[A-Za-z0-9][A-Za-z0-9._:-]*)*")
     query = frozenset({"limit", "after"})
 
     def error(self, problem: Problem, message: str) -> Body:
-        type = "server_error" if self.status(problem) >= 500 else "invalid_request_error"
+        form = api.ERRORS[problem]
+        type = "server_error" if form.status >= 500 else "invalid_request_error"
         if problem == "budget":
             type = "insufficient_quota"
-        return {"error": {"message": message, "type": type, "param": None, "code": _CODES.get(problem)}}
-
-    def rules(self, endpoint: Endpoint) -> Rule:
-        return {CHAT: _CHAT, RESPONSES: _RESPONSES}.get(endpoint.api, _EMBEDDINGS)
+        return {"error": {"message": message, "type": type, "param": None, "code": form.openai}}
 
     def admit(self, endpoint: Endpoint, body: Body, admission: Admission) -> Body:
         if not admission.provider_tools and _SEARCHING.search(admission.model):
@@ -394,7 +360,7 @@ class OpenAI(API):
     def without_tools(self, body: Body, admission: Admission) -> None:
         if admission.withheld and not body.get("tools"):
             if body.get("tool_choice") not in (None, "auto", "none"):
-                raise withheld_tool(admission.withheld[0])
+                raise api.withheld_tool(admission.withheld[0])
             for name in ("tools", "tool_choice", "parallel_tool_calls"):
                 body.pop(name, None)
 
@@ -412,7 +378,7 @@ class OpenAI(API):
             names = ["max_output_tokens"]
         limit = max((body.get(name) or 0 for name in names), default=0)
         return Expected(
-            input_tokens=None if admission.unbounded or admission.stored else size + admission.media * MEDIA_TOKENS,
+            input_tokens=None if admission.unbounded or admission.stored else size + admission.media * api.MEDIA_TOKENS,
             output_tokens=0 if endpoint.kind == "embed" else limit or None,
             answers=max(1, body.get("n") or 1),
             audio=admission.unbounded,
@@ -433,18 +399,17 @@ class OpenAI(API):
     def ask_for_usage(self, endpoint: Endpoint, body: Body) -> bool:
         if endpoint.api != CHAT:
             return False
-        options = body.get("stream_options")
-        if isinstance(options, dict) and options.get("include_usage") is True:
+        options = as_object(body.get("stream_options"))
+        if options.get("include_usage") is True:
             return False
-        body["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
+        body["stream_options"] = {**options, "include_usage": True}
         return True
 
     def kept_by_provider(self, endpoint: Endpoint, answer: Body) -> Iterable[str]:
-        kept: list[Any] = [answer, *as_objects(answer.get("output"))] if endpoint.api == RESPONSES else []
-        for choice in as_objects(answer.get("choices")):
-            message = choice.get("message")
-            kept.append(message.get("audio") if isinstance(message, dict) else None)
-        return (id for one in kept if isinstance(one, dict) and (id := as_text(one.get("id"))) is not None)
+        kept = [answer, *as_objects(answer.get("output"))] if endpoint.api == RESPONSES else []
+        messages = (as_object(choice.get("message")) for choice in as_objects(answer.get("choices")))
+        kept += [as_object(message.get("audio")) for message in messages]
+        return filter(None, (api.as_string(one.get("id")) for one in kept))
 
     def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> StreamReader:
         return _Responses() if endpoint.api == RESPONSES else _Chat(drop_usage)
@@ -457,8 +422,12 @@ class OpenAI(API):
                 yield event["type"], {**event, "sequence_number": number}
 
     def said(self, path: str, request: Body, answer: Body) -> Said:
-        in_response = path.rstrip("/").endswith("/responses")
-        return _said_in_response(request, answer) if in_response else _said_in_chat(request, answer)
+        if path.rstrip("/").endswith("/responses"):
+            return _said_in_response(request, answer)
+        messages = api.grouped(map(_chat_message, as_objects(request.get("messages"))))
+        choices = as_objects(answer.get("choices"))
+        reply = _chat_agent(as_object(choices[0].get("message"))) if choices else None
+        return Said(messages=messages, answer=reply, tools=as_objects(request.get("tools")))
 
     def question(self, question: Question) -> tuple[str, Body]:
         body: Body = {
@@ -470,7 +439,7 @@ class OpenAI(API):
             question.output_limit: question.max_tokens,
         }
         if question.with_schema:
-            form = {"name": ANSWER, "strict": True, "schema": question.schema}
+            form = {"name": api.ANSWER, "strict": True, "schema": question.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
         return "/v1/chat/completions", body
 
@@ -497,14 +466,13 @@ class _Chat(StreamReader):
     def feed(self, event: Body) -> None:
         for key, value in event.items():
             if key == "choices" and isinstance(value, list):
-                for choice in value:
-                    if isinstance(choice, dict):
-                        self._choice(choice)
+                for choice in as_objects(value):
+                    self._choice(choice)
             elif value is not None or key not in self._answer:
                 self._answer[key] = value
 
     def _choice(self, choice: Body) -> None:
-        index = as_count(choice.get("index")) or 0
+        index = api.as_index(choice.get("index"))
         whole = self._choices.setdefault(index, {"index": index, "message": {}, "finish_reason": None})
         for key, value in choice.items():
             if key == "delta" and isinstance(value, dict):
@@ -571,7 +539,7 @@ class _Responses(StreamReader):
         if isinstance(response := event.get("response"), dict):
             self._answer = response
         if event.get("type") == "response.output_item.done":
-            self._items[as_count(event.get("output_index")) or 0] = event.get("item")
+            self._items[api.as_index(event.get("output_index"))] = event.get("item")
 
     def answer(self) -> Body:
         if self._answer.get("output") or not self._items:
@@ -606,9 +574,9 @@ def _response_events(answer: Body) -> Iterator[Body]:
         yield {"type": "response.output_item.added", "output_index": index, "item": empty}
         for part_index, part in enumerate(item.get("content") or () if item.get("type") == "message" else ()):
             where = {**place, "content_index": part_index}
-            said = as_text(part.get("text"))
+            said = part.get("text")
             yield {"type": "response.content_part.added", **where, "part": {**part, "text": ""} if said else part}
-            if said is not None:
+            if isinstance(said, str):
                 yield {"type": "response.output_text.delta", **where, "delta": said, "logprobs": []}
                 yield {"type": "response.output_text.done", **where, "text": said, "logprobs": []}
             yield {"type": "response.content_part.done", **where, "part": part}
@@ -622,64 +590,56 @@ def _response_events(answer: Body) -> Iterator[Body]:
     yield {"type": ended.get(str(answer.get("status")), "response.completed"), "response": answer}
 
 
-def _said_in_chat(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
-    messages = grouped(one for message in as_objects(request.get("messages")) for one in _chat_messages(message))
-    choices = as_objects(answer.get("choices"))
-    reply = _chat_agent(as_object(choices[0].get("message"))) if choices else None
-    return Said(messages=messages, answer=reply, tools=as_objects(request.get("tools")))
-
-
-def _chat_messages(message: Mapping[str, Any]) -> Iterator[Message]:
-    role = message.get("role")
+def _chat_message(message: Mapping[str, Any]) -> Message:
+    role, text = message.get("role"), api.content_text(message.get("content"))
     if role == "assistant":
-        yield _chat_agent(message)
-    elif role in ("tool", "function"):
-        id = as_string(message.get("tool_call_id") or message.get("name"))
-        yield Message(role="results", results=(ToolResult(id=id, content=content_text(message.get("content"))),))
-    else:
-        system = role in ("system", "developer")
-        yield Message(role="system" if system else "user", text=content_text(message.get("content")))
+        return _chat_agent(message)
+    if role in ("tool", "function"):
+        id = api.as_string(message.get("tool_call_id") or message.get("name"))
+        return Message(role="results", results=(ToolResult(id=id, content=text),))
+    return Message(role="system" if role in ("system", "developer") else "user", text=text)
 
 
 def _chat_agent(message: Mapping[str, Any]) -> Message:
     calls = []
     for call in as_objects(message.get("tool_calls")):
         function = as_object(call.get("function") or call.get("custom"))
-        calls.append(called(call.get("id"), function.get("name"), function.get("arguments", function.get("input"))))
+        calls.append(api.called(call.get("id"), function.get("name"), function.get("arguments", function.get("input"))))
     if legacy := as_object(message.get("function_call")):
-        calls.append(called(legacy.get("name"), legacy.get("name"), legacy.get("arguments")))
+        calls.append(api.called(legacy.get("name"), legacy.get("name"), legacy.get("arguments")))
     reasoning = message.get("reasoning_content") or message.get("reasoning")
-    text = content_text(message.get("content")) or as_string(message.get("refusal"))
-    return Message(role="agent", text=text, reasoning=content_text(reasoning), calls=tuple(calls))
+    text = api.content_text(message.get("content")) or api.as_string(message.get("refusal"))
+    return Message(role="agent", text=text, reasoning=api.content_text(reasoning), calls=tuple(calls))
 
 
 def _said_in_response(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
     given = request.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else as_objects(given)
-    messages = [Message(role="system", text=told)] if (told := content_text(request.get("instructions"))) else []
-    messages += grouped(map(_item_message, items))
-    output = grouped(map(_item_message, as_objects(answer.get("output"))))
+    messages = [Message(role="system", text=told)] if (told := api.content_text(request.get("instructions"))) else []
+    messages += api.grouped(map(_item_message, items))
+    output = api.grouped(map(_item_message, as_objects(answer.get("output"))))
     return Said(
         messages=messages,
         answer=next((message for message in output if message.role == "agent"), None),
         tools=as_objects(request.get("tools")),
-        id=as_string(answer.get("id")) or None,
-        previous=as_text(request.get("previous_response_id")),
+        id=api.as_string(answer.get("id")) or None,
+        previous=api.as_string(request.get("previous_response_id")) or None,
     )
 
 
 def _item_message(item: Mapping[str, Any]) -> Message:
     """An item of a response's input or output."""
-    type, id = as_string(item.get("type") or "message"), item.get("call_id") or item.get("id")
+    type, id = api.as_string(item.get("type") or "message"), item.get("call_id") or item.get("id")
     if type.endswith("_output"):
-        result = ToolResult(id=as_string(id), content=content_text(item.get("output")))
+        result = ToolResult(id=api.as_string(id), content=api.content_text(item.get("output")))
         return Message(role="results", results=(result,))
     if type == "reasoning":
-        return Message(role="agent", reasoning=content_text(item.get("summary")) or content_text(item.get("content")))
+        reasoning = api.content_text(item.get("summary")) or api.content_text(item.get("content"))
+        return Message(role="agent", reasoning=reasoning)
     if type.endswith("_call"):
         given: Any = next((item[key] for key in ("arguments", "input", "action") if key in item), {})
-        return Message(role="agent", calls=(called(id, item.get("name") or type, given),))
-    role, text = item.get("role"), content_text(item.get("content"))
+        return Message(role="agent", calls=(api.called(id, item.get("name") or type, given),))
+    role, text = item.get("role"), api.content_text(item.get("content"))
     if role == "assistant":
         return Message(role="agent", text=text)
     return Message(role="system" if role in ("system", "developer") else "user", text=text)

@@ -67,31 +67,15 @@ class Tokens:
     def total(self) -> int:
         return self.input + self.output
 
-    def to_json(self) -> dict[str, int]:
-        return dict(vars(self))
-
-
-@dataclass(frozen=True)
-class OwnPrice:
-    """A line of a prices file: US dollars for a million tokens, and what the model's limits are."""
-
-    rates: Mapping[str, Decimal]
-    limits: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class AnswerUsage:
-    """What an answer says that it used: ``tokens``, and genai-prices' own finer account of it."""
-
-    tokens: Tokens
-    detail: Any
-
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices of models: ``own`` by patterns of ``model`` or ``provider/model``, then genai-prices'."""
+    """Prices of models: ``own`` by patterns of ``model`` or ``provider/model``, then genai-prices'.
 
-    own: Mapping[str, OwnPrice]
+    A price is in US dollars for a million tokens, and has the model's limits, in tokens.
+    """
+
+    own: Mapping[str, Mapping[str, Decimal]]
 
     @classmethod
     def load(cls, *files: Path) -> Prices:
@@ -101,44 +85,43 @@ class Prices:
     def cost(
         self, provider: Provider, model: str, detail: Any, context: Mapping[str, str] | None = None
     ) -> Decimal | None:
-        """US dollars of a call that used what ``AnswerUsage.detail`` says; None where the model has no known price."""
+        """US dollars of a call that used ``detail``, as genai-prices has it; None where the price is not known."""
         from genai_prices import calc_price
+        from genai_prices.types import ModelPrice
 
         own = self._own(provider, model)
         with contextlib.suppress(LookupError, ValueError):
-            if own is not None and own.rates:
-                return Decimal(_model_price(own).calc_price(detail)["total_price"])
-            if provider.prices is None:
-                return None
-            price = calc_price(detail, model, provider_id=provider.prices, price_context=context or None)
-            rates = price.model_price
-            if rates.input_mtok is None and rates.output_mtok is None:
-                return None
-            total: Decimal = price.total_price
-            return total
+            rates = {field: own[name] for name, field in _FIELDS.items() if name in own}
+            if rates:
+                by_mtok = ModelPrice(**{"input_mtok": Decimal(0), "output_mtok": Decimal(0), **rates})
+                return Decimal(by_mtok.calc_price(detail)["total_price"])
+            if provider.prices is not None:
+                price = calc_price(detail, model, provider_id=provider.prices, price_context=context or None)
+                known = price.model_price.input_mtok is not None or price.model_price.output_mtok is not None
+                return Decimal(price.total_price) if known else None
         return None
 
     def most(
         self, provider: Provider, model: str, expected: Expected, context: Mapping[str, str] | None = None
     ) -> Most:
         """The most that a call can use and cost."""
-        limits = self._limits(provider, model)
-        window = max(limits["context_window"], _LONG_CONTEXT if expected.long_context else 0)
+        usual_window, output_limit = self._limits(provider, model)
+        window = max(usual_window, _LONG_CONTEXT if expected.long_context else 0)
         input = window if expected.input_tokens is None else min(expected.input_tokens, window)
-        output = limits["output_limit"] if expected.output_tokens is None else expected.output_tokens
+        output = output_limit if expected.output_tokens is None else expected.output_tokens
         output *= expected.answers
+        usage = {"input_tokens": input, "output_tokens": 0}
         variants = [
-            {},
-            {"cache_write_tokens": input},
-            {"cache_write_tokens": input, "cache_write_1h_tokens": input},
-            *([{"input_audio_tokens": input}] if expected.audio else []),
+            usage,
+            {**usage, "cache_write_tokens": input},
+            {**usage, "cache_write_tokens": input, "cache_write_1h_tokens": input},
+            *([{**usage, "input_audio_tokens": input}] if expected.audio else []),
         ]
-        costs = [self._bound(provider, model, input, 0, more, context) for more in variants]
-        ends = [self._bound(provider, model, input, output, {}, context)]
-        if costs[0] is None or ends[0] is None:
-            return Most(input=input, output=output, answers=expected.answers, input_cost=None, output_cost=None)
-        dearest = max(cost for cost in costs if cost is not None)
-        of_output = ends[0] - costs[0]
+        costs = [self._bound(provider, model, variant, context) for variant in variants]
+        with_output = self._bound(provider, model, {**usage, "output_tokens": output}, context)
+        dearest = of_output = None
+        if costs[0] is not None and with_output is not None:
+            dearest, of_output = max(cost for cost in costs if cost is not None), with_output - costs[0]
         return Most(input=input, output=output, answers=expected.answers, input_cost=dearest, output_cost=of_output)
 
     def unknown(
@@ -147,50 +130,41 @@ class Prices:
         """What of a call's price is not known; empty where its cost has a bound."""
         if most.cost is None:
             return f"model {model} has no known price"
-        if self._own(provider, model) is not None:
-            return ""
-        if expected.media_output:
+        if expected.media_output and not self._own(provider, model):
             return f"what {expected.media_output} output of {model} costs is not known"
         return self.unpriced(provider, model, context)
 
     def unpriced(self, provider: Provider, model: str, context: Mapping[str, str]) -> str:
         """Which tier, speed or place of a call has no known price; empty if none."""
-        if self._own(provider, model) is not None:
+        if self._own(provider, model):
             return ""
+        usage = {"input_tokens": 1000, "output_tokens": 1000}
         for name, value in context.items():
-            if value not in _USUAL and self._bound(provider, model, 1000, 1000, {}, {name: value}) == self._bound(
-                provider, model, 1000, 1000, {}, {}
-            ):
-                return f"what {name} {value!r} of {model} costs is not known"
+            if value not in _USUAL:
+                own, usual = (self._bound(provider, model, usage, place) for place in ({name: value}, None))
+                if own == usual:
+                    return f"what {name} {value!r} of {model} costs is not known"
         return ""
 
     def _bound(
-        self,
-        provider: Provider,
-        model: str,
-        input: int,
-        output: int,
-        more: Mapping[str, int],
-        context: Mapping[str, str] | None,
+        self, provider: Provider, model: str, usage: Mapping[str, int], context: Mapping[str, str] | None
     ) -> Decimal | None:
         from genai_prices import Usage as Detail
 
-        return self.cost(provider, model, Detail(input_tokens=input, output_tokens=output, **more), context)
+        return self.cost(provider, model, Detail(**usage), context)
 
-    def _own(self, provider: Provider, model: str) -> OwnPrice | None:
-        names = (f"{provider.name}/{model}", model)
-        return next((price for pattern, price in self.own.items() if _matches(pattern, names)), None)
+    def _own(self, provider: Provider, model: str) -> Mapping[str, Decimal]:
+        return next((price for pattern, price in self.own.items() if matches(pattern, provider, model)), {})
 
-    def _limits(self, provider: Provider, model: str) -> dict[str, int]:
+    def _limits(self, provider: Provider, model: str) -> tuple[int, int]:
+        """How many tokens fit into a model's context, and into its answer."""
         own = self._own(provider, model)
-        given = dict(own.limits) if own else {}
-        if "context_window" not in given:
-            given["context_window"] = _context_window(provider, model) or _CONTEXT_WINDOW
-        if "output_limit" not in given:
-            name = model.rpartition("/")[2].lower()
-            known = (limit for pattern, limit in _OUTPUT_LIMITS.items() if fnmatch.fnmatchcase(name, pattern))
-            given["output_limit"] = min(next(known, given["context_window"]), given["context_window"])
-        return given
+        window = int(own["context_window"]) if "context_window" in own else _context_window(provider, model)
+        if "output_limit" in own:
+            return window, int(own["output_limit"])
+        name = model.rpartition("/")[2].lower()
+        known = (limit for pattern, limit in _OUTPUT_LIMITS.items() if fnmatch.fnmatchcase(name, pattern))
+        return window, min(next(known, window), window)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,8 +195,9 @@ class Most:
         return min(lengths) // self.answers
 
 
-def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> AnswerUsage | None:
-    """What an answer says that it used; None where it says nothing, or nothing that can be true.
+def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> tuple[Tokens, Any] | None:
+    """What an answer says that it used, and genai-prices' own finer account of that; None where it says nothing, or
+    nothing that can be true.
 
     ``flavour`` is a provider of genai-prices, ``api`` what that calls the API.
     """
@@ -244,49 +219,36 @@ def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> AnswerUsage
     )
     if any(not 0 <= value < _MAX_TOKENS for value in vars(tokens).values()):
         return None
-    return AnswerUsage(tokens, usage)
+    return tokens, usage
 
 
-def _model_price(own: OwnPrice) -> Any:
-    from genai_prices.types import ModelPrice
-
-    rates = {"input": Decimal(0), "output": Decimal(0), **own.rates}
-    return ModelPrice(**{_FIELDS[name]: rate for name, rate in rates.items()})
-
-
-def _context_window(provider: Provider, model: str) -> int | None:
+def _context_window(provider: Provider, model: str) -> int:
     from genai_prices.data_snapshot import get_snapshot
 
-    if provider.prices is None:
-        return None
-    try:
-        return get_snapshot().find_provider_model(model, None, provider.prices, None)[1].context_window
-    except LookupError:
-        return None
+    with contextlib.suppress(LookupError):
+        if provider.prices is not None:
+            known = get_snapshot().find_provider_model(model, None, provider.prices, None)[1].context_window
+            return known or _CONTEXT_WINDOW
+    return _CONTEXT_WINDOW
 
 
-def _matches(pattern: str, names: tuple[str, ...]) -> bool:
-    return any(fnmatch.fnmatchcase(name.lower(), pattern.lower()) for name in names)
+def matches(pattern: str, provider: Provider, model: str) -> bool:
+    """Whether ``model`` or ``provider/model`` matches this glob; capitals do not matter."""
+    return any(fnmatch.fnmatchcase(name.lower(), pattern.lower()) for name in (f"{provider.name}/{model}", model))
 
 
-def matches_any(patterns: tuple[str, ...], provider: Provider, model: str) -> bool:
-    """Whether ``model`` or ``provider/model`` matches one of these globs; capitals do not matter."""
-    return any(_matches(pattern, (f"{provider.name}/{model}", model)) for pattern in patterns)
-
-
-def _read(file: Path) -> dict[str, OwnPrice]:
+def _read(file: Path) -> dict[str, dict[str, Decimal]]:
     values = read_mapping(file, "prices", "models to prices, such as `my-model: {input: 0.5, output: 2}`")
     return {str(name): _price(value, f"{file}: {name}") for name, value in values.items()}
 
 
-def _price(values: Any, where: str) -> OwnPrice:
+def _price(values: Any, where: str) -> dict[str, Decimal]:
     known = (*_FIELDS, *_LIMITS)
     if not isinstance(values, dict) or not values:
         raise UsageError(f"{where}: must be a mapping with some of {', '.join(known)}")
     if extra := sorted(map(str, values.keys() - set(known))):
         raise UsageError(f"{where} has unknown keys {', '.join(extra)}; known are {', '.join(known)}")
-    rates: dict[str, Decimal] = {}
-    limits: dict[str, int] = {}
+    price = {}
     for name, value in values.items():
         try:
             number = Decimal(str(value))
@@ -295,8 +257,5 @@ def _price(values: Any, where: str) -> OwnPrice:
             right = False
         if not right:
             raise UsageError(f"{where}: {name} is {value!r}, must be a number of at least 0")
-        if name in _FIELDS:
-            rates[name] = number
-        else:
-            limits[name] = int(number)
-    return OwnPrice(rates, limits)
+        price[name] = number
+    return price

@@ -47,7 +47,7 @@ def load_providers(*files: Path) -> dict[str, Provider]:
 
 def gateway_url(provider: Provider, url: str) -> str:
     """A provider's base URL on the gateway, in the form in which the flavour's clients expect it."""
-    return f"{url}/{provider.name}" + ("/v1" if provider.flavour == "openai" else "")
+    return f"{url}/{provider.name}" + ("/v1" if provider.api.name == "openai" else "")
 
 
 def said_in(flavour: str, body: Mapping[str, Any]) -> Said:

@@ -141,8 +141,8 @@ class Admission:
     """One request's way through the rules: what it may hold, and what was found in it."""
 
     model: str = ""
-    received: Container[str] = ()
-    """Ids by which the run can speak of answers that it has received."""
+    received: set[str] = field(default_factory=set)
+    """Ids by which the run can speak of answers that it has received; all its calls share them."""
     provider_tools: bool = False
     """Whether tools that the provider runs itself pass, and media by their address."""
     fields: Container[str] = ()
@@ -226,31 +226,33 @@ def refused(why: str) -> Rule:
     return rule
 
 
+def _unless_allowed(rule: Rule, *, stored: bool = False) -> Rule:
+    """The rule, unless ``--allow-provider-tools`` is given."""
+
+    def checked(value: Any, admission: Admission) -> Any:
+        if not admission.provider_tools:
+            return rule(value, admission)
+        admission.unbounded = True
+        admission.stored |= stored
+        return value
+
+    return checked
+
+
 def kept(why: str) -> Rule:
     """What the provider keeps, of this run or another: refused, unless ``--allow-provider-tools`` is given."""
-    refuse = refused(why)
-
-    def rule(value: Any, admission: Admission) -> Any:
-        if admission.provider_tools:
-            admission.unbounded = admission.stored = True
-            return value
-        return refuse(value, admission)
-
-    return rule
+    return _unless_allowed(refused(why), stored=True)
 
 
 def only_with_provider(what: str) -> Rule:
     """A field by which the provider reaches elsewhere itself: withheld, unless ``--allow-provider-tools`` is given."""
 
-    def rule(value: Any, admission: Admission) -> Any:
-        if admission.provider_tools:
-            admission.unbounded = True
-            return value
+    def withhold(value: Any, admission: Admission) -> Any:
         if value is not False:
             admission.withheld.append(what)
         return DROPPED
 
-    return rule
+    return _unless_allowed(withhold)
 
 
 def many(rule: Rule, most: int = 1_000_000) -> Rule:
@@ -299,14 +301,19 @@ def either(rules: Mapping[type, Rule]) -> Rule:
     return rule
 
 
+def _not_inline(value: Any, admission: Admission) -> Any:
+    raise Wrong(INLINE)
+
+
+by_address = _unless_allowed(_not_inline)
+"""Media by a URL, or by the id of a file that the provider holds."""
+
+
 def data_url(value: Any, admission: Admission) -> Any:
     """Media inline."""
-    if text(value, admission)[:5].lower() == "data:":
-        admission.saw_media(value[5:64].lower().partition(";")[0])
-    elif admission.provider_tools:
-        admission.unbounded = True
-    else:
-        raise Wrong(INLINE)
+    if text(value, admission)[:5].lower() != "data:":
+        return by_address(value, admission)
+    admission.saw_media(value[5:64].lower().partition(";")[0])
     return value
 
 
@@ -317,12 +324,15 @@ def base64(value: Any, admission: Admission) -> Any:
     return value
 
 
-def by_address(value: Any, admission: Admission) -> Any:
-    """Media by a URL, or by the id of a file that the provider holds."""
-    if not admission.provider_tools:
-        raise Wrong(INLINE)
-    admission.unbounded = True
-    return value
+def media(rule: Rule, type_field: str = "", *, default: str = "") -> Rule:
+    """Media inline, with their type in a field, or always the same."""
+
+    def seen(value: Any, admission: Admission) -> Any:
+        made = rule(value, admission)
+        admission.saw_media(str(made.get(type_field, default)).lower())
+        return made
+
+    return seen
 
 
 class Fields:

@@ -11,19 +11,20 @@ import re
 import socket
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 from aiohttp import web
 
-from pytest_mlebench.llm.accounting import PAID, Accounting, Exchange, GatewaySettings, Route
+from pytest_mlebench.llm.accounting import PAID, Accounting, Exchange, GatewaySettings
 from pytest_mlebench.llm.api import API, Body, Endpoint, Provider, sse
 from pytest_mlebench.llm.ledger import Call, Recording
-from pytest_mlebench.llm.prices import matches_any
+from pytest_mlebench.llm.prices import matches
 from pytest_mlebench.llm.providers import APIS
 from pytest_mlebench.llm.requests import Admission, Problem, Refusal, Target, check_content_type, parse_body
-from pytest_mlebench.llm.upstream import CANCELLED, Outgoing, UpstreamClient, session
+from pytest_mlebench.llm.upstream import CANCELLED, UpstreamClient, session
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class Service:
         loop = asyncio.get_running_loop()
         server = web.Server(
             self._handle,
-            request_factory=self._request,
+            request_factory=partial(web.BaseRequest, loop=loop, client_max_size=MAX_BODY),
             handler_cancellation=True,
             access_log=None,
             # The server's own log of broken requests is not needed: the client gets the error.
@@ -89,12 +90,6 @@ class Service:
                 await asyncio.gather(*self._handlers, return_exceptions=True)
                 await server.shutdown(0.1)
                 await warming
-
-    def _request(
-        self, message: Any, payload: Any, protocol: web.RequestHandler, writer: Any, task: asyncio.Task[None]
-    ) -> web.BaseRequest:
-        loop = asyncio.get_running_loop()
-        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
 
     def _warm_up(self) -> None:
         """What the first call would wait for."""
@@ -186,26 +181,25 @@ class Service:
                 query[name] = value
             elif name != "key":
                 admission.drop(f"?{name}")
-        route = Route(provider=provider, endpoint=endpoint, path=path, query=query)
-        return Exchange(request=request, call=call, route=route, admission=admission, received=self._received)
+        return Exchange(
+            request=request,
+            call=call,
+            provider=provider,
+            endpoint=endpoint,
+            path=path,
+            query=query,
+            admission=admission,
+        )
 
     async def _answer(self, exchange: Exchange) -> web.StreamResponse:
-        call, query = exchange.call, exchange.route.query
+        query = exchange.query
         if query.get("alt", "sse") not in ("sse", "json"):
             raise Refusal("invalid", f"alt={query['alt'][:20]!r} is not passed on, only sse and json")
         if exchange.request.method != "POST":
-            if self.replay is not None:
-                return await self._replayed(exchange)
-            outgoing = Outgoing(headers=headers_of(exchange))
-            call.dropped = tuple(exchange.admission.dropped)
-            await self.accounting.enter(exchange)
-            return await self._upstream.forward(exchange, outgoing)
+            return await self._passed_on(exchange)
         async with self._read(exchange):
             self._check(exchange)
-            if self.replay is not None:
-                return await self._replayed(exchange)
-            outgoing = await self._written(exchange)
-            return await self._upstream.forward(exchange, outgoing)
+            return await self._passed_on(exchange)
 
     @contextlib.asynccontextmanager
     async def _read(self, exchange: Exchange) -> AsyncIterator[None]:
@@ -238,21 +232,25 @@ class Service:
         finally:
             self._bytes -= size
 
-    async def _written(self, exchange: Exchange) -> Outgoing:
-        """What is sent for a request with a body, once the most that it can cost is reserved. Raises Refusal."""
-        call, endpoint, headers = exchange.call, exchange.route.endpoint, headers_of(exchange)
-        body = self._admit(exchange)
+    async def _passed_on(self, exchange: Exchange) -> web.StreamResponse:
+        """Send a request, once the most that it can cost is reserved, or find its recorded answer. Raises Refusal."""
+        if self.replay is not None:
+            return await self._replayed(exchange)
+        call, endpoint, headers = exchange.call, exchange.endpoint, headers_of(exchange)
+        body = None if exchange.body is None else self._admit(exchange)
         await self.accounting.enter(exchange)
-        if self.accounting.has_budget and endpoint.kind in (*PAID, "other"):
+        if body is not None and self.accounting.has_budget and endpoint.kind in (*PAID, "other"):
             await self.accounting.reserve(exchange)
-        asked = call.stream and exchange.api.ask_for_usage(endpoint, body)
         call.dropped = tuple(exchange.admission.dropped)
-        return Outgoing(headers=headers, content=json.dumps(body).encode(), drop_usage=asked)
+        if body is None:
+            return await self._upstream.forward(exchange, headers)
+        exchange.drop_usage = call.stream and exchange.api.ask_for_usage(endpoint, body)
+        return await self._upstream.forward(exchange, headers, json.dumps(body).encode())
 
     def _admit(self, exchange: Exchange) -> Body:
         """The body as it is sent: what the allow-lists name, written anew. Raises Refusal."""
         admission, call = exchange.admission, exchange.call
-        body, endpoint = exchange.body or {}, exchange.route.endpoint
+        body, endpoint = exchange.body or {}, exchange.endpoint
         admission.model = call.model
         if endpoint.kind != "other":
             body = exchange.body = exchange.api.admit(endpoint, body, admission)
@@ -265,7 +263,7 @@ class Service:
     def _check(self, exchange: Exchange) -> None:
         """Which model is asked, and how; raises Refusal for one that this run may not use."""
         call, allowed, body = exchange.call, self.settings.models, exchange.body or {}
-        provider, endpoint = exchange.route.provider, exchange.route.endpoint
+        provider, endpoint = exchange.provider, exchange.endpoint
         model = endpoint.model or body.get("model")
         if endpoint.kind == "other" and model is None and not allowed:
             return
@@ -283,18 +281,18 @@ class Service:
                 raise Refusal("invalid", "models must be a list of strings")
             exchange.models += others
         for model in exchange.models:
-            why = "" if model in allowed else exchange.api.why_not_model(model, routed=provider.is_router)
+            why = "" if model in allowed else exchange.api.why_not_model(model, routed=provider.prices == "openrouter")
             if why:
                 raise Refusal("invalid", f"model {model!r} is not passed on: {why}")
-            if allowed and not matches_any(allowed, provider, model):
+            if allowed and not any(matches(pattern, provider, model) for pattern in allowed):
                 raise Refusal("model", f"this run may not use model {model!r}, only {', '.join(allowed)}")
 
     async def _replayed(self, exchange: Exchange) -> web.StreamResponse:
-        call, route, came = exchange.call, exchange.route, exchange.answer
+        call = exchange.call
 
         def find() -> tuple[Mapping[str, Any], bool]:
             assert self._recording is not None  # the accounting thread reads it before all else
-            return self._recording.find(route.recorded, exchange.body)
+            return self._recording.find(exchange.recorded, exchange.body)
 
         try:
             recorded, call.replayed_nearly = await self.accounting.do(find)
@@ -302,10 +300,10 @@ class Service:
             self.accounting.totals.replay_misses += 1
             raise
         answer = recorded["response"]
-        came.value = answer if isinstance(answer, dict) else None
+        exchange.answer = answer if isinstance(answer, dict) else None
         call.status, call.replayed = 200, True
         call.first_token = exchange.elapsed()
-        as_array = exchange.api.name == "gemini" and route.query.get("alt") != "sse"
+        as_array = exchange.api.name == "gemini" and exchange.query.get("alt") != "sse"
         type = "application/json" if as_array or not call.stream else "text/event-stream"
         if not call.stream:
             content = json.dumps(answer).encode()
@@ -314,16 +312,16 @@ class Service:
         elif as_array:
             content = json.dumps([answer]).encode()
         else:
-            content = b"".join(sse(name, data) for name, data in exchange.api.as_stream(route.endpoint, answer))
+            content = b"".join(sse(name, data) for name, data in exchange.api.as_stream(exchange.endpoint, answer))
         call.response_bytes = len(content)
-        came.chunks = [content] if call.stream else None
+        exchange.chunks = [content] if call.stream else None
         await self.accounting.finish(exchange)
         return web.Response(body=content, content_type=type)
 
 
 def headers_of(exchange: Exchange) -> dict[str, str]:
     """The headers of a request that are passed on, as the gateway writes them. Raises Refusal."""
-    request, call, provider = exchange.request, exchange.call, exchange.route.provider
+    request, call, provider = exchange.request, exchange.call, exchange.provider
     made = {"Accept": "text/event-stream" if call.stream else "application/json", "User-Agent": "pytest-mlebench"}
     if request.method == "POST":
         made["Content-Type"] = "application/json"

@@ -127,6 +127,7 @@ class _Builder:
         copied: bool = False,
     ) -> None:
         """Add what a message makes: a step, or the results of earlier steps' calls."""
+        marks: dict[str, Any] = {"is_copied_context": True} if copied else {}
         if message.role == "results":
             for result in message.results:
                 content = self._text(result.content)
@@ -134,9 +135,10 @@ class _Builder:
                     results = step.setdefault("observation", {"results": []})["results"]
                     results.append({"source_call_id": self._id(result.id), "content": content})
                 else:
-                    self._step(conversation, "user", content, call, copied, extra={"result_of": self._id(result.id)})
+                    marks["extra"] = {"result_of": self._id(result.id)}
+                    self._step(conversation, "user", content, call, marks)
             return
-        step = self._step(conversation, message.role, self._text(message.text), call, copied)
+        step = self._step(conversation, message.role, self._text(message.text), call, marks)
         if message.role != "agent":
             return
         if message.reasoning:
@@ -159,21 +161,12 @@ class _Builder:
             step["metrics"] = _metrics(call)
             step["extra"] = {"call": call.get("number")}
 
+    @staticmethod
     def _step(
-        self,
-        conversation: _Conversation,
-        source: str,
-        text: str,
-        call: Mapping[str, Any],
-        copied: bool,
-        extra: dict[str, Any] | None = None,
+        conversation: _Conversation, source: str, text: str, call: Mapping[str, Any], marks: Mapping[str, Any]
     ) -> dict[str, Any]:
         step: dict[str, Any] = {"step_id": len(conversation.steps) + 1, "timestamp": _moment(call), "source": source}
-        step["message"] = text
-        if copied:
-            step["is_copied_context"] = True
-        if extra:
-            step["extra"] = extra
+        step |= {"message": text, **marks}
         conversation.steps.append(step)
         return step
 

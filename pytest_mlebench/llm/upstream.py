@@ -17,18 +17,9 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from pytest_mlebench.llm import api
 from pytest_mlebench.llm.accounting import PAID, Accounting, Exchange, GatewaySettings, Stage
-from pytest_mlebench.llm.api import (
-    HOST_ALIAS,
-    Event,
-    Provider,
-    ServerSentEvents,
-    StreamReader,
-    StreamTooLarge,
-    json_object,
-    parse_array,
-    sse,
-)
+from pytest_mlebench.llm.api import Event, Provider, ServerSentEvents, StreamReader, StreamTooLarge
 from pytest_mlebench.llm.requests import Problem, Refusal
 
 HIDDEN = "[key]"
@@ -55,7 +46,7 @@ def session() -> aiohttp.ClientSession:
 def url_of(provider: Provider, path: str, query: Mapping[str, str]) -> URL:
     """Where a path of a provider is."""
     base = URL(provider.base_url)
-    if base.host == HOST_ALIAS:
+    if base.host == api.HOST_ALIAS:
         base = base.with_host("127.0.0.1")
     return URL(f"{base}".rstrip("/") + path, encoded=True).with_query({**query, **provider.query} or None)
 
@@ -104,40 +95,34 @@ def headers_back(headers: Mapping[str, str], key: str) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outgoing:
-    """A request as the gateway writes it."""
-
-    headers: Mapping[str, str]
-    content: bytes = b""
-    drop_usage: bool = False
-    """Whether the client has not asked for the usage in a stream."""
-
-
+@dataclass(eq=False, repr=False)
 class UpstreamClient:
     """Sends requests to providers and passes their answers back; ``keys`` are the providers'."""
 
-    def __init__(
-        self, settings: GatewaySettings, session: aiohttp.ClientSession, keys: Mapping[str, str], accounting: Accounting
-    ) -> None:
-        self.settings = settings
-        self._session = session
-        self._keys = keys
-        self.accounting = accounting
+    settings: GatewaySettings
+    session: aiohttp.ClientSession
+    keys: Mapping[str, str]
+    accounting: Accounting
+
+    def __post_init__(self) -> None:
         self._bytes = 0
         self._proxies: dict[str, tuple[URL | None, dict[str, str]]] = {}
 
-    async def forward(self, exchange: Exchange, outgoing: Outgoing) -> web.StreamResponse:
-        """Send a request, again where the provider asks for that, and pass its answer back. Raises Refusal."""
-        call, request, provider = exchange.call, exchange.request, exchange.route.provider
-        url = url_of(provider, exchange.route.path, exchange.route.query)
-        key = self._keys[provider.name]
-        headers = headers_there(outgoing.headers, provider, key)
+    async def forward(self, exchange: Exchange, headers: Mapping[str, str], content: bytes = b"") -> web.StreamResponse:
+        """Send a request as the gateway writes it, again where the provider asks for that, and pass its answer back.
+
+        Raises Refusal.
+        """
+        call, request, provider = exchange.call, exchange.request, exchange.provider
+        url = url_of(provider, exchange.path, exchange.query)
+        key = self.keys[provider.name]
+        headers = headers_there(headers, provider, key)
         if provider.name not in self._proxies:  # the environment does not change, and is slow to look through
             self._proxies[provider.name] = proxy_of(url)
         proxy, login = self._proxies[provider.name]
         for attempt in range(self.settings.retries + 1):
             last = attempt == self.settings.retries
+            retry_after = None
             call.retries = attempt
             if self.settings.rpm is not None and call.kind in PAID:
                 await self.accounting.pace(provider, self.settings.rpm)
@@ -145,10 +130,10 @@ class UpstreamClient:
                 exchange.stage = Stage.SENT
                 async with (
                     asyncio.timeout(self.settings.call_seconds),
-                    self._session.request(
+                    self.session.request(
                         request.method,
                         url,
-                        data=outgoing.content or None,
+                        data=content or None,
                         headers=headers,
                         proxy=proxy,
                         proxy_headers=login,
@@ -157,16 +142,16 @@ class UpstreamClient:
                 ):
                     if upstream.status in _RETRIED and not last:
                         exchange.stage = Stage.RECEIVED
-                        pause = _pause(attempt, upstream.headers.get("retry-after"))
+                        retry_after = upstream.headers.get("retry-after")
                     else:
-                        return await self._pass_back(exchange, upstream, key, drop_usage=outgoing.drop_usage)
+                        return await self._pass_back(exchange, upstream, key)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 exchange.stage = Stage.RECEIVED  # nothing was asked
                 if last:
                     raise Refusal("upstream", f"{provider.name} cannot be reached: {reason(error, key)}") from error
-                pause = _pause(attempt, None)
             except (aiohttp.ClientError, TimeoutError) as error:
-                if exchange.stage.begun:  # the client has a part of it, and learns by its connection that it is not all
+                # The client has a part of it, and learns by its connection that it is not all.
+                if exchange.stage in (Stage.STREAMING, Stage.COMPLETE):
                     gone = request.transport is None or request.transport.is_closing()
                     call.error = CANCELLED if gone else f"the stream broke off: {reason(error, key)}"
                     if request.transport is not None:
@@ -175,11 +160,10 @@ class UpstreamClient:
                 if last:
                     problem: Problem = "timeout" if isinstance(error, TimeoutError) else "upstream"
                     raise Refusal(problem, f"{provider.name} did not answer: {reason(error, key)}") from error
-                pause = _pause(attempt, None)
             finally:
-                self._bytes -= exchange.answer.kept
-                exchange.answer.kept = 0
-            await asyncio.sleep(pause)
+                self._bytes -= exchange.kept
+                exchange.kept = 0
+            await asyncio.sleep(_pause(attempt, retry_after))
         raise AssertionError("unreachable")
 
     def keep(self, exchange: Exchange, more: int) -> bool:
@@ -187,12 +171,10 @@ class UpstreamClient:
         if self._bytes + more > self.settings.max_answers:
             return False
         self._bytes += more
-        exchange.answer.kept += more
+        exchange.kept += more
         return True
 
-    async def _pass_back(
-        self, exchange: Exchange, upstream: aiohttp.ClientResponse, key: str, *, drop_usage: bool
-    ) -> web.StreamResponse:
+    async def _pass_back(self, exchange: Exchange, upstream: aiohttp.ClientResponse, key: str) -> web.StreamResponse:
         call = exchange.call
         if upstream.status >= 300:
             exchange.stage = Stage.REFUSED
@@ -204,7 +186,7 @@ class UpstreamClient:
         call.status = upstream.status
         headers = headers_back(upstream.headers, key)
         if call.stream and upstream.status < 300:
-            return await PassedStream(self, exchange, upstream, drop_usage=drop_usage).run(headers, key)
+            return await PassedStream(self, exchange, upstream).run(headers, key)
         received = bytearray()
         async for chunk in upstream.content.iter_any():
             received += chunk
@@ -218,9 +200,9 @@ class UpstreamClient:
             content = content.replace(key.encode(), HIDDEN.encode())
         call.first_token = exchange.elapsed()
         call.response_bytes = len(content)
-        exchange.answer.content, exchange.answer.value = content, json_object(content)
+        exchange.content, exchange.answer = content, api.json_object(content)
         if upstream.status >= 400:
-            call.error = error_text(exchange.answer.value, content)
+            call.error = error_text(exchange.answer, content)
         await self.accounting.finish(exchange)
         return web.Response(status=upstream.status, reason=upstream.reason, body=content, headers=headers)
 
@@ -228,17 +210,14 @@ class UpstreamClient:
 class PassedStream:
     """A stream on its way to the client: passed on chunk by chunk, and read for what it says of the call."""
 
-    def __init__(
-        self, client: UpstreamClient, exchange: Exchange, upstream: aiohttp.ClientResponse, *, drop_usage: bool
-    ) -> None:
+    def __init__(self, client: UpstreamClient, exchange: Exchange, upstream: aiohttp.ClientResponse) -> None:
         self._client = client
         self._exchange = exchange
         self._upstream = upstream
-        self._drop_usage = drop_usage
-        self._reader = exchange.api.stream(exchange.route.endpoint, drop_usage=drop_usage)
+        self._reader = exchange.api.stream(exchange.endpoint, drop_usage=exchange.drop_usage)
         self._events = ServerSentEvents() if upstream.content_type == "text/event-stream" else None
         self._recorded: list[bytes] = []
-        exchange.answer.reader, exchange.answer.chunks = self._reader, self._recorded
+        exchange.reader, exchange.chunks = self._reader, self._recorded
 
     async def run(self, headers: Mapping[str, str], key: str) -> web.StreamResponse:
         exchange, upstream = self._exchange, self._upstream
@@ -250,14 +229,14 @@ class PassedStream:
             async for chunk in upstream.content.iter_any():
                 if shown := hiding.feed(chunk):
                     await self._take(shown)
-            if rest := hiding.rest():
+            if rest := hiding.rest:
                 await self._take(rest)
         except StreamTooLarge:
             raise aiohttp.ClientPayloadError("one of its events is too large") from None
         if self._events is None:
-            for value in parse_array(b"".join(self._recorded)):
+            for value in api.parse_array(b"".join(self._recorded)):
                 self._reader.feed(value)
-        elif self._drop_usage and (rest := self._events.rest()):
+        elif exchange.drop_usage and (rest := self._events.rest):
             self._keep(rest)
             await self._write(rest)
         await self._complete()
@@ -269,10 +248,10 @@ class PassedStream:
         if call.first_token is None:
             call.first_token = self._exchange.elapsed()
         found = list(events.feed(chunk)) if events else []
-        passed = b"".join(_without_usage(reader, event) for event in found) if self._drop_usage else chunk
+        passed = b"".join(_without_usage(reader, event) for event in found) if self._exchange.drop_usage else chunk
         self._keep(passed)
         # Clients read no further than the last event, and may end the run: what the call used is noted before they can.
-        if self._read(found) and events is not None and not events.rest():
+        if self._read(found) and events is not None and not events.rest:
             await self._complete()
         if passed:
             await self._write(passed)
@@ -318,7 +297,7 @@ def _without_usage(reader: StreamReader, event: Event) -> bytes:
     kept = None if event.value is None else reader.pass_on(event.value)
     if kept is event.value:
         return event.content
-    return b"" if kept is None else sse(None, kept)
+    return b"" if kept is None else api.sse(None, kept)
 
 
 def _pause(attempt: int, retry_after: str | None) -> float:
@@ -335,18 +314,15 @@ class Hiding:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._rest = b""
+        self.rest = b""
 
     def feed(self, chunk: bytes) -> bytes:
         if not self._key:
             return chunk
-        chunk = (self._rest + chunk).replace(self._key, HIDDEN.encode())
+        chunk = (self.rest + chunk).replace(self._key, HIDDEN.encode())
         held = next((n for n in range(min(len(self._key) - 1, len(chunk)), 0, -1) if chunk.endswith(self._key[:n])), 0)
-        self._rest = chunk[len(chunk) - held :]
+        self.rest = chunk[len(chunk) - held :]
         return chunk[: len(chunk) - held]
-
-    def rest(self) -> bytes:
-        return self._rest
 
 
 def error_text(answer: Mapping[str, Any] | None, content: bytes) -> str:

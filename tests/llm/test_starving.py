@@ -43,7 +43,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def ended(gateway: Gateway) -> int:
     """How many calls have ended, in whatever way."""
-    return len(read_calls(gateway._run_dir))
+    return len(read_calls(gateway.run_dir))
 
 
 def send_and_keep(stack: ExitStack, gateway: Gateway, body: Any) -> socket.socket:

@@ -100,7 +100,7 @@ class Model:
     def _object(self, path: str, content: bytes) -> Any:
         said = None
         with suppress(ValueError):
-            said = said_in(self._provider.flavour, {"path": path, "response": loads(content)}).answer
+            said = said_in(self._provider.api.name, {"path": path, "response": loads(content)}).answer
         if said is None:
             return None
         if said.calls:
