@@ -113,6 +113,7 @@ class Snapshots:
         self.changed_at: float | None = None
         """Seconds from the agent's start until the last change that was seen."""
         self._folder = folder
+        self._partial = folder / ".partial"
         self._policy = policy or SnapshotPolicy()
         self._max_bytes = max_bytes
         self._spent = spent
@@ -158,10 +159,6 @@ class Snapshots:
         finally:
             with suppress(OSError):
                 self._partial.unlink(missing_ok=True)
-
-    @property
-    def _partial(self) -> Path:
-        return self._folder / ".partial"
 
     def _fits(self, size: int) -> bool:
         if size > self._max_bytes:
@@ -376,7 +373,7 @@ class Collector:
     left_out: list[str] = field(default_factory=list)
     unnamed: int = 0
     """How many more were left out than ``left_out`` names."""
-    _bytes: int = 0
+    collected_bytes: int = 0
     _files: int = 0
     _folders: int = 0
 
@@ -426,10 +423,6 @@ class Collector:
         finally:
             os.close(descriptor)
 
-    @property
-    def collected_bytes(self) -> int:
-        return self._bytes
-
     def note(self, what: str) -> None:
         """Note what is left out; an agent may leave a million links."""
         if len(self.left_out) < _MAX_NOTES:
@@ -452,11 +445,11 @@ class Collector:
         if self._files + 1 > self.max_files:
             self.note(f"{shown} (more than {self.max_files:,} files)")
             return False
-        if self._bytes + size > self.max_bytes:
+        if self.collected_bytes + size > self.max_bytes:
             self.note(f"{shown} ({size:,} bytes; over the limit of {self.max_bytes:,} in all)")
             return False
         self._files += 1
-        self._bytes += size
+        self.collected_bytes += size
         return True
 
     def keep(self, parts: Sequence[str], source: IO[bytes], size: int) -> None:

@@ -120,9 +120,13 @@ class Rules:
             except SandboxError as error:
                 raise SandboxError(f"line {instruction.line}: {error}") from None
 
-    def check_image(self, image: str, what: str) -> None:
-        """Raises SandboxError for an image that may not be ``what``."""
-        _Reading(self).take_image(image, what)
+    def check_base_image(self, agent: Agent) -> None:
+        """Raises SandboxError for an agent that may not be built from the base image that it names."""
+        if agent.base_image and not agent.bundled:  # the package permits what its own agents are built from
+            try:
+                _Reading(self).take_image(agent.base_image, "base_image")
+            except SandboxError as error:
+                raise SandboxError(f"agent {agent.id}: {error}") from None
 
 
 def _check_directives(text: str) -> None:
@@ -256,15 +260,19 @@ def _words(rest: str) -> tuple[list[str], list[str]]:
     flags = []
     while words and words[0].startswith("--"):
         flags.append(words.pop(0))
-    left = rest[rest.find(words[0]) :] if words else ""
-    if left.startswith("["):
-        try:
-            listed = json.loads(left)
-        except (ValueError, RecursionError):
-            listed = None
-        if isinstance(listed, list) and all(isinstance(word, str) for word in listed):
-            return flags, listed
-    return flags, words
+    listed = json_strings(rest[rest.find(words[0]) :] if words else "")
+    return flags, words if listed is None else listed
+
+
+def json_strings(text: str) -> list[str] | None:
+    """The strings of a JSON list; None for anything else."""
+    if not text.startswith("["):
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, list) and all(isinstance(word, str) for word in found) else None
 
 
 ENVIRONMENT = "mlebench-env"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.units import format_size, pluralize
@@ -100,8 +100,27 @@ def disk_share(free: int | None, workers: int) -> int | None:
     return None if free is None else max(_NEARLY_FULL, int(free * _SHARED) // workers)
 
 
-class DiskWatcher:
-    """Calls ``stop`` once ``written`` (bytes, or None if it cannot be measured) is over the limit; a context manager.
+class Watcher:
+    """Runs ``watch`` in a thread of its own while the block works; ``done`` is set at the block's end."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self._thread = threading.Thread(target=self.watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.done.set()
+        self._thread.join()
+
+    def watch(self) -> None:
+        raise NotImplementedError
+
+
+class DiskWatcher(Watcher):
+    """Calls ``stop`` once ``written`` (bytes, or None if it cannot be measured) is over the limit.
 
     Between two looks an agent may write more than its limit; how much more depends on the disk. What cannot be measured
     three times in a row counts as too much: no honest agent makes paths that the engine cannot follow. ``full`` says in
@@ -109,20 +128,11 @@ class DiskWatcher:
     """
 
     def __init__(self, limit: int, written: Callable[[], int | None], stop: Callable[[], None]) -> None:
+        super().__init__()
         self.limit = limit
         self.full = ""
         self._unmeasured = 0
         self._written, self._stop = written, stop
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> DiskWatcher:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
 
     def look(self) -> bool:
         """Whether the limit is reached."""
@@ -134,9 +144,9 @@ class DiskWatcher:
             self.full = f"{format_size(size)} written, the limit is {format_size(self.limit)}"
         return bool(self.full)
 
-    def _watch(self) -> None:
+    def watch(self) -> None:
         pause = _INTERVAL
-        while not self._done.wait(pause):
+        while not self.done.wait(pause):
             start = time.monotonic()
             if self.look():
                 self._stop()

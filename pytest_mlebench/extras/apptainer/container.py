@@ -15,7 +15,7 @@ from pathlib import Path
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.extras.apptainer.program import environment
 from pytest_mlebench.io.units import format_size
-from pytest_mlebench.sandbox.limits import memory_limit, oom_events, oom_kills
+from pytest_mlebench.sandbox.limits import Watcher, memory_limit, oom_events, oom_kills
 from pytest_mlebench.sandbox.redaction import LogWriter
 
 _BLOCK = 1 << 16
@@ -172,26 +172,17 @@ def _number_inside(pid: int) -> int | None:
     return None
 
 
-class MemoryWatcher:
-    """Calls ``stop`` once ``used(exactly=…)`` is nearly the limit, in bytes; a context manager. ``full`` says so."""
+class MemoryWatcher(Watcher):
+    """Calls ``stop`` once the container's memory is nearly the limit, in bytes. ``full`` says so."""
 
     def __init__(self, limit: int, container: ApptainerContainer, stop: Callable[[], None]) -> None:
+        super().__init__()
         self.full = ""
         self._limit, self._container, self._stop = limit, container, stop
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> MemoryWatcher:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
+    def watch(self) -> None:
         enough, pause = self._limit * _ENOUGH, _LEAST_SECONDS
-        while not self._done.wait(pause):
+        while not self.done.wait(pause):
             started = time.monotonic()
             used = self._container.memory()
             if used > enough:

@@ -63,11 +63,7 @@ class SifImages:
 
     def agent(self, agent: Agent) -> str:
         check_agent_folder(agent)
-        if agent.base_image and not agent.bundled:  # the package permits what its own agents are built from
-            try:
-                Rules(_NoImages(), (self._base,)).check_image(agent.base_image, "base_image")
-            except SandboxError as error:
-                raise SandboxError(f"agent {agent.id}: {error}") from None
+        Rules(_NoImages(), (self._base,)).check_base_image(agent)
         recipe = self._agent(agent)
         return self._provide(
             recipe, lambda engine: engine.images.agent(agent), lambda: self.environment(agent.base_image)

@@ -12,7 +12,7 @@ import resource
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -128,7 +128,7 @@ class ApptainerSandbox:
             yield "ok", "; ".join(abilities.notes)
 
     def test_image(self, image: str) -> None:
-        with _Scratch() as scratch:
+        with _scratch_folder() as scratch:
             command = self._command(image, Disk(self._program, scratch, None), network="none", gpus=0)
             self._program.call(*command[1:], "/opt/agent/bin/python", "-u", "/opt/mlebench/check.py")
 
@@ -160,7 +160,7 @@ class ApptainerSandbox:
 
     def _probe(self, image: str, disk: int | None, group: Limits | None) -> probe.Abilities:
         network = self._settings.network
-        with _Scratch() as scratch:
+        with _scratch_folder() as scratch:
             command = self._command(image, Disk(self._program, scratch, disk), network=network, gpus=0, group=group)
             binds = [f"{bundled('environment')}/init.py:{_INIT}:ro"]
             binds += [f"/sys/fs/cgroup:{probe.GROUPS}:ro"] if group is not None else []
@@ -202,21 +202,20 @@ class ApptainerSandbox:
         allowed = self._settings.allow_hosts
         wiring = wire(task, stack, gpus=gpus, network=network, allow_hosts=allowed, own_network=network != "full")
         task = wiring.task
-        scratch = _Scratch(keep=task.keep)
-        stack.callback(scratch.remove)
+        scratch = stack.enter_context(_scratch_folder(keep=task.keep))
         container = ApptainerContainer()
         stack.callback(container.close)
         stack.callback(container.kill)
-        disk = Disk(self._program, scratch.folder, task.limits.disk if abilities.disk else None)
+        disk = Disk(self._program, scratch, task.limits.disk if abilities.disk else None)
         group = task.limits if abilities.groups else None
         command = self._command(image, disk, network=network, gpus=len(gpus), group=group)
-        mounts = _mounts(scratch.folder, task, wiring.folder, disk)
+        mounts = _mounts(scratch, task, wiring.folder, disk)
         program = [_PYTHON, "-I", _INIT, _HARNESS]
         container.start(
             [*command[:-1], *mounts, command[-1], *program], [] if group else own_processors(task), wiring.log
         )
         watched, share = (None, None) if disk.is_limited else (task.limits.disk, self._disk_share)
-        space = _disk_watcher(watched, scratch.folder, container, share)
+        space = _disk_watcher(watched, scratch, container, share)
         memory = MemoryWatcher(task.limits.memory or 0, container, container.kill)
         collect = partial(_collect, task, disk, self.images.file(image), wiring.redactor)
         numbers = _numbers(task.limits, grouped=group is not None)
@@ -240,7 +239,7 @@ class ApptainerSandbox:
             notes=(*abilities.notes, *_job_notes()),
             left_out=tuple(collector.left_out),
             left_out_unnamed=collector.unnamed,
-            kept=str(scratch.folder) if task.keep else "",
+            kept=str(scratch) if task.keep else "",
             **wiring.account(),
         )
         return end.execution(seconds, account)
@@ -266,22 +265,15 @@ def create(bench: Bench) -> ApptainerSandbox:
     return ApptainerSandbox(bench)
 
 
-class _Scratch:
+@contextmanager
+def _scratch_folder(*, keep: bool = False) -> Iterator[Path]:
     """The folder of a run on this machine's disk; its name says whose it is, for ``mlebench clean``."""
-
-    def __init__(self, *, keep: bool = False) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="mlebench-kept-" if keep else owned(SOCKETS)))
-        self._keep = keep
-
-    def remove(self) -> None:
-        if not self._keep:
-            remove_tree(self.folder)
-
-    def __enter__(self) -> Path:
-        return self.folder
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
+    folder = Path(tempfile.mkdtemp(prefix="mlebench-kept-" if keep else owned(SOCKETS)))
+    try:
+        yield folder
+    finally:
+        if not keep:
+            remove_tree(folder)
 
 
 def _mounts(scratch: Path, task: Task, sockets: Path, disk: Disk) -> list[str]:

@@ -33,10 +33,10 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest, DriverConfig, LogConfig, Mount, Ulimit
@@ -286,12 +286,6 @@ def _devices(gpus: Sequence[Gpu], runtime: str | None) -> dict[str, Any]:
     return devices
 
 
-class ContainerOutput(Protocol):
-    """Takes what a container prints."""
-
-    def write(self, data: bytes, /) -> None: ...
-
-
 class Container:
     """One container from its creation to its removal. Every method raises SandboxError where the engine fails."""
 
@@ -322,23 +316,23 @@ class Container:
         self._created = time.time()
         self._engine.create(image, self.name, labels, {**settings, **more})
 
-    def start(self, log: ContainerOutput) -> None:
-        """Start it; all that it prints goes to the log, from the first byte."""
+    def start(self, write: Callable[[bytes], object]) -> None:
+        """Start it; ``write`` gets all that it prints, from the first byte."""
         with _engine("start"):
             stream = self._client.api.attach(self.name, stdout=True, stderr=True, stream=True, logs=False)
             self._stream = stream
-            self._output = threading.Thread(target=self._copy, args=(stream, log), daemon=True)
+            self._output = threading.Thread(target=self._copy, args=(stream, write), daemon=True)
             self._output.start()
             self._client.api.start(self.name)
         with suppress(OSError, ValueError, SandboxError):
             self._oom_events = oom_events(int(self.state()["Pid"]))
 
-    def _copy(self, stream: Iterator[bytes], log: ContainerOutput) -> None:
+    def _copy(self, stream: Iterator[bytes], write: Callable[[bytes], object]) -> None:
         with suppress(DockerException, OSError, ValueError):  # the engine closed the stream
             for block in stream:
                 if self._log_error is None:  # else read on: a full pipe would hold the agent up
                     try:
-                        log.write(block)
+                        write(block)
                     except OSError as error:
                         self._log_error = error
 
@@ -484,7 +478,7 @@ def run_self_test(
         stack.callback(container.close)
         settings = configuration_of_test([*PROGRAM, *arguments], gpus=gpus, runtime=runtime)
         container.create(image, settings, owner_labels(), quota=None)
-        container.start(lines)
+        container.start(lines.write)
         status = container.wait()
         container.finish_output()
     if status:

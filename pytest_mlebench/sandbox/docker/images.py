@@ -146,11 +146,7 @@ class Images:
         self._build_seconds, self._build_memory, self._max_bytes = build_seconds, build_memory, max_bytes
         self._folder = folder or bundled("environment")
         self._is_ours = folder is None
-        self._arguments = {
-            "BASE_IMAGE": base_image,
-            "HEAVY": heavy or "",
-            **(arguments or {}),
-        }
+        self._arguments = {"BASE_IMAGE": base_image, "HEAVY": heavy or "", **(arguments or {})}
         self._reporter = reporter
 
     def environment(self, base_image: str | None = None) -> str:
@@ -173,11 +169,7 @@ class Images:
         The build's context is the agent's folder; agents of one folder and Dockerfile share an image.
         """
         check_agent_folder(agent)
-        if agent.base_image and not agent.bundled:  # the package permits what its own agents are built from
-            try:
-                Rules(self, [self._arguments["BASE_IMAGE"]]).check_image(agent.base_image, "base_image")
-            except SandboxError as error:
-                raise SandboxError(f"agent {agent.id}: {error}") from None
+        Rules(self, [self._arguments["BASE_IMAGE"]]).check_base_image(agent)
         environment = self.environment(agent.base_image)
         recipe = self._agent(agent, environment)
         self._check_recipe(recipe, agent.dockerfile)

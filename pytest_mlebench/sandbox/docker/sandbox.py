@@ -298,7 +298,7 @@ class DockerSandbox:
                 shm_bytes=options.shm_bytes,
             )
             container.create(image, settings, _labels(task), quota=quota)
-            container.start(wiring.log)
+            container.start(wiring.log.write)
 
         notes = [f"not enforced by this engine: {name}" for name in self._engine.unenforced]
         try:
