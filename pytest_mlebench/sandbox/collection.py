@@ -1,16 +1,9 @@
-"""Taking out what an agent left: regular files only, up to a size and a number of files.
+"""Taking out what an agent left, as data and never as code; snapshots of its submission while it runs.
 
-What an agent left is data and never code. Its submission is the only file of its own in a run directory; all other
-files go straight into one archive, ``files.zip``, so that neither pytest nor git nor an editor meets them under a name
-that it would import, execute or obey. Not even a collection that is interrupted leaves such a file.
-
-From a container it comes as the engine's tar stream, which is read as if an enemy had written it.
-
-Snapshots of a submission: copies of ``submission.csv`` as it was while the agent ran, for its scores over time.
-
-They are taken from outside of the agent's processes and lie on the host, so that an agent can neither prevent, slow
-down nor use them. What it can do is to make its file anything at any moment: only a regular file that did not change
-while it was copied counts, and number, size and rate are bounded.
+Its submission is the only file of its own in a run directory; all other files go straight into one archive, so that
+neither pytest nor git nor an editor meets them. From a container they come as the engine's tar stream, which is read
+as if an enemy had written it. Snapshots are taken from outside of the agent's processes: an agent can make its file
+anything at any moment, so only a regular file that did not change while it was copied counts.
 """
 
 from __future__ import annotations

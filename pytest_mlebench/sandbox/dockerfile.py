@@ -1,12 +1,8 @@
 """Dockerfiles: what they may take, the agent's folder and base images, and what images are made from.
 
 A Dockerfile is an agent's, and is read here before it is built, in one way only: what a builder could read in another
-way, and what is not listed here, is refused with its line. Images come from this very environment, from earlier stages,
-from what the user named, or from a public registry; never from what was built on this machine, such as the images of
-other agents. Where a build's network is limited, the engine fetches nothing itself either: it would download what
-``ADD`` names by URL, and pull images that it does not have, whatever the network of the builder's containers.
-
-Whatever builds an image, its recipe has a tag by which the finished image is found again.
+way, and what is not listed here, is refused with its line. Where a build's network is limited, the engine fetches
+nothing itself either: it would do so whatever the network of the builder's containers.
 """
 
 from __future__ import annotations
@@ -312,11 +308,6 @@ class Recipe:
     network: BuildNetwork = "full"
     builder: str = ""
     """What turns it into an image, if that is part of the tag."""
-
-    @property
-    def origin_of_base(self) -> str:
-        """Where a user may have named the image that it is built from."""
-        return "FROM in its Dockerfile" if self.parent else "--base-image, or base_image: in config.yaml"
 
     def files(self) -> list[str]:
         """What the builder gets, as paths relative to the folder."""

@@ -1,8 +1,4 @@
-"""The limits of runs: a fair share of the machine for each, and a look at the disk where nothing keeps a limit.
-
-What control groups, of version 1 or 2, say of a process: its limit on memory, and how many were killed for that. How an
-agent's run ended, its limits considered: one judge for all sandboxes.
-"""
+"""The limits of runs: a fair share for each, watching where nothing keeps a limit, and how a run ended within them."""
 
 from __future__ import annotations
 

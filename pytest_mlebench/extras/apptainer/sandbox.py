@@ -1,8 +1,6 @@
 """A sandbox for clusters without a container daemon: each run in an Apptainer container, started by an ordinary user.
 
-The agent has the user's number in the container and no rights beyond it: namespaces for processes, network, IPC and
-host name, no capabilities, and our filter of system calls. What it writes lands in a folder of the run on the node's
-local disk, which is removed afterwards.
+What the agent writes lands in a folder of the run on the node's local disk, which is removed afterwards.
 """
 
 from __future__ import annotations

@@ -1,24 +1,8 @@
 """A container that holds one agent, or tests an image: how it is confined, started, stopped, emptied and removed.
 
-A run's own mounts: what the kernel would have all containers share, and a disk of limited size.
-
-==============  ======================================================================================================
-public data     an overlay without an upper layer, so that files have inodes of the run's own: locks, leases and watches
-                of one run do not meet those of another
-first process   a copy of its program, for the same reason
-terminals       a file system with a limit; without it, the kernel counts those of all containers together
-user            a number from ``USERS``, as inotify instances, pending signals, timers, pipes and descriptors in flight
-                are counted for each number
-==============  ======================================================================================================
-
-A container runtime with a kernel of its own (gVisor, Kata) separates terminals by itself. SECURITY.md names what the
-runs of one kernel still share.
-
-The disk is under everything that a container may write, so that the kernel keeps the limit. Where the storage driver
-has no quotas, and the harness is root on the engine's machine, each run gets a file system of its own in a sparse file.
-An overlay of the image's layers on it is bound over every folder of the container, whose own layer is read-only.
-Nothing is copied, bursts, sparse files, deleted files that are still open, and inodes all count, and a full disk is an
-error that the agent sees (``No space left on device``).
+Each run has mounts, a user's number and a disk of its own, so that runs do not meet in the kernel's tables: SECURITY.md
+says which these are, and what runs share all the same. A runtime with a kernel of its own (gVisor, Kata) separates
+terminals by itself.
 """
 
 from __future__ import annotations
@@ -124,7 +108,11 @@ def _short(layer: Path) -> Path:
 
 @contextmanager
 def limited_disk(limit: int, image_layers: Sequence[Path], volumes: Sequence[str]) -> Iterator[list[Mount]]:
-    """The mounts that give a container a disk of ``limit`` bytes; ``volumes`` are paths that its image declares."""
+    """The mounts that give a container a disk of ``limit`` bytes; ``volumes`` are paths that its image declares.
+
+    The disk is a file system in a sparse file. An overlay of the image's layers on it is bound over every folder of the
+    container, whose own layer is read-only: so the kernel keeps the limit, and nothing is copied.
+    """
     folder = Path(tempfile.mkdtemp(prefix=owned(PREFIX), dir="/var/tmp"))
     try:
         disk, root = folder / "disk", folder / "root"

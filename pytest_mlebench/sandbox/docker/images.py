@@ -1,18 +1,7 @@
 """Images, built on demand and tagged by what they are made from: a change rebuilds, an unchanged one costs nothing.
 
-What the Dockerfiles of agents reach while their images are built:
-
-==============  ======================================================================================================
-``none``        nothing
-``registries``  registries of packages and models, through the proxy that also serves agents: an internal network whose
-                only other member is this machine. What this machine offers on all its addresses can be reached too.
-``full``        everything; with Podman, also what this machine offers to itself alone (``localhost``)
-==============  ======================================================================================================
-
-Podman has no ``registries``: its builder cannot join a network that is given by name.
-
-The builder runs a Dockerfile's commands as root of a container with the engine's own confinement. Whoever wrote the
-Dockerfile can send out what is in the agent's folder, and nothing else.
+The builder runs a Dockerfile's commands as root of a container with the engine's own confinement. SECURITY.md says what
+they reach.
 """
 
 from __future__ import annotations
@@ -38,20 +27,10 @@ from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.processes import LABEL
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import format_size
+from pytest_mlebench.sandbox import dockerfile
 from pytest_mlebench.sandbox.contract import check_agent_folder, format_duration
 from pytest_mlebench.sandbox.docker.client import client_errors, engine_info, explain, is_podman
 from pytest_mlebench.sandbox.docker.container import layers
-from pytest_mlebench.sandbox.dockerfile import (
-    BASE_IMAGE,
-    BUILD_NETWORKS,
-    ENVIRONMENT,
-    BuildNetwork,
-    Recipe,
-    Rules,
-    agent_recipe,
-    environment_recipe,
-    one_builder,
-)
 from pytest_mlebench.sandbox.network.policy import Destination
 from pytest_mlebench.sandbox.network.proxy import Proxy
 
@@ -117,28 +96,28 @@ class Images:
 
     ``heavy``, ``cpu`` or ``cuda``, adds the common machine-learning packages to the environment. ``reporter`` gets one
     event for each image that is built; the builder's own lines are logged at level DEBUG. ``build_network`` is what the
-    Dockerfiles of agents reach while they are built (see ``build_network``); the environment is ours and is built with
-    all of it. ``limit_memory``: whether the engine can. ``max_bytes`` is for one image.
+    Dockerfiles of agents reach while they are built; the environment is ours and is built with all of it.
+    ``limit_memory``: whether the engine can. ``max_bytes`` is for one image.
     """
 
     def __init__(
         self,
         client: docker.DockerClient,
         *,
-        base_image: str = BASE_IMAGE,
+        base_image: str = dockerfile.BASE_IMAGE,
         heavy: str | None = None,
         arguments: Mapping[str, str] | None = None,
         reporter: Reporter = silent,
         folder: Path | None = None,
-        build_network: BuildNetwork = "full",
-        bundled_build_network: BuildNetwork | None = None,
+        build_network: dockerfile.BuildNetwork = "full",
+        bundled_build_network: dockerfile.BuildNetwork | None = None,
         limit_memory: bool = True,
         build_seconds: float = defaults.BUILD_SECONDS,
         build_memory: int = defaults.BUILD_MEMORY,
         max_bytes: int = defaults.IMAGE_BYTES,
     ) -> None:
-        if build_network not in BUILD_NETWORKS:
-            raise SandboxError(f"build network {build_network!r} must be one of {', '.join(BUILD_NETWORKS)}")
+        if build_network not in dockerfile.BUILD_NETWORKS:
+            raise SandboxError(f"build network {build_network!r} must be one of {', '.join(dockerfile.BUILD_NETWORKS)}")
         self._build_network = build_network
         self._bundled_build_network = bundled_build_network or build_network
         self._client = client
@@ -158,10 +137,10 @@ class Images:
         recipe = self._environment(base_image or usual)
         # For those who build an agent's image by hand; we ourselves always mean this very environment.
         latest = self._is_ours and base_image in (None, usual)
-        return self._provide(recipe, also=f"{ENVIRONMENT}:latest" if latest else "")
+        return self._provide(recipe, also=f"{dockerfile.ENVIRONMENT}:latest" if latest else "")
 
-    def _environment(self, base_image: str) -> Recipe:
-        return environment_recipe(self._folder, {**self._arguments, "BASE_IMAGE": base_image})
+    def _environment(self, base_image: str) -> dockerfile.Recipe:
+        return dockerfile.environment_recipe(self._folder, {**self._arguments, "BASE_IMAGE": base_image})
 
     def agent(self, agent: Agent) -> str:
         """The tag of the agent's image, built if it is not there; raises SandboxError with the end of the log.
@@ -169,7 +148,7 @@ class Images:
         The build's context is the agent's folder; agents of one folder and Dockerfile share an image.
         """
         check_agent_folder(agent)
-        Rules(self, [self._arguments["BASE_IMAGE"]]).check_base_image(agent)
+        dockerfile.Rules(self, [self._arguments["BASE_IMAGE"]]).check_base_image(agent)
         environment = self.environment(agent.base_image)
         recipe = self._agent(agent, environment)
         self._check_recipe(recipe, agent.dockerfile)
@@ -196,10 +175,10 @@ class Images:
         tag = self._environment(self._arguments["BASE_IMAGE"]).tag()
         return tag if self._has(tag) else None
 
-    def _agent(self, agent: Agent, environment: str) -> Recipe:
-        return agent_recipe(agent, environment, self.build_network_of(agent))
+    def _agent(self, agent: Agent, environment: str) -> dockerfile.Recipe:
+        return dockerfile.agent_recipe(agent, environment, self.build_network_of(agent))
 
-    def build_network_of(self, agent: Agent) -> BuildNetwork:
+    def build_network_of(self, agent: Agent) -> dockerfile.BuildNetwork:
         """What the Dockerfile of an agent reaches."""
         return self._bundled_build_network if agent.bundled else self._build_network
 
@@ -207,11 +186,11 @@ class Images:
         """The engine's own digest of an image; raises SandboxError."""
         return str(self._inspect(tag).get("Id") or "")
 
-    def _provide(self, recipe: Recipe, also: str = "") -> str:
+    def _provide(self, recipe: dockerfile.Recipe, also: str = "") -> str:
         tag = recipe.tag()
         if self._has(tag):
             return tag
-        with one_builder(Path(tempfile.gettempdir()) / f"mlebench-build-{os.getuid()}", tag, self._reporter):
+        with dockerfile.one_builder(Path(tempfile.gettempdir()) / f"mlebench-build-{os.getuid()}", tag, self._reporter):
             if not self._has(tag):  # nobody built it while we waited
                 self._reporter(Step(tag, "building"))
                 self._build(recipe, tag)
@@ -242,17 +221,17 @@ class Images:
             return []
         return [str(digest).partition("@")[0] for digest in attributes.get("RepoDigests") or ()]
 
-    def _check_recipe(self, recipe: Recipe, source: Path) -> None:
+    def _check_recipe(self, recipe: dockerfile.Recipe, source: Path) -> None:
         """Raises SandboxError for what an agent's Dockerfile may not take."""
         fetching = recipe.network == "full"
         own = (recipe.parent, self._arguments["BASE_IMAGE"])
         try:
-            Rules(self, own, fetching=fetching).check(recipe.dockerfile)
+            dockerfile.Rules(self, own, fetching=fetching).check(recipe.dockerfile)
         except SandboxError as error:
             hint = "" if fetching else f" (with --build-network={recipe.network} the engine fetches nothing itself)"
             raise SandboxError(f"{source}: {error}{hint}") from None
 
-    def _build(self, recipe: Recipe, tag: str) -> None:
+    def _build(self, recipe: dockerfile.Recipe, tag: str) -> None:
         log: deque[str] = deque(maxlen=_TAIL_LINES)
         step = ""
         name = "Dockerfile.mlebench"
@@ -293,9 +272,10 @@ class Images:
             log.append("the builder ended and left no image")
         if match := _FROM_STEP.match(step):
             base = recipe.arguments.get("BASE_IMAGE") if match[1] == "${BASE_IMAGE}" else match[1]
+            named = "FROM in its Dockerfile" if recipe.parent else "--base-image, or base_image: in config.yaml"
             raise SandboxError(
                 f"image {tag} (from {recipe.folder}) does not build, since the image {base} cannot be had: {log[-1]}; "
-                f"is the name right ({recipe.origin_of_base})? docker pull {base}"
+                f"is the name right ({named})? docker pull {base}"
             )
         shown = "\n".join(log)
         hint = ""
