@@ -97,7 +97,6 @@ class ApptainerContainer:
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """End it now, with all its processes; does nothing where it does not run."""
         if self._process is None:
             return
         if self._first is not None:
@@ -112,7 +111,6 @@ class ApptainerContainer:
             self._process.wait()
 
     def finish_output(self) -> None:
-        """Wait until all that it printed is in the log; raises SandboxError if the log could not be written."""
         if self._output is not None:
             self._output.join(_END_SECONDS)
         if self._log_error is not None:

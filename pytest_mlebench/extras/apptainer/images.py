@@ -10,7 +10,6 @@ import hashlib
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, cached_property
@@ -22,12 +21,12 @@ from pytest_mlebench import defaults as general
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.extras.apptainer import definition as definition_module
 from pytest_mlebench.extras.apptainer.definition import BUILD, Script, definition
+from pytest_mlebench.extras.apptainer.disk import scratch_folder
 from pytest_mlebench.extras.apptainer.program import InstalledProgram, build_environment, find_program, last_line
-from pytest_mlebench.io.files import bundled, publish, remove_tree, write_text
-from pytest_mlebench.io.processes import owned
+from pytest_mlebench.io.files import bundled, publish, write_text
 from pytest_mlebench.io.values import json_text, loads
 from pytest_mlebench.sandbox import dockerfile
-from pytest_mlebench.sandbox.contract import SOCKETS, check_agent_folder
+from pytest_mlebench.sandbox.contract import check_agent_folder
 
 _TAIL_LINES = 40
 _NOT_FETCHED = "conveyor failed to get"
@@ -150,8 +149,7 @@ class SifImages:
                 f"image {tag} cannot be built with --build-network={recipe.network}: builds of Apptainer reach the "
                 "whole network. Permit that with --build-network=full, or build it with Docker"
             )
-        work = Path(tempfile.mkdtemp(prefix=owned(SOCKETS)))
-        try:
+        with scratch_folder() as work:
             context = work / "context"
             _copy_context(recipe, context)
             # The script's end does the same for SIF files.
@@ -177,8 +175,6 @@ class SifImages:
                     f"{error}\n{own.base} cannot be fetched: if its registry cannot be reached from here, put a SIF "
                     f"file of it there as {base}"
                 ) from error
-        finally:
-            remove_tree(work)
 
     def _finish(
         self, tag: str, program: InstalledProgram, source: list[str], known: Mapping[str, Any], work: Path | None = None

@@ -9,8 +9,8 @@ import os
 import resource
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,17 +20,17 @@ from pytest_mlebench import Agent, Execution, Limits, Note, SandboxAccount, Sand
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.extras.apptainer import probe
 from pytest_mlebench.extras.apptainer.container import ApptainerContainer, MemoryWatcher
-from pytest_mlebench.extras.apptainer.disk import CONFINED, NO_NETWORK, Disk
+from pytest_mlebench.extras.apptainer.disk import CONFINED, NO_NETWORK, Disk, scratch_folder
 from pytest_mlebench.extras.apptainer.filter import compiled
 from pytest_mlebench.extras.apptainer.images import SifImages
 from pytest_mlebench.extras.apptainer.program import InstalledProgram, find_program
-from pytest_mlebench.io.files import bundled, remove_tree
-from pytest_mlebench.io.processes import owned, sigterm_interrupts
+from pytest_mlebench.io.files import bundled
+from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.records.outcome import RUN_LOG
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
-from pytest_mlebench.sandbox.contract import SOCKETS, Task, check_agent_folder, clean_folders
-from pytest_mlebench.sandbox.gpus import Gpu, GpuPool
+from pytest_mlebench.sandbox.contract import Task, check_agent_folder, clean_folders
+from pytest_mlebench.sandbox.gpus import GpuPool
 from pytest_mlebench.sandbox.limits import (
     DiskWatcher,
     FreeSpaceWatcher,
@@ -105,7 +105,6 @@ class ApptainerSandbox:
             )
 
     def describe(self) -> Iterator[tuple[str, str]]:
-        """Whether it can be used here, for ``mlebench doctor``: ``ok``, ``note`` or ``problem``, and why."""
         try:
             version = self._program.version
         except SandboxError as error:
@@ -126,7 +125,7 @@ class ApptainerSandbox:
             yield "ok", "; ".join(abilities.notes)
 
     def test_image(self, image: str) -> None:
-        with _scratch_folder() as scratch:
+        with scratch_folder() as scratch:
             command = self._command(image, Disk(self._program, scratch, None), network="none", gpus=0)
             self._program.call(*command[1:], "/opt/agent/bin/python", "-u", "/opt/mlebench/check.py")
 
@@ -158,7 +157,7 @@ class ApptainerSandbox:
 
     def _probe(self, image: str, disk: int | None, group: Limits | None) -> probe.Abilities:
         network = self._settings.network
-        with _scratch_folder() as scratch:
+        with scratch_folder() as scratch:
             command = self._command(image, Disk(self._program, scratch, disk), network=network, gpus=0, group=group)
             binds = [f"{bundled('environment')}/init.py:{_INIT}:ro"]
             binds += [f"/sys/fs/cgroup:{probe.GROUPS}:ro"] if group is not None else []
@@ -200,7 +199,7 @@ class ApptainerSandbox:
         allowed = self._settings.allow_hosts
         wiring = wire(task, stack, gpus=gpus, network=network, allow_hosts=allowed, own_network=network != "full")
         task = wiring.task
-        scratch = stack.enter_context(_scratch_folder(keep=task.keep))
+        scratch = stack.enter_context(scratch_folder(keep=task.keep))
         container = ApptainerContainer()
         stack.callback(container.close)
         stack.callback(container.kill)
@@ -231,8 +230,16 @@ class ApptainerSandbox:
         container.finish_output()
         wiring.log.close()
         end = _complete(end, space, memory, task)
-        account = replace(
-            self._account(task, image, gpus),
+        given = task.limits if task.limits.disk is not None else replace(task.limits, disk=self._disk_share)
+        account = SandboxAccount(
+            name=self.name,
+            image=image,
+            image_digest=self.images.digest(image),
+            network=network,
+            build_network=self.images.build_network_of(task.agent),
+            runtime=self._program.version,
+            gpus=tuple(gpu.uuid for gpu in gpus),
+            limits=describe(given),
             disk="image" if disk.is_limited else "watched",
             notes=(*abilities.notes, *_job_notes()),
             left_out=tuple(collector.left_out),
@@ -242,36 +249,10 @@ class ApptainerSandbox:
         )
         return end.execution(seconds, account)
 
-    def _account(self, task: Task, image: str, gpus: Sequence[Gpu]) -> SandboxAccount:
-        """What is known of a run before it starts."""
-        return SandboxAccount(
-            name=self.name,
-            image=image,
-            image_digest=self.images.digest(image),
-            network=self._settings.network,
-            build_network=self.images.build_network_of(task.agent),
-            runtime=self._program.version,
-            gpus=tuple(gpu.uuid for gpu in gpus),
-            limits=describe(
-                task.limits if task.limits.disk is not None else replace(task.limits, disk=self._disk_share)
-            ),
-        )
-
 
 def create(bench: Bench) -> ApptainerSandbox:
     """The sandbox of the entry point."""
     return ApptainerSandbox(bench)
-
-
-@contextmanager
-def _scratch_folder(*, keep: bool = False) -> Iterator[Path]:
-    """The folder of a run on this machine's disk; its name says whose it is, for ``mlebench clean``."""
-    folder = Path(tempfile.mkdtemp(prefix="mlebench-kept-" if keep else owned(SOCKETS)))
-    try:
-        yield folder
-    finally:
-        if not keep:
-            remove_tree(folder)
 
 
 def _mounts(scratch: Path, task: Task, sockets: Path, disk: Disk) -> list[str]:

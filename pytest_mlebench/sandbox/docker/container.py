@@ -352,14 +352,11 @@ class Container:
         return None if self._engine.name == PODMAN else 0
 
     def oom_kills(self) -> int | None:
-        """How many processes the kernel killed for memory, read on the host; None where the host cannot read it.
-
-        Nothing once the container has ended: its control group goes with it, and the engine says what it saw.
-        """
         if self._oom_events is None:
             return None
         with suppress(OSError, ValueError, KeyError):
             return oom_kills(self._oom_events)
+        # Once the container has ended, its control group is gone, and the engine says what it saw.
         return int(bool(self.state().get("OOMKilled")))
 
     def was_stopped_from_outside(self) -> bool:
@@ -377,12 +374,10 @@ class Container:
             return True
 
     def kill(self) -> None:
-        """End it now, with all its processes; does nothing where it does not run."""
         with suppress(DockerException, OSError):
             self._client.api.kill(self.name)
 
     def finish_output(self) -> None:
-        """Wait until all that it printed is in the log; raises SandboxError if the log could not be written."""
         if self._output is not None:
             self._output.join(30)
             _close(self._stream)

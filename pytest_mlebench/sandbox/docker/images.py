@@ -129,10 +129,7 @@ class Images:
         self._reporter = reporter
 
     def environment(self, base_image: str | None = None) -> str:
-        """The tag of ``mlebench-env``, built if it is not there; raises SandboxError with the end of the log.
-
-        ``base_image`` is what an agent wants it built from, in place of the usual one.
-        """
+        """``base_image`` is what an agent wants it built from, in place of the usual one."""
         usual = self._arguments["BASE_IMAGE"]
         recipe = self._environment(base_image or usual)
         # For those who build an agent's image by hand; we ourselves always mean this very environment.
@@ -143,10 +140,7 @@ class Images:
         return dockerfile.environment_recipe(self._folder, {**self._arguments, "BASE_IMAGE": base_image})
 
     def agent(self, agent: Agent) -> str:
-        """The tag of the agent's image, built if it is not there; raises SandboxError with the end of the log.
-
-        The build's context is the agent's folder; agents of one folder and Dockerfile share an image.
-        """
+        """The build's context is the agent's folder; agents of one folder and Dockerfile share an image."""
         check_agent_folder(agent)
         dockerfile.Rules(self, [self._arguments["BASE_IMAGE"]]).check_base_image(agent)
         environment = self.environment(agent.base_image)
@@ -165,7 +159,6 @@ class Images:
         return list(self._inspect(tag).get("Config", {}).get("Entrypoint") or [])
 
     def built(self, agent: Agent) -> int | None:
-        """The size in bytes of the agent's image; None if it is not built, as its folder is now. Builds nothing."""
         environment = self._environment(agent.base_image or self._arguments["BASE_IMAGE"]).tag()
         tag = self._agent(agent, environment).tag()
         return int(self._inspect(tag).get("Size") or 0) if self._has(tag) else None

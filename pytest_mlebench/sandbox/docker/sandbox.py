@@ -187,7 +187,6 @@ class DockerSandbox:
         self.images.agent(agent)
 
     def test_image(self, image: str) -> None:
-        """Train each of its libraries once, on GPUs as well if runs get some; raises SandboxError for what fails."""
         self._test(image)
         if self._options.gpus:
             with self._gpu_pool.lease(self._options.gpus, self._reporter) as gpus:
