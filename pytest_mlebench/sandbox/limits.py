@@ -221,13 +221,12 @@ def apply(limits: Limits, machine: Machine | None = None, *, workers: int = 1) -
             raise SandboxError(f"{name} is {size}, must be more than 0")
     if limits.cpus is not None and limits.cpus > machine.cpus:
         raise SandboxError(f"--cpus is {limits.cpus:g}, but this machine has {pluralize(machine.cpus, 'processor')}")
-    if limits.memory is not None and not _LEAST_MEMORY <= limits.memory <= machine.memory:
-        most, least = (
-            f"but this machine has {format_size(machine.memory)}",
-            f"must be at least {format_size(_LEAST_MEMORY)}",
-        )
-        why = most if limits.memory > machine.memory else least
-        raise SandboxError(f"--memory is {format_size(limits.memory)}, {why}")
+    if limits.memory is not None:
+        given = f"--memory is {format_size(limits.memory)}"
+        if limits.memory > machine.memory:
+            raise SandboxError(f"{given}, but this machine has {format_size(machine.memory)}")
+        if limits.memory < _LEAST_MEMORY:
+            raise SandboxError(f"{given}, must be at least {format_size(_LEAST_MEMORY)}")
     kept = max(_KEPT_MEMORY, int(machine.memory * _KEPT_MEMORY_SHARE))
     memory = max(_LEAST_MEMORY, (machine.memory - min(kept, machine.memory // 2)) // workers)
     cpus = math.floor(machine.cpus * (1 - _KEPT_CPUS_SHARE) / workers * 100) / 100

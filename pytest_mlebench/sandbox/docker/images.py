@@ -29,7 +29,7 @@ from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.sandbox import dockerfile
 from pytest_mlebench.sandbox.contract import check_agent_folder, format_duration
-from pytest_mlebench.sandbox.docker.client import client_errors, engine_info, explain, is_podman
+from pytest_mlebench.sandbox.docker.client import client_errors, engine_info, explain, is_podman, provide_network
 from pytest_mlebench.sandbox.docker.container import layers
 from pytest_mlebench.sandbox.network.policy import Destination
 from pytest_mlebench.sandbox.network.proxy import Proxy
@@ -72,12 +72,7 @@ def build_network(client: docker.DockerClient, kind: str) -> Iterator[tuple[str 
 def _gateway(client: docker.DockerClient) -> str:
     """The address of this machine in the internal network, which is made if it is not there."""
     try:
-        if not client.networks.list(names=[f"^{NETWORK}$"]):
-            try:
-                client.networks.create(NETWORK, driver="bridge", internal=True, labels={f"{LABEL}network": "build"})
-            except APIError:  # another worker made it meanwhile
-                if not client.networks.list(names=[f"^{NETWORK}$"]):
-                    raise
+        provide_network(client, NETWORK, "build", internal=True)
         network = client.networks.get(NETWORK)
         return str(network.attrs["IPAM"]["Config"][0]["Gateway"])
     except (DockerException, OSError, LookupError) as error:
