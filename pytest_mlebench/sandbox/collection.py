@@ -120,7 +120,6 @@ class Snapshots:
 
     @contextmanager
     def watching(self, source: SubmissionSource, redactor: Redactor) -> Iterator[None]:
-        """Take snapshots while the block works."""
         thread = threading.Thread(target=self._watch, args=(source, redactor), name="mlebench-snapshots", daemon=True)
         thread.start()
         try:
@@ -243,7 +242,6 @@ def identity_of(status: os.stat_result) -> Identity | None:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -68,7 +68,6 @@ class Instruction:
 
 
 def instructions(text: str) -> Iterator[Instruction]:
-    """The instructions of a Dockerfile."""
     escape, directives, whole, start = "\\", True, "", 0
     for number, line in enumerate(_lines(text), 1):
         stripped = line.strip()

@@ -313,7 +313,6 @@ class RunEnd:
         return Ending.CRASHED, self._how()
 
     def execution(self, seconds: float, sandbox: SandboxAccount) -> Execution:
-        """How the agent's run went."""
         ending, detail = self.judge()
         return Execution(
             ending=ending,

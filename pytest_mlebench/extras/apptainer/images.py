@@ -63,7 +63,6 @@ class SifImages:
         return file.stat().st_size if file.is_file() else None
 
     def build_network_of(self, agent: Agent) -> dockerfile.BuildNetwork:
-        """What the Dockerfile of an agent reaches."""
         return self._bundled_network if agent.bundled else self._build_network
 
     def file(self, tag: str) -> Path:

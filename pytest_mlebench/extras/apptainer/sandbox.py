@@ -251,7 +251,6 @@ class ApptainerSandbox:
 
 
 def create(bench: Bench) -> ApptainerSandbox:
-    """The sandbox of the entry point."""
     return ApptainerSandbox(bench)
 
 
@@ -346,7 +345,6 @@ def _job_notes() -> Iterator[str]:
 
 
 def _complete(end: RunEnd, disk: DiskWatcher, memory: MemoryWatcher, task: Task) -> RunEnd:
-    """Add what the watchers and the log know."""
     if end.exit_code != 0:
         end = replace(end, disk_full=disk.full, out_of_memory=memory.full)
     return end.with_clues(task.limits, tail(task.run_dir / RUN_LOG))

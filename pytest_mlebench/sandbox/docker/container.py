@@ -412,7 +412,6 @@ class Container:
             _close(self._stream)
 
     def remove(self) -> None:
-        """Remove it, running or not."""
         try:
             self._client.api.remove_container(self.name, force=True, v=True)
         except NotFound:

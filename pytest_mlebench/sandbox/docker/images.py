@@ -167,7 +167,6 @@ class Images:
         return dockerfile.agent_recipe(agent, environment, self.build_network_of(agent))
 
     def build_network_of(self, agent: Agent) -> dockerfile.BuildNetwork:
-        """What the Dockerfile of an agent reaches."""
         return self._bundled_build_network if agent.bundled else self._build_network
 
     def digest(self, tag: str) -> str:

@@ -145,7 +145,6 @@ class DockerSandbox:
         self._checked: list[Agent] = []
 
     def close(self) -> None:
-        """Let go of the engine."""
         self._engine.close()
 
     def check(self, agent: Agent) -> None:
@@ -343,7 +342,6 @@ def _check_readable(public: Path) -> None:
 
 
 def _complete(end: RunEnd, container: Container, watcher: DiskWatcher | None, task: Task) -> RunEnd:
-    """Add what the engine, the disk and the log know."""
     if container.state().get("OOMKilled") and not end.oom_kills:
         end = replace(end, oom_kills=1)
     if watcher is not None and end.exit_code != 0:
