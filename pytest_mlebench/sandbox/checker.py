@@ -87,7 +87,6 @@ class SubmissionChecker:
 
     @classmethod
     def of(cls, task: Task, *, unix_socket: Path | None = None) -> SubmissionChecker:
-        """The checker of a run."""
         max_bytes = task.max_submission_bytes
         return cls(task.validate, stop=task.stop_validation, max_bytes=max_bytes, unix_socket=unix_socket)
 

@@ -1,16 +1,9 @@
-"""Taking out what an agent left: regular files only, up to a size and a number of files.
+"""Taking out what an agent left, as data and never as code; snapshots of its submission while it runs.
 
-What an agent left is data and never code. Its submission is the only file of its own in a run directory; all other
-files go straight into one archive, ``files.zip``, so that neither pytest nor git nor an editor meets them under a name
-that it would import, execute or obey. Not even a collection that is interrupted leaves such a file.
-
-From a container it comes as the engine's tar stream, which is read as if an enemy had written it.
-
-Snapshots of a submission: copies of ``submission.csv`` as it was while the agent ran, for its scores over time.
-
-They are taken from outside of the agent's processes and lie on the host, so that an agent can neither prevent, slow
-down nor use them. What it can do is to make its file anything at any moment: only a regular file that did not change
-while it was copied counts, and number, size and rate are bounded.
+Its submission is the only file of its own in a run directory; all other files go straight into one archive, so that
+neither pytest nor git nor an editor meets them. From a container they come as the engine's tar stream, which is read
+as if an enemy had written it. Snapshots are taken from outside of the agent's processes: an agent can make its file
+anything at any moment, so only a regular file that did not change while it was copied counts.
 """
 
 from __future__ import annotations
@@ -113,6 +106,7 @@ class Snapshots:
         self.changed_at: float | None = None
         """Seconds from the agent's start until the last change that was seen."""
         self._folder = folder
+        self._partial = folder / ".partial"
         self._policy = policy or SnapshotPolicy()
         self._max_bytes = max_bytes
         self._spent = spent
@@ -126,7 +120,6 @@ class Snapshots:
 
     @contextmanager
     def watching(self, source: SubmissionSource, redactor: Redactor) -> Iterator[None]:
-        """Take snapshots while the block works."""
         thread = threading.Thread(target=self._watch, args=(source, redactor), name="mlebench-snapshots", daemon=True)
         thread.start()
         try:
@@ -158,10 +151,6 @@ class Snapshots:
         finally:
             with suppress(OSError):
                 self._partial.unlink(missing_ok=True)
-
-    @property
-    def _partial(self) -> Path:
-        return self._folder / ".partial"
 
     def _fits(self, size: int) -> bool:
         if size > self._max_bytes:
@@ -253,7 +242,6 @@ def identity_of(status: os.stat_result) -> Identity | None:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -376,7 +364,7 @@ class Collector:
     left_out: list[str] = field(default_factory=list)
     unnamed: int = 0
     """How many more were left out than ``left_out`` names."""
-    _bytes: int = 0
+    collected_bytes: int = 0
     _files: int = 0
     _folders: int = 0
 
@@ -426,10 +414,6 @@ class Collector:
         finally:
             os.close(descriptor)
 
-    @property
-    def collected_bytes(self) -> int:
-        return self._bytes
-
     def note(self, what: str) -> None:
         """Note what is left out; an agent may leave a million links."""
         if len(self.left_out) < _MAX_NOTES:
@@ -452,11 +436,11 @@ class Collector:
         if self._files + 1 > self.max_files:
             self.note(f"{shown} (more than {self.max_files:,} files)")
             return False
-        if self._bytes + size > self.max_bytes:
+        if self.collected_bytes + size > self.max_bytes:
             self.note(f"{shown} ({size:,} bytes; over the limit of {self.max_bytes:,} in all)")
             return False
         self._files += 1
-        self._bytes += size
+        self.collected_bytes += size
         return True
 
     def keep(self, parts: Sequence[str], source: IO[bytes], size: int) -> None:

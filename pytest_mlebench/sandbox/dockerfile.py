@@ -1,12 +1,8 @@
 """Dockerfiles: what they may take, the agent's folder and base images, and what images are made from.
 
 A Dockerfile is an agent's, and is read here before it is built, in one way only: what a builder could read in another
-way, and what is not listed here, is refused with its line. Images come from this very environment, from earlier stages,
-from what the user named, or from a public registry; never from what was built on this machine, such as the images of
-other agents. Where a build's network is limited, the engine fetches nothing itself either: it would download what
-``ADD`` names by URL, and pull images that it does not have, whatever the network of the builder's containers.
-
-Whatever builds an image, its recipe has a tag by which the finished image is found again.
+way, and what is not listed here, is refused with its line. Where a build's network is limited, the engine fetches
+nothing itself either: it would do so whatever the network of the builder's containers.
 """
 
 from __future__ import annotations
@@ -72,7 +68,6 @@ class Instruction:
 
 
 def instructions(text: str) -> Iterator[Instruction]:
-    """The instructions of a Dockerfile."""
     escape, directives, whole, start = "\\", True, "", 0
     for number, line in enumerate(_lines(text), 1):
         stripped = line.strip()
@@ -120,9 +115,13 @@ class Rules:
             except SandboxError as error:
                 raise SandboxError(f"line {instruction.line}: {error}") from None
 
-    def check_image(self, image: str, what: str) -> None:
-        """Raises SandboxError for an image that may not be ``what``."""
-        _Reading(self).take_image(image, what)
+    def check_base_image(self, agent: Agent) -> None:
+        """Raises SandboxError for an agent that may not be built from the base image that it names."""
+        if agent.base_image and not agent.bundled:  # the package permits what its own agents are built from
+            try:
+                _Reading(self).take_image(agent.base_image, "base_image")
+            except SandboxError as error:
+                raise SandboxError(f"agent {agent.id}: {error}") from None
 
 
 def _check_directives(text: str) -> None:
@@ -256,15 +255,19 @@ def _words(rest: str) -> tuple[list[str], list[str]]:
     flags = []
     while words and words[0].startswith("--"):
         flags.append(words.pop(0))
-    left = rest[rest.find(words[0]) :] if words else ""
-    if left.startswith("["):
-        try:
-            listed = json.loads(left)
-        except (ValueError, RecursionError):
-            listed = None
-        if isinstance(listed, list) and all(isinstance(word, str) for word in listed):
-            return flags, listed
-    return flags, words
+    listed = json_strings(rest[rest.find(words[0]) :] if words else "")
+    return flags, words if listed is None else listed
+
+
+def json_strings(text: str) -> list[str] | None:
+    """The strings of a JSON list; None for anything else."""
+    if not text.startswith("["):
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, list) and all(isinstance(word, str) for word in found) else None
 
 
 ENVIRONMENT = "mlebench-env"
@@ -304,11 +307,6 @@ class Recipe:
     network: BuildNetwork = "full"
     builder: str = ""
     """What turns it into an image, if that is part of the tag."""
-
-    @property
-    def origin_of_base(self) -> str:
-        """Where a user may have named the image that it is built from."""
-        return "FROM in its Dockerfile" if self.parent else "--base-image, or base_image: in config.yaml"
 
     def files(self) -> list[str]:
         """What the builder gets, as paths relative to the folder."""

@@ -12,7 +12,6 @@ import secrets
 import socket
 import stat
 import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ from pytest_mlebench.errors import SandboxError, reason
 from pytest_mlebench.io.progress import Note, Reporter, silent
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.outcome import Hardware
-from pytest_mlebench.sandbox.limits import Machine
+from pytest_mlebench.sandbox.limits import Machine, Watcher
 
 _PAUSE = (0.5, 1.5)
 _LISTED_GPU = re.compile(r"GPU \d+: .*\(UUID: (GPU-[\w-]+)\)")
@@ -236,8 +235,8 @@ def _is_still(descriptor: int, folder: int, name: str) -> bool:
         return False
 
 
-class GpuUsage:
-    """A context manager that samples while an agent runs; a run without GPUs costs nothing.
+class GpuUsage(Watcher):
+    """Samples while an agent runs; a run without GPUs costs nothing.
 
     ``summary`` has for each GPU, by UUID, the number of ``samples``, ``utilization_mean`` and ``utilization_peak`` in
     percent, and ``memory_mean`` and ``memory_peak`` in bytes. What the driver does not tell is left out, as is the
@@ -246,22 +245,11 @@ class GpuUsage:
     """
 
     def __init__(self, gpus: Sequence[Gpu], *, first_seconds: float = 1.0, interval_seconds: float = 10.0) -> None:
+        super().__init__()
         # The driver counts what an instance's GPU did for all that use it, not for this run alone.
         self._uuids = [gpu.uuid for gpu in gpus if not gpu.parent]
         self._pauses = chain([first_seconds], repeat(interval_seconds))
         self._seen: dict[str, tuple[list[int], list[int]]] = {}
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> GpuUsage:
-        if self._uuids:
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        if self._uuids:
-            self._thread.join()
 
     @property
     def summary(self) -> dict[str, dict[str, float]]:
@@ -274,8 +262,8 @@ class GpuUsage:
                     found[uuid] = known | {f"{name}_peak": max(values) * unit}
         return found
 
-    def _watch(self) -> None:
-        while not self._done.wait(next(self._pauses)):
+    def watch(self) -> None:
+        while self._uuids and not self.done.wait(next(self._pauses)):
             for line in query("uuid,utilization.gpu,memory.used", *self._uuids):
                 uuid, *texts = [text.strip() for text in line.split(",")]
                 if uuid in self._uuids and len(texts) == 2:

@@ -1,8 +1,4 @@
-"""The limits of runs: a fair share of the machine for each, and a look at the disk where nothing keeps a limit.
-
-What control groups, of version 1 or 2, say of a process: its limit on memory, and how many were killed for that. How an
-agent's run ended, its limits considered: one judge for all sandboxes.
-"""
+"""The limits of runs: a fair share for each, watching where nothing keeps a limit, and how a run ended within them."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.units import format_size, pluralize
@@ -100,8 +96,27 @@ def disk_share(free: int | None, workers: int) -> int | None:
     return None if free is None else max(_NEARLY_FULL, int(free * _SHARED) // workers)
 
 
-class DiskWatcher:
-    """Calls ``stop`` once ``written`` (bytes, or None if it cannot be measured) is over the limit; a context manager.
+class Watcher:
+    """Runs ``watch`` in a thread of its own while the block works; ``done`` is set at the block's end."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self._thread = threading.Thread(target=self.watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.done.set()
+        self._thread.join()
+
+    def watch(self) -> None:
+        raise NotImplementedError
+
+
+class DiskWatcher(Watcher):
+    """Calls ``stop`` once ``written`` (bytes, or None if it cannot be measured) is over the limit.
 
     Between two looks an agent may write more than its limit; how much more depends on the disk. What cannot be measured
     three times in a row counts as too much: no honest agent makes paths that the engine cannot follow. ``full`` says in
@@ -109,20 +124,11 @@ class DiskWatcher:
     """
 
     def __init__(self, limit: int, written: Callable[[], int | None], stop: Callable[[], None]) -> None:
+        super().__init__()
         self.limit = limit
         self.full = ""
         self._unmeasured = 0
         self._written, self._stop = written, stop
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> DiskWatcher:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
 
     def look(self) -> bool:
         """Whether the limit is reached."""
@@ -134,9 +140,9 @@ class DiskWatcher:
             self.full = f"{format_size(size)} written, the limit is {format_size(self.limit)}"
         return bool(self.full)
 
-    def _watch(self) -> None:
+    def watch(self) -> None:
         pause = _INTERVAL
-        while not self._done.wait(pause):
+        while not self.done.wait(pause):
             start = time.monotonic()
             if self.look():
                 self._stop()
@@ -215,13 +221,12 @@ def apply(limits: Limits, machine: Machine | None = None, *, workers: int = 1) -
             raise SandboxError(f"{name} is {size}, must be more than 0")
     if limits.cpus is not None and limits.cpus > machine.cpus:
         raise SandboxError(f"--cpus is {limits.cpus:g}, but this machine has {pluralize(machine.cpus, 'processor')}")
-    if limits.memory is not None and not _LEAST_MEMORY <= limits.memory <= machine.memory:
-        most, least = (
-            f"but this machine has {format_size(machine.memory)}",
-            f"must be at least {format_size(_LEAST_MEMORY)}",
-        )
-        why = most if limits.memory > machine.memory else least
-        raise SandboxError(f"--memory is {format_size(limits.memory)}, {why}")
+    if limits.memory is not None:
+        given = f"--memory is {format_size(limits.memory)}"
+        if limits.memory > machine.memory:
+            raise SandboxError(f"{given}, but this machine has {format_size(machine.memory)}")
+        if limits.memory < _LEAST_MEMORY:
+            raise SandboxError(f"{given}, must be at least {format_size(_LEAST_MEMORY)}")
     kept = max(_KEPT_MEMORY, int(machine.memory * _KEPT_MEMORY_SHARE))
     memory = max(_LEAST_MEMORY, (machine.memory - min(kept, machine.memory // 2)) // workers)
     cpus = math.floor(machine.cpus * (1 - _KEPT_CPUS_SHARE) / workers * 100) / 100
@@ -308,7 +313,6 @@ class RunEnd:
         return Ending.CRASHED, self._how()
 
     def execution(self, seconds: float, sandbox: SandboxAccount) -> Execution:
-        """How the agent's run went."""
         ending, detail = self.judge()
         return Execution(
             ending=ending,

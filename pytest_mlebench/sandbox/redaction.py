@@ -217,7 +217,6 @@ class LogWriter:
         self._unwritten = 0
 
     def write(self, data: bytes) -> None:
-        """Take some of the output."""
         self._pending += data
         ready = len(self._pending) - self._redactor.overlap
         for start, end in self._redactor.spans(self._pending):

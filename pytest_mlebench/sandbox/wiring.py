@@ -21,25 +21,9 @@ from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import owned
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.outcome import RUN_LOG
-from pytest_mlebench.sandbox.channels import (
-    AgentEnded,
-    ControlChannel,
-    ControlChannelClosed,
-    GpusMissing,
-    Started,
-    SubmissionChannel,
-)
+from pytest_mlebench.sandbox import channels, contract
 from pytest_mlebench.sandbox.checker import PORT, SubmissionChecker
 from pytest_mlebench.sandbox.collection import taking_snapshots
-from pytest_mlebench.sandbox.contract import (
-    INSTRUCTIONS,
-    SOCKETS,
-    VALIDATE,
-    Task,
-    clock,
-    render_instructions,
-    with_steps,
-)
 from pytest_mlebench.sandbox.gpus import Gpu, GpuUsage
 from pytest_mlebench.sandbox.limits import RunEnd
 from pytest_mlebench.sandbox.network.policy import Network, endpoints
@@ -101,12 +85,12 @@ class Ports(NamedTuple):
 class Wiring:
     """What a run's container and the harness have between them: sockets, the agent's GPUs, and its log."""
 
-    task: Task
+    task: contract.Task
     """With what the gateway has the agent start with."""
     folder: Path
     checker: SubmissionChecker
-    channel: ControlChannel
-    submission: SubmissionChannel
+    channel: channels.ControlChannel
+    submission: channels.SubmissionChannel
     proxy: Proxy | None
     ports: Ports
     relays: Mapping[str, str]
@@ -128,7 +112,7 @@ class Wiring:
 
 
 def wire(
-    task: Task,
+    task: contract.Task,
     stack: ExitStack,
     *,
     gpus: Sequence[Gpu],
@@ -143,7 +127,7 @@ def wire(
     ports = Ports() if own_network else Ports.free()
     folder = stack.enter_context(socket_folder())
     checker = stack.enter_context(SubmissionChecker.of(task, unix_socket=folder / "checker.sock"))
-    channel = stack.enter_context(ControlChannel(folder / "control.sock"))
+    channel = stack.enter_context(channels.ControlChannel(folder / "control.sock"))
     relays = {str(ports.checker): "checker.sock"}
     through_gateway: Mapping[str, str] = {}
     if task.gateway is not None:
@@ -154,13 +138,13 @@ def wire(
     if task.steps is not None:
         stack.enter_context(task.steps.open(folder / "steps.sock"))
         relays[str(ports.steps)] = "steps.sock"
-        task = with_steps(task, f"localhost:{ports.steps}")
+        task = contract.with_steps(task, f"localhost:{ports.steps}")
     proxy = None
     if network == "llm":
         allowed = endpoints(task.agent, task.launch, allow_hosts, without=through_gateway)
         proxy = stack.enter_context(Proxy(allowed, unix_socket=folder / "proxy.sock"))
         relays[str(ports.proxy)] = "proxy.sock"
-    submission = stack.enter_context(SubmissionChannel(folder / _SUBMISSION_SOCKET))
+    submission = stack.enter_context(channels.SubmissionChannel(folder / _SUBMISSION_SOCKET))
     task.run_dir.mkdir(parents=True, exist_ok=True)
     redactor = Redactor({*task.launch.secrets, *environment_secrets()})
     log = LogWriter(task.run_dir / RUN_LOG, task.limits.log_bytes, redactor)
@@ -188,7 +172,7 @@ def socket_folder() -> Iterator[Path]:
     Its parent's name says whose it is, for ``mlebench clean``.
     """
     base = tempfile.gettempdir() if len(tempfile.gettempdir()) < _LONGEST else "/tmp"
-    outer = Path(tempfile.mkdtemp(prefix=owned(SOCKETS), dir=base))
+    outer = Path(tempfile.mkdtemp(prefix=owned(contract.SOCKETS), dir=base))
     try:
         inner = outer / "s"
         inner.mkdir()
@@ -250,15 +234,15 @@ def _start_agent(
         waiting()
         channel.send({**_order(wiring), "gpus": gpus, **order})
         answer = channel.receive(START_SECONDS)
-        if not isinstance(answer, Started | GpusMissing):
+        if not isinstance(answer, channels.Started | channels.GpusMissing):
             raise SandboxError("the container does not start the agent")
-    except (ControlChannelClosed, SandboxError) as error:
+    except (channels.ControlChannelClosed, SandboxError) as error:
         inside.kill()
         inside.finish_output()
         output = tail(task.run_dir / RUN_LOG)
         reason = str(error) or "its first process ended"
         raise SandboxError(f"the container did not start: {reason}; its output ends with: {output}") from error
-    if isinstance(answer, GpusMissing):
+    if isinstance(answer, channels.GpusMissing):
         raise SandboxError(
             f"the container sees only {answer.seen} of the run's {pluralize(len(gpus), 'GPU')} "
             f"({', '.join(gpus)}), so the agent was not started: {gpu_advice}"
@@ -271,26 +255,26 @@ def _order(wiring: Wiring) -> dict[str, Any]:
     environment = {
         **CONTAINER_DIRS,
         "DATA_DIR": DATA,
-        "INSTRUCTIONS": f"{HOME}/{INSTRUCTIONS}",
+        "INSTRUCTIONS": f"{HOME}/{contract.INSTRUCTIONS}",
         "COMPETITION_ID": task.competition_id,
-        **clock(task.limits),
+        **contract.clock(task.limits),
         "VALIDATION_URL": f"http://localhost:{wiring.ports.checker}",
         "PYTHONUNBUFFERED": "1",
         **(_proxy_variables(wiring.ports.proxy) if wiring.proxy is not None else {}),
         **task.launch.environment,
     }
-    instructions = render_instructions(
+    instructions = contract.render_instructions(
         data=DATA,
         submission=CONTAINER_DIRS["SUBMISSION_DIR"],
         logs=CONTAINER_DIRS["LOGS_DIR"],
         code=CONTAINER_DIRS["CODE_DIR"],
-        validate=f"{HOME}/{VALIDATE}",
+        validate=f"{HOME}/{contract.VALIDATE}",
         limits=task.limits,
     )
     return {
         "command": ["/bin/bash", f"{CONTAINER_DIRS['AGENT_DIR']}/{start}", *task.launch.arguments],
         "environment": environment,
-        "files": {f"{HOME}/{INSTRUCTIONS}": instructions},
+        "files": {f"{HOME}/{contract.INSTRUCTIONS}": instructions},
         "relays": dict(wiring.relays),
         "submission": None if task.snapshots is None else _SUBMISSION_SOCKET,
     }
@@ -315,14 +299,14 @@ def _await_end(wiring: Wiring, inside: Inside) -> RunEnd:
         channel.send({"signal": "SIGTERM"})
         message = channel.receive(task.grace)
         return replace(_end(message, inside), time_limit=time_limit)
-    except ControlChannelClosed:
+    except channels.ControlChannelClosed:
         over = time.monotonic() >= deadline
         return RunEnd(lost=True, time_limit=time_limit if over else None)
 
 
-def _end(message: Started | AgentEnded | GpusMissing | None, inside: Inside) -> RunEnd:
+def _end(message: channels.Started | channels.AgentEnded | channels.GpusMissing | None, inside: Inside) -> RunEnd:
     kills = inside.oom_kills()  # the host's count is not the image's to fake
-    if not isinstance(message, AgentEnded):
+    if not isinstance(message, channels.AgentEnded):
         return RunEnd(lost=message is not None, oom_kills=kills or 0)
     if kills is None:
         kills = message.oom_kills or 0

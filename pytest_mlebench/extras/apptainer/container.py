@@ -15,7 +15,7 @@ from pathlib import Path
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.extras.apptainer.program import environment
 from pytest_mlebench.io.units import format_size
-from pytest_mlebench.sandbox.limits import memory_limit, oom_events, oom_kills
+from pytest_mlebench.sandbox.limits import Watcher, memory_limit, oom_events, oom_kills
 from pytest_mlebench.sandbox.redaction import LogWriter
 
 _BLOCK = 1 << 16
@@ -97,7 +97,6 @@ class ApptainerContainer:
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """End it now, with all its processes; does nothing where it does not run."""
         if self._process is None:
             return
         if self._first is not None:
@@ -112,7 +111,6 @@ class ApptainerContainer:
             self._process.wait()
 
     def finish_output(self) -> None:
-        """Wait until all that it printed is in the log; raises SandboxError if the log could not be written."""
         if self._output is not None:
             self._output.join(_END_SECONDS)
         if self._log_error is not None:
@@ -172,26 +170,17 @@ def _number_inside(pid: int) -> int | None:
     return None
 
 
-class MemoryWatcher:
-    """Calls ``stop`` once ``used(exactly=…)`` is nearly the limit, in bytes; a context manager. ``full`` says so."""
+class MemoryWatcher(Watcher):
+    """Calls ``stop`` once the container's memory is nearly the limit, in bytes. ``full`` says so."""
 
     def __init__(self, limit: int, container: ApptainerContainer, stop: Callable[[], None]) -> None:
+        super().__init__()
         self.full = ""
         self._limit, self._container, self._stop = limit, container, stop
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> MemoryWatcher:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
+    def watch(self) -> None:
         enough, pause = self._limit * _ENOUGH, _LEAST_SECONDS
-        while not self._done.wait(pause):
+        while not self.done.wait(pause):
             started = time.monotonic()
             used = self._container.memory()
             if used > enough:

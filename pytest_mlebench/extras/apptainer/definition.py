@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_mlebench import SandboxError
-from pytest_mlebench.sandbox.dockerfile import Instruction, instructions
+from pytest_mlebench.sandbox.dockerfile import Instruction, instructions, json_strings
 from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS
 
 BUILD = "/mnt"
@@ -135,7 +135,7 @@ class Script:
             case "USER":
                 self._lines.append(f"user={shell_word(own.rest)}")
             case "SHELL":
-                if not (words := _listed(own.rest)):
+                if not (words := json_strings(own.rest)):
                     raise ValueError("SHELL takes a list of strings")
                 self._shell = words
             case _:
@@ -167,7 +167,7 @@ class Script:
     def _command(self, rest: str) -> Sequence[str]:
         if rest.startswith("--"):
             raise ValueError(f"RUN {rest.split()[0]} is not supported by builds without Docker")
-        return _listed(rest) or [*self._shell, rest]
+        return json_strings(rest) or [*self._shell, rest]
 
     def _environment(self, rest: str) -> None:
         words = split(rest)
@@ -195,7 +195,7 @@ class Script:
                     pass
                 case _:
                     raise ValueError(f"{kind} {flag} is not supported by builds without Docker")
-        *sources, target = _listed(rest) or split(rest)
+        *sources, target = json_strings(rest) or split(rest)
         if not sources:
             raise ValueError(f"{kind} takes what to copy, and where to")
         paths = [path for source in sources for path in self._sources(kind, source)]
@@ -254,15 +254,3 @@ def shell_word(word: str) -> str:
         else:
             made += character
     return f'"{made}"'
-
-
-def _listed(text: str) -> list[str]:
-    """The strings of a JSON list; empty for anything else."""
-    if text.startswith("["):
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            return []
-        if isinstance(found, list) and all(isinstance(word, str) for word in found):
-            return found
-    return []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,9 +16,11 @@ from pathlib import Path
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.extras.apptainer.program import InstalledProgram, environment
-from pytest_mlebench.io.files import open_up
+from pytest_mlebench.io.files import open_up, remove_tree
+from pytest_mlebench.io.processes import owned
 from pytest_mlebench.records.outcome import COLLECTED, SUBMISSION
 from pytest_mlebench.sandbox.collection import Collector, collect_archive
+from pytest_mlebench.sandbox.contract import SOCKETS
 from pytest_mlebench.sandbox.wiring import HOME
 
 CONFINED = ("--containall", "--no-home", "--no-init", "--no-eval", "--userns", "--hostname", "sandbox")
@@ -85,6 +88,17 @@ class Disk:
         command = ["--silent", "exec", *CONFINED, *NO_NETWORK, *bound, str(image), "/bin/sh", "-c", _EMPTY]
         with _output([self._program.path, *command]) as chunks:
             collect_archive(chunks, COLLECTED, collector)
+
+
+@contextmanager
+def scratch_folder(*, keep: bool = False) -> Iterator[Path]:
+    """A folder of a run, or a build, on this machine's disk; its name says whose it is, for ``mlebench clean``."""
+    folder = Path(tempfile.mkdtemp(prefix="mlebench-kept-" if keep else owned(SOCKETS)))
+    try:
+        yield folder
+    finally:
+        if not keep:
+            remove_tree(folder)
 
 
 @contextmanager

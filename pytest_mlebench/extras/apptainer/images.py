@@ -10,7 +10,6 @@ import hashlib
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, cached_property
@@ -22,22 +21,12 @@ from pytest_mlebench import defaults as general
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.extras.apptainer import definition as definition_module
 from pytest_mlebench.extras.apptainer.definition import BUILD, Script, definition
+from pytest_mlebench.extras.apptainer.disk import scratch_folder
 from pytest_mlebench.extras.apptainer.program import InstalledProgram, build_environment, find_program, last_line
-from pytest_mlebench.io.files import bundled, publish, remove_tree, write_text
-from pytest_mlebench.io.processes import owned
+from pytest_mlebench.io.files import bundled, publish, write_text
 from pytest_mlebench.io.values import json_text, loads
-from pytest_mlebench.sandbox.contract import SOCKETS, check_agent_folder
-from pytest_mlebench.sandbox.dockerfile import (
-    BASE_IMAGE,
-    ENVIRONMENT,
-    OWNED_BY_AGENT,
-    BuildNetwork,
-    Recipe,
-    Rules,
-    agent_recipe,
-    environment_recipe,
-    one_builder,
-)
+from pytest_mlebench.sandbox import dockerfile
+from pytest_mlebench.sandbox.contract import check_agent_folder
 
 _TAIL_LINES = 40
 _NOT_FETCHED = "conveyor failed to get"
@@ -53,9 +42,9 @@ class SifImages:
         self.folder = bench.settings.sif or bench.data_dir / ".sif"
         self._bench, self._reporter = bench, bench.reporter
         options = bench.container_options
-        self._base, self._heavy = options["base_image"] or BASE_IMAGE, options["heavy"] or ""
-        self._build_network: BuildNetwork = options["build_network"]
-        self._bundled_build_network: BuildNetwork = options.get("bundled_build_network") or self._build_network
+        self._base, self._heavy = options["base_image"] or dockerfile.BASE_IMAGE, options["heavy"] or ""
+        self._build_network: dockerfile.BuildNetwork = options["build_network"]
+        self._bundled_network: dockerfile.BuildNetwork = options.get("bundled_build_network") or self._build_network
 
     def environment(self, base_image: str | None = None) -> str:
         recipe = self._environment(base_image)
@@ -63,11 +52,7 @@ class SifImages:
 
     def agent(self, agent: Agent) -> str:
         check_agent_folder(agent)
-        if agent.base_image and not agent.bundled:  # the package permits what its own agents are built from
-            try:
-                Rules(_NoImages(), (self._base,)).check_image(agent.base_image, "base_image")
-            except SandboxError as error:
-                raise SandboxError(f"agent {agent.id}: {error}") from None
+        dockerfile.Rules(_NoImages(), (self._base,)).check_base_image(agent)
         recipe = self._agent(agent)
         return self._provide(
             recipe, lambda engine: engine.images.agent(agent), lambda: self.environment(agent.base_image)
@@ -77,9 +62,8 @@ class SifImages:
         file = self.file(self._agent(agent).tag())
         return file.stat().st_size if file.is_file() else None
 
-    def build_network_of(self, agent: Agent) -> BuildNetwork:
-        """What the Dockerfile of an agent reaches."""
-        return self._bundled_build_network if agent.bundled else self._build_network
+    def build_network_of(self, agent: Agent) -> dockerfile.BuildNetwork:
+        return self._bundled_network if agent.bundled else self._build_network
 
     def file(self, tag: str) -> Path:
         """Where the image with this tag is, or will be."""
@@ -101,12 +85,12 @@ class SifImages:
             found = None
         return found if isinstance(found, dict) else {}
 
-    def _environment(self, base_image: str | None) -> Recipe:
+    def _environment(self, base_image: str | None) -> dockerfile.Recipe:
         arguments = {"BASE_IMAGE": base_image or self._base, "HEAVY": self._heavy}
-        return replace(environment_recipe(bundled("environment"), arguments), builder=_builder())
+        return replace(dockerfile.environment_recipe(bundled("environment"), arguments), builder=_builder())
 
-    def _agent(self, agent: Agent) -> Recipe:
-        recipe = agent_recipe(agent, self._environment(agent.base_image).tag(), self.build_network_of(agent))
+    def _agent(self, agent: Agent) -> dockerfile.Recipe:
+        recipe = dockerfile.agent_recipe(agent, self._environment(agent.base_image).tag(), self.build_network_of(agent))
         return replace(recipe, builder=_builder())
 
     @cached_property
@@ -127,14 +111,14 @@ class SifImages:
         return None
 
     def _provide(
-        self, recipe: Recipe, from_engine: Callable[[DockerSandbox], str], build_parent: Callable[[], object]
+        self, recipe: dockerfile.Recipe, from_engine: Callable[[DockerSandbox], str], build_parent: Callable[[], object]
     ) -> str:
         tag = recipe.tag()
         if self.file(tag).is_file():
             return tag
         self.folder.mkdir(parents=True, exist_ok=True)
         archive = self.file(tag).with_suffix(".tar")
-        with one_builder(self.folder, tag, self._reporter):
+        with dockerfile.one_builder(self.folder, tag, self._reporter):
             if self.file(tag).is_file():  # somebody built it while we waited
                 return tag
             if not archive.is_file() and self._engine is not None:
@@ -156,7 +140,7 @@ class SifImages:
                 self._build(recipe, tag, self._program)
         return tag
 
-    def _build(self, recipe: Recipe, tag: str, program: InstalledProgram) -> None:
+    def _build(self, recipe: dockerfile.Recipe, tag: str, program: InstalledProgram) -> None:
         """Build an image from its Dockerfile, as root in a user namespace."""
         source = f"{recipe.folder}/Dockerfile"
         if recipe.network != "full":
@@ -164,15 +148,15 @@ class SifImages:
                 f"image {tag} cannot be built with --build-network={recipe.network}: builds of Apptainer reach the "
                 "whole network. Permit that with --build-network=full, or build it with Docker"
             )
-        work = Path(tempfile.mkdtemp(prefix=owned(SOCKETS)))
-        try:
+        with scratch_folder() as work:
             context = work / "context"
             _copy_context(recipe, context)
-            text = recipe.dockerfile.removesuffix(OWNED_BY_AGENT)  # the script's end does the same for SIF files
-            own = Script(text, context, recipe.arguments, entrypoint=recipe.name == ENVIRONMENT)
+            # The script's end does the same for SIF files.
+            text = recipe.dockerfile.removesuffix(dockerfile.OWNED_BY_AGENT)
+            own = Script(text, context, recipe.arguments, entrypoint=recipe.name == dockerfile.ENVIRONMENT)
             try:
                 if recipe.parent:
-                    Rules(_NoImages(), (recipe.parent,)).check(recipe.dockerfile)
+                    dockerfile.Rules(_NoImages(), (recipe.parent,)).check(recipe.dockerfile)
                 (work / "build.sh").write_text(own.script())
             except SandboxError as error:
                 raise SandboxError(f"{source}: {error}") from None
@@ -190,8 +174,6 @@ class SifImages:
                     f"{error}\n{own.base} cannot be fetched: if its registry cannot be reached from here, put a SIF "
                     f"file of it there as {base}"
                 ) from error
-        finally:
-            remove_tree(work)
 
     def _finish(
         self, tag: str, program: InstalledProgram, source: list[str], known: Mapping[str, Any], work: Path | None = None
@@ -248,7 +230,7 @@ class _NoImages:
         return ()
 
 
-def _copy_context(recipe: Recipe, context: Path) -> None:
+def _copy_context(recipe: dockerfile.Recipe, context: Path) -> None:
     context.mkdir()
     for name in recipe.files():
         source, target = recipe.folder / name, context / name

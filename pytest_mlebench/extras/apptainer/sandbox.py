@@ -1,8 +1,6 @@
 """A sandbox for clusters without a container daemon: each run in an Apptainer container, started by an ordinary user.
 
-The agent has the user's number in the container and no rights beyond it: namespaces for processes, network, IPC and
-host name, no capabilities, and our filter of system calls. What it writes lands in a folder of the run on the node's
-local disk, which is removed afterwards.
+What the agent writes lands in a folder of the run on the node's local disk, which is removed afterwards.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import os
 import resource
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
@@ -22,17 +20,17 @@ from pytest_mlebench import Agent, Execution, Limits, Note, SandboxAccount, Sand
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.extras.apptainer import probe
 from pytest_mlebench.extras.apptainer.container import ApptainerContainer, MemoryWatcher
-from pytest_mlebench.extras.apptainer.disk import CONFINED, NO_NETWORK, Disk
+from pytest_mlebench.extras.apptainer.disk import CONFINED, NO_NETWORK, Disk, scratch_folder
 from pytest_mlebench.extras.apptainer.filter import compiled
 from pytest_mlebench.extras.apptainer.images import SifImages
 from pytest_mlebench.extras.apptainer.program import InstalledProgram, find_program
-from pytest_mlebench.io.files import bundled, remove_tree
-from pytest_mlebench.io.processes import owned, sigterm_interrupts
+from pytest_mlebench.io.files import bundled
+from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.records.outcome import RUN_LOG
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
-from pytest_mlebench.sandbox.contract import SOCKETS, Task, check_agent_folder, clean_folders
-from pytest_mlebench.sandbox.gpus import Gpu, GpuPool
+from pytest_mlebench.sandbox.contract import Task, check_agent_folder, clean_folders
+from pytest_mlebench.sandbox.gpus import GpuPool
 from pytest_mlebench.sandbox.limits import (
     DiskWatcher,
     FreeSpaceWatcher,
@@ -107,7 +105,6 @@ class ApptainerSandbox:
             )
 
     def describe(self) -> Iterator[tuple[str, str]]:
-        """Whether it can be used here, for ``mlebench doctor``: ``ok``, ``note`` or ``problem``, and why."""
         try:
             version = self._program.version
         except SandboxError as error:
@@ -128,7 +125,7 @@ class ApptainerSandbox:
             yield "ok", "; ".join(abilities.notes)
 
     def test_image(self, image: str) -> None:
-        with _Scratch() as scratch:
+        with scratch_folder() as scratch:
             command = self._command(image, Disk(self._program, scratch, None), network="none", gpus=0)
             self._program.call(*command[1:], "/opt/agent/bin/python", "-u", "/opt/mlebench/check.py")
 
@@ -160,7 +157,7 @@ class ApptainerSandbox:
 
     def _probe(self, image: str, disk: int | None, group: Limits | None) -> probe.Abilities:
         network = self._settings.network
-        with _Scratch() as scratch:
+        with scratch_folder() as scratch:
             command = self._command(image, Disk(self._program, scratch, disk), network=network, gpus=0, group=group)
             binds = [f"{bundled('environment')}/init.py:{_INIT}:ro"]
             binds += [f"/sys/fs/cgroup:{probe.GROUPS}:ro"] if group is not None else []
@@ -202,21 +199,20 @@ class ApptainerSandbox:
         allowed = self._settings.allow_hosts
         wiring = wire(task, stack, gpus=gpus, network=network, allow_hosts=allowed, own_network=network != "full")
         task = wiring.task
-        scratch = _Scratch(keep=task.keep)
-        stack.callback(scratch.remove)
+        scratch = stack.enter_context(scratch_folder(keep=task.keep))
         container = ApptainerContainer()
         stack.callback(container.close)
         stack.callback(container.kill)
-        disk = Disk(self._program, scratch.folder, task.limits.disk if abilities.disk else None)
+        disk = Disk(self._program, scratch, task.limits.disk if abilities.disk else None)
         group = task.limits if abilities.groups else None
         command = self._command(image, disk, network=network, gpus=len(gpus), group=group)
-        mounts = _mounts(scratch.folder, task, wiring.folder, disk)
+        mounts = _mounts(scratch, task, wiring.folder, disk)
         program = [_PYTHON, "-I", _INIT, _HARNESS]
         container.start(
             [*command[:-1], *mounts, command[-1], *program], [] if group else own_processors(task), wiring.log
         )
         watched, share = (None, None) if disk.is_limited else (task.limits.disk, self._disk_share)
-        space = _disk_watcher(watched, scratch.folder, container, share)
+        space = _disk_watcher(watched, scratch, container, share)
         memory = MemoryWatcher(task.limits.memory or 0, container, container.kill)
         collect = partial(_collect, task, disk, self.images.file(image), wiring.redactor)
         numbers = _numbers(task.limits, grouped=group is not None)
@@ -234,54 +230,28 @@ class ApptainerSandbox:
         container.finish_output()
         wiring.log.close()
         end = _complete(end, space, memory, task)
-        account = replace(
-            self._account(task, image, gpus),
+        given = task.limits if task.limits.disk is not None else replace(task.limits, disk=self._disk_share)
+        account = SandboxAccount(
+            name=self.name,
+            image=image,
+            image_digest=self.images.digest(image),
+            network=network,
+            build_network=self.images.build_network_of(task.agent),
+            runtime=self._program.version,
+            gpus=tuple(gpu.uuid for gpu in gpus),
+            limits=describe(given),
             disk="image" if disk.is_limited else "watched",
             notes=(*abilities.notes, *_job_notes()),
             left_out=tuple(collector.left_out),
             left_out_unnamed=collector.unnamed,
-            kept=str(scratch.folder) if task.keep else "",
+            kept=str(scratch) if task.keep else "",
             **wiring.account(),
         )
         return end.execution(seconds, account)
 
-    def _account(self, task: Task, image: str, gpus: Sequence[Gpu]) -> SandboxAccount:
-        """What is known of a run before it starts."""
-        return SandboxAccount(
-            name=self.name,
-            image=image,
-            image_digest=self.images.digest(image),
-            network=self._settings.network,
-            build_network=self.images.build_network_of(task.agent),
-            runtime=self._program.version,
-            gpus=tuple(gpu.uuid for gpu in gpus),
-            limits=describe(
-                task.limits if task.limits.disk is not None else replace(task.limits, disk=self._disk_share)
-            ),
-        )
-
 
 def create(bench: Bench) -> ApptainerSandbox:
-    """The sandbox of the entry point."""
     return ApptainerSandbox(bench)
-
-
-class _Scratch:
-    """The folder of a run on this machine's disk; its name says whose it is, for ``mlebench clean``."""
-
-    def __init__(self, *, keep: bool = False) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="mlebench-kept-" if keep else owned(SOCKETS)))
-        self._keep = keep
-
-    def remove(self) -> None:
-        if not self._keep:
-            remove_tree(self.folder)
-
-    def __enter__(self) -> Path:
-        return self.folder
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
 
 
 def _mounts(scratch: Path, task: Task, sockets: Path, disk: Disk) -> list[str]:
@@ -375,7 +345,6 @@ def _job_notes() -> Iterator[str]:
 
 
 def _complete(end: RunEnd, disk: DiskWatcher, memory: MemoryWatcher, task: Task) -> RunEnd:
-    """Add what the watchers and the log know."""
     if end.exit_code != 0:
         end = replace(end, disk_full=disk.full, out_of_memory=memory.full)
     return end.with_clues(task.limits, tail(task.run_dir / RUN_LOG))

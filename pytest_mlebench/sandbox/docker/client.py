@@ -69,15 +69,19 @@ class ContainerClient:
 
     def full_network(self) -> str:
         """The network mode of containers that may reach everything but each other."""
-        if not self.client.networks.list(names=[f"^{FULL_NETWORK}$"]):
-            with suppress(APIError):  # another worker made it meanwhile
-                self.client.networks.create(
-                    FULL_NETWORK,
-                    driver="bridge",
-                    options={"com.docker.network.bridge.enable_icc": "false"},
-                    labels={f"{LABEL}network": "full"},
-                )
+        isolated = {"com.docker.network.bridge.enable_icc": "false"}
+        provide_network(self.client, FULL_NETWORK, "full", options=isolated)
         return FULL_NETWORK
+
+
+def provide_network(client: docker.DockerClient, name: str, label: str, **options: Any) -> None:
+    """Make a bridge if it is not there. Raises errors of docker's client."""
+    if not client.networks.list(names=[f"^{name}$"]):
+        try:
+            client.networks.create(name, driver="bridge", labels={f"{LABEL}network": label}, **options)
+        except APIError:  # unless another worker made it meanwhile
+            if not client.networks.list(names=[f"^{name}$"]):
+                raise
 
 
 def is_podman(client: docker.DockerClient) -> bool:

@@ -1,24 +1,8 @@
 """A container that holds one agent, or tests an image: how it is confined, started, stopped, emptied and removed.
 
-A run's own mounts: what the kernel would have all containers share, and a disk of limited size.
-
-==============  ======================================================================================================
-public data     an overlay without an upper layer, so that files have inodes of the run's own: locks, leases and watches
-                of one run do not meet those of another
-first process   a copy of its program, for the same reason
-terminals       a file system with a limit; without it, the kernel counts those of all containers together
-user            a number from ``USERS``, as inotify instances, pending signals, timers, pipes and descriptors in flight
-                are counted for each number
-==============  ======================================================================================================
-
-A container runtime with a kernel of its own (gVisor, Kata) separates terminals by itself. SECURITY.md names what the
-runs of one kernel still share.
-
-The disk is under everything that a container may write, so that the kernel keeps the limit. Where the storage driver
-has no quotas, and the harness is root on the engine's machine, each run gets a file system of its own in a sparse file.
-An overlay of the image's layers on it is bound over every folder of the container, whose own layer is read-only.
-Nothing is copied, bursts, sparse files, deleted files that are still open, and inodes all count, and a full disk is an
-error that the agent sees (``No space left on device``).
+Each run has mounts, a user's number and a disk of its own, so that runs do not meet in the kernel's tables: SECURITY.md
+says which these are, and what runs share all the same. A runtime with a kernel of its own (gVisor, Kata) separates
+terminals by itself.
 """
 
 from __future__ import annotations
@@ -33,10 +17,10 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest, DriverConfig, LogConfig, Mount, Ulimit
@@ -124,7 +108,11 @@ def _short(layer: Path) -> Path:
 
 @contextmanager
 def limited_disk(limit: int, image_layers: Sequence[Path], volumes: Sequence[str]) -> Iterator[list[Mount]]:
-    """The mounts that give a container a disk of ``limit`` bytes; ``volumes`` are paths that its image declares."""
+    """The mounts that give a container a disk of ``limit`` bytes; ``volumes`` are paths that its image declares.
+
+    The disk is a file system in a sparse file. An overlay of the image's layers on it is bound over every folder of the
+    container, whose own layer is read-only: so the kernel keeps the limit, and nothing is copied.
+    """
     folder = Path(tempfile.mkdtemp(prefix=owned(PREFIX), dir="/var/tmp"))
     try:
         disk, root = folder / "disk", folder / "root"
@@ -286,12 +274,6 @@ def _devices(gpus: Sequence[Gpu], runtime: str | None) -> dict[str, Any]:
     return devices
 
 
-class ContainerOutput(Protocol):
-    """Takes what a container prints."""
-
-    def write(self, data: bytes, /) -> None: ...
-
-
 class Container:
     """One container from its creation to its removal. Every method raises SandboxError where the engine fails."""
 
@@ -322,23 +304,23 @@ class Container:
         self._created = time.time()
         self._engine.create(image, self.name, labels, {**settings, **more})
 
-    def start(self, log: ContainerOutput) -> None:
-        """Start it; all that it prints goes to the log, from the first byte."""
+    def start(self, write: Callable[[bytes], object]) -> None:
+        """Start it; ``write`` gets all that it prints, from the first byte."""
         with _engine("start"):
             stream = self._client.api.attach(self.name, stdout=True, stderr=True, stream=True, logs=False)
             self._stream = stream
-            self._output = threading.Thread(target=self._copy, args=(stream, log), daemon=True)
+            self._output = threading.Thread(target=self._copy, args=(stream, write), daemon=True)
             self._output.start()
             self._client.api.start(self.name)
         with suppress(OSError, ValueError, SandboxError):
             self._oom_events = oom_events(int(self.state()["Pid"]))
 
-    def _copy(self, stream: Iterator[bytes], log: ContainerOutput) -> None:
+    def _copy(self, stream: Iterator[bytes], write: Callable[[bytes], object]) -> None:
         with suppress(DockerException, OSError, ValueError):  # the engine closed the stream
             for block in stream:
                 if self._log_error is None:  # else read on: a full pipe would hold the agent up
                     try:
-                        log.write(block)
+                        write(block)
                     except OSError as error:
                         self._log_error = error
 
@@ -370,14 +352,11 @@ class Container:
         return None if self._engine.name == PODMAN else 0
 
     def oom_kills(self) -> int | None:
-        """How many processes the kernel killed for memory, read on the host; None where the host cannot read it.
-
-        Nothing once the container has ended: its control group goes with it, and the engine says what it saw.
-        """
         if self._oom_events is None:
             return None
         with suppress(OSError, ValueError, KeyError):
             return oom_kills(self._oom_events)
+        # Once the container has ended, its control group is gone, and the engine says what it saw.
         return int(bool(self.state().get("OOMKilled")))
 
     def was_stopped_from_outside(self) -> bool:
@@ -395,12 +374,10 @@ class Container:
             return True
 
     def kill(self) -> None:
-        """End it now, with all its processes; does nothing where it does not run."""
         with suppress(DockerException, OSError):
             self._client.api.kill(self.name)
 
     def finish_output(self) -> None:
-        """Wait until all that it printed is in the log; raises SandboxError if the log could not be written."""
         if self._output is not None:
             self._output.join(30)
             _close(self._stream)
@@ -435,7 +412,6 @@ class Container:
             _close(self._stream)
 
     def remove(self) -> None:
-        """Remove it, running or not."""
         try:
             self._client.api.remove_container(self.name, force=True, v=True)
         except NotFound:
@@ -484,7 +460,7 @@ def run_self_test(
         stack.callback(container.close)
         settings = configuration_of_test([*PROGRAM, *arguments], gpus=gpus, runtime=runtime)
         container.create(image, settings, owner_labels(), quota=None)
-        container.start(lines)
+        container.start(lines.write)
         status = container.wait()
         container.finish_output()
     if status:

@@ -1,18 +1,7 @@
 """Images, built on demand and tagged by what they are made from: a change rebuilds, an unchanged one costs nothing.
 
-What the Dockerfiles of agents reach while their images are built:
-
-==============  ======================================================================================================
-``none``        nothing
-``registries``  registries of packages and models, through the proxy that also serves agents: an internal network whose
-                only other member is this machine. What this machine offers on all its addresses can be reached too.
-``full``        everything; with Podman, also what this machine offers to itself alone (``localhost``)
-==============  ======================================================================================================
-
-Podman has no ``registries``: its builder cannot join a network that is given by name.
-
-The builder runs a Dockerfile's commands as root of a container with the engine's own confinement. Whoever wrote the
-Dockerfile can send out what is in the agent's folder, and nothing else.
+The builder runs a Dockerfile's commands as root of a container with the engine's own confinement. SECURITY.md says what
+they reach.
 """
 
 from __future__ import annotations
@@ -38,20 +27,10 @@ from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.processes import LABEL
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import format_size
+from pytest_mlebench.sandbox import dockerfile
 from pytest_mlebench.sandbox.contract import check_agent_folder, format_duration
-from pytest_mlebench.sandbox.docker.client import client_errors, engine_info, explain, is_podman
+from pytest_mlebench.sandbox.docker.client import client_errors, engine_info, explain, is_podman, provide_network
 from pytest_mlebench.sandbox.docker.container import layers
-from pytest_mlebench.sandbox.dockerfile import (
-    BASE_IMAGE,
-    BUILD_NETWORKS,
-    ENVIRONMENT,
-    BuildNetwork,
-    Recipe,
-    Rules,
-    agent_recipe,
-    environment_recipe,
-    one_builder,
-)
 from pytest_mlebench.sandbox.network.policy import Destination
 from pytest_mlebench.sandbox.network.proxy import Proxy
 
@@ -93,12 +72,7 @@ def build_network(client: docker.DockerClient, kind: str) -> Iterator[tuple[str 
 def _gateway(client: docker.DockerClient) -> str:
     """The address of this machine in the internal network, which is made if it is not there."""
     try:
-        if not client.networks.list(names=[f"^{NETWORK}$"]):
-            try:
-                client.networks.create(NETWORK, driver="bridge", internal=True, labels={f"{LABEL}network": "build"})
-            except APIError:  # another worker made it meanwhile
-                if not client.networks.list(names=[f"^{NETWORK}$"]):
-                    raise
+        provide_network(client, NETWORK, "build", internal=True)
         network = client.networks.get(NETWORK)
         return str(network.attrs["IPAM"]["Config"][0]["Gateway"])
     except (DockerException, OSError, LookupError) as error:
@@ -117,28 +91,28 @@ class Images:
 
     ``heavy``, ``cpu`` or ``cuda``, adds the common machine-learning packages to the environment. ``reporter`` gets one
     event for each image that is built; the builder's own lines are logged at level DEBUG. ``build_network`` is what the
-    Dockerfiles of agents reach while they are built (see ``build_network``); the environment is ours and is built with
-    all of it. ``limit_memory``: whether the engine can. ``max_bytes`` is for one image.
+    Dockerfiles of agents reach while they are built; the environment is ours and is built with all of it.
+    ``limit_memory``: whether the engine can. ``max_bytes`` is for one image.
     """
 
     def __init__(
         self,
         client: docker.DockerClient,
         *,
-        base_image: str = BASE_IMAGE,
+        base_image: str = dockerfile.BASE_IMAGE,
         heavy: str | None = None,
         arguments: Mapping[str, str] | None = None,
         reporter: Reporter = silent,
         folder: Path | None = None,
-        build_network: BuildNetwork = "full",
-        bundled_build_network: BuildNetwork | None = None,
+        build_network: dockerfile.BuildNetwork = "full",
+        bundled_build_network: dockerfile.BuildNetwork | None = None,
         limit_memory: bool = True,
         build_seconds: float = defaults.BUILD_SECONDS,
         build_memory: int = defaults.BUILD_MEMORY,
         max_bytes: int = defaults.IMAGE_BYTES,
     ) -> None:
-        if build_network not in BUILD_NETWORKS:
-            raise SandboxError(f"build network {build_network!r} must be one of {', '.join(BUILD_NETWORKS)}")
+        if build_network not in dockerfile.BUILD_NETWORKS:
+            raise SandboxError(f"build network {build_network!r} must be one of {', '.join(dockerfile.BUILD_NETWORKS)}")
         self._build_network = build_network
         self._bundled_build_network = bundled_build_network or build_network
         self._client = client
@@ -146,38 +120,24 @@ class Images:
         self._build_seconds, self._build_memory, self._max_bytes = build_seconds, build_memory, max_bytes
         self._folder = folder or bundled("environment")
         self._is_ours = folder is None
-        self._arguments = {
-            "BASE_IMAGE": base_image,
-            "HEAVY": heavy or "",
-            **(arguments or {}),
-        }
+        self._arguments = {"BASE_IMAGE": base_image, "HEAVY": heavy or "", **(arguments or {})}
         self._reporter = reporter
 
     def environment(self, base_image: str | None = None) -> str:
-        """The tag of ``mlebench-env``, built if it is not there; raises SandboxError with the end of the log.
-
-        ``base_image`` is what an agent wants it built from, in place of the usual one.
-        """
+        """``base_image`` is what an agent wants it built from, in place of the usual one."""
         usual = self._arguments["BASE_IMAGE"]
         recipe = self._environment(base_image or usual)
         # For those who build an agent's image by hand; we ourselves always mean this very environment.
         latest = self._is_ours and base_image in (None, usual)
-        return self._provide(recipe, also=f"{ENVIRONMENT}:latest" if latest else "")
+        return self._provide(recipe, also=f"{dockerfile.ENVIRONMENT}:latest" if latest else "")
 
-    def _environment(self, base_image: str) -> Recipe:
-        return environment_recipe(self._folder, {**self._arguments, "BASE_IMAGE": base_image})
+    def _environment(self, base_image: str) -> dockerfile.Recipe:
+        return dockerfile.environment_recipe(self._folder, {**self._arguments, "BASE_IMAGE": base_image})
 
     def agent(self, agent: Agent) -> str:
-        """The tag of the agent's image, built if it is not there; raises SandboxError with the end of the log.
-
-        The build's context is the agent's folder; agents of one folder and Dockerfile share an image.
-        """
+        """The build's context is the agent's folder; agents of one folder and Dockerfile share an image."""
         check_agent_folder(agent)
-        if agent.base_image and not agent.bundled:  # the package permits what its own agents are built from
-            try:
-                Rules(self, [self._arguments["BASE_IMAGE"]]).check_image(agent.base_image, "base_image")
-            except SandboxError as error:
-                raise SandboxError(f"agent {agent.id}: {error}") from None
+        dockerfile.Rules(self, [self._arguments["BASE_IMAGE"]]).check_base_image(agent)
         environment = self.environment(agent.base_image)
         recipe = self._agent(agent, environment)
         self._check_recipe(recipe, agent.dockerfile)
@@ -194,7 +154,6 @@ class Images:
         return list(self._inspect(tag).get("Config", {}).get("Entrypoint") or [])
 
     def built(self, agent: Agent) -> int | None:
-        """The size in bytes of the agent's image; None if it is not built, as its folder is now. Builds nothing."""
         environment = self._environment(agent.base_image or self._arguments["BASE_IMAGE"]).tag()
         tag = self._agent(agent, environment).tag()
         return int(self._inspect(tag).get("Size") or 0) if self._has(tag) else None
@@ -204,22 +163,21 @@ class Images:
         tag = self._environment(self._arguments["BASE_IMAGE"]).tag()
         return tag if self._has(tag) else None
 
-    def _agent(self, agent: Agent, environment: str) -> Recipe:
-        return agent_recipe(agent, environment, self.build_network_of(agent))
+    def _agent(self, agent: Agent, environment: str) -> dockerfile.Recipe:
+        return dockerfile.agent_recipe(agent, environment, self.build_network_of(agent))
 
-    def build_network_of(self, agent: Agent) -> BuildNetwork:
-        """What the Dockerfile of an agent reaches."""
+    def build_network_of(self, agent: Agent) -> dockerfile.BuildNetwork:
         return self._bundled_build_network if agent.bundled else self._build_network
 
     def digest(self, tag: str) -> str:
         """The engine's own digest of an image; raises SandboxError."""
         return str(self._inspect(tag).get("Id") or "")
 
-    def _provide(self, recipe: Recipe, also: str = "") -> str:
+    def _provide(self, recipe: dockerfile.Recipe, also: str = "") -> str:
         tag = recipe.tag()
         if self._has(tag):
             return tag
-        with one_builder(Path(tempfile.gettempdir()) / f"mlebench-build-{os.getuid()}", tag, self._reporter):
+        with dockerfile.one_builder(Path(tempfile.gettempdir()) / f"mlebench-build-{os.getuid()}", tag, self._reporter):
             if not self._has(tag):  # nobody built it while we waited
                 self._reporter(Step(tag, "building"))
                 self._build(recipe, tag)
@@ -250,17 +208,17 @@ class Images:
             return []
         return [str(digest).partition("@")[0] for digest in attributes.get("RepoDigests") or ()]
 
-    def _check_recipe(self, recipe: Recipe, source: Path) -> None:
+    def _check_recipe(self, recipe: dockerfile.Recipe, source: Path) -> None:
         """Raises SandboxError for what an agent's Dockerfile may not take."""
         fetching = recipe.network == "full"
         own = (recipe.parent, self._arguments["BASE_IMAGE"])
         try:
-            Rules(self, own, fetching=fetching).check(recipe.dockerfile)
+            dockerfile.Rules(self, own, fetching=fetching).check(recipe.dockerfile)
         except SandboxError as error:
             hint = "" if fetching else f" (with --build-network={recipe.network} the engine fetches nothing itself)"
             raise SandboxError(f"{source}: {error}{hint}") from None
 
-    def _build(self, recipe: Recipe, tag: str) -> None:
+    def _build(self, recipe: dockerfile.Recipe, tag: str) -> None:
         log: deque[str] = deque(maxlen=_TAIL_LINES)
         step = ""
         name = "Dockerfile.mlebench"
@@ -301,9 +259,10 @@ class Images:
             log.append("the builder ended and left no image")
         if match := _FROM_STEP.match(step):
             base = recipe.arguments.get("BASE_IMAGE") if match[1] == "${BASE_IMAGE}" else match[1]
+            named = "FROM in its Dockerfile" if recipe.parent else "--base-image, or base_image: in config.yaml"
             raise SandboxError(
                 f"image {tag} (from {recipe.folder}) does not build, since the image {base} cannot be had: {log[-1]}; "
-                f"is the name right ({recipe.origin_of_base})? docker pull {base}"
+                f"is the name right ({named})? docker pull {base}"
             )
         shown = "\n".join(log)
         hint = ""

@@ -22,13 +22,7 @@ from pytest_mlebench.io.processes import LABEL, owner_labels, sigterm_interrupts
 from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.io.units import listed
 from pytest_mlebench.records.outcome import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
-from pytest_mlebench.sandbox.collection import (
-    Collector,
-    DiskFull,
-    FilesWriter,
-    collect_archive,
-    collect_submission,
-)
+from pytest_mlebench.sandbox import collection
 from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder
 from pytest_mlebench.sandbox.docker.client import DOCKER, client_errors, free_space, has_quota
 from pytest_mlebench.sandbox.docker.container import (
@@ -151,7 +145,6 @@ class DockerSandbox:
         self._checked: list[Agent] = []
 
     def close(self) -> None:
-        """Let go of the engine."""
         self._engine.close()
 
     def check(self, agent: Agent) -> None:
@@ -193,7 +186,6 @@ class DockerSandbox:
         self.images.agent(agent)
 
     def test_image(self, image: str) -> None:
-        """Train each of its libraries once, on GPUs as well if runs get some; raises SandboxError for what fails."""
         self._test(image)
         if self._options.gpus:
             with self._gpu_pool.lease(self._options.gpus, self._reporter) as gpus:
@@ -298,7 +290,7 @@ class DockerSandbox:
                 shm_bytes=options.shm_bytes,
             )
             container.create(image, settings, _labels(task), quota=quota)
-            container.start(wiring.log)
+            container.start(wiring.log.write)
 
         notes = [f"not enforced by this engine: {name}" for name in self._engine.unenforced]
         try:
@@ -350,7 +342,6 @@ def _check_readable(public: Path) -> None:
 
 
 def _complete(end: RunEnd, container: Container, watcher: DiskWatcher | None, task: Task) -> RunEnd:
-    """Add what the engine, the disk and the log know."""
     if container.state().get("OOMKilled") and not end.oom_kills:
         end = replace(end, oom_kills=1)
     if watcher is not None and end.exit_code != 0:
@@ -363,16 +354,16 @@ def _collect(task: Task, container: Container, redactor: Redactor) -> dict[str, 
     left_out: list[str] = []
     unnamed = 0
     budget = task.limits.disk  # what sparse files pretend to hold counts
-    with FilesWriter(task.run_dir) as files:
+    with collection.FilesWriter(task.run_dir) as files:
         for name in COLLECTED:
             size = task.limits.collect_bytes if budget is None else min(task.limits.collect_bytes, budget)
-            collector = Collector(files, size, task.limits.collect_files, redactor)
+            collector = collection.Collector(files, size, task.limits.collect_files, redactor)
             with _noted(collector, name), container.archive(CONTAINER_DIRS[f"{name.upper()}_DIR"]) as chunks:
-                collect_archive(chunks, [name], collector)
+                collection.collect_archive(chunks, [name], collector)
             if name == "submission" and collector.left_out and not (task.run_dir / SUBMISSION).exists():
                 # It may stand behind others in the stream that are too much; what counts is this one.
                 with _noted(collector, SUBMISSION), container.archive(f"{HOME}/{SUBMISSION}") as chunks:
-                    collect_submission(chunks, collector)
+                    collection.collect_submission(chunks, collector)
             left_out += collector.left_out
             unnamed += collector.unnamed
             if budget is not None:
@@ -381,11 +372,11 @@ def _collect(task: Task, container: Container, redactor: Redactor) -> dict[str, 
 
 
 @contextmanager
-def _noted(collector: Collector, what: str) -> Iterator[None]:
+def _noted(collector: collection.Collector, what: str) -> Iterator[None]:
     """What the engine cannot read is left out: a link loop in the place of a folder, for example."""
     try:
         yield
-    except DiskFull:
+    except collection.DiskFull:
         raise
     except SandboxError as error:
         collector.note(f"{what} ({error})")

@@ -30,21 +30,9 @@ from pytest_mlebench.io.processes import owned, sigterm_interrupts
 from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.records.outcome import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
+from pytest_mlebench.sandbox import contract
 from pytest_mlebench.sandbox.checker import SubmissionChecker
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter, SubmissionFile, taking_snapshots
-from pytest_mlebench.sandbox.contract import (
-    INSTRUCTIONS,
-    LOCAL_HOME,
-    MEMORY_GROUP,
-    VALIDATE,
-    Execution,
-    Task,
-    check_agent_folder,
-    clock,
-    render_instructions,
-    scripts,
-    with_steps,
-)
 from pytest_mlebench.sandbox.gpus import GpuPool, GpuUsage
 from pytest_mlebench.sandbox.limits import RunEnd, apply, describe, own_processors
 from pytest_mlebench.sandbox.local import supervisor
@@ -55,7 +43,7 @@ USER = "nonroot"
 """The agent's own home, empty at first, beside its other folders: named and placed as in a container."""
 
 
-def create_home(home: Path, task: Task, validation_url: str) -> dict[str, str]:
+def create_home(home: Path, task: contract.Task, validation_url: str) -> dict[str, str]:
     """Lay out the agent's home; returns the agent's environment variables."""
     folders = {name: home / name for name in (*COLLECTED, "tmp", "data", USER)}
     for folder in folders.values():
@@ -66,11 +54,11 @@ def create_home(home: Path, task: Task, validation_url: str) -> dict[str, str]:
         if path.is_dir():
             path.chmod(0o555)
     shutil.copytree(task.agent.folder, home / "agent")
-    for file in scripts():
+    for file in contract.scripts():
         shutil.copy(file, home)
     directories = {name: str(folder) for name, folder in folders.items() if name not in ("tmp", USER)}
-    text = render_instructions(validate=str(home / VALIDATE), limits=task.limits, **directories)
-    (home / INSTRUCTIONS).write_text(text, encoding="utf-8")
+    text = contract.render_instructions(validate=str(home / contract.VALIDATE), limits=task.limits, **directories)
+    (home / contract.INSTRUCTIONS).write_text(text, encoding="utf-8")
     environment = {
         # The agent's `python` is ours: a trusted agent can count on the harness's packages.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
@@ -80,9 +68,9 @@ def create_home(home: Path, task: Task, validation_url: str) -> dict[str, str]:
         "TMPDIR": str(folders["tmp"]),
         **{f"{name.upper()}_DIR": directory for name, directory in directories.items()},
         "AGENT_DIR": str(home / "agent"),
-        "INSTRUCTIONS": str(home / INSTRUCTIONS),
+        "INSTRUCTIONS": str(home / contract.INSTRUCTIONS),
         "COMPETITION_ID": task.competition_id,
-        **clock(task.limits),
+        **contract.clock(task.limits),
         "VALIDATION_URL": validation_url,
     }
     return environment | dict(task.launch.environment)
@@ -163,13 +151,13 @@ class LocalSandbox:
             raise SandboxError("the local sandbox needs Linux; use --sandbox=docker")
         if shutil.which("bash") is None:
             raise SandboxError("the local sandbox needs bash")
-        check_agent_folder(agent)
+        contract.check_agent_folder(agent)
         apply(self._limits, workers=self._workers)
 
     def prepare(self, agent: Agent) -> None:
         """Nothing to do."""
 
-    def run(self, task: Task) -> Execution:
+    def run(self, task: contract.Task) -> contract.Execution:
         self.check(task.agent)
         task = replace(task, limits=apply(task.limits, workers=self._workers))
         try:
@@ -178,11 +166,11 @@ class LocalSandbox:
         except OSError as error:
             raise SandboxError(f"the local sandbox failed: {error}") from error
 
-    def _run(self, task: Task) -> Execution:
+    def _run(self, task: contract.Task) -> contract.Execution:
         task.run_dir.mkdir(parents=True, exist_ok=True)
         # In the run directory, since hard links to the data need its file system more often than not.
         place = task.run_dir.parent if task.anonymous else task.run_dir
-        home = Path(tempfile.mkdtemp(prefix=owned(LOCAL_HOME), dir=place)).resolve()
+        home = Path(tempfile.mkdtemp(prefix=owned(contract.LOCAL_HOME), dir=place)).resolve()
         redactor = Redactor({*task.launch.secrets, *environment_secrets()})
         limits = task.limits
         size = limits.collect_bytes if limits.disk is None else min(limits.collect_bytes, limits.disk)
@@ -195,7 +183,7 @@ class LocalSandbox:
                 SubmissionChecker.of(task) as checker,
                 nullcontext() if task.steps is None else task.steps.open() as steps,
             ):
-                task = task if steps is None else with_steps(task, steps)
+                task = task if steps is None else contract.with_steps(task, steps)
                 environment = create_home(home, task, checker.url)
                 # A convention that CUDA keeps; nothing stops an agent that does not.
                 environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in gpus)
@@ -226,7 +214,7 @@ class LocalSandbox:
                 remove_tree(home)
 
 
-def _supervise(home: Path, task: Task, environment: dict[str, str], redactor: Redactor) -> dict[str, Any]:
+def _supervise(home: Path, task: contract.Task, environment: dict[str, str], redactor: Redactor) -> dict[str, Any]:
     limits = task.limits
     start = home / "agent" / task.agent.start.relative_to(task.agent.folder)
     reader, writer = os.pipe()
@@ -237,7 +225,7 @@ def _supervise(home: Path, task: Task, environment: dict[str, str], redactor: Re
         "output": writer,
         "time_limit": limits.time_limit,
         "grace": task.grace,
-        "memory_group": f"{owned(MEMORY_GROUP)}{secrets.token_hex(4)}",
+        "memory_group": f"{owned(contract.MEMORY_GROUP)}{secrets.token_hex(4)}",
         "cpus": own_processors(task),
         "limits": {
             "memory": limits.memory,
@@ -289,7 +277,7 @@ def _ask_to_stop(process: subprocess.Popen[bytes]) -> None:
         process.stdin.flush()
 
 
-def _blocks(reader: int, task: Task, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+def _blocks(reader: int, task: contract.Task, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
     """What the agent prints, to its end; a task that is stopped is ended by its supervisor."""
     asked = task.steps is None
     while True:
@@ -305,7 +293,7 @@ def _blocks(reader: int, task: Task, process: subprocess.Popen[bytes]) -> Iterat
         yield block
 
 
-def _end(result: dict[str, Any], task: Task) -> RunEnd:
+def _end(result: dict[str, Any], task: contract.Task) -> RunEnd:
     code, reason, limits = result["exit_code"], result["reason"], task.limits
     out_of_memory = ""
     if reason == "out of memory" and limits.memory is not None:

@@ -78,8 +78,7 @@ def main() -> None:
     seconds = time.monotonic() - started
     oom_kills = _remove_group(group)
     os.write(guard, b".")
-    harness_lives = reason != "harness died"
-    if not harness_lives:
+    if reason == "harness died":
         shutil.rmtree(task["home"], ignore_errors=True)
         return
     result = {
@@ -182,9 +181,9 @@ def _memory_group(task: dict[str, Any]) -> Path | None:
     if limit is None:
         return None
     group = _group(task)
-    files = (
-        {"memory.limit_in_bytes": "memory.memsw.limit_in_bytes"} if _ONE.is_dir() else {"memory.max": "memory.swap.max"}
-    )
+    total, with_swap = "memory.max", "memory.swap.max"
+    if _ONE.is_dir():
+        total, with_swap = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
     try:
         if not _ONE.is_dir() and "memory" not in (_TWO / "cgroup.subtree_control").read_text().split():
             (_TWO / "cgroup.subtree_control").write_text("+memory")
@@ -192,10 +191,9 @@ def _memory_group(task: dict[str, Any]) -> Path | None:
     except OSError:
         return None
     try:
-        for total, with_swap in files.items():
-            (group / total).write_text(str(math.ceil(limit)))
-            if (group / with_swap).exists():
-                (group / with_swap).write_text(str(math.ceil(limit)) if _ONE.is_dir() else "0")
+        (group / total).write_text(str(math.ceil(limit)))
+        if (group / with_swap).exists():
+            (group / with_swap).write_text(str(math.ceil(limit)) if _ONE.is_dir() else "0")
     except OSError:
         _remove_group(group)
         return None

@@ -1,22 +1,8 @@
 """The only way out for an agent under the policy ``llm``: an HTTP proxy on the host that lets listed hosts through.
 
-The container has no network at all but loopback. Its first process relays a port of ``localhost`` to this proxy over a
-Unix socket, so there is no interface, no route and no name server that an agent could use in another way: names are
-looked up here, and only those that are listed.
-
-Beyond the list it checks that
-
-- a TLS connection asks for the very host that it was allowed to reach (a shared front end would pass it on to others),
-  and does not encrypt that name;
-- HTTP without TLS goes only to endpoints that are listed as ``http://…``, one request for each connection, parsed and
-  written anew, so that the other end cannot read it differently;
-- a listed name does not lead to this machine, to a link-local or to a metadata address. Where this machine is itself
-  behind a proxy, that one looks names up and this check is its business.
-
-What an agent's connection says first: the requests that the proxy understands, and the server name of TLS.
-
-Requests are parsed by h11: CONNECT, and one request in absolute form (RFC 9112, 3.2). Of a TLS connection the
-ClientHello tells which host it asks for (RFC 8446, RFC 6066).
+The container has no network but loopback, so an agent has no other way: names are looked up here, and only those that
+are listed. SECURITY.md says what is refused. Requests are parsed by h11: CONNECT, and one request in absolute form
+(RFC 9112, 3.2). Of a TLS connection the ClientHello tells which host it asks for (RFC 8446, RFC 6066).
 """
 
 from __future__ import annotations
