@@ -26,7 +26,6 @@ from pytest_mlebench.data.dataset import (
     prepared_files,
     write_listing,
 )
-from pytest_mlebench.data.download.contract import Downloads
 from pytest_mlebench.data.preparing import DataSource, Head, NotPushed, key_of, make_synthetic, open_source, run_prepare
 from pytest_mlebench.data.tables import changed_cells, count_sides, is_comparable
 from pytest_mlebench.errors import CompetitionError, DataError, UsageError, expect
@@ -37,6 +36,7 @@ from pytest_mlebench.io.units import pluralize
 
 if TYPE_CHECKING:
     from pytest_mlebench.data.download.contract import RetryPolicy
+    from pytest_mlebench.data.download.kaggle import KaggleDownloads
 
 PARALLEL_DOWNLOADS = 4
 _LEFTOVERS = (".unpacking-*", ".making-*", ".preparing-*", ".describing-*", ".removing-*", ".levelling-*")
@@ -119,7 +119,7 @@ class DataStore:
     def check_all(
         self,
         competitions: Iterable[Competition],
-        downloads: Downloads,
+        downloads: KaggleDownloads,
         *,
         jobs: int = DEFAULT_JOBS,
         skip_denied: bool = False,
@@ -129,7 +129,7 @@ class DataStore:
         """Check, before anything is downloaded, that credentials, accepted rules and disk suffice for all of these.
 
         Modules that preparing needs must be there too. Raises DataError that lists what is missing, also at the store's
-        source; returns, by id, why others are not available (see Downloads). Kaggle is not asked where nothing must
+        source; returns, by id, why others are not available (see ``KaggleDownloads.check``). Kaggle is not asked where nothing must
         come from there.
         """
         waiting = [competition for competition in competitions if not self.is_ready(competition, **options)]
@@ -237,7 +237,7 @@ class DataStore:
     def need(
         self,
         competition: Competition,
-        downloads: Downloads,
+        downloads: KaggleDownloads,
         reporter: Reporter = silent,
         **options: Unpack[PrepareOptions],
     ) -> files.SpaceNeed:
@@ -267,7 +267,7 @@ class DataStore:
         self,
         competition: Competition,
         *,
-        downloads: Downloads | None = None,
+        downloads: KaggleDownloads | None = None,
         reporter: Reporter = silent,
         **options: Unpack[PrepareOptions],
     ) -> Dataset:
@@ -431,7 +431,7 @@ class DataStore:
         return not dataset.has_raw and (options.get("force", False) or not dataset.is_prepared)
 
     def _make(
-        self, dataset: Dataset, downloads: Downloads | None, reporter: Reporter, **options: Unpack[PrepareOptions]
+        self, dataset: Dataset, downloads: KaggleDownloads | None, reporter: Reporter, **options: Unpack[PrepareOptions]
     ) -> None:
         competition = dataset.competition
         raw_dir, keep_raw = options.get("raw_dir"), options.get("keep_raw", True)
@@ -465,7 +465,7 @@ class DataStore:
             data_dataset.set_times(side)
 
     def _download(
-        self, dataset: Dataset, downloads: Downloads | None, reporter: Reporter, **options: Unpack[PrepareOptions]
+        self, dataset: Dataset, downloads: KaggleDownloads | None, reporter: Reporter, **options: Unpack[PrepareOptions]
     ) -> None:
         competition = dataset.competition
         if downloads is None:
@@ -586,7 +586,9 @@ class DataStore:
         dataset.note(**{**replaced, **state}, fingerprint=make_fingerprint(new), bytes=size)
         files.publish(new.prepared, dataset.prepared)
 
-    def _describe(self, dataset: Dataset, source: Description, downloads: Downloads | None, reporter: Reporter) -> None:
+    def _describe(
+        self, dataset: Dataset, source: Description, downloads: KaggleDownloads | None, reporter: Reporter
+    ) -> None:
         competition = dataset.competition
         if dataset.description == source:
             return
