@@ -247,8 +247,10 @@ class DataStore:
             sizes, part = downloads.size(competition, reporter), dataset.partial_archive
             download, unpacked = sizes.download, sizes.unpacked
             present = part.stat().st_size if files.is_file(part) else 0
-        keep_raw = options.get("keep_raw") or False
-        return files.SpaceNeed.of(download=download, unpacked=unpacked, present=present, keep_raw=keep_raw)
+        # In the worst case prepared data is as large as raw data: where a preparer can, it links files instead.
+        both = unpacked + unpacked
+        rest = both if options.get("keep_raw") else unpacked
+        return files.SpaceNeed(peak=max(download + unpacked, both) - present, rest=rest - present)
 
     def prepare(
         self,

@@ -142,16 +142,6 @@ class SpaceNeed:
     peak: int
     rest: int
 
-    @classmethod
-    def of(cls, *, download: int, unpacked: int, present: int, keep_raw: bool) -> SpaceNeed:
-        """Computed from the sizes of the archive and its files; ``present`` bytes are already on the disk.
-
-        Prepared data is taken to be as large as the raw data, which is the worst case: where a preparer can, it links
-        files instead of copying them. The archive goes once it is unpacked, and then the raw data once it is prepared.
-        """
-        both = unpacked + unpacked
-        return cls(peak=max(download + unpacked, both) - present, rest=(both if keep_raw else unpacked) - present)
-
 
 def require_space(folder: Path, needs: Sequence[SpaceNeed], jobs: int) -> None:
     """Check that what these need, ``jobs`` of them at once, fits on the folder's disk; raises DataError."""

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -45,8 +45,9 @@ class RangeError(TransientError):
 class PartialFile:
     """A partial download at ``path``, with a note next to it that identifies the whole file, for resuming.
 
-    ``size``: bytes so far; ``total``: bytes of the whole file, if known; ``server_md5``: its MD5 from the server, in
-    hexadecimal, or "". Raises DataError where the disk is full or cannot be written.
+    ``size``: bytes so far; ``total``: bytes of the whole file, if known; ``validator``: what If-Range takes, a strong
+    ETag or else the date of the last change; ``server_md5``: the file's MD5 from the server, in hexadecimal, or "".
+    Raises DataError where the disk is full or cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -104,7 +105,8 @@ class PartialFile:
         self.restart()
         length = headers.get("Content-Length", "")
         self.total = int(length) if length.isdigit() else None
-        self.validator = _validator(headers)
+        etag = headers.get("ETag", "")
+        self.validator = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified", "")
         self.server_md5 = _server_md5(headers)
         try:
             self._notes.write_text(
@@ -177,12 +179,6 @@ def _continues(part: PartialFile, headers: Mapping[str, str]) -> bool:
     if place is None or int(place[1]) != part.size:
         return False
     return place[2] == "*" or part.total is None or int(place[2]) == part.total
-
-
-def _validator(headers: Mapping[str, str]) -> str:
-    """What If-Range takes: a strong ETag, else the date of the last change."""
-    etag = headers.get("ETag", "")
-    return etag if etag and not etag.startswith("W/") else headers.get("Last-Modified", "")
 
 
 def _server_md5(headers: Mapping[str, str]) -> str:
@@ -288,16 +284,11 @@ def _refused(response: requests.Response) -> TransientError | RefusedError:
         return RangeError("the file has changed on the server; the download starts anew")
     # A signed link, which a redirect leads to, may have expired; the next attempt gets a new one.
     if status in _TRANSIENT or response.history:
-        return TransientError(f"Kaggle answered {status}", _retry_after(response))
+        wait = None
+        with suppress(InvalidHeader):
+            wait = Retry().get_retry_after(response.raw)
+        return TransientError(f"Kaggle answered {status}", wait)
     return RefusedError(status, message)
-
-
-def _retry_after(response: requests.Response) -> float | None:
-    header = response.headers.get("Retry-After")
-    try:
-        return Retry().parse_retry_after(header) if header else None
-    except InvalidHeader:
-        return None
 
 
 def find_credentials(policy: RetryPolicy) -> Credentials:
