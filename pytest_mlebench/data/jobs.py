@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import MLEBenchError
+from pytest_mlebench.io.processes import end_with
 from pytest_mlebench.io.progress import Event, Reporter, log_reported
 
 logger = logging.getLogger("pytest_mlebench")
@@ -86,7 +86,9 @@ def prepare_all(
 
 def _work(sender: Connection, store: DataStore, competition: Competition, options: PrepareOptions) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all: the parent decides
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    parent = parent_process()
+    assert parent is not None and parent.pid is not None
+    end_with(parent.pid)
     sending, error = threading.Lock(), None
 
     def send(message: Event | PreparationResult) -> None:
@@ -99,13 +101,6 @@ def _work(sender: Connection, store: DataStore, competition: Competition, option
         except MLEBenchError as failure:
             error = str(failure)
     send(PreparationResult(competition=competition, error=error))
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def _death(competition: Competition, exit_code: int | None) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
 
@@ -123,11 +123,7 @@ class DataStore:
         waiting = [competition for competition in competitions if not self.is_ready(competition, **options)]
         if waiting:
             self.check()
-        finders: tuple[Callable[[Competition], None], ...] = (
-            Competition.require_modules,
-            lambda competition: self.find(competition, reporter, **options),
-        )
-        for find in finders:
+        for find in (Competition.require_modules, partial(self.find, reporter=reporter, **options)):
             lacking = []
             for competition in waiting:
                 try:

@@ -52,12 +52,8 @@ class PartialFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.size = 0
-        self.total: int | None = None
-        self.validator = ""
-        self.server_md5 = ""
-        self._md5 = hashlib.md5(usedforsecurity=False)
         self._notes = path.with_name(f"{path.name}.json")
+        self._forget()
 
     def __enter__(self) -> PartialFile:
         try:
@@ -79,6 +75,12 @@ class PartialFile:
     def is_complete(self) -> bool:
         return self.size == self.total
 
+    def _forget(self) -> None:
+        self.size = 0
+        self.total: int | None = None
+        self.validator = self.server_md5 = ""
+        self._md5 = hashlib.md5(usedforsecurity=False)
+
     def _resume(self) -> bool:
         try:
             notes = json.loads(self._notes.read_text(encoding="utf-8"))
@@ -97,8 +99,7 @@ class PartialFile:
         """Discard the bytes that are there."""
         os.ftruncate(self._file, 0)
         self._notes.unlink(missing_ok=True)
-        self.size, self.total, self.validator, self.server_md5 = 0, None, "", ""
-        self._md5 = hashlib.md5(usedforsecurity=False)
+        self._forget()
 
     def start(self, headers: Mapping[str, str]) -> None:
         """Start anew with the file that these headers of a response describe."""
