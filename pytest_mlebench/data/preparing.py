@@ -146,7 +146,6 @@ def settled(choice: str, data_dir: Path, *, known: str | None = None) -> str:
 
 
 def twins_of(choice: str, run_seed: int | None = None) -> Twins:
-    """The twins of a settled choice."""
     _, key, size = choice.split(":")
     return Twins(key, size, run_seed)
 
@@ -447,7 +446,6 @@ def make_synthetic(competition: Competition, raw: Path, seed: int) -> None:
 
 
 def make_synthetic_here(competition: Competition, raw: AnyPath, seed: int) -> None:
-    """As ``make_synthetic``, in this process."""
     call_module(competition, "synthetic", "make", Path(raw), seed)
 
 

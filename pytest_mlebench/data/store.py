@@ -166,10 +166,10 @@ class DataStore:
         self, competition: Competition, activity: str = "uses", reporter: Reporter | None = silent
     ) -> Iterator[None]:
         """Exclusive use of a competition's folder (see ``locks.hold_lock``); raises LockHeld without ``reporter``."""
-        with ExitStack() as held, self._translated(competition):
+        with self._translated(competition):
             (self.root / competition.id).mkdir(parents=True, exist_ok=True)
-            held.enter_context(locks.hold_lock(self.dataset(competition).lock_file, activity, competition.id, reporter))
-            yield
+            with locks.hold_lock(self.dataset(competition).lock_file, activity, competition.id, reporter):
+                yield
 
     def holder(self, competition: Competition) -> str | None:
         """Which process uses the competition's folder exclusively, if one does."""

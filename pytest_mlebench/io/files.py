@@ -30,7 +30,6 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """The same for bytes."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     with new.open("wb") as file:
         file.write(content)
@@ -186,7 +185,6 @@ def is_disk_full(error: BaseException | None, folder: Path) -> bool:
 
 
 def disk_full(competition_id: str, folder: Path) -> DataError:
-    """The error for a disk that has become full."""
     return DataError(
         f"{competition_id}: the disk of {folder} is full, or takes no more files. Incomplete files were removed, "
         "complete ones are kept. Free some space (`mlebench list` shows what data takes, `mlebench remove` frees it) "
@@ -237,7 +235,6 @@ def _looked(path: Path, look: Callable[[], bool]) -> bool:
 
 
 def unreadable(path: Path, error: OSError) -> DataError:
-    """The error for data that this user may not read."""
     return DataError(
         f"{path} cannot be read: {error.strerror or error}; choose another data folder with --data-dir or "
         "MLEBENCH_DATA_DIR, or get permission to read this one"

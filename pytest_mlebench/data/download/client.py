@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,6 @@ class PartialFile:
         self.size += len(block)
 
     def restart(self) -> None:
-        """Discard the bytes that are there."""
         os.ftruncate(self._file, 0)
         self._notes.unlink(missing_ok=True)
         self._forget()
@@ -200,9 +199,8 @@ def connected(
 
     ``headers`` are sent with every request, also with those that a redirect leads to.
     """
-    known = credentials or Credentials(source="")
-    agent = f"pytest-mlebench/{__version__}"
-    with KaggleClient(username=known.username, password=known.key, api_token=known.token, user_agent=agent) as client:
+    arguments = credentials.arguments if credentials else {}
+    with KaggleClient(**arguments, user_agent=f"pytest-mlebench/{__version__}") as client:
         session = client.http_client()._session  # the client has no other way to set time limits and headers
         session.headers.update(headers or {})
         for scheme in ("http://", "https://"):
@@ -241,20 +239,21 @@ def _translated(error: requests.RequestException, policy: RetryPolicy) -> Except
             "REQUESTS_CA_BUNDLE name its certificate"
         )
     offline = f"the name {host} cannot be looked up: this machine is offline, or must use a proxy (HTTPS_PROXY)"
-    failures: Sequence[tuple[tuple[type[BaseException], ...], str]] = (
-        ((requests.exceptions.SSLError,), f"the TLS connection to {host} failed"),
-        ((requests.exceptions.ProxyError,), f"the proxy does not connect to {host} (see HTTPS_PROXY and HTTP_PROXY)"),
-        ((NameResolutionError,), offline),
-        ((requests.ConnectTimeout,), f"{host} did not answer within {_CONNECT_SECONDS:g} s"),
-        ((requests.Timeout, ReadTimeoutError), f"nothing arrived from {host} for {policy.stall:g} s"),
-        ((ConnectionRefusedError,), f"{host} refused the connection"),
-        (
-            (requests.ConnectionError, requests.exceptions.ChunkedEncodingError),
-            f"the connection to {host} failed or was cut",
-        ),
-    )
-    for kinds, text in failures:
-        if any(isinstance(cause, kinds) for cause in causes):
+    stalled = f"nothing arrived from {host} for {policy.stall:g} s"
+    cut = f"the connection to {host} failed or was cut"
+    failures: Mapping[type[BaseException], str] = {
+        requests.exceptions.SSLError: f"the TLS connection to {host} failed",
+        requests.exceptions.ProxyError: f"the proxy does not connect to {host} (see HTTPS_PROXY and HTTP_PROXY)",
+        NameResolutionError: offline,
+        requests.ConnectTimeout: f"{host} did not answer within {_CONNECT_SECONDS:g} s",
+        requests.Timeout: stalled,
+        ReadTimeoutError: stalled,
+        ConnectionRefusedError: f"{host} refused the connection",
+        requests.ConnectionError: cut,
+        requests.exceptions.ChunkedEncodingError: cut,
+    }
+    for kind, text in failures.items():
+        if any(isinstance(cause, kind) for cause in causes):
             return TransientError(text)
     return DataError(f"the request to {host} failed: {type(error).__name__}")
 
@@ -304,7 +303,7 @@ def find_credentials(policy: RetryPolicy) -> Credentials:
         raise DataError(f"Kaggle's access token cannot be read; get a new one at {SETTINGS}") from error
     if token:
         source = "~/.kaggle/access_token" if source == "access_token" else f"${source}"
-        return Credentials(source=f"the access token in {source}", token=token)
+        return Credentials(source=f"the access token in {source}", arguments={"api_token": token})
     found = _api_key() or _login(policy)
     if found is None:
         raise DataError(
@@ -328,7 +327,8 @@ def _api_key() -> Credentials | None:
     if not username or not key:
         return None
     source = "$KAGGLE_KEY" if os.environ.get("KAGGLE_KEY") else str(path)
-    return Credentials(source=f"the API key in {source}, user {username}", username=str(username), key=str(key))
+    arguments = {"username": str(username), "password": str(key)}
+    return Credentials(source=f"the API key in {source}, user {username}", arguments=arguments)
 
 
 def _config_folder() -> Path:
@@ -348,4 +348,4 @@ def _login(policy: RetryPolicy) -> Credentials | None:
         raise DataError(f"Kaggle refuses the login in {path}; run `kaggle auth login` again") from error
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise DataError(f"the login in {path} cannot be used: {error}; run `kaggle auth login` again") from error
-    return Credentials(source=f"the login in {path}", token=token) if token else None
+    return Credentials(source=f"the login in {path}", arguments={"api_token": token}) if token else None

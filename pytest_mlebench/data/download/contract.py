@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field
-from queue import SimpleQueue
 from threading import Event, Thread
 from typing import NamedTuple, TypeVar
 
@@ -40,13 +40,10 @@ class CredentialsError(DataError):
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """A user's credentials for Kaggle: an access token, or a user name with an API key."""
+    """A user's credentials for Kaggle, as arguments of its client, and where they were found, for messages."""
 
     source: str
-    """Where they were found, for messages."""
-    token: str | None = field(default=None, repr=False)
-    username: str | None = None
-    key: str | None = field(default=None, repr=False)
+    arguments: Mapping[str, str] = field(repr=False)
 
 
 class RefusedError(DataError):
@@ -76,30 +73,26 @@ def in_parallel(
     is set after the first error, for calls that wait.
     """
     stopped = stopped or Event()
-    waiting = deque(enumerate(items))
-    ended: SimpleQueue[tuple[int, T | BaseException, bool]] = SimpleQueue()
+    futures: list[Future[T]] = [Future() for _ in items]
+    waiting = deque(zip(items, futures, strict=True))
 
     def work() -> None:
         with suppress(IndexError):  # none is waiting
             while True:
-                number, item = waiting.popleft()
+                item, future = waiting.popleft()
                 try:
-                    ended.put((number, call(item), False))
+                    future.set_result(call(item))
                 except BaseException as error:
                     waiting.clear()
-                    ended.put((number, error, True))
+                    future.set_exception(error)
                     stopped.set()
 
     running = [Thread(target=work, daemon=True) for _ in range(min(threads, len(items)))]
     for thread in running:
         thread.start()
-    results: dict[int, T] = {}
     try:
-        for _ in items:
-            number, result, failed = ended.get()
-            if failed:
-                raise result  # type: ignore[misc]
-            results[number] = result  # type: ignore[assignment]
+        for ended in as_completed(futures):
+            ended.result()
     except BaseException as error:
         waiting.clear()
         stopped.set()
@@ -107,7 +100,7 @@ def in_parallel(
             for thread in running:
                 thread.join()
         raise
-    return [results[number] for number in range(len(items))]
+    return [future.result() for future in futures]
 
 
 @dataclass(frozen=True, kw_only=True)
