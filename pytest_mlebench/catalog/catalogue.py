@@ -101,7 +101,9 @@ class Catalogue:
         self.version = version
         self._files: dict[str, Path] = {}
         for folder in self.folders:
-            found = _competition_files(folder)
+            own = folder / FILE_NAME
+            candidates = [own] if own.is_file() else sorted(folder.glob(f"*/{FILE_NAME}"))
+            found = [file for file in candidates if Competition.is_ours(file)]
             if not found:
                 what = "holds no competition (a folder with competition.yaml)" if folder.is_dir() else "is not a folder"
                 raise UsageError(f"competitions folder {folder} {what}")
@@ -169,13 +171,6 @@ class Catalogue:
         if id not in self._files:
             raise UsageError(f"{path}, line {line}: {unknown('competition', id, self._files)}")
         return self[id]
-
-
-def _competition_files(folder: Path) -> list[Path]:
-    """The competition files of a folder: its own, or those of its subfolders, in the order of their names."""
-    own = folder / FILE_NAME
-    files = [own] if own.is_file() else sorted(folder.glob(f"*/{FILE_NAME}"))
-    return [file for file in files if Competition.is_ours(file)]
 
 
 def read_ids(path: Path) -> list[str]:

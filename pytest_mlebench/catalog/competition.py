@@ -382,7 +382,6 @@ def split_and_version(label: str) -> tuple[str, str]:
 
 
 def is_twin_label(label: str) -> bool:
-    """Whether a ``split_label`` is of twins."""
     return label.endswith(_TWIN)
 
 

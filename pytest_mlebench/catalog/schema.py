@@ -103,11 +103,12 @@ class Leaderboard:
         """The medal that a score earns; equal to the threshold is enough. None for no score and for NaN."""
         if score is None or math.isnan(score):
             return None
-        return next((medal for medal in MEDALS if self._as_good(score, self.threshold(medal))), None)
+        return next((medal for medal in MEDALS if self.earns(medal, score)), None)
 
     def earns(self, medal: Medal, score: float) -> bool:
         """Whether a score earns this medal or a better one."""
-        return self._as_good(score, self.threshold(medal))
+        threshold = self.threshold(medal)
+        return score <= threshold if self.lower_is_better else score >= threshold
 
     def is_above_median(self, score: float | None) -> bool:
         """Whether the score is strictly better than the median."""
@@ -122,9 +123,6 @@ class Leaderboard:
         sign = 1.0 if self.lower_is_better else -1.0
         first_met = bisect_left([sign * p for p in self.percentiles], sign * score)
         return float(max(0, len(self.percentiles) - 1 - first_met))
-
-    def _as_good(self, score: float, other: float) -> bool:
-        return score <= other if self.lower_is_better else score >= other
 
 
 class _Wrong(Exception):
@@ -195,27 +193,19 @@ CATEGORIES = (
 )
 METRICS = (
     # scikit-learn's names of scorers, without neg_
-    *("accuracy", "average_precision", "balanced_accuracy", "f1", "f1_macro", "f1_micro", "f1_samples"),
-    *("f1_weighted", "jaccard"),
-    *("log_loss", "matthews_corrcoef", "mean_absolute_error", "mean_squared_error", "mean_squared_log_error"),
-    *("median_absolute_error", "precision", "r2", "recall", "roc_auc", "root_mean_squared_error"),
-    *("root_mean_squared_log_error", "zero_one_loss"),
+    "accuracy average_precision balanced_accuracy f1 f1_macro f1_micro f1_samples f1_weighted jaccard log_loss "
+    "matthews_corrcoef mean_absolute_error mean_squared_error mean_squared_log_error median_absolute_error "
+    "precision r2 recall roc_auc root_mean_squared_error root_mean_squared_log_error zero_one_loss "
     # and others, among them all of the bundled competitions
-    *("bias_weighted_roc_auc", "dice_and_hausdorff_3d", "f0.5", "f1_located_characters", "fbeta_0.5", "global_dice"),
-    *("kendall_tau", "laplace_log_likelihood", "lwlrap", "mean_angular_error", "mean_average_precision_3d"),
-    *("mean_average_precision_at_12", "mean_average_precision_at_5", "mean_average_precision_at_iou_0.4"),
-    *("mean_average_precision_at_iou_0.5", "mean_average_precision_at_iou_0.5_to_0.95", "mean_columnwise_roc_auc"),
-    *("mean_columnwise_root_mean_squared_error", "mean_columnwise_root_mean_squared_log_error"),
-    *("mean_columnwise_spearman_correlation", "mean_dice", "mean_kl_divergence", "mean_levenshtein_distance"),
-    *(
-        "mean_log_mean_absolute_error",
-        "mean_precision_3d",
-        "mean_of_50th_and_95th_percentile_distance",
-        "mean_word_jaccard",
-    ),
-    *("pearson_correlation", "probabilistic_f1", "quadratic_weighted_kappa", "weighted_log_loss", "weighted_roc_auc"),
-    *("word_error_rate",),
-)
+    "bias_weighted_roc_auc dice_and_hausdorff_3d f0.5 f1_located_characters fbeta_0.5 global_dice kendall_tau "
+    "laplace_log_likelihood lwlrap mean_angular_error mean_average_precision_3d mean_average_precision_at_12 "
+    "mean_average_precision_at_5 mean_average_precision_at_iou_0.4 mean_average_precision_at_iou_0.5 "
+    "mean_average_precision_at_iou_0.5_to_0.95 mean_columnwise_roc_auc mean_columnwise_root_mean_squared_error "
+    "mean_columnwise_root_mean_squared_log_error mean_columnwise_spearman_correlation mean_dice mean_kl_divergence "
+    "mean_levenshtein_distance mean_log_mean_absolute_error mean_precision_3d "
+    "mean_of_50th_and_95th_percentile_distance mean_word_jaccard pearson_correlation probabilistic_f1 "
+    "quadratic_weighted_kappa weighted_log_loss weighted_roc_auc word_error_rate"
+).split()
 
 _PERCENTILES = re.compile(r"^ +percentiles: \[([-0-9., \n]+)\]$", re.MULTILINE)
 _MAX_DEPTH = 20

@@ -175,9 +175,7 @@ def _prepare_in(
         def ended(result: jobs.PreparationResult) -> None:
             reporter.end(result.competition.id, _ended(store, result, already=result.competition.id in ready))
 
-        results = jobs.prepare_all(
-            store, competitions, KaggleDownloads, reporter, ended=ended, jobs=options.jobs, **how
-        )
+        results = jobs.prepare_all(store, competitions, reporter, ended=ended, jobs=options.jobs, **how)
     failed = [result for result in results if result.error]
     if failed and len(results) > 1:
         logger.error("\n%d of %d competitions failed:", len(failed), len(results))

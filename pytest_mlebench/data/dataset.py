@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -36,6 +37,7 @@ from pytest_mlebench.errors import DataError
 from pytest_mlebench.io import files, locks
 from pytest_mlebench.io.files import shuffled
 from pytest_mlebench.io.units import format_size
+from pytest_mlebench.io.values import as_object
 
 READ_ONLY = 0o444
 TIME_NS = 946_684_800 * 10**9
@@ -334,8 +336,7 @@ class Dataset:
     @property
     def twin(self) -> Mapping[str, Any]:
         """Of a twin: the key of its seed, its size and, with ``--twin-per-seed``, the run's seed; else empty."""
-        twin = self.state.get("twin")
-        return twin if isinstance(twin, dict) else {}
+        return as_object(self.state.get("twin"))
 
     @property
     def description(self) -> str | None:
@@ -358,10 +359,9 @@ class Dataset:
     def state(self) -> dict[str, Any]:
         """What is known of the prepared data: ``verified``, ``description``, ``fingerprint``, size in ``bytes``, …"""
         try:
-            state = json.loads(self.state_file.read_text(encoding="utf-8"))
+            return as_object(json.loads(self.state_file.read_text(encoding="utf-8")))
         except (OSError, ValueError):
             return {}
-        return state if isinstance(state, dict) else {}
 
     def note(self, **changes: Any) -> None:
         """Change values of the state, durably. Raises OSError."""
@@ -371,8 +371,6 @@ class Dataset:
     def state_file(self) -> Path:
         return self.folder / f"state{self._suffix}.json"
 
-
-_HASHED_AT_ONCE = 1 << 20
 
 Digest = str | dict[str, Any]
 """An md5 in hexadecimal, or for an archive or a parquet file its members' digests."""
@@ -385,10 +383,8 @@ def md5(source: Path | bytes | IO[bytes]) -> str:
     if isinstance(source, Path):
         with source.open("rb") as file:
             return md5(file)
-    digest = hashlib.md5(usedforsecurity=False)
-    for block in iter(lambda: source.read(_HASHED_AT_ONCE), b""):
-        digest.update(block)
-    return digest.hexdigest()
+    new = partial(hashlib.md5, usedforsecurity=False)
+    return hashlib.file_digest(source, new).hexdigest()  # type: ignore[arg-type]  # IO[bytes] does not say `readinto`
 
 
 def digest(path: Path) -> Digest:
@@ -396,7 +392,7 @@ def digest(path: Path) -> Digest:
     name = path.name
     if name.endswith(".zip"):
         with zipfile.ZipFile(path) as archive:
-            return {info.filename: _member(archive, info) for info in archive.infolist() if not info.is_dir()}
+            return {info.filename: md5(archive.open(info)) for info in archive.infolist() if not info.is_dir()}
     if name.endswith((".tar", ".tar.gz", ".tgz")):
         with tarfile.open(path) as tar:
             members = [info for info in tar if info.isfile()]
@@ -418,32 +414,26 @@ def digest(path: Path) -> Digest:
 
 def listing(folder: Path) -> dict[str, Digest]:
     """The digest of every file below a folder, by its path relative to it, sorted."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): digest(path) for path in files}
+    return {path.relative_to(folder).as_posix(): digest(path) for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def differences(expected: Mapping[str, Digest], found: Mapping[str, Digest], where: str) -> list[str]:
-    """The differences between two listings, one sentence per file."""
-    return _compared(expected, found, lambda one, other: f": expected {one}, found {other}", f"{where}/")
-
-
-def _compared(
-    expected: Mapping[str, Any], found: Mapping[str, Any], change: Callable[[Any, Any], str], where: str = ""
+def differences(
+    expected: Mapping[str, Any],
+    found: Mapping[str, Any],
+    where: str = "",
+    change: Callable[[Any, Any], str] = ": expected {}, found {}".format,
 ) -> list[str]:
+    """The differences between two listings of the folder ``where``, one sentence per file."""
+    prefix = where and f"{where}/"
     return [
-        *(f"{where}{name} is missing" for name in sorted(expected.keys() - found.keys())),
-        *(f"{where}{name} should not be there" for name in sorted(found.keys() - expected.keys())),
+        *(f"{prefix}{name} is missing" for name in sorted(expected.keys() - found.keys())),
+        *(f"{prefix}{name} should not be there" for name in sorted(found.keys() - expected.keys())),
         *(
-            f"{where}{name}{change(expected[name], found[name])}"
+            f"{prefix}{name}{change(expected[name], found[name])}"
             for name in sorted(expected.keys() & found.keys())
             if expected[name] != found[name]
         ),
     ]
-
-
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> str:
-    with archive.open(info) as file:
-        return md5(file)
 
 
 SIDES = ("public", "private")
@@ -453,14 +443,9 @@ DESCRIPTION = "public/description.md"
 
 def checksum_errors(dataset: Dataset) -> list[str]:
     """How the prepared files differ from the competition's checksums; empty if they match or there are none."""
-    wrong = []
-    for name, expected in _checksums(dataset):
-        path = dataset.prepared / name
-        if not path.is_file():
-            wrong.append(f"{name} is missing")
-        elif (found := digest(path)) != expected:
-            wrong.append(f"{name}: expected {expected}, found {found}")
-    return wrong
+    expected = _checksums(dataset)
+    found = {name: digest(path) for name in expected if (path := dataset.prepared / name).is_file()}
+    return differences(expected, found)
 
 
 def listing_errors(dataset: Dataset) -> list[str]:
@@ -476,11 +461,13 @@ def listing_errors(dataset: Dataset) -> list[str]:
     except (OSError, EOFError, ValueError) as error:
         return [f"{dataset.listing.name} is damaged: {error}"]
     found = dict(prepared_files(dataset.prepared))
-    for name, _ in _checksums(dataset):
+    for name in _checksums(dataset):
         expected.pop(name, None)
         found.pop(name, None)
-    return _compared(
-        expected, found, lambda old, new: f" has changed: expected {format_size(old)}, found {format_size(new)}"
+    return differences(
+        expected,
+        found,
+        change=lambda old, new: f" has changed: expected {format_size(old)}, found {format_size(new)}",
     )
 
 
@@ -524,13 +511,12 @@ def prepared_files(prepared: Path) -> Iterator[tuple[str, int]]:
                 yield path, os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118  (there may be a million)
 
 
-def _checksums(dataset: Dataset) -> Iterator[tuple[str, Digest]]:
-    for side in SIDES:
-        tree = dataset.competition.checksums.get(side) or {}
-        yield from _flatten(tree, dataset.prepared, f"{side}/")
+def _checksums(dataset: Dataset) -> dict[str, Digest]:
+    sides = {side: dataset.competition.checksums.get(side) or {} for side in SIDES}
+    return dict(_flatten(sides, dataset.prepared))
 
 
-def _flatten(tree: Mapping[str, Any], prepared: Path, prefix: str) -> Iterator[tuple[str, Digest]]:
+def _flatten(tree: Mapping[str, Any], prepared: Path, prefix: str = "") -> Iterator[tuple[str, Digest]]:
     for name, value in tree.items():
         path = prefix + name
         if isinstance(value, Mapping) and not (prepared / path).is_file():  # an archive's mapping is of its members

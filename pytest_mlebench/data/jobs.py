@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
@@ -14,10 +13,11 @@ from multiprocessing.context import SpawnProcess
 from typing import Unpack
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.download.contract import Downloads
-from pytest_mlebench.data.store import DEFAULT_JOBS, DataStore, PrepareOptions
+from pytest_mlebench.data.download.kaggle import KaggleDownloads
+from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import MLEBenchError
-from pytest_mlebench.io.progress import Event, Reporter, log_reported, silent
+from pytest_mlebench.io.processes import end_with
+from pytest_mlebench.io.progress import Event, Reporter, log_reported
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -33,11 +33,10 @@ class PreparationResult:
 def prepare_all(
     store: DataStore,
     competitions: Sequence[Competition],
-    connect: Callable[[], Downloads],
-    reporter: Reporter = silent,
+    reporter: Reporter,
     *,
-    ended: Callable[[PreparationResult], None] = lambda result: None,
-    jobs: int = DEFAULT_JOBS,
+    ended: Callable[[PreparationResult], None],
+    jobs: int,
     **options: Unpack[PrepareOptions],
 ) -> list[PreparationResult]:
     """Prepare competitions, ``jobs`` at once; one that fails does not stop the others.
@@ -45,8 +44,8 @@ def prepare_all(
     ``reporter`` gets the events of all of them, ``ended`` is called with each result as it comes.
 
     A process of its own prepares each competition, which gives its memory back, and takes no other along if it is
-    killed. That process holds the competition's lock itself, and ends with this one; ``connect``, which is pickled,
-    gives it its downloads. An exception here, such as Ctrl-C, kills all of them: a later call resumes their work.
+    killed. That process holds the competition's lock itself, and ends with this one. An exception here, such as Ctrl-C,
+    kills all of them: a later call resumes their work.
     """
     context = get_context("spawn")
     todo = list(reversed(competitions))
@@ -57,7 +56,7 @@ def prepare_all(
             while todo and len(running) < jobs:
                 competition = todo.pop()
                 receiver, sender = context.Pipe(duplex=False)
-                process = context.Process(target=_work, args=(sender, store, competition, connect, options))
+                process = context.Process(target=_work, args=(sender, store, competition, options))
                 process.start()
                 running[receiver] = (competition, process)
                 sender.close()  # so that the end of the process is the end of the pipe
@@ -85,15 +84,11 @@ def prepare_all(
     return [results[competition.id] for competition in competitions]
 
 
-def _work(
-    sender: Connection,
-    store: DataStore,
-    competition: Competition,
-    connect: Callable[[], Downloads],
-    options: PrepareOptions,
-) -> None:
+def _work(sender: Connection, store: DataStore, competition: Competition, options: PrepareOptions) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all: the parent decides
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    parent = parent_process()
+    assert parent is not None and parent.pid is not None
+    end_with(parent.pid)
     sending, error = threading.Lock(), None
 
     def send(message: Event | PreparationResult) -> None:
@@ -102,17 +97,10 @@ def _work(
 
     with log_reported(send, logging.getLogger(), logging.WARNING), log_reported(send, logger):
         try:
-            store.prepare(competition, downloads=connect(), reporter=send, **options)
+            store.prepare(competition, downloads=KaggleDownloads(), reporter=send, **options)
         except MLEBenchError as failure:
             error = str(failure)
     send(PreparationResult(competition=competition, error=error))
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def _death(competition: Competition, exit_code: int | None) -> str:

@@ -122,17 +122,13 @@ def parse_choice(text: str) -> str:
     return f"twin:{seed}:{size}"
 
 
-def is_twins(choice: str) -> bool:
-    return choice != REAL
-
-
 def settled(choice: str, data_dir: Path, *, known: str | None = None) -> str:
     """The choice with a key in place of a seed, which the data folder keeps; ``random`` is that of ``known``, if its
     size is the same, else drawn. Raises DataError."""
-    if not is_twins(choice):
+    if choice == REAL:
         return choice
     _, seed, size = choice.split(":")
-    if seed == _RANDOM and known is not None and is_twins(known) and known.split(":")[2] == size:
+    if seed == _RANDOM and known and known != REAL and known.split(":")[2] == size:
         return known
     if _KEY.fullmatch(seed):
         return choice
@@ -150,7 +146,6 @@ def settled(choice: str, data_dir: Path, *, known: str | None = None) -> str:
 
 
 def twins_of(choice: str, run_seed: int | None = None) -> Twins:
-    """The twins of a settled choice."""
     _, key, size = choice.split(":")
     return Twins(key, size, run_seed)
 
@@ -274,6 +269,7 @@ _VARIABLES = frozenset(
     "PATH LANG LANGUAGE TZ LD_LIBRARY_PATH PYTHONHASHSEED PYTHONPYCACHEPREFIX PYTHONDONTWRITEBYTECODE PYTHONWARNINGS "
     "OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS".split()
 )
+"""What a competition's code gets of the environment, apart from ``LC_*``: these are known to hold no secret."""
 _ERRORS: Mapping[str, type[MLEBenchError]] = {"CompetitionError": CompetitionError, "DataError": DataError}
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/dev/null", "/dev/urandom", "/dev/zero")
 _MAX_REPLY = 64 << 20
@@ -289,11 +285,6 @@ _HEAVY = re.compile(
 _MAX_HEAVY = 99
 _server: ForkServer | None = None
 _starting = threading.Lock()
-
-
-def plain_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that a competition's code gets: those that are known to hold no secret."""
-    return {name: value for name, value in environment.items() if name in _VARIABLES or name.startswith("LC_")}
 
 
 def is_third_party(competition: Competition) -> bool:
@@ -376,7 +367,8 @@ def fork(function: Callable[..., None], descriptors: Sequence[int], preload: Seq
 
 def _fork_server() -> ForkServer:
     global _server
-    environment = plain_environment() | ENVIRONMENT
+    plain = {name: value for name, value in os.environ.items() if name in _VARIABLES or name.startswith("LC_")}
+    environment = plain | ENVIRONMENT
     with _starting:
         server = _server
         if server is None or server.environment != environment:
@@ -454,7 +446,6 @@ def make_synthetic(competition: Competition, raw: Path, seed: int) -> None:
 
 
 def make_synthetic_here(competition: Competition, raw: AnyPath, seed: int) -> None:
-    """As ``make_synthetic``, in this process."""
     call_module(competition, "synthetic", "make", Path(raw), seed)
 
 
@@ -508,13 +499,10 @@ def prepare_here(competition: Competition, raw: AnyPath, folder: AnyPath, maker:
     except (Exception, SystemExit) as error:
         source = f" on the data of {maker}" if maker else f"; is {raw} the complete, unpacked download?"
         if isinstance(error, FileNotFoundError):
-            source = f"; {maker or 'the raw data'} has {_listed(Path(raw))}"
+            names = sorted(path.name for path in Path(raw).iterdir())
+            shown = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
+            source = f"; {maker or 'the raw data'} has {shown or 'no files'}"
         raise _translated(competition, error, source, dataset.folder) from error
-
-
-def _listed(folder: Path) -> str:
-    names = sorted(path.name for path in folder.iterdir())
-    return ", ".join([*names[:_SHOWN_NAMES], *["…"][: len(names) > _SHOWN_NAMES]]) or "no files"
 
 
 def _description(competition: Competition) -> str:

@@ -5,28 +5,16 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
 
 from pytest_mlebench.authoring.archives import ArchiveError, unpack_zip, unpacked_size
 from pytest_mlebench.catalog.competition import FIRST, Competition, command
-from pytest_mlebench.data import dataset as data_dataset
-from pytest_mlebench.data.dataset import (
-    ENVIRONMENT_VARIABLE,
-    OTHER,
-    Dataset,
-    Description,
-    checksum_errors,
-    default_data_dir,
-    listing_errors,
-    make_fingerprint,
-    mle_bench_data_dir,
-    prepared_files,
-    write_listing,
-)
-from pytest_mlebench.data.download.contract import Downloads
+from pytest_mlebench.data import dataset as data
+from pytest_mlebench.data.dataset import ENVIRONMENT_VARIABLE, Dataset, Description, checksum_errors, default_data_dir
 from pytest_mlebench.data.preparing import DataSource, Head, NotPushed, key_of, make_synthetic, open_source, run_prepare
 from pytest_mlebench.data.tables import changed_cells, count_sides, is_comparable
 from pytest_mlebench.errors import CompetitionError, DataError, UsageError, expect
@@ -37,6 +25,7 @@ from pytest_mlebench.io.units import pluralize
 
 if TYPE_CHECKING:
     from pytest_mlebench.data.download.contract import RetryPolicy
+    from pytest_mlebench.data.download.kaggle import KaggleDownloads
 
 PARALLEL_DOWNLOADS = 4
 _LEFTOVERS = (".unpacking-*", ".making-*", ".preparing-*", ".describing-*", ".removing-*", ".levelling-*")
@@ -81,14 +70,13 @@ class DataStore:
         self.parallel_downloads = parallel_downloads
         self.source = source
         self._policy = policy
-        self._opened_source: DataSource | None = None
 
     def __repr__(self) -> str:
         return f"DataStore({str(self.root)!r})"
 
     def __getstate__(self) -> dict[str, Any]:
         """Without connections, for another process."""
-        return {**self.__dict__, "_opened_source": None}
+        return {name: value for name, value in self.__dict__.items() if name != "_opened_source"}
 
     @property
     def is_default(self) -> bool:
@@ -119,7 +107,7 @@ class DataStore:
     def check_all(
         self,
         competitions: Iterable[Competition],
-        downloads: Downloads,
+        downloads: KaggleDownloads,
         *,
         jobs: int = DEFAULT_JOBS,
         skip_denied: bool = False,
@@ -129,17 +117,13 @@ class DataStore:
         """Check, before anything is downloaded, that credentials, accepted rules and disk suffice for all of these.
 
         Modules that preparing needs must be there too. Raises DataError that lists what is missing, also at the store's
-        source; returns, by id, why others are not available (see Downloads). Kaggle is not asked where nothing must
-        come from there.
+        source; returns, by id, why others are not available (see ``KaggleDownloads.check``). Kaggle is not asked where
+        nothing must come from there.
         """
         waiting = [competition for competition in competitions if not self.is_ready(competition, **options)]
         if waiting:
             self.check()
-        finders: tuple[Callable[[Competition], None], ...] = (
-            Competition.require_modules,
-            lambda competition: self.find(competition, reporter, **options),
-        )
-        for find in finders:
+        for find in (Competition.require_modules, partial(self.find, reporter=reporter, **options)):
             lacking = []
             for competition in waiting:
                 try:
@@ -182,10 +166,10 @@ class DataStore:
         self, competition: Competition, activity: str = "uses", reporter: Reporter | None = silent
     ) -> Iterator[None]:
         """Exclusive use of a competition's folder (see ``locks.hold_lock``); raises LockHeld without ``reporter``."""
-        with ExitStack() as held, self._translated(competition):
+        with self._translated(competition):
             (self.root / competition.id).mkdir(parents=True, exist_ok=True)
-            held.enter_context(locks.hold_lock(self.dataset(competition).lock_file, activity, competition.id, reporter))
-            yield
+            with locks.hold_lock(self.dataset(competition).lock_file, activity, competition.id, reporter):
+                yield
 
     def holder(self, competition: Competition) -> str | None:
         """Which process uses the competition's folder exclusively, if one does."""
@@ -203,7 +187,7 @@ class DataStore:
         Data that another program prepared, as MLE-bench, serves with the description that it has.
         """
         dataset = self.dataset(competition)
-        return self.is_ready(competition, **options) or (dataset.is_level and dataset.description == OTHER)
+        return self.is_ready(competition, **options) or (dataset.is_level and dataset.description == data.OTHER)
 
     def not_prepared(self, competition: Competition, *options: str) -> str:
         """The message for a user who needs data that is not prepared: the command, and where MLE-bench has it."""
@@ -224,7 +208,7 @@ class DataStore:
     def _prepared_by_mle_bench(self, competition: Competition) -> Path | None:
         """MLE-bench's data folder, if it is another one and has the competition's data."""
         try:
-            folder = mle_bench_data_dir()
+            folder = data.mle_bench_data_dir()
             found = folder != self.root and DataStore(folder).dataset(competition).is_prepared
         except DataError:  # it may be another user's
             return None
@@ -237,15 +221,14 @@ class DataStore:
     def need(
         self,
         competition: Competition,
-        downloads: Downloads,
+        downloads: KaggleDownloads,
         reporter: Reporter = silent,
         **options: Unpack[PrepareOptions],
     ) -> files.SpaceNeed:
         """The disk that a download, or an archive that is there, takes until its data is prepared."""
         dataset = self.dataset(competition)
         if (head := self._source_head(competition, reporter, **options)) is not None:
-            assert self.source is not None
-            return self._need_to_pull(self._source_of(self.source), dataset, head)
+            return self._need_to_pull(dataset, head)
         if dataset.is_prepared and not options.get("force"):
             return self._need_to_level(dataset)
         if not self._needs_raw(competition, **options):
@@ -260,14 +243,16 @@ class DataStore:
             sizes, part = downloads.size(competition, reporter), dataset.partial_archive
             download, unpacked = sizes.download, sizes.unpacked
             present = part.stat().st_size if files.is_file(part) else 0
-        keep_raw = options.get("keep_raw") or False
-        return files.SpaceNeed.of(download=download, unpacked=unpacked, present=present, keep_raw=keep_raw)
+        # In the worst case prepared data is as large as raw data: where a preparer can, it links files instead.
+        both = unpacked + unpacked
+        rest = both if options.get("keep_raw") else unpacked
+        return files.SpaceNeed(peak=max(download + unpacked, both) - present, rest=rest - present)
 
     def prepare(
         self,
         competition: Competition,
         *,
-        downloads: Downloads | None = None,
+        downloads: KaggleDownloads | None = None,
         reporter: Reporter = silent,
         **options: Unpack[PrepareOptions],
     ) -> Dataset:
@@ -307,7 +292,7 @@ class DataStore:
         if dataset.is_prepared and not dataset.is_level and not os.access(dataset.folder, os.W_OK):
             raise DataError(self._not_level(competition))
         with self.lock(competition, "prepares", reporter):
-            self._tidy(dataset)
+            _tidy(dataset)
             if options.get("force") or not dataset.is_prepared:  # another process may have been faster
                 self._make(dataset, downloads, reporter, **options)
                 shutil.rmtree(dataset.pulling, ignore_errors=True)
@@ -344,7 +329,7 @@ class DataStore:
             raise DataError(self.not_prepared(competition))
         reporter(Step(competition.id, "verifying"))
         with self._translated(competition):
-            wrong = [*checksum_errors(dataset), *listing_errors(dataset)]
+            wrong = [*checksum_errors(dataset), *data.listing_errors(dataset)]
         if os.access(dataset.folder, os.W_OK):
             with self.lock(competition, "verifies", reporter):
                 dataset.note(verified=not wrong and not dataset.is_synthetic)
@@ -361,7 +346,7 @@ class DataStore:
             return 0
         try:
             with self.lock(competition, "removes", reporter=None):
-                self._tidy(dataset)
+                _tidy(dataset)
                 archives = set(dataset.folder.glob(f"{dataset.archive.name}*"))
                 everything = {path for path in dataset.folder.iterdir() if not path.name.startswith(".lock")}
                 if competition.is_corrected and not raw_only:
@@ -389,26 +374,25 @@ class DataStore:
         if self.source is None or _is_given(**options) or is_here:
             return None
         try:
-            return self._source_of(self.source).head(competition, reporter)
+            return self._opened_source.head(competition, reporter)
         except NotPushed:
             if competition.source == "bundled":
                 return None
             raise
 
-    def _source_of(self, url: str) -> DataSource:
-        if self._opened_source is None:
-            self._opened_source = open_source(url, self._policy)
-        return self._opened_source
+    @cached_property
+    def _opened_source(self) -> DataSource:
+        assert self.source is not None
+        return open_source(self.source, self._policy)
 
-    def _need_to_pull(self, source: DataSource, dataset: Dataset, head: Head) -> files.SpaceNeed:
-        missing = max(0, head.size - source.bytes_there(dataset.pulling))
+    def _need_to_pull(self, dataset: Dataset, head: Head) -> files.SpaceNeed:
+        missing = max(0, head.size - self._opened_source.bytes_there(dataset.pulling))
         return files.SpaceNeed(peak=missing, rest=missing)
 
     def _pull(self, dataset: Dataset, head: Head, reporter: Reporter, *, check_disk: bool) -> None:
-        assert self.source is not None
-        competition, source = dataset.competition, self._source_of(self.source)
+        competition, source = dataset.competition, self._opened_source
         if check_disk:
-            files.require_space(self.root, [self._need_to_pull(source, dataset, head)], 1)
+            files.require_space(self.root, [self._need_to_pull(dataset, head)], 1)
         source.pull(competition, head, dataset.pulling, reporter)
         new = Dataset(competition, dataset.pulling)
         if missing := next((path for path in new.required if not path.is_file()), None):
@@ -416,13 +400,8 @@ class DataStore:
         reporter(Step(competition.id, "verifying"))
         if wrong := checksum_errors(new):
             reporter(WarningNote(f"{competition.id}: data of {source.url} is not the reference's: {wrong[0]}"))
-        self._publish(
-            dataset,
-            new,
-            verified=not wrong,
-            description="kaggle" if head.description == "kaggle" else None,
-            source=source.url,
-        )
+        description = "kaggle" if head.description == "kaggle" else None
+        self._publish(dataset, new, verified=not wrong, description=description, source=source.url)
 
     def _needs_raw(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
         dataset = self.dataset(competition)
@@ -431,7 +410,7 @@ class DataStore:
         return not dataset.has_raw and (options.get("force", False) or not dataset.is_prepared)
 
     def _make(
-        self, dataset: Dataset, downloads: Downloads | None, reporter: Reporter, **options: Unpack[PrepareOptions]
+        self, dataset: Dataset, downloads: KaggleDownloads | None, reporter: Reporter, **options: Unpack[PrepareOptions]
     ) -> None:
         competition = dataset.competition
         raw_dir, keep_raw = options.get("raw_dir"), options.get("keep_raw", True)
@@ -462,10 +441,10 @@ class DataStore:
         _remove(dataset.archive)
         dataset.note(moved=None)  # if this is stopped below, all is copied by the next call
         for side in (dataset.private, dataset.public):
-            data_dataset.set_times(side)
+            data.set_times(side)
 
     def _download(
-        self, dataset: Dataset, downloads: Downloads | None, reporter: Reporter, **options: Unpack[PrepareOptions]
+        self, dataset: Dataset, downloads: KaggleDownloads | None, reporter: Reporter, **options: Unpack[PrepareOptions]
     ) -> None:
         competition = dataset.competition
         if downloads is None:
@@ -536,10 +515,8 @@ class DataStore:
                 new.prepared.rename(mismatch)
                 raise DataError(self._mismatch(dataset, mismatch, wrong))
             sides = count_sides(new)
-            self._require_times(new.folder)
-            moved = data_dataset.replace_by_level(new.public, Path(name), raw if moves else None)
-            data_dataset.replace_by_level(new.private, Path(name))
-            more = {"moved": new.public.stat().st_ino} if moved else {}
+            has_moved = self._level(new, new.folder, raw if moves else None)
+            more = {"moved": new.public.stat().st_ino} if has_moved else {}
             verified = not wrong if verify else None
             self._publish(dataset, new, verified=verified, description="bundled", sides=sides, **more)
         if is_comparable(competition) and "cells_are_kept" not in competition.exceptions:
@@ -559,34 +536,34 @@ class DataStore:
     @staticmethod
     def _need_to_level(dataset: Dataset) -> files.SpaceNeed:
         is_done = dataset.is_level or dataset.has_moved_files
-        size = 0 if is_done else sum(size for _, size in prepared_files(dataset.prepared))
+        size = 0 if is_done else sum(size for _, size in data.prepared_files(dataset.prepared))
         return files.SpaceNeed(peak=size, rest=0)
 
-    def _level(self, dataset: Dataset, scratch: Path) -> None:
-        self._require_times(scratch)
-        for side in (dataset.private, dataset.public):
-            data_dataset.replace_by_level(side, scratch)
-
-    def _require_times(self, scratch: Path) -> None:
-        data_dataset.keep_level(scratch)
-        if not data_dataset.is_level(scratch):
+    def _level(self, dataset: Dataset, scratch: Path, mixed_raw: Path | None = None) -> bool:
+        """Level both sides; whether public files were moved from ``mixed_raw`` (see ``dataset.replace_by_level``)."""
+        data.keep_level(scratch)
+        if not data.is_level(scratch):
             raise DataError(
                 f"{scratch.parent.name}: the file system of {self.root} does not keep the times that files are "
                 "given; choose another one with --data-dir or MLEBENCH_DATA_DIR"
             )
+        data.replace_by_level(dataset.private, scratch)
+        return data.replace_by_level(dataset.public, scratch, mixed_raw)
 
     def _publish(self, dataset: Dataset, new: Dataset, **state: Any) -> None:
         """Let complete data become the data set's, durably; what it replaces stays in ``new``'s folder."""
-        size = write_listing(new.prepared, new.listing)
+        size = data.write_listing(new.prepared, new.listing)
         files.sync(dataset.folder)
         if dataset.prepared.exists():
             dataset.prepared.rename(new.folder / "replaced")
         new.listing.replace(dataset.listing)
         replaced = {name: None for name in ("source", "synthetic", "sides", "moved") if dataset.state.get(name)}
-        dataset.note(**{**replaced, **state}, fingerprint=make_fingerprint(new), bytes=size)
+        dataset.note(**{**replaced, **state}, fingerprint=data.make_fingerprint(new), bytes=size)
         files.publish(new.prepared, dataset.prepared)
 
-    def _describe(self, dataset: Dataset, source: Description, downloads: Downloads | None, reporter: Reporter) -> None:
+    def _describe(
+        self, dataset: Dataset, source: Description, downloads: KaggleDownloads | None, reporter: Reporter
+    ) -> None:
         competition = dataset.competition
         if dataset.description == source:
             return
@@ -601,11 +578,11 @@ class DataStore:
         with files.scratch(dataset.folder, ".describing-") as name:
             new = Path(name, "description.md")
             new.write_text(text, encoding="utf-8")
-            data_dataset.level_file(new)
+            data.level_file(new)
             dataset.note(description=None)  # in case this call is stopped before the next note
             files.sync(dataset.folder)
             new.replace(dataset.public / "description.md")
-            data_dataset.keep_level(dataset.public)
+            data.keep_level(dataset.public)
         dataset.note(description=source)
 
     def _mismatch(self, dataset: Dataset, aside: Path, wrong: list[str]) -> str:
@@ -620,12 +597,6 @@ class DataStore:
             f"{again[0]} && {again[1]}. To use the data as it is: {anyway}"
         )
 
-    def _tidy(self, dataset: Dataset) -> None:
-        """Remove what killed processes left. The caller holds the lock."""
-        for pattern in _LEFTOVERS:
-            for path in dataset.folder.glob(pattern):
-                shutil.rmtree(path, ignore_errors=True)
-
     @contextmanager
     def _translated(self, competition: Competition) -> Iterator[None]:
         try:
@@ -638,6 +609,13 @@ class DataStore:
                 f"{competition.id}: data folder {self.root} cannot be written: {error.strerror or error} ({where}); "
                 "choose another one with --data-dir or MLEBENCH_DATA_DIR"
             ) from error
+
+
+def _tidy(dataset: Dataset) -> None:
+    """Remove what killed processes left. The caller holds the lock."""
+    for pattern in _LEFTOVERS:
+        for path in dataset.folder.glob(pattern):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_given(**options: Unpack[PrepareOptions]) -> bool:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -33,7 +33,6 @@ from pytest_mlebench.authoring.corrections import keyed
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.download.contract import Downloads
 from pytest_mlebench.data.preparing import (
     Head,
     Twins,
@@ -50,6 +49,9 @@ from pytest_mlebench.grading.scorer import Scorer
 from pytest_mlebench.io import files
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.values import loads
+
+if TYPE_CHECKING:
+    from pytest_mlebench.data.download.kaggle import KaggleDownloads
 
 TEAMS = 100
 _RANKS, _SKILLS = (1, 10, 20, 40, 51, 75, 100), (0.95, 0.85, 0.70, 0.50, 0.40, 0.20, 0.0)
@@ -452,7 +454,7 @@ class TwinStore(DataStore):
         return None
 
     def _make(
-        self, dataset: Dataset, downloads: Downloads | None, reporter: Reporter, **options: Unpack[PrepareOptions]
+        self, dataset: Dataset, downloads: KaggleDownloads | None, reporter: Reporter, **options: Unpack[PrepareOptions]
     ) -> None:
         competition = dataset.competition
         self.find(competition)

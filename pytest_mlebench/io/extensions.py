@@ -46,17 +46,11 @@ def load_extension(group: str, name: str) -> Any | None:
         return None
     try:
         return entry.load()
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith(_EXTRAS):
-            return None
-        raise _unloadable(group, entry, error) from error
     except (ImportError, AttributeError) as error:
-        raise _unloadable(group, entry, error) from error
-
-
-def _unloadable(group: str, entry: EntryPoint, error: Exception) -> UsageError:
-    owner = entry.dist.name if entry.dist else "an unknown distribution"
-    return UsageError(f"{group}: {entry.name} of {owner} cannot be loaded: {reason(error)}")
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith(_EXTRAS):
+            return None
+        owner = entry.dist.name if entry.dist else "an unknown distribution"
+        raise UsageError(f"{group}: {entry.name} of {owner} cannot be loaded: {reason(error)}") from error
 
 
 class _Moved(ModuleType):

@@ -30,7 +30,6 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """The same for bytes."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     with new.open("wb") as file:
         file.write(content)
@@ -142,16 +141,6 @@ class SpaceNeed:
     peak: int
     rest: int
 
-    @classmethod
-    def of(cls, *, download: int, unpacked: int, present: int, keep_raw: bool) -> SpaceNeed:
-        """Computed from the sizes of the archive and its files; ``present`` bytes are already on the disk.
-
-        Prepared data is taken to be as large as the raw data, which is the worst case: where a preparer can, it links
-        files instead of copying them. The archive goes once it is unpacked, and then the raw data once it is prepared.
-        """
-        both = unpacked + unpacked
-        return cls(peak=max(download + unpacked, both) - present, rest=(both if keep_raw else unpacked) - present)
-
 
 def require_space(folder: Path, needs: Sequence[SpaceNeed], jobs: int) -> None:
     """Check that what these need, ``jobs`` of them at once, fits on the folder's disk; raises DataError."""
@@ -196,7 +185,6 @@ def is_disk_full(error: BaseException | None, folder: Path) -> bool:
 
 
 def disk_full(competition_id: str, folder: Path) -> DataError:
-    """The error for a disk that has become full."""
     return DataError(
         f"{competition_id}: the disk of {folder} is full, or takes no more files. Incomplete files were removed, "
         "complete ones are kept. Free some space (`mlebench list` shows what data takes, `mlebench remove` frees it) "
@@ -247,7 +235,6 @@ def _looked(path: Path, look: Callable[[], bool]) -> bool:
 
 
 def unreadable(path: Path, error: OSError) -> DataError:
-    """The error for data that this user may not read."""
     return DataError(
         f"{path} cannot be read: {error.strerror or error}; choose another data folder with --data-dir or "
         "MLEBENCH_DATA_DIR, or get permission to read this one"

@@ -115,37 +115,33 @@ class ByteCounter:
 class Thinned:
     """A reporter that passes on notes, warnings and new steps, but a step that continues only every 30 seconds."""
 
-    def __init__(self, reporter: Reporter, seconds: float = SECONDS_BETWEEN_LINES) -> None:
+    def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
-        self._seconds = seconds
         self._latest: dict[str, tuple[str, float]] = {}
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Step):
             now = time.monotonic()
             activity, last = self._latest.get(event.subject, ("", 0.0))
-            if activity == event.activity and now - last < self._seconds:
+            if activity == event.activity and now - last < SECONDS_BETWEEN_LINES:
                 return
             self._latest[event.subject] = (event.activity, now)
         self._reporter(event)
 
 
-class LogBridge(logging.Handler):
-    """Reports what is logged: warnings and errors as ``WarningNote``, the rest as ``Note``."""
-
-    def __init__(self, reporter: Reporter, level: int = logging.INFO) -> None:
-        super().__init__(level)
-        self._reporter = reporter
-
-    def emit(self, record: logging.LogRecord) -> None:
-        kind = WarningNote if record.levelno >= logging.WARNING else Note
-        self._reporter(kind(record.getMessage()))
-
-
 @contextmanager
 def log_reported(reporter: Reporter, logger: logging.Logger, level: int = logging.INFO) -> Iterator[None]:
-    """Context manager: what this logger and those below it log goes to the reporter, and nowhere else."""
-    bridge, before, propagate = LogBridge(reporter, level), logger.level, logger.propagate
+    """Context manager: what this logger and those below it log goes to the reporter, and nowhere else.
+
+    Warnings and errors are reported as ``WarningNote``, the rest as ``Note``.
+    """
+
+    class Bridge(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            kind = WarningNote if record.levelno >= logging.WARNING else Note
+            reporter(kind(record.getMessage()))
+
+    bridge, before, propagate = Bridge(level), logger.level, logger.propagate
     logger.addHandler(bridge)
     logger.setLevel(level)
     logger.propagate = False

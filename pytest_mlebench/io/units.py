@@ -135,15 +135,9 @@ def inert(text: str) -> str:
     >>> inert("::add-mask::e")
     ': :add-mask::e'
     """
-    return _COMMAND.sub(_spaced, text) if _may_command(text) else text
-
-
-def _spaced(found: re.Match[str]) -> str:
-    return "# " if found[0] == "#" else " ".join(found[0])
-
-
-def _may_command(text: str) -> bool:
-    return "::" in text or "##" in text
+    if "::" in text or "##" in text:  # which is quickly found
+        text = _COMMAND.sub(lambda found: "# " if found[0] == "#" else " ".join(found[0]), text)
+    return text
 
 
 class Inert:

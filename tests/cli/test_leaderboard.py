@@ -71,8 +71,8 @@ CSV = "TeamId,Score\n1,0.5\n2,\n3,0.25\n"
     ],
 )
 def test_scores_are_read_from_tables_and_archives(content: bytes) -> None:
-    scores = read_scores(content)
-    assert scores.values == [0.5, 0.25] and "public" not in scores.file
+    scores, file = read_scores(content)
+    assert scores == [0.5, 0.25] and "public" not in file
 
 
 @pytest.mark.parametrize("kind", ["private", "public"])

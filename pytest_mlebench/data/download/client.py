@@ -7,8 +7,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -45,18 +45,15 @@ class RangeError(TransientError):
 class PartialFile:
     """A partial download at ``path``, with a note next to it that identifies the whole file, for resuming.
 
-    ``size``: bytes so far; ``total``: bytes of the whole file, if known; ``server_md5``: its MD5 from the server, in
-    hexadecimal, or "". Raises DataError where the disk is full or cannot be written.
+    ``size``: bytes so far; ``total``: bytes of the whole file, if known; ``validator``: what If-Range takes, a strong
+    ETag or else the date of the last change; ``server_md5``: the file's MD5 from the server, in hexadecimal, or "".
+    Raises DataError where the disk is full or cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.size = 0
-        self.total: int | None = None
-        self.validator = ""
-        self.server_md5 = ""
-        self._md5 = hashlib.md5(usedforsecurity=False)
         self._notes = path.with_name(f"{path.name}.json")
+        self._forget()
 
     def __enter__(self) -> PartialFile:
         try:
@@ -78,6 +75,12 @@ class PartialFile:
     def is_complete(self) -> bool:
         return self.size == self.total
 
+    def _forget(self) -> None:
+        self.size = 0
+        self.total: int | None = None
+        self.validator = self.server_md5 = ""
+        self._md5 = hashlib.md5(usedforsecurity=False)
+
     def _resume(self) -> bool:
         try:
             notes = json.loads(self._notes.read_text(encoding="utf-8"))
@@ -93,18 +96,17 @@ class PartialFile:
         self.size += len(block)
 
     def restart(self) -> None:
-        """Discard the bytes that are there."""
         os.ftruncate(self._file, 0)
         self._notes.unlink(missing_ok=True)
-        self.size, self.total, self.validator, self.server_md5 = 0, None, "", ""
-        self._md5 = hashlib.md5(usedforsecurity=False)
+        self._forget()
 
     def start(self, headers: Mapping[str, str]) -> None:
         """Start anew with the file that these headers of a response describe."""
         self.restart()
         length = headers.get("Content-Length", "")
         self.total = int(length) if length.isdigit() else None
-        self.validator = _validator(headers)
+        etag = headers.get("ETag", "")
+        self.validator = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified", "")
         self.server_md5 = _server_md5(headers)
         try:
             self._notes.write_text(
@@ -179,12 +181,6 @@ def _continues(part: PartialFile, headers: Mapping[str, str]) -> bool:
     return place[2] == "*" or part.total is None or int(place[2]) == part.total
 
 
-def _validator(headers: Mapping[str, str]) -> str:
-    """What If-Range takes: a strong ETag, else the date of the last change."""
-    etag = headers.get("ETag", "")
-    return etag if etag and not etag.startswith("W/") else headers.get("Last-Modified", "")
-
-
 def _server_md5(headers: Mapping[str, str]) -> str:
     """From Google's ``x-goog-hash: crc32c=…, md5=…`` (https://cloud.google.com/storage/docs/xml-api/reference-headers)."""
     match = re.search(r"\bmd5=([A-Za-z0-9+/]{22}==)", headers.get("x-goog-hash", ""))
@@ -203,9 +199,8 @@ def connected(
 
     ``headers`` are sent with every request, also with those that a redirect leads to.
     """
-    known = credentials or Credentials(source="")
-    agent = f"pytest-mlebench/{__version__}"
-    with KaggleClient(username=known.username, password=known.key, api_token=known.token, user_agent=agent) as client:
+    arguments = credentials.arguments if credentials else {}
+    with KaggleClient(**arguments, user_agent=f"pytest-mlebench/{__version__}") as client:
         session = client.http_client()._session  # the client has no other way to set time limits and headers
         session.headers.update(headers or {})
         for scheme in ("http://", "https://"):
@@ -244,20 +239,21 @@ def _translated(error: requests.RequestException, policy: RetryPolicy) -> Except
             "REQUESTS_CA_BUNDLE name its certificate"
         )
     offline = f"the name {host} cannot be looked up: this machine is offline, or must use a proxy (HTTPS_PROXY)"
-    failures: Sequence[tuple[tuple[type[BaseException], ...], str]] = (
-        ((requests.exceptions.SSLError,), f"the TLS connection to {host} failed"),
-        ((requests.exceptions.ProxyError,), f"the proxy does not connect to {host} (see HTTPS_PROXY and HTTP_PROXY)"),
-        ((NameResolutionError,), offline),
-        ((requests.ConnectTimeout,), f"{host} did not answer within {_CONNECT_SECONDS:g} s"),
-        ((requests.Timeout, ReadTimeoutError), f"nothing arrived from {host} for {policy.stall:g} s"),
-        ((ConnectionRefusedError,), f"{host} refused the connection"),
-        (
-            (requests.ConnectionError, requests.exceptions.ChunkedEncodingError),
-            f"the connection to {host} failed or was cut",
-        ),
-    )
-    for kinds, text in failures:
-        if any(isinstance(cause, kinds) for cause in causes):
+    stalled = f"nothing arrived from {host} for {policy.stall:g} s"
+    cut = f"the connection to {host} failed or was cut"
+    failures: Mapping[type[BaseException], str] = {
+        requests.exceptions.SSLError: f"the TLS connection to {host} failed",
+        requests.exceptions.ProxyError: f"the proxy does not connect to {host} (see HTTPS_PROXY and HTTP_PROXY)",
+        NameResolutionError: offline,
+        requests.ConnectTimeout: f"{host} did not answer within {_CONNECT_SECONDS:g} s",
+        requests.Timeout: stalled,
+        ReadTimeoutError: stalled,
+        ConnectionRefusedError: f"{host} refused the connection",
+        requests.ConnectionError: cut,
+        requests.exceptions.ChunkedEncodingError: cut,
+    }
+    for kind, text in failures.items():
+        if any(isinstance(cause, kind) for cause in causes):
             return TransientError(text)
     return DataError(f"the request to {host} failed: {type(error).__name__}")
 
@@ -288,16 +284,11 @@ def _refused(response: requests.Response) -> TransientError | RefusedError:
         return RangeError("the file has changed on the server; the download starts anew")
     # A signed link, which a redirect leads to, may have expired; the next attempt gets a new one.
     if status in _TRANSIENT or response.history:
-        return TransientError(f"Kaggle answered {status}", _retry_after(response))
+        wait = None
+        with suppress(InvalidHeader):
+            wait = Retry().get_retry_after(response.raw)
+        return TransientError(f"Kaggle answered {status}", wait)
     return RefusedError(status, message)
-
-
-def _retry_after(response: requests.Response) -> float | None:
-    header = response.headers.get("Retry-After")
-    try:
-        return Retry().parse_retry_after(header) if header else None
-    except InvalidHeader:
-        return None
 
 
 def find_credentials(policy: RetryPolicy) -> Credentials:
@@ -312,7 +303,7 @@ def find_credentials(policy: RetryPolicy) -> Credentials:
         raise DataError(f"Kaggle's access token cannot be read; get a new one at {SETTINGS}") from error
     if token:
         source = "~/.kaggle/access_token" if source == "access_token" else f"${source}"
-        return Credentials(source=f"the access token in {source}", token=token)
+        return Credentials(source=f"the access token in {source}", arguments={"api_token": token})
     found = _api_key() or _login(policy)
     if found is None:
         raise DataError(
@@ -336,7 +327,8 @@ def _api_key() -> Credentials | None:
     if not username or not key:
         return None
     source = "$KAGGLE_KEY" if os.environ.get("KAGGLE_KEY") else str(path)
-    return Credentials(source=f"the API key in {source}, user {username}", username=str(username), key=str(key))
+    arguments = {"username": str(username), "password": str(key)}
+    return Credentials(source=f"the API key in {source}, user {username}", arguments=arguments)
 
 
 def _config_folder() -> Path:
@@ -356,4 +348,4 @@ def _login(policy: RetryPolicy) -> Credentials | None:
         raise DataError(f"Kaggle refuses the login in {path}; run `kaggle auth login` again") from error
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise DataError(f"the login in {path} cannot be used: {error}; run `kaggle auth login` again") from error
-    return Credentials(source=f"the login in {path}", token=token) if token else None
+    return Credentials(source=f"the login in {path}", arguments={"api_token": token}) if token else None

@@ -1,19 +1,17 @@
-"""Where competitions' archives come from, as a contract that the store works with, and trying again after failures."""
+"""Downloads of any kind: what they give, how they fail, several at once, and trying again after failures."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from queue import SimpleQueue
 from threading import Event, Thread
-from typing import Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
-from pytest_mlebench.catalog import Competition
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.io.progress import Note, Reporter, silent
 from pytest_mlebench.io.units import format_seconds, pluralize
@@ -21,18 +19,14 @@ from pytest_mlebench.io.units import format_seconds, pluralize
 SETTINGS = "https://www.kaggle.com/settings/api"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Size:
-    """How large a competition's raw data is, in bytes."""
+class Size(NamedTuple):
+    """How many bytes a competition's archive has, and the files in it."""
 
     download: int
-    """The archive."""
     unpacked: int
-    """The files in it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Notebook:
+class Notebook(NamedTuple):
     """A public notebook or script: its text, its kind (``notebook``, ``script``) and its language in lower case."""
 
     source: str
@@ -46,13 +40,10 @@ class CredentialsError(DataError):
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """A user's credentials for Kaggle: an access token, or a user name with an API key."""
+    """A user's credentials for Kaggle, as arguments of its client, and where they were found, for messages."""
 
     source: str
-    """Where they were found, for messages."""
-    token: str | None = field(default=None, repr=False)
-    username: str | None = None
-    key: str | None = field(default=None, repr=False)
+    arguments: Mapping[str, str] = field(repr=False)
 
 
 class RefusedError(DataError):
@@ -66,52 +57,6 @@ class RefusedError(DataError):
 
 class NotebookGone(DataError):
     """A notebook that is no longer there, or not public, or that has no code; the text is why."""
-
-
-class Notebooks(Protocol):
-    """Where public notebooks come from."""
-
-    def notebook(self, name: str, reporter: Reporter = silent) -> Notebook:
-        """The notebook ``AUTHOR/SLUG``. Raises NotebookGone, or DataError where it may be there another time.
-
-        Several threads may call this at once. Credentials that are not accepted raise CredentialsError.
-        """
-        ...
-
-
-class Downloads(Protocol):
-    """Where competitions' archives come from. Every wait goes to a method's ``reporter``."""
-
-    def check(
-        self, competitions: Sequence[Competition], *, skip_denied: bool = False, reporter: Reporter = silent
-    ) -> dict[str, DataError]:
-        """Check that these may be downloaded: credentials, and acceptance of every competition's rules.
-
-        Raises DataError that lists everything that the user can fix, with links. Returns, by id, why others are not
-        available whatever the user does, as they are no longer there: that need not stop the rest. With ``skip_denied``
-        those are among them whose rules are not accepted.
-        """
-        ...
-
-    def size(self, competition: Competition, reporter: Reporter = silent) -> Size:
-        """How large the raw data is. Raises DataError."""
-        ...
-
-    def download(self, competition: Competition, target: Path, reporter: Reporter = silent) -> None:
-        """Download the archive to ``target`` and verify it; reports steps "downloading".
-
-        A partial download beside it (``target`` + ".part") is resumed. Raises DataError; the part of the archive that
-        has arrived is kept, or, if it is damaged, renamed to ``target`` + ".damaged". The names of all files beside
-        ``target`` begin with its name.
-        """
-
-    def description(self, competition: Competition, reporter: Reporter = silent) -> str:
-        """The competition's own pages, as Markdown. Raises DataError."""
-        ...
-
-    def leaderboard(self, competition: Competition, reporter: Reporter = silent) -> list[float]:
-        """The final scores of all teams on the private leaderboard. Raises DataError."""
-        ...
 
 
 Item = TypeVar("Item")
@@ -128,30 +73,26 @@ def in_parallel(
     is set after the first error, for calls that wait.
     """
     stopped = stopped or Event()
-    waiting = deque(enumerate(items))
-    ended: SimpleQueue[tuple[int, T | BaseException, bool]] = SimpleQueue()
+    futures: list[Future[T]] = [Future() for _ in items]
+    waiting = deque(zip(items, futures, strict=True))
 
     def work() -> None:
         with suppress(IndexError):  # none is waiting
             while True:
-                number, item = waiting.popleft()
+                item, future = waiting.popleft()
                 try:
-                    ended.put((number, call(item), False))
+                    future.set_result(call(item))
                 except BaseException as error:
                     waiting.clear()
-                    ended.put((number, error, True))
+                    future.set_exception(error)
                     stopped.set()
 
     running = [Thread(target=work, daemon=True) for _ in range(min(threads, len(items)))]
     for thread in running:
         thread.start()
-    results: dict[int, T] = {}
     try:
-        for _ in items:
-            number, result, failed = ended.get()
-            if failed:
-                raise result  # type: ignore[misc]
-            results[number] = result  # type: ignore[assignment]
+        for ended in as_completed(futures):
+            ended.result()
     except BaseException as error:
         waiting.clear()
         stopped.set()
@@ -159,7 +100,7 @@ def in_parallel(
             for thread in running:
                 thread.join()
         raise
-    return [results[number] for number in range(len(items))]
+    return [future.result() for future in futures]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_mlebench.authoring.archives import check_zip
 from pytest_mlebench.catalog import Competition
@@ -36,59 +36,34 @@ from pytest_mlebench.io.units import pluralize
 if TYPE_CHECKING:
     import requests
     from kagglesdk import KaggleClient
+    from kagglesdk.competitions.types.competition_api_service import ApiCompetitionPage
 
     from pytest_mlebench.data.download.client import PartialFile
 
 
-class Page(NamedTuple):
-    """A competition's page: short name, title or "", and text in HTML or (see ``mime_type``) Markdown."""
+def _section(page: ApiCompetitionPage) -> str:
+    """A competition's page, whose content is HTML or Markdown, as Markdown."""
+    text = page.content
+    if "markdown" not in page.mime_type:
+        from markdownify import markdownify
 
-    name: str
-    title: str
-    content: str
-    mime_type: str
-
-
-def pages_to_markdown(title: str, pages: Sequence[Page]) -> str:
-    """A competition's pages as one Markdown text, in Kaggle's order but for the data's description, which ends it.
-
-    The rules are left out: they are no part of the task.
-    """
-    shown = [page for page in pages if page.name.lower() != "rules" and page.content.strip()]
-    shown.sort(key=lambda page: page.name.lower() == "data-description")
-    sections = [f"## {page.title or page.name.replace('-', ' ').capitalize()}\n\n{_markdown(page)}" for page in shown]
-    return "\n\n".join([f"# {title}", *sections]) + "\n"
+        # Agents read the text unrendered: an escaped column name would be another name.
+        text = markdownify(text, heading_style="ATX", bullets="-", escape_underscores=False, escape_asterisks=False)
+    return f"## {page.post_title or page.name.replace('-', ' ').capitalize()}\n\n{text.strip()}"
 
 
-def _markdown(page: Page) -> str:
-    if "markdown" in page.mime_type:
-        return page.content.strip()
-    from markdownify import markdownify
-
-    # Agents read the text unrendered: an escaped column name would be another name.
-    text = markdownify(page.content, heading_style="ATX", bullets="-", escape_underscores=False, escape_asterisks=False)
-    return text.strip()
-
-
-class Scores(NamedTuple):
-    """The scores of a leaderboard, and the name of the file that they came in ("" where it has none)."""
-
-    values: list[float]
-    file: str
-
-
-def read_scores(content: bytes) -> Scores:
+def read_scores(content: bytes) -> tuple[list[float], str]:
     """The scores of a leaderboard's download: a CSV file with a column Score, or a zip archive that holds one.
 
-    Teams without a score are left out. Where an archive holds several leaderboards, the private one counts.
-    Raises DataError.
+    Also returns the name of the file in the archive, or "". Teams without a score are left out. Where an archive holds
+    several leaderboards, the private one counts. Raises DataError.
     """
     file, unpacked = _unpack(content)
     table = csv.DictReader(io.StringIO(unpacked.decode("utf-8-sig", errors="replace"), newline=""))
     column = next((name for name in table.fieldnames or () if name.strip().lower() == "score"), None)
     if column is None:
         raise DataError(f"there is no column Score among {', '.join(table.fieldnames or ()) or 'no columns'}"[:200])
-    return Scores(to_scores(row[column] or "" for row in table), file)
+    return to_scores(row[column] or "" for row in table), file
 
 
 def to_scores(texts: Iterable[str]) -> list[float]:
@@ -129,9 +104,9 @@ _PAGE_SIZE = 200  # files or teams; the most that Kaggle gives at once
 
 @dataclass(eq=False)
 class KaggleDownloads:
-    """Downloads from Kaggle (see Downloads). Nothing is imported or looked up before it is needed.
+    """Downloads from Kaggle. Nothing is imported or looked up before it is needed.
 
-    Several threads may use it at once.
+    Several threads may use it at once. Every wait goes to a method's ``reporter``.
 
     >>> from pytest_mlebench import DataStore, default_catalogue
     >>> dataset = DataStore().prepare(default_catalogue()["smoke-digits"], downloads=KaggleDownloads())
@@ -144,6 +119,12 @@ class KaggleDownloads:
     def check(
         self, competitions: Sequence[Competition], *, skip_denied: bool = False, reporter: Reporter = silent
     ) -> dict[str, DataError]:
+        """Check that these may be downloaded: credentials, and acceptance of every competition's rules.
+
+        Raises DataError that lists everything that the user can fix, with links. Returns, by id, why others are not
+        available whatever the user does, as they are no longer there: that need not stop the rest. With ``skip_denied``
+        those are among them whose rules are not accepted.
+        """
         stopped = threading.Event()
 
         def refusal(competition: Competition) -> RefusedError | None:
@@ -164,7 +145,10 @@ class KaggleDownloads:
         return {competition.id: error for competition, error in refusals if error}
 
     def size(self, competition: Competition, reporter: Reporter = silent) -> Size:
-        """See Downloads. Where Kaggle does not list the files, they are taken to be as large as the archive."""
+        """How large the raw data is. Raises DataError.
+
+        Where Kaggle does not list the files, they are taken to be as large as the archive.
+        """
         archive = self._archive_bytes(competition, reporter)
         try:
             unpacked = self._unpacked_bytes(competition, reporter)
@@ -174,11 +158,14 @@ class KaggleDownloads:
         return Size(download=archive or unpacked, unpacked=unpacked)
 
     def download(self, competition: Competition, target: Path, reporter: Reporter = silent) -> None:
-        """See Downloads.
+        """Download the archive to ``target`` and verify it; reports steps "downloading".
+
+        A partial download beside it (``target`` + ".part") is resumed. Raises DataError; the part of the archive that
+        has arrived is kept, or, if it is damaged, renamed to ``target`` + ".damaged". The names of all files beside
+        ``target`` begin with its name.
 
         Kaggle packs archives anew now and then, so another md5 than the competition's is only a warning as long as
-        the archive is whole: the checksums of the prepared files decide. An archive that is not whole is renamed to
-        ``target`` + ".damaged".
+        the archive is whole: the checksums of the prepared files decide.
         """
         from pytest_mlebench.data.download.client import PartialFile, transfer
 
@@ -194,16 +181,22 @@ class KaggleDownloads:
             part.become(target)
 
     def description(self, competition: Competition, reporter: Reporter = silent) -> str:
+        """The competition's own pages as one Markdown text, that of the data last. Raises DataError.
+
+        The rules are left out: they are no part of the task.
+        """
         request = _request("ApiListCompetitionPagesRequest", competition_name=competition.id)
         found = self._call(competition, lambda api: api.list_competition_pages(request).pages, reporter)
         if not found:
             raise DataError(f"{competition.id}: Kaggle shows no pages of this competition; use the bundled description")
-        pages = [Page(page.name, page.post_title, page.content, page.mime_type) for page in found]
-        return pages_to_markdown(competition.title, pages)
+        pages = [page for page in found if page.name.lower() != "rules" and page.content.strip()]
+        pages.sort(key=lambda page: page.name.lower() == "data-description")
+        return "\n\n".join([f"# {competition.title}", *map(_section, pages)]) + "\n"
 
     def leaderboard(self, competition: Competition, reporter: Reporter = silent) -> list[float]:
-        """See Downloads. Kaggle shows the private leaderboard page by page; what it packs may be the public one.
+        """The final scores of all teams on the private leaderboard. Raises DataError.
 
+        Kaggle shows the private leaderboard page by page; what it packs may be the public one.
         Source: https://github.com/Kaggle/kaggle-cli/issues/731
         """
         request = _request("ApiGetLeaderboardRequest", competition_name=competition.id, page_size=_PAGE_SIZE)
@@ -228,16 +221,19 @@ class KaggleDownloads:
         request = _request("ApiDownloadLeaderboardRequest", competition_name=competition.id)
         content = self._call(competition, lambda api: api.download_leaderboard(request).content, reporter)
         try:
-            scores = read_scores(content)
+            scores, file = read_scores(content)
         except DataError as error:
             raise DataError(f"{competition.id}: the leaderboard's download cannot be read: {error}") from error
-        if "public" in scores.file.lower():
-            text = f"{competition.id}: {scores.file} looks like the public leaderboard; medals need the private one"
+        if "public" in file.lower():
+            text = f"{competition.id}: {file} looks like the public leaderboard; medals need the private one"
             reporter(WarningNote(text))
-        return scores.values
+        return scores
 
     def notebook(self, name: str, reporter: Reporter = silent) -> Notebook:
-        """See Notebooks."""
+        """The notebook ``AUTHOR/SLUG``. Raises NotebookGone, or DataError where it may be there another time.
+
+        Credentials that are not accepted raise CredentialsError.
+        """
         from kagglesdk.kernels.types.kernels_api_service import ApiGetKernelRequest
 
         request = ApiGetKernelRequest()

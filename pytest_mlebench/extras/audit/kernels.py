@@ -12,7 +12,8 @@ from pathlib import Path
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.download.contract import CredentialsError, Notebook, NotebookGone, Notebooks, in_parallel
+from pytest_mlebench.data.download.contract import CredentialsError, Notebook, NotebookGone, in_parallel
+from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError, reason
 from pytest_mlebench.io import files
@@ -72,7 +73,7 @@ def kernels(dataset: Dataset) -> Kernels:
 def download(
     store: DataStore,
     competition: Competition,
-    source: Notebooks,
+    source: KaggleDownloads,
     reporter: Reporter = silent,
     *,
     max_bytes: int = MAX_BYTES,
@@ -103,7 +104,9 @@ def download(
 class _Job:
     """Downloads one notebook after the other, in several threads."""
 
-    def __init__(self, dataset: Dataset, source: Notebooks, reporter: Reporter, total: int, max_bytes: int) -> None:
+    def __init__(
+        self, dataset: Dataset, source: KaggleDownloads, reporter: Reporter, total: int, max_bytes: int
+    ) -> None:
         self.gone: dict[str, str] = {}
         self.failed: dict[str, str] = {}
         self.stopped = False

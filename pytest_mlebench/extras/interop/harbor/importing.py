@@ -16,7 +16,7 @@ from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.cli.common import add_options, read_bench, user_path
 from pytest_mlebench.data.dataset import DESCRIPTIONS, OBFUSCATED, Dataset
-from pytest_mlebench.data.preparing import REAL, is_twins, parse_choice
+from pytest_mlebench.data.preparing import REAL, parse_choice
 from pytest_mlebench.errors import UsageError, reason, unusable
 from pytest_mlebench.extras.interop.facts import cleaner
 from pytest_mlebench.extras.interop.harbor.job import (
@@ -118,7 +118,7 @@ def _as_exported(bench: Bench, trials: Sequence[Trial]) -> Bench:
         choice = parse_choice(choice)
     except ValueError as error:
         raise UsageError(f"the trials name data that is not supported: {error}") from error
-    if bench.settings.data != REAL and is_twins(choice):  # the user knows the seed
+    if REAL not in (bench.settings.data, choice):  # the user knows the seed
         choice = bench.settings.data
     description = OBFUSCATED if hidden == {True} else bench.settings.description
     return bench.with_settings(bench_version=version.removeprefix("v"), data=choice, description=description)
