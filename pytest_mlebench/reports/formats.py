@@ -11,9 +11,10 @@ from typing import Any
 
 from pytest_mlebench.io.units import no_formula, one_line, plain
 from pytest_mlebench.io.values import json_text
-from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.group import RunGroup, SplitAndCategory
 from pytest_mlebench.records.outcome import THRESHOLDS
-from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.record import RunKey, RunRecord
+from pytest_mlebench.reports.tables import runs_text
 from pytest_mlebench.results.overview import (
     MEASURES,
     Overview,
@@ -29,7 +30,7 @@ from pytest_mlebench.results.overview import (
 )
 from pytest_mlebench.results.profile import fairness_profile
 from pytest_mlebench.results.statistics import LEVEL, Interval, PairedDifference, Rate
-from pytest_mlebench.results.summary import RATES, SplitSummary, split_rank
+from pytest_mlebench.results.summary import RATES, SplitSummary, by_split
 
 _OF_REPORT = (
     "any_medal",
@@ -51,11 +52,8 @@ _OF_MODELS = ("cost", "model_calls", "input_tokens", "output_tokens", "budget_en
 _OVER_TIME = ("submissions", "best_score", "best_medal", "medal_lost", "validation_score", "validation_gap")
 COLUMNS = (
     "group",
-    "agent",
-    "competition_id",
-    "seed",
-    "split",
-    "category",
+    *RunKey._fields,
+    *SplitAndCategory._fields,
     "bench_version",
     "outcome",
     *_OF_REPORT,
@@ -132,7 +130,7 @@ def summary_rows(view: Overview) -> Iterator[dict[str, Any]]:
     ``*_sem`` is the standard error over seeds, ``*_low`` and ``*_high`` are the 95 % interval over competitions.
     ``cost`` (US dollars), ``tokens_in``, ``tokens_out`` and ``hours`` are sums over all recorded runs.
     """
-    for summary in _ordered(view):
+    for summary in by_split(view.summaries):
         ids = set(summary.competition_ids)
         runs = [run for run in view.records if run.agent == summary.label and run.competition_id in ids]
         asked = [record for record in runs if record.usage.calls is not None]
@@ -178,14 +176,14 @@ def to_latex(view: Overview) -> str:
         (
             _escaped(summary.label),
             _escaped(summary.split),
-            _runs(summary),
+            runs_text(summary).replace("×", r"$\times$"),
             _rate(summary.any_medal),
             _interval_columns(summary.interval),
             *(_rate(getattr(summary, name)) for name in _RATES[1:]),
             "--" if summary.percentile is None else f"{summary.percentile:.1f}",
             _interval_columns(summary.percentile_interval),
         )
-        for summary in _ordered(view)
+        for summary in by_split(view.summaries)
     ]
     parts = [
         "% Needs \\usepackage{booktabs}. Per cent, mean and standard error over seeds; intervals over competitions.",
@@ -211,16 +209,6 @@ def _pair(own: SplitComparison) -> tuple[str, ...]:
         _interval_columns(None if other is None else other.interval),
         "$<$0.001" if own.adjusted_p < 0.001 else f"{own.adjusted_p:.3f}",
     )
-
-
-def _ordered(view: Overview) -> list[SplitSummary]:
-    return sorted(view.summaries, key=lambda own: split_rank(own.split))
-
-
-def _runs(summary: SplitSummary) -> str:
-    if summary.is_provisional:
-        return f"{summary.results} of {summary.results + summary.missing}"
-    return rf"{summary.competitions} $\times$ {summary.seeds}"
 
 
 def _rates(summary: SplitSummary) -> dict[str, float | None]:

@@ -22,7 +22,7 @@ from pytest_mlebench.reports.palette import ansi_code
 from pytest_mlebench.results.overview import Overview, Precision, SplitComparison, headlines, mean_scores, precisions
 from pytest_mlebench.results.profile import ProfileLine, fairness_profile
 from pytest_mlebench.results.statistics import DIFFERENCE, MOST_SEEDS, POWER, Interval, PairedDifference
-from pytest_mlebench.results.summary import SplitSummary, labels, split_rank
+from pytest_mlebench.results.summary import SplitSummary, by_split, labels, split_rank
 
 WIDTH = 120
 _GAP = "  "
@@ -200,7 +200,7 @@ _POINTS = (
 
 def precision_sections(view: Overview, *, details: bool = False) -> Iterator[Section]:
     """How sure each agent's results are: on the whole, or with ``details`` on every split."""
-    chosen = sorted(view.summaries, key=lambda own: split_rank(own.split)) if details else headlines(view)
+    chosen = by_split(view.summaries) if details else headlines(view)
     found = [(summary, own) for summary in chosen for own in precisions(summary) if own.competitions > 1]
     if not found:
         return
@@ -300,6 +300,13 @@ def _setting_differences(groups: Sequence[RunGroup]) -> list[str]:
     more = f"; and {len(found) - _SHOWN_CHANGES} more" if len(found) > _SHOWN_CHANGES else ""
     shown = "; ".join(text[:_SHOWN_TEXT] for text in found[:_SHOWN_CHANGES])
     return [f"what differs in {ours.name} from {theirs.name}: {shown}{more}"]
+
+
+def runs_text(summary: SplitSummary) -> str:
+    """For example ``22 × 3``, competitions and seeds."""
+    if summary.is_provisional:
+        return f"{summary.results} of {summary.results + summary.missing}"
+    return f"{summary.competitions} × {summary.seeds}"
 
 
 def interval_text(interval: Interval | None) -> str:
