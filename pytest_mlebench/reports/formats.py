@@ -255,37 +255,7 @@ _NEIGHBOURS = 2
 
 
 def to_json(view: Overview) -> dict[str, Any]:
-    """The overview as JSON values. Rates, differences and intervals are in per cent, intervals of 95 %.
-
-    =================  ==================================================================================
-    ``pad_missing``    whether runs without a result count as failures (else their seeds are left out)
-    ``groups``         by group: its name, folder, planned runs and records, ``canonical`` (whether the
-                       setting is MLE-bench's own, and the differences; null if not recorded),
-                       ``fairness`` (the fairness profile: name, state and detail of each line), and
-                       ``broken`` (why a file that should be a run's record could not be read)
-    ``summaries``      by agent and split: see ``SplitSummary``; a rate is ``{mean, standard_error}``,
-                       the latter null for a single seed; ``pass_at_k`` is by k, ``medal_rates`` by
-                       competition; ``interval`` is of ``any_medal`` over competitions (Wilson's);
-                       ``percentile`` is the mean percentile among all teams, ``percentiles`` by competition;
-                       ``precision`` has for ``any_medal`` and ``percentile`` the variance by cause, the
-                       seeds for a difference of 5 points, and how far the mean would move without each
-                       competition (see ``results.overview.Precision``); ``firmness``
-                       counts the medals that are ``firm``, ``not firm`` and of ``unknown`` firmness
-    ``categories``     the same by category, if requested
-    ``published``      ``standings``: rank ``of`` so many, with the nearest published results on either
-                       side, and the ``caveats``; ``not_ranked``: who has no rank, and why
-    ``comparisons``    of every two agents, by split: ``difference`` of their any-medal rates (ours minus
-                       theirs) over ``runs`` of the same competition and seed, its ``interval`` over
-                       competitions and ``seeds_interval`` over seeds, wins, ties and losses by
-                       competition, the two-sided p-value of the sign test, ``adjusted_p_value`` for the
-                       number of pairs (Holm), and the same of the ``percentile``
-    ``costs``          what runs spent on language models, by agent and split, in US dollars; null where
-                       the cost of a call is not known
-    ``timelines``      medals over time and over money, by agent and split, and what last changes cost; see
-                       ``results.overview.Timeline``
-    ``runs``           every run, with the columns of the CSV format
-    =================  ==================================================================================
-    """
+    """The overview as JSON values, rates and differences in per cent; ``docs/results.md`` describes each key."""
     return {
         "pad_missing": view.pad_missing,
         "groups": [
