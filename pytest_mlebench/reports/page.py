@@ -99,6 +99,7 @@ _FAILED = 4
 """A run without a valid submission gets so many times the log of another."""
 _MANIFEST = 20_000
 _NOTHING = "–"
+_COLUMNS = ("outcome", "competition", "agent", "seed", "score", "thresholds", "beats", "time", "cost", "ended")
 _ELSEWHERE = ("runs", "canonical", "options")
 """Parts of a manifest that the page shows in another way, or that only matter where it was written."""
 _COMMON = ("data", "sandbox", "limits", "versions")
@@ -140,13 +141,13 @@ def parts(
         "grid": drawn[0] if drawn else None,
         "plots": drawn[1:],
         "legend": legend(agents_in(view)),
-        "common": [(term, text) for term, text in common.items()],
+        "common": list(common.items()),
         "defects": grader_defects(view.records),
         "outcome_chips": _outcome_chips(view.records),
         "filters": _filters(view.records),
         "has_splits": len({record.split for record in view.records}) > 1,
         "has_loose": any(record.report.firmness == "not firm" for record in view.records),
-        "columns": _columns(costs=costs),
+        "columns": [{"key": name, "name": name.capitalize()} for name in _COLUMNS if costs or name != "cost"],
         "costs": costs,
         "competitions": _competitions(rows),
         "rows": rows,
@@ -214,8 +215,7 @@ def _common(records: Sequence[RunRecord]) -> dict[str, str]:
 
 
 def _rows(view: Overview, common: Mapping[str, str], folder: Path | None, log_bytes: int) -> list[dict[str, Any]]:
-    dirs = dict(zip((record.key for record in view.records), view.run_dirs, strict=True))
-    runs = [(record, dirs[record.key]) for record in in_order(view.records)]
+    runs = [(record, view.run_dirs[record.key]) for record in in_order(view.records)]
     share = LOGS_BYTES // max(1, sum(1 if record.outcome.passed else _FAILED for record, _ in runs))
     taken: set[str] = set()
     verdicts = {folder: _verdicts(folder) for folder in {run_dir.parent for _, run_dir in runs}}
@@ -290,11 +290,6 @@ def _competitions(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         about = {"id": id, "split": split, "category": first.category, "thresholds": thresholds, "better": better}
         found.append({**about, "rows": own})
     return found
-
-
-def _columns(*, costs: bool) -> list[dict[str, Any]]:
-    names = ["outcome", "competition", "agent", "seed", "score", "thresholds", "beats", "time", "cost", "ended"]
-    return [{"key": name, "name": name.capitalize()} for name in names if costs or name != "cost"]
 
 
 def _log(run_dir: Path, max_bytes: int) -> str:

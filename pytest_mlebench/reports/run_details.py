@@ -388,7 +388,6 @@ def _connections(sandbox: SandboxAccount) -> list[str]:
 
 
 def _limits(limits: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The limits as people write them."""
     found = {}
     for key, value in limits.items():
         words, shown = _LIMITS.get(key, (key.replace("_", " "), None))

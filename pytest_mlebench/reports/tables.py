@@ -128,7 +128,6 @@ class Table:
         return replace(self, heads=heads, rows=rows)
 
     def markdown(self) -> str:
-        """The table in GitHub's Markdown."""
         rule = ["---:" if head in self.numbers else "---" for head in self.heads]
         escaped = ([markdown_text(cell) for cell in line] for line in (self.heads, *self.rows))
         head, *rows = (f"| {' | '.join(line)} |" for line in escaped)
@@ -318,7 +317,6 @@ def _p_value(p: float) -> str:
 
 
 def fairness_sections(groups: Sequence[RunGroup]) -> Iterator[Section]:
-    """The fairness profile of each group."""
     for group in groups:
         name = f"Fairness profile, {group.name}" if len(groups) > 1 else "Fairness profile"
         yield Section(name, remarks=profile_remarks(fairness_profile(group)))
@@ -393,12 +391,11 @@ _Column = Mapping[str, list[RunRecord]]
 
 def _columns(groups: Sequence[RunGroup]) -> Mapping[str, _Column]:
     """Each agent's runs by its label."""
-    found: dict[str, dict[str, list[RunRecord]]] = {}
-    for (folder, agent), label in labels(groups).items():
-        own = found.setdefault(label, {})
-        for record in next(group for group in groups if group.folder == folder).records:
-            if record.agent == agent:
-                own.setdefault(record.competition_id, []).append(record)
+    names = labels(groups)
+    found: dict[str, dict[str, list[RunRecord]]] = {label: {} for label in names.values()}
+    for group in groups:
+        for record in group.records:
+            found[names[group.folder, record.agent]].setdefault(record.competition_id, []).append(record)
     return found
 
 

@@ -371,9 +371,10 @@ class Overview:
         )
 
     @cached_property
-    def run_dirs(self) -> tuple[Path, ...]:
+    def run_dirs(self) -> Mapping[RunKey, Path]:
         """Where the run of each record left its files."""
-        return tuple(group.folder / record.run_id for group in self.groups for record in group.records)
+        dirs = (group.folder / record.run_id for group in self.groups for record in group.records)
+        return {record.key: run_dir for record, run_dir in zip(self.records, dirs, strict=True)}
 
     @cached_property
     def planned(self) -> Mapping[RunKey, str]:
