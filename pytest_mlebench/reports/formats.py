@@ -11,9 +11,10 @@ from typing import Any
 
 from pytest_mlebench.io.units import no_formula, one_line, plain
 from pytest_mlebench.io.values import json_text
-from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.group import RunGroup, SplitAndCategory
 from pytest_mlebench.records.outcome import THRESHOLDS
-from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.record import RunKey, RunRecord
+from pytest_mlebench.reports.tables import runs_text
 from pytest_mlebench.results.overview import (
     MEASURES,
     Overview,
@@ -29,7 +30,7 @@ from pytest_mlebench.results.overview import (
 )
 from pytest_mlebench.results.profile import fairness_profile
 from pytest_mlebench.results.statistics import LEVEL, Interval, PairedDifference, Rate
-from pytest_mlebench.results.summary import RATES, SplitSummary, split_rank
+from pytest_mlebench.results.summary import RATES, SplitSummary, by_split
 
 _OF_REPORT = (
     "any_medal",
@@ -51,11 +52,8 @@ _OF_MODELS = ("cost", "model_calls", "input_tokens", "output_tokens", "budget_en
 _OVER_TIME = ("submissions", "best_score", "best_medal", "medal_lost", "validation_score", "validation_gap")
 COLUMNS = (
     "group",
-    "agent",
-    "competition_id",
-    "seed",
-    "split",
-    "category",
+    *RunKey._fields,
+    *SplitAndCategory._fields,
     "bench_version",
     "outcome",
     *_OF_REPORT,
@@ -132,7 +130,7 @@ def summary_rows(view: Overview) -> Iterator[dict[str, Any]]:
     ``*_sem`` is the standard error over seeds, ``*_low`` and ``*_high`` are the 95 % interval over competitions.
     ``cost`` (US dollars), ``tokens_in``, ``tokens_out`` and ``hours`` are sums over all recorded runs.
     """
-    for summary in _ordered(view):
+    for summary in by_split(view.summaries):
         ids = set(summary.competition_ids)
         runs = [run for run in view.records if run.agent == summary.label and run.competition_id in ids]
         asked = [record for record in runs if record.usage.calls is not None]
@@ -178,14 +176,14 @@ def to_latex(view: Overview) -> str:
         (
             _escaped(summary.label),
             _escaped(summary.split),
-            _runs(summary),
+            runs_text(summary).replace("×", r"$\times$"),
             _rate(summary.any_medal),
             _interval_columns(summary.interval),
             *(_rate(getattr(summary, name)) for name in _RATES[1:]),
             "--" if summary.percentile is None else f"{summary.percentile:.1f}",
             _interval_columns(summary.percentile_interval),
         )
-        for summary in _ordered(view)
+        for summary in by_split(view.summaries)
     ]
     parts = [
         "% Needs \\usepackage{booktabs}. Per cent, mean and standard error over seeds; intervals over competitions.",
@@ -211,16 +209,6 @@ def _pair(own: SplitComparison) -> tuple[str, ...]:
         _interval_columns(None if other is None else other.interval),
         "$<$0.001" if own.adjusted_p < 0.001 else f"{own.adjusted_p:.3f}",
     )
-
-
-def _ordered(view: Overview) -> list[SplitSummary]:
-    return sorted(view.summaries, key=lambda own: split_rank(own.split))
-
-
-def _runs(summary: SplitSummary) -> str:
-    if summary.is_provisional:
-        return f"{summary.results} of {summary.results + summary.missing}"
-    return rf"{summary.competitions} $\times$ {summary.seeds}"
 
 
 def _rates(summary: SplitSummary) -> dict[str, float | None]:
@@ -267,37 +255,7 @@ _NEIGHBOURS = 2
 
 
 def to_json(view: Overview) -> dict[str, Any]:
-    """The overview as JSON values. Rates, differences and intervals are in per cent, intervals of 95 %.
-
-    =================  ==================================================================================
-    ``pad_missing``    whether runs without a result count as failures (else their seeds are left out)
-    ``groups``         by group: its name, folder, planned runs and records, ``canonical`` (whether the
-                       setting is MLE-bench's own, and the differences; null if not recorded),
-                       ``fairness`` (the fairness profile: name, state and detail of each line), and
-                       ``broken`` (why a file that should be a run's record could not be read)
-    ``summaries``      by agent and split: see ``SplitSummary``; a rate is ``{mean, standard_error}``,
-                       the latter null for a single seed; ``pass_at_k`` is by k, ``medal_rates`` by
-                       competition; ``interval`` is of ``any_medal`` over competitions (Wilson's);
-                       ``percentile`` is the mean percentile among all teams, ``percentiles`` by competition;
-                       ``precision`` has for ``any_medal`` and ``percentile`` the variance by cause, the
-                       seeds for a difference of 5 points, and how far the mean would move without each
-                       competition (see ``results.overview.Precision``); ``firmness``
-                       counts the medals that are ``firm``, ``not firm`` and of ``unknown`` firmness
-    ``categories``     the same by category, if requested
-    ``published``      ``standings``: rank ``of`` so many, with the nearest published results on either
-                       side, and the ``caveats``; ``not_ranked``: who has no rank, and why
-    ``comparisons``    of every two agents, by split: ``difference`` of their any-medal rates (ours minus
-                       theirs) over ``runs`` of the same competition and seed, its ``interval`` over
-                       competitions and ``seeds_interval`` over seeds, wins, ties and losses by
-                       competition, the two-sided p-value of the sign test, ``adjusted_p_value`` for the
-                       number of pairs (Holm), and the same of the ``percentile``
-    ``costs``          what runs spent on language models, by agent and split, in US dollars; null where
-                       the cost of a call is not known
-    ``timelines``      medals over time and over money, by agent and split, and what last changes cost; see
-                       ``results.overview.Timeline``
-    ``runs``           every run, with the columns of the CSV format
-    =================  ==================================================================================
-    """
+    """The overview as JSON values, rates and differences in per cent; ``docs/results.md`` describes each key."""
     return {
         "pad_missing": view.pad_missing,
         "groups": [

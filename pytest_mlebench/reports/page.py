@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -27,8 +27,8 @@ from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import FILES, RECORD, RUN_LOG, SUBMISSION, RunRecord
 from pytest_mlebench.reports.palette import stylesheet, variables
-from pytest_mlebench.reports.plots import agents_in, legend, plots
-from pytest_mlebench.reports.plots.svg import SCHEME, STYLE
+from pytest_mlebench.reports.plots import agents_in, plots
+from pytest_mlebench.reports.plots.svg import SCHEME, STYLE, legend
 from pytest_mlebench.reports.run_details import ending_as_sentence, run_details
 from pytest_mlebench.reports.sections import (
     Heading,
@@ -59,8 +59,7 @@ def environment(*folders: Path) -> Environment:
 
     loader = ChoiceLoader([FileSystemLoader(folder) for folder in (*folders, ASSETS)])
     made = Environment(loader=loader, autoescape=True, finalize=finalize, trim_blocks=True, lstrip_blocks=True)
-    made.filters["unbroken"] = unbroken
-    made.filters["with_code"] = with_code
+    made.filters |= {"unbroken": unbroken, "with_code": with_code}
     return made
 
 
@@ -100,43 +99,13 @@ _FAILED = 4
 """A run without a valid submission gets so many times the log of another."""
 _MANIFEST = 20_000
 _NOTHING = "–"
+_COLUMNS = ("outcome", "competition", "agent", "seed", "score", "thresholds", "beats", "time", "cost", "ended")
 _ELSEWHERE = ("runs", "canonical", "options")
 """Parts of a manifest that the page shows in another way, or that only matter where it was written."""
 _COMMON = ("data", "sandbox", "limits", "versions")
 """Details that are shown once if all runs share them."""
 _FILES = (SUBMISSION, FILES, "code", "logs", RUN_LOG, RECORD)
 """What a run directory has for readers; earlier versions left folders."""
-
-
-@dataclass(frozen=True)
-class _Row:
-    id: str
-    record: RunRecord
-    details: Sequence[tuple[str, str]]
-    files: Sequence[tuple[str, str]]
-    log: str
-    verdict: str
-
-    @property
-    def ended(self) -> str:
-        return ending_as_sentence(self.record)
-
-    @property
-    def score(self) -> str:
-        return _NOTHING if self.record.score is None else format_score(self.record.score)
-
-    @property
-    def beats(self) -> str:
-        percentile = self.record.report.percentile
-        return _NOTHING if percentile is None else f"{percentile:.0f} %"
-
-    @property
-    def time(self) -> str:
-        return format_duration(self.record.seconds)
-
-    @property
-    def cost(self) -> str:
-        return format_dollars(self.record.cost) if self.record.usage.calls else _NOTHING
 
 
 def page(view: Overview, top: Heading | None = None, *, folder: Path | None = None, log_bytes: int = LOG_BYTES) -> str:
@@ -172,13 +141,13 @@ def parts(
         "grid": drawn[0] if drawn else None,
         "plots": drawn[1:],
         "legend": legend(agents_in(view)),
-        "common": [(term, text) for term, text in common.items()],
+        "common": list(common.items()),
         "defects": grader_defects(view.records),
         "outcome_chips": _outcome_chips(view.records),
         "filters": _filters(view.records),
         "has_splits": len({record.split for record in view.records}) > 1,
         "has_loose": any(record.report.firmness == "not firm" for record in view.records),
-        "columns": _columns(costs=costs),
+        "columns": [{"key": name, "name": name.capitalize()} for name in _COLUMNS if costs or name != "cost"],
         "costs": costs,
         "competitions": _competitions(rows),
         "rows": rows,
@@ -245,24 +214,29 @@ def _common(records: Sequence[RunRecord]) -> dict[str, str]:
     return {term: own.pop() for term, own in texts.items() if len(own) == 1 and "" not in own}
 
 
-def _rows(view: Overview, common: Mapping[str, str], folder: Path | None, log_bytes: int) -> list[_Row]:
-    dirs = dict(zip((record.key for record in view.records), view.run_dirs, strict=True))
-    runs = [(record, dirs[record.key]) for record in in_order(view.records)]
+def _rows(view: Overview, common: Mapping[str, str], folder: Path | None, log_bytes: int) -> list[dict[str, Any]]:
+    runs = [(record, view.run_dirs[record.key]) for record in in_order(view.records)]
     share = LOGS_BYTES // max(1, sum(1 if record.outcome.passed else _FAILED for record, _ in runs))
     taken: set[str] = set()
     verdicts = {folder: _verdicts(folder) for folder in {run_dir.parent for _, run_dir in runs}}
     found = []
     for record, run_dir in runs:
         size = min(log_bytes, share if record.outcome.passed else share * _FAILED)
+        percentile = record.report.percentile
         found.append(
-            _Row(
-                id=_anchor(record, taken),
-                record=record,
-                details=_details(record, common),
-                files=[] if folder is None else _files(run_dir, folder),
-                log=_log(run_dir, size),
-                verdict=verdicts[run_dir.parent].get(record.run_id, ""),
-            )
+            {
+                "id": _anchor(record, taken),
+                "record": record,
+                "score": _NOTHING if record.score is None else format_score(record.score),
+                "beats": _NOTHING if percentile is None else f"{percentile:.0f} %",
+                "time": format_duration(record.seconds),
+                "cost": format_dollars(record.cost) if record.usage.calls else _NOTHING,
+                "ended": ending_as_sentence(record),
+                "details": _details(record, common),
+                "files": [] if folder is None else _files(run_dir, folder),
+                "log": _log(run_dir, size),
+                "verdict": verdicts[run_dir.parent].get(record.run_id, ""),
+            }
         )
     return found
 
@@ -306,21 +280,16 @@ def _files(run_dir: Path, folder: Path) -> list[tuple[str, str]]:
     return found
 
 
-def _competitions(rows: Sequence[_Row]) -> list[dict[str, Any]]:
+def _competitions(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     found = []
-    for (split, id), group in groupby(rows, key=lambda row: (row.record.split, row.record.competition_id)):
+    for (split, id), group in groupby(rows, key=lambda row: (row["record"].split, row["record"].competition_id)):
         own = list(group)
-        first = own[0].record
+        first = own[0]["record"]
         thresholds = [(name, format_score(score)) for name, score in first.thresholds.items()]
         better = "lower" if first.report.is_lower_better else "higher"
         about = {"id": id, "split": split, "category": first.category, "thresholds": thresholds, "better": better}
         found.append({**about, "rows": own})
     return found
-
-
-def _columns(*, costs: bool) -> list[dict[str, Any]]:
-    names = ["outcome", "competition", "agent", "seed", "score", "thresholds", "beats", "time", "cost", "ended"]
-    return [{"key": name, "name": name.capitalize()} for name in names if costs or name != "cost"]
 
 
 def _log(run_dir: Path, max_bytes: int) -> str:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 def write_medal_table(writer: pytest.TerminalReporter, group: RunGroup) -> None:
     """Write all runs by split, then any-medal rates, then where the reports are."""
     ordered = in_order(group.records)
-    costs = spending(ordered)
     table = medal_table(ordered)
     fitted = table.fitted(terminal_width(is_terminal=writer.isatty()))
     heads, *lines = fitted.lines()
@@ -61,7 +60,7 @@ def write_medal_table(writer: pytest.TerminalReporter, group: RunGroup) -> None:
             writer.write_line(f"  {summary.note}")
         if summary.caution:
             writer.write_line(f"  {one_line(summary.caution)}")
-    for spent in costs:
+    for spent in spending(ordered):
         writer.write_line(one_line(spending_line(spent)))
     for caveat in caveats(group):
         writer.write_line(one_line(caveat), yellow=True)
@@ -124,38 +123,34 @@ class Lines:
 
     def __init__(self, write: Callable[[str], None] | None = None) -> None:
         self._writer = write or _to_stderr
-        self._activities: dict[str, str] = {}
+        self._begun: dict[str, tuple[Step, float]] = {}
         self._last: dict[str, float] = {}
-        self._start: dict[str, tuple[float, int]] = {}
 
     def __call__(self, event: Event) -> None:
         if not isinstance(event, Step):
             self._write(event_text(event))
             return
         subject, now = event.subject, time.monotonic()
-        if self._activities.get(subject) != event.activity:
-            self._activities[subject] = event.activity
+        first, start = self._begun.get(subject, (None, now))
+        if first is None or first.activity != event.activity:
+            self._begun[subject] = event, now
             self._last[subject] = now
-            self._start[subject] = (now, event.done)
             self._write(f"{subject}: {event.activity}")
         elif event.total and now - self._last[subject] >= SECONDS_BETWEEN_LINES:
             self._last[subject] = now
-            self._write(f"{subject}: {event.activity}: {self._how_far(event, event.total, now)}")
+            text = f"{format_size(event.done)} of {format_size(event.total)}"
+            if event.done > first.done:
+                left = (event.total - event.done) * (now - start) / (event.done - first.done)
+                text += f", {format_seconds(left)} left"
+            self._write(f"{subject}: {event.activity}: {text}")
 
     def end(self, subject: str, text: str) -> None:
         """The work on a subject has ended; ``text`` says how."""
-        self._activities.pop(subject, None)
+        self._begun.pop(subject, None)
         self._write(text)
 
     def _write(self, line: str) -> None:
         self._writer(plain(line))
-
-    def _how_far(self, step: Step, total: int, now: float) -> str:
-        start, done = self._start[step.subject]
-        text = f"{format_size(step.done)} of {format_size(total)}"
-        if step.done > done:
-            text += f", {format_seconds((total - step.done) * (now - start) / (step.done - done))} left"
-        return text
 
 
 def _to_stderr(line: str) -> None:

@@ -65,7 +65,7 @@ def _markdown_lines(trajectory: Mapping[str, Any]) -> Iterator[str]:
                     yield f"{what} `{name.replace('`', ' ')}`:" if name else f"{what}:"
                     yield ""
                 # Indented, it is code for Markdown, which nothing in it can end.
-                yield from (f"    {line}".rstrip() for line in _shown(text).split("\n"))
+                yield from (f"    {line}".rstrip() for line in plain(text, TEXT).split("\n"))
     if notes := trajectory.get("notes"):
         yield from ("", markdown_text(str(notes)))
 
@@ -113,7 +113,7 @@ def _article(step: Mapping[str, Any]) -> str:
     source, _, rest = head(step).partition(" · ")
     body = []
     for title, text in blocks(step):
-        content = f"<pre>{_safe(_shown(text))}</pre>"
+        content = f"<pre>{_safe(plain(text, TEXT))}</pre>"
         long = len(text) > 2000
         if title or long:
             opened = "" if long else " open"
@@ -197,10 +197,6 @@ def content_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _shown(text: str) -> str:
-    return plain(text, TEXT)
-
-
 def _safe(text: str) -> str:
     return escape(plain(text))
 
@@ -221,6 +217,7 @@ def run_details(record: RunRecord) -> list[tuple[str, str]]:
     The texts are untrusted: neither plain nor escaped.
     """
     better = "lower" if record.report.is_lower_better else "higher"
+    checks = [f"after {format_duration(made.at)}: {made.verdict}" for made in record.sandbox.validations]
     thresholds = ", ".join(f"{name} {format_score(threshold)}" for name, threshold in record.thresholds.items())
     found = {
         "run": record.run_id,
@@ -230,7 +227,7 @@ def run_details(record: RunRecord) -> list[tuple[str, str]]:
         "certainty": _certainty(record),
         "submissions": "\n".join(_timeline(record)),
         "own estimate": _estimate(record),
-        "checks": "\n".join(_checks(record.sandbox)),
+        "checks": "\n".join(_latest(checks)),
         "models": "\n".join(_models(record)),
         "connections": "\n".join(_connections(record.sandbox)),
         "data": _data(record),
@@ -317,7 +314,7 @@ def failure_text(record: RunRecord, log_tail: str, min_medal: str | None = None)
 def properties(record: RunRecord) -> list[tuple[str, Any]]:
     """A run as properties of a test case, which JUnit's XML has; without those that have no value."""
     report = record.report
-    found = [
+    found: list[tuple[str, Any]] = [
         ("competition", record.competition_id),
         ("agent", record.agent),
         ("seed", record.seed),
@@ -330,33 +327,23 @@ def properties(record: RunRecord) -> list[tuple[str, Any]]:
         *((f"{name}_threshold", threshold) for name, threshold in record.thresholds.items()),
         ("percentile", report.percentile),
         ("run_id", record.run_id),
-        *_llm_properties(record),
     ]
+    if (usage := record.usage).calls is not None:
+        found += [
+            ("cost", usage.cost),
+            ("model_calls", usage.calls),
+            ("models", ", ".join(usage.models)),
+            *((f"{name}_tokens", count) for name, count in usage.tokens.items()),
+            ("model_seconds", usage.seconds),
+            ("budget_ended", usage.budget_ended),
+        ]
     return [(name, value) for name, value in found if value is not None]
-
-
-def _llm_properties(record: RunRecord) -> list[tuple[str, Any]]:
-    usage = record.usage
-    if usage.calls is None:
-        return []
-    return [
-        ("cost", usage.cost),
-        ("model_calls", usage.calls),
-        ("models", ", ".join(usage.models)),
-        *((f"{name}_tokens", count) for name, count in usage.tokens.items()),
-        ("model_seconds", usage.seconds),
-        ("budget_ended", usage.budget_ended),
-    ]
 
 
 def _data(record: RunRecord) -> str:
     states = {True: "matches the reference's checksums", False: "differs from the reference's", None: ""}
     known = TWIN_DATA if record.twin else states[record.data_verified]
     return ", ".join(filter(None, [known, record.description and f"{record.description} description"]))
-
-
-def _checks(sandbox: SandboxAccount) -> list[str]:
-    return _latest([f"after {format_duration(made.at)}: {made.verdict}" for made in sandbox.validations])
 
 
 def _latest(lines: list[str]) -> list[str]:
@@ -401,7 +388,6 @@ def _connections(sandbox: SandboxAccount) -> list[str]:
 
 
 def _limits(limits: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The limits as people write them."""
     found = {}
     for key, value in limits.items():
         words, shown = _LIMITS.get(key, (key.replace("_", " "), None))

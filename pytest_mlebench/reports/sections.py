@@ -22,6 +22,7 @@ from pytest_mlebench.reports.tables import (
     interval_text,
     paired_sections,
     precision_sections,
+    runs_text,
     short,
 )
 from pytest_mlebench.results.findings import caveats
@@ -37,7 +38,7 @@ from pytest_mlebench.results.overview import (
     timelines,
 )
 from pytest_mlebench.results.statistics import FEW, Rate
-from pytest_mlebench.results.summary import RATES, SplitSummary, grader_defects, split_rank
+from pytest_mlebench.results.summary import RATES, SplitSummary, by_split, grader_defects
 from pytest_mlebench.runs.regrade import Regrading, latest_regradings
 
 _SHOWN = 20
@@ -232,21 +233,21 @@ def _medals(view: Overview) -> Section:
     seeds = max((summary.seeds for summary in view.summaries), default=0)
     ks = [k for k in _SHOWN_K if k < seeds] + ([seeds] if seeds > 1 else [])
     columns = {
-        "runs": _runs,
+        "runs": runs_text,
         "any medal": lambda s: _rate(s.any_medal) + "*" * s.is_provisional,
         "95 % interval": lambda s: interval_text(s.interval),
         "percentile": _percentile,
         **{f"pass@{k}": _pass_at(k) for k in ks},
     }
-    notes = [f"{s.label} on {s.split}: {'* ' * s.is_provisional}{s.note}" for s in _ordered(view.summaries) if s.note]
-    notes += [f"{s.label} on {s.split}: {s.caution}" for s in _ordered(view.summaries) if s.caution]
+    notes = [f"{s.label} on {s.split}: {'* ' * s.is_provisional}{s.note}" for s in by_split(view.summaries) if s.note]
+    notes += [f"{s.label} on {s.split}: {s.caution}" for s in by_split(view.summaries) if s.caution]
     return Section("Medals", [_table(view.summaries, columns)], [*notes, _EXPLANATION])
 
 
 def _categories(split: str, summaries: Sequence[SplitSummary]) -> Section:
-    medals = {"runs": _runs, **_rate_columns(tuple(RATES)[:4]), "percentile": _percentile}
+    medals = {"runs": runs_text, **_rate_columns(tuple(RATES)[:4]), "percentile": _percentile}
     tables = [_table(summaries, medals), _table(summaries, _rate_columns(tuple(RATES)[4:]))]
-    notes = [f"{s.label} on {s.category}: {s.note}" for s in _ordered(summaries) if s.note]
+    notes = [f"{s.label} on {s.category}: {s.note}" for s in by_split(summaries) if s.note]
     return Section(f"By category, {split}", tables, notes)
 
 
@@ -270,24 +271,13 @@ def _percentile(summary: SplitSummary) -> str:
     return f"{summary.percentile:.1f}{between}{of}"
 
 
-def _runs(summary: SplitSummary) -> str:
-    if summary.is_provisional:
-        return f"{summary.results} of {summary.results + summary.missing}"
-    return f"{summary.competitions} × {summary.seeds}"
-
-
 def _table(summaries: Sequence[SplitSummary], columns: dict[str, Cell]) -> Table:
     what = "split" if all(summary.category is None for summary in summaries) else "category"
     rows = [
         (summary.category or summary.split, short(summary.label), *(cell(summary) for cell in columns.values()))
-        for summary in _ordered(summaries)
+        for summary in by_split(summaries)
     ]
     return Table((what, "agent", *columns), rows, frozenset(columns), list(columns)[:0:-1])
-
-
-def _ordered(summaries: Iterable[SplitSummary]) -> list[SplitSummary]:
-    """By split, so that several agents stand side by side."""
-    return sorted(summaries, key=lambda s: (split_rank(s.split), s.category or ""))
 
 
 def _outcomes(label: str, view: Overview) -> str:
@@ -370,7 +360,7 @@ def _given(view: Overview, option: str) -> str:
 
 
 def _title(view: Overview) -> str:
-    labels = list(dict.fromkeys(summary.label for summary in view.summaries))
+    labels = _labels(view)
     agents = listed(labels if len(labels) <= _NAMED else [*labels[: _NAMED - 1], f"{len(labels) - _NAMED + 1} others"])
     ids = {key.competition_id for key in view.planned}
     splits = list(dict.fromkeys(summary.split for summary in view.summaries if not summary.is_whole))

@@ -22,7 +22,7 @@ from pytest_mlebench.reports.palette import ansi_code
 from pytest_mlebench.results.overview import Overview, Precision, SplitComparison, headlines, mean_scores, precisions
 from pytest_mlebench.results.profile import ProfileLine, fairness_profile
 from pytest_mlebench.results.statistics import DIFFERENCE, MOST_SEEDS, POWER, Interval, PairedDifference
-from pytest_mlebench.results.summary import SplitSummary, labels, split_rank
+from pytest_mlebench.results.summary import SplitSummary, by_split, labels, split_rank
 
 WIDTH = 120
 _GAP = "  "
@@ -128,7 +128,6 @@ class Table:
         return replace(self, heads=heads, rows=rows)
 
     def markdown(self) -> str:
-        """The table in GitHub's Markdown."""
         rule = ["---:" if head in self.numbers else "---" for head in self.heads]
         escaped = ([markdown_text(cell) for cell in line] for line in (self.heads, *self.rows))
         head, *rows = (f"| {' | '.join(line)} |" for line in escaped)
@@ -200,7 +199,7 @@ _POINTS = (
 
 def precision_sections(view: Overview, *, details: bool = False) -> Iterator[Section]:
     """How sure each agent's results are: on the whole, or with ``details`` on every split."""
-    chosen = sorted(view.summaries, key=lambda own: split_rank(own.split)) if details else headlines(view)
+    chosen = by_split(view.summaries) if details else headlines(view)
     found = [(summary, own) for summary in chosen for own in precisions(summary) if own.competitions > 1]
     if not found:
         return
@@ -302,6 +301,13 @@ def _setting_differences(groups: Sequence[RunGroup]) -> list[str]:
     return [f"what differs in {ours.name} from {theirs.name}: {shown}{more}"]
 
 
+def runs_text(summary: SplitSummary) -> str:
+    """For example ``22 × 3``, competitions and seeds."""
+    if summary.is_provisional:
+        return f"{summary.results} of {summary.results + summary.missing}"
+    return f"{summary.competitions} × {summary.seeds}"
+
+
 def interval_text(interval: Interval | None) -> str:
     return "-" if interval is None else str(interval)
 
@@ -311,7 +317,6 @@ def _p_value(p: float) -> str:
 
 
 def fairness_sections(groups: Sequence[RunGroup]) -> Iterator[Section]:
-    """The fairness profile of each group."""
     for group in groups:
         name = f"Fairness profile, {group.name}" if len(groups) > 1 else "Fairness profile"
         yield Section(name, remarks=profile_remarks(fairness_profile(group)))
@@ -386,12 +391,11 @@ _Column = Mapping[str, list[RunRecord]]
 
 def _columns(groups: Sequence[RunGroup]) -> Mapping[str, _Column]:
     """Each agent's runs by its label."""
-    found: dict[str, dict[str, list[RunRecord]]] = {}
-    for (folder, agent), label in labels(groups).items():
-        own = found.setdefault(label, {})
-        for record in next(group for group in groups if group.folder == folder).records:
-            if record.agent == agent:
-                own.setdefault(record.competition_id, []).append(record)
+    names = labels(groups)
+    found: dict[str, dict[str, list[RunRecord]]] = {label: {} for label in names.values()}
+    for group in groups:
+        for record in group.records:
+            found[names[group.folder, record.agent]].setdefault(record.competition_id, []).append(record)
     return found
 
 

@@ -1,7 +1,7 @@
 """What is known of a group's runs beside their scores: an audit's findings, and what models know of competitions.
 
 An audit writes ``audit.json`` into the group: an object with ``runs`` (the ids of the runs that were audited) and
-``findings`` (objects with ``run_id`` and ``verdict``: ``clean``, ``look`` or ``violation``). Reports read nothing else
+``findings`` (objects with ``run_id`` and ``verdict``: ``clean``, ``look`` or ``violation``). Reports need nothing else
 of it.
 """
 
@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
 from pytest_mlebench.io.units import have, pluralize
 from pytest_mlebench.io.values import loads, parse, read_json, write_json
@@ -25,8 +24,6 @@ PAIRS, PAIRS_PAGE = "plagiarism.json", "plagiarism.html"
 """In a run group: the pairs of programs that resemble each other, and a page of them. They hold text of public
 notebooks, and are no part of bundles."""
 _MAX_BYTES = 64 << 20
-
-Read = TypeVar("Read")
 
 
 class Verdict(StrEnum):
@@ -52,9 +49,9 @@ class Finding:
     """
 
     run_id: str
-    scanner: str
+    scanner: str = ""
     verdict: Verdict
-    text: str
+    text: str = ""
     file: str = ""
     line: int | None = None
     call: int | None = None
@@ -129,8 +126,8 @@ class PlagiarismAccount:
 class Findings:
     """The findings in a group; ``runs`` are those that were audited, with or without a finding."""
 
-    version: str
-    audited_at: str
+    version: str = ""
+    audited_at: str = ""
     runs: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
     judge: JudgeAccount | None = None
@@ -139,7 +136,11 @@ class Findings:
     @cached_property
     def verdicts(self) -> Mapping[str, Verdict]:
         """The worst verdict of each audited run."""
-        return _worst_by_run(self.runs, self.findings)
+        found = dict.fromkeys(self.runs, Verdict.clean)
+        for finding in self.findings:
+            known = found.get(finding.run_id, Verdict.clean)
+            found[finding.run_id] = max(known, finding.verdict, key=lambda verdict: verdict.rank)
+        return found
 
     def of(self, run_id: str) -> tuple[Finding, ...]:
         """The findings in one run, the worst first."""
@@ -152,41 +153,13 @@ class Findings:
         return group_dir / FINDINGS
 
 
-@dataclass(frozen=True)
-class _Noted:
-    """What reports read of a finding."""
-
-    run_id: str
-    verdict: Verdict
-
-
-@dataclass(frozen=True)
-class _Audit:
-    """What reports read of an audit."""
-
-    runs: tuple[str, ...]
-    findings: tuple[_Noted, ...] = ()
-
-
-def _worst_by_run(runs: Iterable[str], findings: Iterable[Finding | _Noted]) -> dict[str, Verdict]:
-    found = dict.fromkeys(runs, Verdict.clean)
-    for finding in findings:
-        known = found.get(finding.run_id, Verdict.clean)
-        found[finding.run_id] = max(known, finding.verdict, key=lambda verdict: verdict.rank)
-    return found
-
-
 def read_findings(group_dir: Path) -> Findings | None:
     """What the last audit of a group found; None where there was none. Raises OSError, or ValueError."""
-    return _read(group_dir, Findings)
-
-
-def _read(group_dir: Path, kind: type[Read]) -> Read | None:
     path = group_dir / FINDINGS
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise ValueError(f"it has more than {_MAX_BYTES} bytes")
-        return parse(kind, loads(path.read_bytes()))
+        return parse(Findings, loads(path.read_bytes()))
     except FileNotFoundError:
         return None
 
@@ -204,12 +177,21 @@ MEASURED, _MAX_FILES = "familiarity-*.json", 20
 
 
 @dataclass(frozen=True)
+class TextKnown:
+    """The mean probability that a model gives to a text's tokens, over so many positions."""
+
+    positions: int
+    mean: float
+
+
+@dataclass(frozen=True)
 class Knowledge:
-    """How familiar a model is with a competition: the mean over ``texts``, each with its positions and mean."""
+    """How familiar a model is with a competition: the mean over ``texts``; ``scores`` are agents' means on it."""
 
     competition_id: str
     familiarity: float
-    texts: Mapping[str, tuple[int, float]]
+    texts: Mapping[str, TextKnown] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -224,15 +206,6 @@ class Correlation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Known:
-    """A competition as ``to_json`` has it."""
-
-    competition_id: str
-    familiarity: float
-    scores: Mapping[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
 class MeasuredModel:
     """What ``mlebench familiarity`` found with one model, as a group keeps it.
 
@@ -242,13 +215,8 @@ class MeasuredModel:
 
     model: str
     correlations: tuple[Correlation, ...]
-    competitions: tuple[_Known, ...]
+    competitions: tuple[Knowledge, ...]
     own_descriptions: int | None = None
-
-    @property
-    def knowledge(self) -> list[Knowledge]:
-        """How familiar the model is with each competition."""
-        return [Knowledge(own.competition_id, own.familiarity, {}) for own in self.competitions]
 
 
 def measured(group_dir: Path) -> list[MeasuredModel]:
@@ -301,10 +269,9 @@ def caveats(group: RunGroup) -> Iterator[str]:
         which = "" if local == len(group.records) else f"{local} of {pluralize(len(group.records), 'run')}: "
         yield f"Local sandbox: {which}{NOT_ISOLATED}."
     try:
-        audit = _read(group.folder, _Audit)
+        audit = read_findings(group.folder)
     except (OSError, ValueError):
         yield "The audit of this group cannot be read."
         return
     if audit is not None and group.records:
-        verdicts = _worst_by_run(audit.runs, audit.findings)
-        yield f"Audit: {of_verdicts(verdicts.get(record.run_id) for record in group.records)}."
+        yield f"Audit: {of_verdicts(audit.verdicts.get(record.run_id) for record in group.records)}."

@@ -25,23 +25,9 @@ from pytest_mlebench.io.units import format_duration, pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import TWIN_DATA, Outcome, TimelinePoint
 from pytest_mlebench.records.record import RunKey, RunRecord
-from pytest_mlebench.results.statistics import (
-    DIFFERENCE,
-    LEVEL,
-    Interval,
-    PairedDifference,
-    Rate,
-    Variance,
-    detectable,
-    holm,
-    influences,
-    paired_difference,
-    power,
-    seed_variance,
-    seeds_needed,
-    split_variance,
-)
-from pytest_mlebench.results.summary import Measure, SplitSummary, labels, split_rank, summarise
+from pytest_mlebench.results import statistics
+from pytest_mlebench.results.statistics import Interval, PairedDifference, Rate, Variance
+from pytest_mlebench.results.summary import Measure, SplitSummary, by_split, labels, split_rank, summarise
 
 SPLITS = ("low", "medium", "high", "all")
 
@@ -215,28 +201,28 @@ def compare(summaries: Sequence[SplitSummary]) -> list[SplitComparison]:
     Only runs of the same competition and seed are compared.
     """
     labels = list(dict.fromkeys(summary.label for summary in summaries))
-    splits = dict.fromkeys(sorted((summary.split for summary in summaries), key=split_rank))
+    splits = dict.fromkeys(summary.split for summary in by_split(summaries))
     found: list[SplitComparison] = []
     for split in splits:
         own = {summary.label: summary for summary in summaries if summary.split == split}
-        every = combinations([own[label] for label in labels if label in own], 2)
-        pairs = [pair for one, other in every if (pair := _compare(one, other)) is not None]
-        adjusted = holm([pair.difference.p_value for pair in pairs])
-        found += [replace(pair, adjusted_p=p) for pair, p in zip(pairs, adjusted, strict=True)]
+        pairs = [
+            (ours, theirs, difference)
+            for ours, theirs in combinations([own[label] for label in labels if label in own], 2)
+            if (difference := _paired(ours, theirs, "any_medal")) is not None
+        ]
+        adjusted = statistics.holm([difference.p_value for _, _, difference in pairs])
+        found += [
+            SplitComparison(
+                split=split,
+                ours=ours,
+                theirs=theirs,
+                difference=difference,
+                percentile=_paired(ours, theirs, "percentile"),
+                adjusted_p=p,
+            )
+            for (ours, theirs, difference), p in zip(pairs, adjusted, strict=True)
+        ]
     return found
-
-
-def _compare(ours: SplitSummary, theirs: SplitSummary) -> SplitComparison | None:
-    if (difference := _paired(ours, theirs, "any_medal")) is None:
-        return None
-    return SplitComparison(
-        split=ours.split,
-        ours=ours,
-        theirs=theirs,
-        difference=difference,
-        percentile=_paired(ours, theirs, "percentile"),
-        adjusted_p=difference.p_value,
-    )
 
 
 def _paired(ours: SplitSummary, theirs: SplitSummary, measure: Measure) -> PairedDifference | None:
@@ -247,7 +233,7 @@ def _paired(ours: SplitSummary, theirs: SplitSummary, measure: Measure) -> Paire
         both = [(ours.value(measure, id, seed), theirs.value(measure, id, seed)) for seed in seeds]
         if known := [(one, other) for one, other in both if one is not None and other is not None]:
             pairs.append(known)
-    return paired_difference(pairs) if pairs else None
+    return statistics.paired_difference(pairs) if pairs else None
 
 
 def mean_scores(by_seed: Sequence[Mapping[int, float]]) -> list[float | None]:
@@ -265,7 +251,7 @@ def mean_scores(by_seed: Sequence[Mapping[int, float]]) -> list[float | None]:
 
 
 MEASURES: tuple[Measure, ...] = ("any_medal", "percentile")
-_WIDTH = 2 * NormalDist().inv_cdf((1 + LEVEL) / 2)
+_WIDTH = 2 * NormalDist().inv_cdf((1 + statistics.LEVEL) / 2)
 """Of a normal interval, in standard deviations."""
 
 
@@ -308,19 +294,22 @@ def _precision(summary: SplitSummary, measure: Measure) -> Precision:
     scored = [run for run in runs if run.score is not None]
     rows = [own for own in (row_variance(run, measure) for run in scored) if own is not None]
     # Seeds that all agree show nothing of the noise, which the power of a comparison depends on.
-    noise, competitions, seeds = seed_variance(by_competition) or None, len(values), summary.seeds
+    noise = statistics.seed_variance(by_competition) or None
+    competitions, seeds = len(values), summary.seeds
     return Precision(
         measure=measure,
         mean=fmean(map(fmean, by_competition)),
         interval=summary.interval if measure == "any_medal" else summary.percentile_interval,
         competitions=competitions,
-        variance=split_variance(by_competition, fmean(rows) * len(scored) / len(runs) if rows else None),
+        variance=statistics.split_variance(by_competition, fmean(rows) * len(scored) / len(runs) if rows else None),
         with_rows=len(rows),
         scored=len(scored),
-        seeds_needed=None if noise is None else seeds_needed(noise, competitions=competitions),
-        detectable=None if noise is None else detectable(noise, competitions=competitions, seeds=seeds),
-        power=None if noise is None else power(noise, competitions=competitions, seeds=seeds, difference=DIFFERENCE),
-        influences=influences({id: fmean(own) for id, own in values.items()}),
+        seeds_needed=None if noise is None else statistics.seeds_needed(noise, competitions=competitions),
+        detectable=None if noise is None else statistics.detectable(noise, competitions=competitions, seeds=seeds),
+        power=None
+        if noise is None
+        else statistics.power(noise, competitions=competitions, seeds=seeds, difference=statistics.DIFFERENCE),
+        influences=statistics.influences({id: fmean(own) for id, own in values.items()}),
     )
 
 
@@ -382,9 +371,10 @@ class Overview:
         )
 
     @cached_property
-    def run_dirs(self) -> tuple[Path, ...]:
+    def run_dirs(self) -> Mapping[RunKey, Path]:
         """Where the run of each record left its files."""
-        return tuple(group.folder / record.run_id for group in self.groups for record in group.records)
+        dirs = (group.folder / record.run_id for group in self.groups for record in group.records)
+        return {record.key: run_dir for record, run_dir in zip(self.records, dirs, strict=True)}
 
     @cached_property
     def planned(self) -> Mapping[RunKey, str]:

@@ -136,9 +136,7 @@ def share_interval(rates: Sequence[float]) -> Interval | None:
     """The interval of a rate over competitions, from the rate of each in per cent; None without any.
 
     Wilson's interval of p over n = p(1 - p) / s² competitions, where s is the standard error of the mean of the
-    rates: so many competitions with a single seed would tell as much. Of fewer than ``FEW``, n is their number, which
-    makes the interval wider. In simulations of 10 to 75 competitions with 1 or 3 seeds it contained the true rate in
-    92 to 98 of 100 cases, where the bootstrap's did in 66 to 96.
+    rates. Of fewer than ``FEW``, n is their number.
 
     Sources: Wilson (1927); Kott and Carr, "Developing an Estimation Strategy for a Pesticide Data Program" (1997), for
     the effective number.
@@ -184,9 +182,8 @@ def sign_test(wins: int, losses: int) -> float:
 def paired_difference(pairs: Sequence[Sequence[tuple[float, float]]]) -> PairedDifference:
     """Compare two sides; ``pairs`` has for each competition (ours, theirs) of each seed, at least one.
 
-    Pairing removes the differences between competitions, which are most of the spread. The interval over seeds takes
-    the competitions as given: the variance of a difference between two runs is pooled over competitions, and the mean
-    over C of them with k seeds has the variance s² / (C · k), with Σ(k - 1) degrees of freedom.
+    The interval over seeds takes the competitions as given: with the pooled variance s² of a difference between two
+    runs, the mean over C of them with k seeds has the variance s² / (C · k) and Σ(k - 1) degrees of freedom.
     Raises ValueError if there is no pair.
     """
     if not pairs or not all(pairs):
@@ -246,10 +243,8 @@ def split_variance(by_competition: Sequence[Sequence[float]], rows: float | None
     """Split the variance of a run's result into competitions, seeds and test rows, by the method of moments.
 
     ``by_competition`` has each run's result by competition, ``rows`` the mean variance of a result if the test's rows
-    were drawn again (see ``results.overview``). Seeds of a competition share its test rows, so that the spread
-    between seeds does not show these; the spread between the means of competitions holds all three: its expectation is
-    competitions + rows + seeds / k. An estimate below zero is 0. A single seed, or a single competition, leaves the
-    competitions' share unknown.
+    were drawn again (see ``row_variance``). The expected variance of the competitions' means is competitions + rows +
+    seeds / k. An estimate below zero is 0. A single seed or competition leaves the competitions' share unknown.
 
     Source: Searle, Casella and McCulloch, "Variance Components" (1992), chapter 3.
     """
@@ -264,9 +259,9 @@ def split_variance(by_competition: Sequence[Sequence[float]], rows: float | None
 def power(noise: float, *, competitions: int, seeds: int, difference: float) -> float:
     """How likely the interval over seeds excludes 0 if two agents differ by so much on these competitions, in per cent.
 
-    ``noise`` is the variance between seeds (``seed_variance``), taken to be that of both agents. The paired t test over
-    C competitions with k seeds has the standard error √(2 · noise / (C · k)) and C · (k - 1) degrees of freedom, so
-    its statistic is noncentral t. Raises ValueError for fewer than two seeds.
+    ``noise`` is the variance between seeds of both agents. The statistic of the paired t test over C competitions with
+    k seeds is noncentral t, with the standard error √(2 · noise / (C · k)) and C · (k - 1) degrees of freedom. Raises
+    ValueError for fewer than two seeds.
 
     Source: Cohen, "Statistical Power Analysis for the Behavioral Sciences" (1988), chapter 2.
     """

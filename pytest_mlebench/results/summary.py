@@ -238,6 +238,11 @@ def split_rank(split: str) -> tuple[int, str]:
     return SPLIT_ORDER.index(name) if name in SPLIT_ORDER else len(SPLIT_ORDER), split
 
 
+def by_split(summaries: Iterable[SplitSummary]) -> list[SplitSummary]:
+    """By split, then category, so that several agents stand side by side."""
+    return sorted(summaries, key=lambda own: (split_rank(own.split), own.category or ""))
+
+
 def labels(groups: Sequence[RunGroup]) -> dict[tuple[Path, str], str]:
     """An agent's name in reports, by its group's folder and its id: its id, with the group if others have it too."""
     agents = list(chain.from_iterable(group.agents for group in groups))

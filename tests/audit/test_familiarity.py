@@ -196,6 +196,6 @@ def test_scores_are_normalised_between_the_sample_submission_and_gold() -> None:
 
 
 def test_equal_values_have_no_correlation() -> None:
-    knowledge = [Knowledge(id, p, {}) for id, p in zip(IDS, KNOWN, strict=True)]
+    knowledge = [Knowledge(id, p) for id, p in zip(IDS, KNOWN, strict=True)]
     assert correlation("agent", knowledge, dict.fromkeys(IDS, 1.0)) is None
     assert correlation("agent", knowledge[:3], dict(zip(IDS, SHARES, strict=True))) is None

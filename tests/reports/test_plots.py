@@ -18,16 +18,8 @@ from pytest_mlebench.records.group import RunGroup, read_group
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunKey, RunRecord
 from pytest_mlebench.reports.palette import COLOURS
-from pytest_mlebench.reports.plots import (
-    heat_map,
-    medal_rates,
-    medal_shares,
-    position,
-    score_plot,
-    share_beaten,
-    time_plot,
-    write_plots,
-)
+from pytest_mlebench.reports.plots import heat_map, medal_shares, position, score_plot, share_beaten, write_plots
+from pytest_mlebench.reports.plots.rates import medal_rates, time_plot
 from pytest_mlebench.results.overview import PublishedResult, overview
 from pytest_mlebench.results.statistics import Rate
 from pytest_mlebench.results.summary import SplitSummary, summarise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from pytest_mlebench.records.manifest import Manifest, PlannedRun
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.sections import Heading, heading
 from pytest_mlebench.results.overview import overview
+from pytest_mlebench.results.profile import fairness_profile
 from tests.groups import record_with
 
 SMOKE = default_catalogue().split("smoke")
@@ -154,3 +156,14 @@ def test_title_and_note_of_the_sessions_are_used_and_those_given_go_before() -> 
     top = heading(overview([group]), title="Other", note="again")
     assert (top.title, top.note) == ("Other", "again")
     assert of(runs("gold"), options={"--title": ["junk"]}).title.startswith("baseline on")
+
+
+def test_an_audit_by_another_tool_needs_no_more_than_runs_and_verdicts(tmp_path: Path) -> None:
+    records = runs("gold", "bronze")
+    found = {"runs": [r.run_id for r in records], "findings": [{"run_id": records[0].run_id, "verdict": "look"}]}
+    (tmp_path / "audit.json").write_text(json.dumps(found))
+    group = RunGroup(folder=tmp_path, records=tuple(records))
+    assert "Audit: 1 of 2 runs needs a look." in heading(overview([group])).caveats
+    assert fairness_profile(group)[-1].detail == "1 clean, 1 look"
+    (tmp_path / "audit.json").write_text('{"runs": 1}')
+    assert "The audit of this group cannot be read." in heading(overview([group])).caveats

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -24,7 +24,7 @@ from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.outcome import TWIN_DATA
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.plots import svg
-from pytest_mlebench.results.findings import Correlation, Knowledge, in_words
+from pytest_mlebench.results.findings import Correlation, Knowledge, TextKnown, in_words
 
 POSITIONS = 1000
 FEWEST = 4
@@ -72,13 +72,13 @@ def measure(
     """
     found = []
     for id, own in texts.items():
-        means: dict[str, tuple[int, float]] = {}
+        means: dict[str, TextKnown] = {}
         for name, text in own.items():
             values = _answer(text, probabilities, cache, asked)[:POSITIONS]
             if values:
-                means[name] = len(values), fmean(values)
+                means[name] = TextKnown(len(values), fmean(values))
         if means:
-            found.append(Knowledge(id, fmean(mean for _, mean in means.values()), means))
+            found.append(Knowledge(id, fmean(known.mean for known in means.values()), means))
             reporter(Note(f"{id}: {found[-1].familiarity:.3f} over {len(means)} of {len(own)} texts"))
     return found
 
@@ -163,15 +163,9 @@ def to_json(
         "characters": CHARACTERS,
         "correlations": [asdict(one) for one in correlations],
         "competitions": [
-            {
-                "competition_id": known.competition_id,
-                "familiarity": known.familiarity,
-                "texts": {name: {"positions": own[0], "mean": own[1]} for name, own in known.texts.items()},
-                "scores": {
-                    agent: own[known.competition_id] for agent, own in found.items() if known.competition_id in own
-                },
-            }
+            asdict(replace(known, scores={agent: own[id] for agent, own in found.items() if id in own}))
             for known in knowledge
+            for id in [known.competition_id]
         ],
         "left_out": dict(left_out),
     }

@@ -229,7 +229,7 @@ def _familiarity(told: MeasuredModel, group: RunGroup, graders: Regrader) -> Ite
             yield f"{told.model[:100]}: {agent[:100]} on {id[:100]}: {score}, and {value} follows from the records"
     by_agent = {one.agent: one for one in told.correlations}
     for agent in sorted({agent for agent, _ in said} | by_agent.keys()):
-        again = correlation(agent, told.knowledge, {id: score for (own, id), score in said.items() if own == agent})
+        again = correlation(agent, told.competitions, {id: score for (own, id), score in said.items() if own == agent})
         if not _is_same(by_agent.get(agent), again):
             yield f"{told.model[:100]}: the correlation of {agent[:100]} does not follow from the scores"
 

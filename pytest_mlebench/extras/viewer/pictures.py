@@ -156,7 +156,7 @@ def _calls(calls: Sequence[CallMark], end: float, foot: float) -> list[str]:
 
 def _at_the_end(y: float, label: str) -> str:
     """A label behind the end of the axis."""
-    return text("100%", y, label, "s f-muted").replace("<text ", '<text dx="12" ', 1)
+    return text("100%", y, label, "s f-muted", dx=12)
 
 
 def short(count: int) -> str:

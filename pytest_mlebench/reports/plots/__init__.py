@@ -17,42 +17,12 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.outcome import FAILURES, Outcome
 from pytest_mlebench.records.record import RunKey, RunRecord
+from pytest_mlebench.reports.plots import svg
 from pytest_mlebench.reports.plots.rates import cost_plot, medal_rates, over_time_plot, time_plot
-from pytest_mlebench.reports.plots.svg import (
-    CELL,
-    Panel,
-    Plot,
-    agents_key,
-    agents_of,
-    at,
-    fitting,
-    legend,
-    line,
-    marker,
-    named,
-    outcome_cell,
-    rect,
-    safe,
-    text,
-)
+from pytest_mlebench.reports.plots.svg import Panel, Plot
 from pytest_mlebench.reports.tables import in_order
 from pytest_mlebench.results.overview import Overview, published_results, timelines
 from pytest_mlebench.results.summary import split_rank
-
-__all__ = [
-    "Panel",
-    "Plot",
-    "agents_in",
-    "cost_plot",
-    "heat_map",
-    "legend",
-    "medal_rates",
-    "over_time_plot",
-    "plots",
-    "score_plot",
-    "time_plot",
-    "write_plots",
-]
 
 
 def plots(view: Overview) -> list[Plot]:
@@ -77,7 +47,7 @@ def plots(view: Overview) -> list[Plot]:
 
 def agents_in(view: Overview) -> list[str]:
     """All agents, those without a record too: an agent has the same sign in each plot."""
-    return sorted({key.agent for key in view.planned} | set(agents_of(view.records)))
+    return sorted({key.agent for key in view.planned} | set(svg.agents_of(view.records)))
 
 
 def write_plots(view: Overview, folder: Path) -> list[Path]:
@@ -135,7 +105,7 @@ def score_plot(
 ) -> Plot:
     """A panel for each split, a row for each competition whose leaderboard is given."""
     shown = [record for record in records if record.competition_id in leaderboards]
-    agents = agents or agents_of(shown)
+    agents = agents or svg.agents_of(shown)
     unknown = {record.competition_id for record in records} - leaderboards.keys()
     numbers = run_numbers(records)
     panels = [
@@ -149,7 +119,7 @@ def score_plot(
         more="The scale is stretched towards the top. Marks in the coloured areas earned bronze, silver or gold. "
         "A number next to a name counts runs without a score."
         + (f" Competitions without a known leaderboard are left out: {len(unknown)}." if unknown else ""),
-        panels=[*panels, _legend(), *agents_key("scores", agents)],
+        panels=[*panels, _legend(), *svg.agents_key("scores", agents)],
     )
 
 
@@ -159,11 +129,7 @@ def position(share: float) -> float:
 
 
 def _x(share: float) -> str:
-    return at(position(share))
-
-
-def _width(start: float, end: float) -> str:
-    return at(position(end) - position(start))
+    return svg.at(position(share))
 
 
 def _panel(
@@ -184,16 +150,16 @@ def _panel(
 
     height = _row_height(agents)
     bottom = _TOP + height * len(by_competition)
-    body = [text(-_LEFT, 14, f"{split} · {pluralize(len(by_competition), 'competition')}", "h f-ink")]
-    body.append(text("100%", 27, "% of teams beaten", "s e f-muted"))
-    body += [text(_x(tick), _TOP - 7, str(tick), "s m f-muted") for tick in _TICKS]
+    body = [svg.text(-_LEFT, 14, f"{split} · {pluralize(len(by_competition), 'competition')}", "h f-ink")]
+    body.append(svg.text("100%", 27, "% of teams beaten", "s e f-muted"))
+    body += [svg.text(_x(tick), _TOP - 7, str(tick), "s m f-muted") for tick in _TICKS]
     rows = [
         _row(_TOP + k * height, id, by_competition[id], leaderboards[id], agents, numbers)
         for k, id in enumerate(sorted(by_competition, key=lambda id: (-typical(id), id)))
     ]
     body += [fields for fields, _ in rows]
-    body += [line(_x(tick), _TOP - 3, _x(tick), bottom) for tick in _TICKS if tick != 50]
-    body.append(line(_x(50), _TOP - 3, _x(50), bottom, "s-muted dash"))
+    body += [svg.line(_x(tick), _TOP - 3, _x(tick), bottom) for tick in _TICKS if tick != 50]
+    body.append(svg.line(_x(50), _TOP - 3, _x(50), bottom, "s-muted dash"))
     body += [marks for _, marks in rows]
     scored = [share for runs in by_competition.values() for _, share in runs if share is not None]
     return Panel(
@@ -219,17 +185,17 @@ def _row(
     """The fields of the medals, and what stands on top of the grid."""
     height = _row_height(agents)
     base = y + height / 2 + 4
-    start = medal_shares(board)
-    ends = {"bronze": start["silver"], "silver": start["gold"], "gold": 100.0}
-    fields = "".join(
-        rect(_x(start[medal]), y + 1, _width(start[medal], end), height - 2, f"f-{medal} faint")
-        for medal, end in ends.items()
-    )
-    marks = [named(id, text(-_LEFT, base, fitting(id, _LEFT - 26)))]
-    marks.append(line(0, y + height - 0.5, "100%", y + height - 0.5))
+    shares = medal_shares(board)
+    ends = {"bronze": shares["silver"], "silver": shares["gold"], "gold": 100.0}
+    fields = ""
+    for medal, end in ends.items():
+        width = svg.at(position(end) - position(shares[medal]))
+        fields += svg.rect(_x(shares[medal]), y + 1, width, height - 2, f"f-{medal} faint")
+    marks = [svg.named(id, svg.text(-_LEFT, base, svg.fitting(id, _LEFT - 26)))]
+    marks.append(svg.line(0, y + height - 0.5, "100%", y + height - 0.5))
     without = sum(share is None for _, share in runs)
     if without:
-        marks.append(text(-6, base, f"{without}×", "s e f-failure"))
+        marks.append(svg.text(-6, base, f"{without}×", "s e f-failure"))
     for record, share in runs:
         if share is None:
             continue
@@ -237,8 +203,8 @@ def _row(
         middle = y + height / 2 + (number - (len(agents) - 1) / 2) * _STEP
         label = f"{record.agent}, seed {record.seed}: {record.score:.5f} beats {share:.1f} % ({record.outcome.label})"
         marks.append(
-            f'<g data-run="{numbers[record.key]}"><title>{safe(label)}</title>'
-            f"{marker(number, _x(share), middle, 3.5 if len(agents) > 1 else 4.5)}</g>"
+            f'<g data-run="{numbers[record.key]}"><title>{svg.safe(label)}</title>'
+            f"{svg.marker(number, _x(share), middle, 3.5 if len(agents) > 1 else 4.5)}</g>"
         )
     return fields, "".join(marks)
 
@@ -250,7 +216,7 @@ def _row_height(agents: Sequence[str]) -> float:
 
 def _legend() -> Panel:
     signs = enumerate(reversed(MEDALS))
-    body = [rect(90 * k, 0, 17, 15, f"f-{medal} faint") + text(90 * k + 23, 11.5, medal) for k, medal in signs]
+    body = [svg.rect(90 * k, 0, 17, 15, f"f-{medal} faint") + svg.text(90 * k + 23, 11.5, medal) for k, medal in signs]
     return Panel(
         name="scores-key",
         title="What the fields mean",
@@ -287,7 +253,7 @@ def heat_map(
         panels=[
             *panels,
             _map_legend(records, len(splits) - len({record.key for record in records})),
-            *agents_key("outcomes", agents),
+            *svg.agents_key("outcomes", agents),
         ],
     )
 
@@ -306,20 +272,20 @@ def _map_panel(
     columns: dict[str, list[int]] = {}
     for agent, seed in sorted({(key.agent, key.seed) for key in keys}):
         columns.setdefault(agent, []).append(seed)
-    body = [text(0, 14, f"{split} · {pluralize(len(competitions), 'competition')}", "h f-ink")]
+    body = [svg.text(0, 14, f"{split} · {pluralize(len(competitions), 'competition')}", "h f-ink")]
     x, starts, widths = float(_LABEL), {}, {}
     for agent, seeds in columns.items():
         starts[agent] = x
-        widths[agent] = cell = max(CELL, _NAME / len(seeds) if len(agents) > 1 else 0)
+        widths[agent] = cell = max(svg.CELL, _NAME / len(seeds) if len(agents) > 1 else 0)
         if len(agents) > 1:
-            name = text(x + 13, 29, fitting(agent, cell * len(seeds) - 13), "s f-ink")
-            body.append(named(agent, marker(agents.index(agent), x + 5, 25) + name))
-        body += [text(x + cell * (k + 0.5), _MAP_TOP - 5, str(seed), "s m f-muted") for k, seed in enumerate(seeds)]
+            name = svg.text(x + 13, 29, svg.fitting(agent, cell * len(seeds) - 13), "s f-ink")
+            body.append(svg.named(agent, svg.marker(agents.index(agent), x + 5, 25) + name))
+        body += [svg.text(x + cell * (k + 0.5), _MAP_TOP - 5, str(seed), "s m f-muted") for k, seed in enumerate(seeds)]
         x += cell * len(seeds) + _GAP
-    body.append(text(_LABEL - 10, _MAP_TOP - 5, "seed", "s e f-muted"))
+    body.append(svg.text(_LABEL - 10, _MAP_TOP - 5, "seed", "s e f-muted"))
     for row, id in enumerate(competitions):
-        y = _MAP_TOP + row * CELL
-        body.append(named(id, text(0, y + 13, fitting(id, _LABEL - 12))))
+        y = _MAP_TOP + row * svg.CELL
+        body.append(svg.named(id, svg.text(0, y + 13, svg.fitting(id, _LABEL - 12))))
         for agent, seeds in columns.items():
             for k, seed in enumerate(seeds):
                 key = RunKey(agent, id, seed)
@@ -333,18 +299,18 @@ def _map_panel(
         title=f"Outcomes of the runs on split {split}",
         description=f"{medals} of {len(own)} runs earned a medal. The table of runs has every one.",
         width=max(_MAP_WIDTH, width),
-        height=_MAP_TOP + CELL * len(competitions),
+        height=_MAP_TOP + svg.CELL * len(competitions),
         body="".join(body),
     )
 
 
 def _cell(x: float, y: float, width: float, number: int | None, record: RunRecord | None) -> str:
     if record is None:
-        return line(x + width / 2 - 2, y + CELL / 2, x + width / 2 + 2, y + CELL / 2, "s-muted")
+        return svg.line(x + width / 2 - 2, y + svg.CELL / 2, x + width / 2 + 2, y + svg.CELL / 2, "s-muted")
     return (
         f'<g data-run="{number}"><title>'
-        f"{safe(f'{record.agent}, seed {record.seed}: {record.outcome.label}')}</title>"
-        f"{outcome_cell(x, y, record.outcome, width)}</g>"
+        f"{svg.safe(f'{record.agent}, seed {record.seed}: {record.outcome.label}')}</title>"
+        f"{svg.outcome_cell(x, y, record.outcome, width)}</g>"
     )
 
 
@@ -353,12 +319,12 @@ def _map_legend(records: Sequence[RunRecord], missing: int) -> Panel:
     outcomes = sorted(counts, key=lambda outcome: outcome.rank)
     body = []
     for k, outcome in enumerate(outcomes):
-        x, y = 160 * (k % 2), CELL * 1.3 * (k // 2)
-        body.append(outcome_cell(x, y, outcome) + text(x + 26, y + 12, f"{outcome.label}: {counts[outcome]}"))
-    y = CELL * 1.3 * ((len(outcomes) + 1) // 2)
+        x, y = 160 * (k % 2), svg.CELL * 1.3 * (k // 2)
+        body.append(svg.outcome_cell(x, y, outcome) + svg.text(x + 26, y + 12, f"{outcome.label}: {counts[outcome]}"))
+    y = svg.CELL * 1.3 * ((len(outcomes) + 1) // 2)
     if missing:
-        body.append(line(6, y + 8, 10, y + 8, "s-muted") + text(26, y + 12, f"without a record yet: {missing}"))
-        y += CELL * 1.3
+        body.append(svg.line(6, y + 8, 10, y + 8, "s-muted") + svg.text(26, y + 12, f"without a record yet: {missing}"))
+        y += svg.CELL * 1.3
     return Panel(
         name="outcomes-key",
         title="What the signs mean",

@@ -144,9 +144,7 @@ def _row(y: float, one: _Line) -> list[str]:
     body = [
         line(-_NAME, y, "100%", y),
         named(one.name, text(-_NAME, middle + 4, fitting(one.name, (_NAME - 10) * (0.85 if own else 1)), style)),
-        text("100%", middle + 4, f"{mean:.1f}{one.rate.spread}", f"e {style}").replace(
-            "<text ", f'<text dx="{_VALUE}" ', 1
-        ),
+        text("100%", middle + 4, f"{mean:.1f}{one.rate.spread}", f"e {style}", dx=_VALUE),
     ]
     if one.interval is not None:
         body.append(line(at(one.interval.low / 100), middle, at(one.interval.high / 100), middle, f"s-{colour}"))
@@ -269,7 +267,7 @@ def _labels(ends: Sequence[tuple[float, int, str, str]]) -> list[str]:
     for y, number, agent, rate in sorted(ends):
         last = max(y, last + _LINE)
         found.append(marker(number, "100%", y, 5))
-        shown = text("100%", last + 4, f"{fitting(agent, _RIGHT - 46)} {rate}").replace("<text ", '<text dx="11" ', 1)
+        shown = text("100%", last + 4, f"{fitting(agent, _RIGHT - 46)} {rate}", dx=11)
         found.append(named(agent, shown))
     return found
 

@@ -167,8 +167,9 @@ def safe(content: str) -> str:
     return escape(plain(content))
 
 
-def text(x: Place, y: float, content: str, classes: str = "f-ink") -> str:
-    return f'<text x="{n(x)}" y="{n(y)}" class="{classes}">{safe(content)}</text>'
+def text(x: Place, y: float, content: str, classes: str = "f-ink", *, dx: float = 0) -> str:
+    shift = f' dx="{n(dx)}"' if dx else ""
+    return f'<text{shift} x="{n(x)}" y="{n(y)}" class="{classes}">{safe(content)}</text>'
 
 
 def rect(x: Place, y: float, width: Place, height: float, classes: str, *, radius: float = 0) -> str:

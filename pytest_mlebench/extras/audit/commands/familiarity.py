@@ -158,7 +158,7 @@ def _show(
         (
             known.competition_id,
             f"{known.familiarity:.3f}",
-            str(sum(positions for positions, _ in known.texts.values())),
+            str(sum(text.positions for text in known.texts.values())),
             *(f"{own[known.competition_id]:.2f}" if known.competition_id in own else "-" for own in found.values()),
         )
         for known in sorted(knowledge, key=lambda known: -known.familiarity)
