@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import threading
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
+from io import BufferedRandom
 from pathlib import Path
 from threading import Event
 
@@ -26,14 +27,12 @@ from pytest_mlebench.extras.remote_data.index import (
     parse_head,
     read_list,
 )
-from pytest_mlebench.extras.remote_data.storage import Absent, Short, Storage
+from pytest_mlebench.extras.remote_data.storage import Absent, Storage
 from pytest_mlebench.io.files import shuffled
-from pytest_mlebench.io.progress import ByteCounter, Reporter, Step, silent
-
-_READ = 1 << 20
+from pytest_mlebench.io.progress import ByteCounter, Reporter, Step
 
 
-def read_head(storage: Storage, competition: Competition, reporter: Reporter = silent) -> IndexHead:
+def read_head(storage: Storage, competition: Competition, reporter: Reporter) -> IndexHead:
     """What data of a competition a URL has. Raises NotPushed, or DataError where its index is damaged."""
     name = Layout(competition).head
     try:
@@ -52,8 +51,8 @@ def pull(
     competition: Competition,
     head: IndexHead,
     work: Path,
-    reporter: Reporter = silent,
-    only: Collection[str] = SIDES,
+    reporter: Reporter,
+    only: Collection[str],
 ) -> Path:
     """Pull files into ``work``, and return the folder in it that has ``public`` and ``private``.
 
@@ -87,19 +86,12 @@ def pull(
     return prepared
 
 
-def bytes_there(work: Path) -> int:
-    """How much an earlier call has left."""
-    return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(work) for name in names)  # noqa: PTH118
-
-
 def _start_over_for_other_data(work: Path, head: IndexHead) -> None:
     """Remove what was pulled of other data than this."""
     note = work / "data"
-    try:
+    with suppress(OSError):
         if note.read_text() == head.digest:
             return
-    except OSError:
-        pass
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     note.write_text(head.digest)
@@ -138,7 +130,8 @@ class _Pull:
             return
         target.parent.mkdir(parents=True, exist_ok=True)
         part = self.parts / hashlib.sha256(name.encode()).hexdigest()
-        with _Part(part) as growing:
+        with part.open("ab+") as file:
+            growing = _Part(file)
             if growing.size > entry.size:
                 growing.restart()
             self.count(growing.size)
@@ -177,43 +170,32 @@ class _Pull:
                 self.count(len(block))
 
         try:
-            self.storage.retry(go, self.storage.where(name), self.reporter, lambda: growing.size, self.stopped)
+            self.storage.retry(go, name, self.reporter, lambda: growing.size, self.stopped)
         except Absent:
             raise _damaged(self.storage, self.competition, name, "it is missing, and the index lists it") from None
-        except Short as error:
-            raise _damaged(self.storage, self.competition, name, str(error)) from None
+        if growing.size < entry.size:
+            why = f"{self.storage.where(name)} has {growing.size} bytes instead of {entry.size}"
+            raise _damaged(self.storage, self.competition, name, why)
 
 
 class _Part:
     """A file that grows, with the digest of what is there."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.size = 0
-        self._digest = hashlib.sha256()
-
-    def __enter__(self) -> _Part:
-        self._file = self._path.open("ab+")
-        self._file.seek(0)
-        while block := self._file.read(_READ):
-            self._grow(block)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+    def __init__(self, file: BufferedRandom) -> None:
+        self._file = file
+        file.seek(0)
+        self._digest = hashlib.file_digest(file, "sha256")
+        self.size = file.tell()
 
     @property
     def sha256(self) -> str:
         return self._digest.hexdigest()
 
-    def _grow(self, block: bytes) -> None:
-        self._digest.update(block)
-        self.size += len(block)
-
     def append(self, block: bytes) -> None:
         self._file.write(block)
         self._file.flush()
-        self._grow(block)
+        self._digest.update(block)
+        self.size += len(block)
 
     def restart(self) -> None:
         self._file.truncate(0)

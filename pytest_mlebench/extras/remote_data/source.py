@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import cast
@@ -10,7 +11,7 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import SIDES, Dataset
 from pytest_mlebench.data.preparing import Head
 from pytest_mlebench.extras.remote_data import index
-from pytest_mlebench.extras.remote_data.pull import bytes_there, pull, read_head
+from pytest_mlebench.extras.remote_data.pull import pull, read_head
 from pytest_mlebench.extras.remote_data.push import push
 from pytest_mlebench.extras.remote_data.storage import Storage
 from pytest_mlebench.io.progress import Reporter
@@ -23,7 +24,7 @@ class RemoteSource(Storage):
         return read_head(self, competition, reporter)
 
     def bytes_there(self, work: Path) -> int:
-        return bytes_there(work)
+        return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(work) for name in names)  # noqa: PTH118
 
     def pull(
         self,
