@@ -139,46 +139,40 @@ class RunningEpisode:
         return step
 
     def _step(self, command: str, timeout: float) -> CommandResult:
-        left = self._options.time_limit - (time.monotonic() - self._started)
-        if left <= 0:
-            return self._ended(truncated=True)
+        if (left := self._left()) <= 0:
+            return self._rewarded("the episode's time is over", truncated=True)
         limit = min(timeout, left)
         try:
             answer = self._ask({"run": command, "timeout": limit, "keep": self._options.output_bytes}, limit)
             self._look(answer.get("submission"))
         except EpisodeOver as error:
-            left = self._options.time_limit - (time.monotonic() - self._started)
-            return self._ended(truncated=left < _CLOSE_TO_THE_END, why=str(error))  # the sandbox has a clock of its own
+            if self._left() < _CLOSE_TO_THE_END:  # the sandbox has a clock of its own
+                return self._rewarded("the episode's time is over", truncated=True)
+            return self._rewarded(f"the episode has ended: {error}", terminated=True)
         killed = answer.get("killed") is True
-        reward, measured = self._rewarded()
-        return CommandResult(
-            output=printed(answer, killed, limit),
+        return self._rewarded(
+            printed(answer, killed, limit),
+            killed=killed,
             exit_code=integer(answer.get("exit_code")),
             seconds=number(answer.get("seconds")),
-            submission=self._verdict,
-            reward=reward,
-            truncated=measured.seconds >= self._options.time_limit,
-            info={"killed": killed, "measured": measured},
+            truncated=self._left() <= 0,
         )
 
-    def _ended(self, *, truncated: bool, why: str = "") -> CommandResult:
-        reward, measured = self._rewarded()
-        text = "the episode's time is over" if truncated else f"the episode has ended: {why}"
-        return CommandResult(
-            output=text,
-            submission=self._verdict,
-            reward=reward,
-            terminated=not truncated,
-            truncated=truncated,
-            info={"killed": False, "measured": measured},
-        )
+    def _left(self) -> float:
+        return self._options.time_limit - (time.monotonic() - self._started)
 
-    def _rewarded(self) -> tuple[float, Measured]:
-        """The reward of what was measured, which then counts among the best."""
+    def _rewarded(self, output: str, *, killed: bool = False, **known: Any) -> CommandResult:
+        """With the reward of what was measured, which then counts among the best."""
         now = replace(self._measured, seconds=time.monotonic() - self._started)
         best = now.score if now.is_better(now.best) else now.best
         self._measured = replace(now, best=best)
-        return float(self._reward(now)), now
+        return CommandResult(
+            output=output,
+            submission=self._verdict,
+            reward=float(self._reward(now)),
+            info={"killed": killed, "measured": now},
+            **known,
+        )
 
     def _look(self, state: object) -> None:
         """Measure the submission, if it is another one than after the last step."""
