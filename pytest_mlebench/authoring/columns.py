@@ -108,10 +108,10 @@ def numeric(submission: pd.DataFrame, columns: str | Sequence[str]) -> NDArray[n
            [2.5, 0. ]])
     """
     if isinstance(columns, str):
-        return _numeric(submission[columns])
+        return _parsed(submission[columns]).astype(np.float64, copy=False)
     values = np.empty((len(submission), len(columns)))
     for place, column in enumerate(columns):
-        values[:, place] = _numeric(submission[column])
+        values[:, place] = _parsed(submission[column])
     return values
 
 
@@ -286,10 +286,6 @@ def _record_parts(text: str, width: int, separator: str | None) -> list[str]:
     if len(parts) % width:
         raise ValueError(f"it has {len(parts)} values, which is not a multiple of {width}{_space_hint(parts)}")
     return parts
-
-
-def _numeric(column: pd.Series[Any]) -> NDArray[np.float64]:
-    return _parsed(column).astype(np.float64, copy=False)
 
 
 def _parsed(column: pd.Series[Any]) -> NDArray[Any]:
