@@ -17,39 +17,30 @@ from pytest_mlebench.data.dataset import SIDES, set_times
 from pytest_mlebench.data.download.contract import in_parallel
 from pytest_mlebench.data.preparing import NotPushed
 from pytest_mlebench.errors import DataError
-from pytest_mlebench.extras.remote_data.index import (
-    HEAD_BYTES,
-    LIST_BYTES,
-    IndexDamaged,
-    IndexHead,
-    Layout,
-    ListedFile,
-    parse_head,
-    read_list,
-)
+from pytest_mlebench.extras.remote_data import index
 from pytest_mlebench.extras.remote_data.storage import Absent, Storage
 from pytest_mlebench.io.files import shuffled
 from pytest_mlebench.io.progress import ByteCounter, Reporter, Step
 
 
-def read_head(storage: Storage, competition: Competition, reporter: Reporter) -> IndexHead:
+def read_head(storage: Storage, competition: Competition, reporter: Reporter) -> index.IndexHead:
     """What data of a competition a URL has. Raises NotPushed, or DataError where its index is damaged."""
-    name = Layout(competition).head
+    name = index.Layout(competition).head
     try:
-        return parse_head(storage.read(name, HEAD_BYTES, reporter), competition)
+        return index.parse_head(storage.read(name, index.HEAD_BYTES, reporter), competition)
     except Absent:
         raise NotPushed(
             f"{competition.id}: {storage.url} has no data for it ({name} is missing); "
             f"push it from where it is prepared: {push_command(storage, competition)}"
         ) from None
-    except IndexDamaged as error:
+    except index.IndexDamaged as error:
         raise _damaged(storage, competition, name, str(error)) from error
 
 
 def pull(
     storage: Storage,
     competition: Competition,
-    head: IndexHead,
+    head: index.IndexHead,
     work: Path,
     reporter: Reporter,
     only: Collection[str],
@@ -62,19 +53,19 @@ def pull(
     Files that an earlier call left in ``work`` are used again if their digests are right. The caller must keep other
     processes out of this folder. Raises DataError, and keeps the files that have arrived.
     """
-    layout = Layout(competition)
+    layout = index.Layout(competition)
     _start_over_for_other_data(work, head)
     prepared, parts = work / Path(layout.folder).name, work / "parts"
     parts.mkdir(parents=True, exist_ok=True)
-    todo: list[tuple[str, ListedFile]] = []
+    todo: list[tuple[str, index.ListedFile]] = []
     sides = [side for side in SIDES if any(own.partition("/")[0] == side for own in only)]
     for side in sides:
         (prepared / side).mkdir(parents=True, exist_ok=True)
         part, name = head.parts[side], layout.list_of(side)
         try:
-            entries = shuffled(read_list(storage.read(name, LIST_BYTES, reporter), part))
+            entries = shuffled(index.read_list(storage.read(name, index.LIST_BYTES, reporter), part))
             todo += ((side, entry) for entry in entries if side in only or f"{side}/{entry.name}" in only)
-        except (Absent, IndexDamaged) as error:
+        except (Absent, index.IndexDamaged) as error:
             raise _damaged(storage, competition, name, str(error)) from error
     count = SharedCount(reporter, competition, "pulling", sum(entry.size for _, entry in todo))
     pulling = _Pull(storage, competition, prepared, parts, count, reporter)
@@ -86,7 +77,7 @@ def pull(
     return prepared
 
 
-def _start_over_for_other_data(work: Path, head: IndexHead) -> None:
+def _start_over_for_other_data(work: Path, head: index.IndexHead) -> None:
     """Remove what was pulled of other data than this."""
     note = work / "data"
     with suppress(OSError):
@@ -123,9 +114,9 @@ class _Pull:
     reporter: Reporter
     stopped: Event = field(default_factory=Event)
 
-    def file(self, side: str, entry: ListedFile) -> None:
+    def file(self, side: str, entry: index.ListedFile) -> None:
         target = self.prepared / side / entry.name
-        name = Layout(self.competition).file(side, entry)
+        name = index.Layout(self.competition).file(side, entry)
         if self._is_there(target, entry):
             return
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -147,7 +138,7 @@ class _Pull:
                 raise _damaged(self.storage, self.competition, name, "its SHA-256 is not that of the index")
         part.replace(target)
 
-    def _is_there(self, target: Path, entry: ListedFile) -> bool:
+    def _is_there(self, target: Path, entry: index.ListedFile) -> bool:
         """Whether an earlier call has pulled the file; one that a power cut has spoilt is removed."""
         if not target.exists():
             return False
@@ -157,7 +148,7 @@ class _Pull:
         target.unlink()
         return False
 
-    def _fetch(self, growing: _Part, name: str, entry: ListedFile) -> None:
+    def _fetch(self, growing: _Part, name: str, entry: index.ListedFile) -> None:
         def go() -> None:
             start, blocks = self.storage.blocks(name, growing.size, entry.size)
             if start < growing.size:

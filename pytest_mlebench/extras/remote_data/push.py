@@ -12,14 +12,7 @@ from pytest_mlebench.data.dataset import SIDES, Dataset, listing_errors
 from pytest_mlebench.data.download.contract import in_parallel
 from pytest_mlebench.data.preparing import NotPushed
 from pytest_mlebench.errors import DataError, UsageError
-from pytest_mlebench.extras.remote_data.index import (
-    HEAD_BYTES,
-    IndexHead,
-    Layout,
-    ListedFile,
-    is_inside,
-    write_list,
-)
+from pytest_mlebench.extras.remote_data import index
 from pytest_mlebench.extras.remote_data.pull import SharedCount, digest_of, push_command, read_head
 from pytest_mlebench.extras.remote_data.storage import Absent, Storage
 from pytest_mlebench.io.progress import Reporter, Step
@@ -58,12 +51,12 @@ class _Push:
 
     def __init__(self, storage: Storage, dataset: Dataset, reporter: Reporter) -> None:
         self._storage, self._dataset, self._reporter = storage, dataset, reporter
-        self._competition, self._layout = dataset.competition, Layout(dataset.competition)
+        self._competition, self._layout = dataset.competition, index.Layout(dataset.competition)
         reporter(Step(self._competition.id, "hashing"))
         self._entries = [(side, entry) for side in SIDES for entry in _entries(dataset.prepared / side)]
-        lists = {side: write_list(entry for own, entry in self._entries if own == side) for side in SIDES}
+        lists = {side: index.write_list(entry for own, entry in self._entries if own == side) for side in SIDES}
         self._lists = {side: packed for side, (packed, _) in lists.items()}
-        self._head = IndexHead(
+        self._head = index.IndexHead(
             id=self._competition.id,
             version=self._competition.version,
             parts={side: part for side, (_, part) in lists.items()},
@@ -100,13 +93,13 @@ class _Push:
 
     def _claimed(self) -> str:
         """The digest of the data that is being written."""
-        note = self._storage.read(self._layout.pushing, HEAD_BYTES, self._reporter)
+        note = self._storage.read(self._layout.pushing, index.HEAD_BYTES, self._reporter)
         try:
             return str(loads(note)["sha256"])
         except (ValueError, LookupError, TypeError):
             return ""
 
-    def _missing(self) -> list[tuple[str, ListedFile]]:
+    def _missing(self) -> list[tuple[str, index.ListedFile]]:
         """The files that are not there, or have another size."""
         there = self._storage.sizes(self._layout.folder, self._reporter)
         return [(side, entry) for side, entry in self._entries if there.get(f"{side}/{entry.name}") != entry.size]
@@ -117,7 +110,7 @@ class _Push:
         count = SharedCount(self._reporter, self._competition, "pushing", sum(entry.size for _, entry in todo))
         stopped = Event()
 
-        def upload(one: tuple[str, ListedFile]) -> None:
+        def upload(one: tuple[str, index.ListedFile]) -> None:
             side, entry = one
             file = self._dataset.prepared / side / entry.name
             self._storage.upload(file, self._layout.file(side, entry), self._reporter, stopped)
@@ -147,13 +140,13 @@ class _Push:
         )
 
 
-def _entries(folder: Path) -> list[ListedFile]:
+def _entries(folder: Path) -> list[index.ListedFile]:
     files = [Path(inside, name) for inside, _, names in os.walk(folder) for name in names]
     return sorted(in_parallel(partial(_entry, folder), files, _HASHERS), key=lambda entry: entry.name)
 
 
-def _entry(folder: Path, path: Path) -> ListedFile:
+def _entry(folder: Path, path: Path) -> index.ListedFile:
     name = path.relative_to(folder).as_posix()
-    if path.is_symlink() or not path.is_file() or not is_inside(name):
+    if path.is_symlink() or not path.is_file() or not index.is_inside(name):
         raise DataError(f"{path} is not a plain file, or its name is too long: it cannot be pushed")
-    return ListedFile(name, path.stat().st_size, digest_of(path))
+    return index.ListedFile(name, path.stat().st_size, digest_of(path))
