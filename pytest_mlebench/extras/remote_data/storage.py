@@ -126,29 +126,31 @@ class Storage:
 
     def upload(self, file: Path, name: str, reporter: Reporter = silent, stopped: Event | None = None) -> None:
         """Write a file as an object; a wait for another attempt ends with DataError as soon as ``stopped`` is set."""
-
-        def put() -> None:
-            with _translated(self, name, writing=True):
-                self._make_folder(name)
-                options: dict[str, Any] = {"chunksize": _CHUNK} if self.scheme in ("s3", "gs") else {}
-                if self.scheme == "s3":
-                    options["max_concurrency"] = 2  # files are written side by side already
-                self._fs.put_file(str(file), f"{self._root}/{name}", **options)
-
-        self.retry(put, name, reporter, stopped=stopped)
+        options = {"chunksize": _CHUNK} if self.scheme in ("s3", "gs") else {}
+        if self.scheme == "s3":
+            options["max_concurrency"] = 2  # files are written side by side already
+        self._put(lambda target: self._fs.put_file(str(file), target, **options), name, reporter, stopped)
 
     def write(self, name: str, content: bytes, reporter: Reporter = silent) -> None:
         """Write a small object, at once or not at all."""
 
-        def put() -> None:
-            with _translated(self, name, writing=True):
-                self._make_folder(name)
-                if self.scheme == "file":
-                    files.write_bytes(Path(f"{self._root}/{name}"), content)
-                else:
-                    self._fs.pipe_file(f"{self._root}/{name}", content)
+        def put(target: str) -> None:
+            if self.scheme == "file":
+                files.write_bytes(Path(target), content)
+            else:
+                self._fs.pipe_file(target, content)
 
-        self.retry(put, name, reporter)
+        self._put(put, name, reporter)
+
+    def _put(self, put: Callable[[str], None], name: str, reporter: Reporter, stopped: Event | None = None) -> None:
+        def call() -> None:
+            target = f"{self._root}/{name}"
+            with _translated(self, name, writing=True):
+                if self.scheme == "file":
+                    Path(target).parent.mkdir(parents=True, exist_ok=True)
+                put(target)
+
+        self.retry(call, name, reporter, stopped=stopped)
 
     def remove(self, name: str, *, recursive: bool = False, reporter: Reporter = silent) -> None:
         """Remove an object, or all below a folder; what is not there is no error."""
@@ -158,10 +160,6 @@ class Storage:
                 self._fs.rm(f"{self._root}/{name}", recursive=recursive)
 
         self.retry(drop, name, reporter)
-
-    def _make_folder(self, name: str) -> None:
-        if self.scheme == "file":
-            Path(f"{self._root}/{name}").parent.mkdir(parents=True, exist_ok=True)
 
     def retry(
         self,
