@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import threading
 from collections.abc import Collection
@@ -11,11 +12,12 @@ from dataclasses import dataclass, field
 from io import BufferedRandom
 from pathlib import Path
 from threading import Event
+from typing import cast
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import SIDES, set_times
 from pytest_mlebench.data.download.contract import in_parallel
-from pytest_mlebench.data.preparing import NotPushed
+from pytest_mlebench.data.preparing import Head, NotPushed
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.extras.remote_data import index
 from pytest_mlebench.extras.remote_data.storage import Absent, Storage
@@ -23,58 +25,66 @@ from pytest_mlebench.io.files import shuffled
 from pytest_mlebench.io.progress import ByteCounter, Reporter, Step
 
 
-def read_head(storage: Storage, competition: Competition, reporter: Reporter) -> index.IndexHead:
-    """What data of a competition a URL has. Raises NotPushed, or DataError where its index is damaged."""
-    name = index.Layout(competition).head
-    try:
-        return index.parse_head(storage.read(name, index.HEAD_BYTES, reporter), competition)
-    except Absent:
-        raise NotPushed(
-            f"{competition.id}: {storage.url} has no data for it ({name} is missing); "
-            f"push it from where it is prepared: {push_command(storage, competition)}"
-        ) from None
-    except index.IndexDamaged as error:
-        raise _damaged(storage, competition, name, str(error)) from error
+class PullSource(Storage):
+    """The objects below a URL, from which prepared data can be pulled (see ``data.preparing.DataSource``)."""
 
-
-def pull(
-    storage: Storage,
-    competition: Competition,
-    head: index.IndexHead,
-    work: Path,
-    reporter: Reporter,
-    only: Collection[str],
-) -> Path:
-    """Pull files into ``work``, and return the folder in it that has ``public`` and ``private``.
-
-    ``only`` limits this to whole parts or to single files, such as ``public/description.md``. The lists of other parts
-    are not read, since access to them may be denied.
-
-    Files that an earlier call left in ``work`` are used again if their digests are right. The caller must keep other
-    processes out of this folder. Raises DataError, and keeps the files that have arrived.
-    """
-    layout = index.Layout(competition)
-    _start_over_for_other_data(work, head)
-    prepared, parts = work / Path(layout.folder).name, work / "parts"
-    parts.mkdir(parents=True, exist_ok=True)
-    todo: list[tuple[str, index.ListedFile]] = []
-    sides = [side for side in SIDES if any(own.partition("/")[0] == side for own in only)]
-    for side in sides:
-        (prepared / side).mkdir(parents=True, exist_ok=True)
-        part, name = head.parts[side], layout.list_of(side)
+    def head(self, competition: Competition, reporter: Reporter) -> index.IndexHead:
+        """What data of a competition there is. Raises NotPushed, or DataError where its index is damaged."""
+        name = index.Layout(competition).head
         try:
-            entries = shuffled(index.read_list(storage.read(name, index.LIST_BYTES, reporter), part))
-            todo += ((side, entry) for entry in entries if side in only or f"{side}/{entry.name}" in only)
-        except (Absent, index.IndexDamaged) as error:
-            raise _damaged(storage, competition, name, str(error)) from error
-    count = SharedCount(reporter, competition, "pulling", sum(entry.size for _, entry in todo))
-    pulling = _Pull(storage, competition, prepared, parts, count, reporter)
-    reporter(Step(competition.id, "pulling"))
-    in_parallel(lambda one: pulling.file(*one), todo, storage.files_at_once, pulling.stopped)
-    shutil.rmtree(parts)
-    for side in sides:
-        set_times(prepared / side)
-    return prepared
+            return index.parse_head(self.read(name, index.HEAD_BYTES, reporter), competition)
+        except Absent:
+            raise NotPushed(
+                f"{competition.id}: {self.url} has no data for it ({name} is missing); "
+                f"push it from where it is prepared: {push_command(self, competition)}"
+            ) from None
+        except index.IndexDamaged as error:
+            raise _damaged(self, competition, name, str(error)) from error
+
+    def bytes_there(self, work: Path) -> int:
+        """How much an earlier call of ``pull`` has left."""
+        found = (os.path.join(folder, name) for folder, _, names in os.walk(work) for name in names)  # noqa: PTH118
+        return sum(os.lstat(path).st_size for path in found)
+
+    def pull(
+        self,
+        competition: Competition,
+        head: Head,
+        work: Path,
+        reporter: Reporter,
+        only: Collection[str] = SIDES,
+    ) -> Path:
+        """Pull files into ``work``, and return the folder in it that has ``public`` and ``private``.
+
+        ``only`` limits this to whole parts or to single files, such as ``public/description.md``. The lists of other
+        parts are not read, since access to them may be denied.
+
+        Files that an earlier call left in ``work`` are used again if their digests are right. The caller must keep
+        other processes out of this folder. Raises DataError, and keeps the files that have arrived.
+        """
+        known, layout = cast("index.IndexHead", head), index.Layout(competition)
+        _start_over_for_other_data(work, known)
+        prepared, parts = work / Path(layout.folder).name, work / "parts"
+        parts.mkdir(parents=True, exist_ok=True)
+        todo: list[tuple[str, index.ListedFile]] = []
+        sides = [side for side in SIDES if any(own.partition("/")[0] == side for own in only)]
+        for side in sides:
+            (prepared / side).mkdir(parents=True, exist_ok=True)
+            name = layout.list_of(side)
+            try:
+                entries = index.read_list(self.read(name, index.LIST_BYTES, reporter), known.parts[side])
+            except (Absent, index.IndexDamaged) as error:
+                raise _damaged(self, competition, name, str(error)) from error
+            wanted = (entry for entry in entries if side in only or f"{side}/{entry.name}" in only)
+            todo += ((side, entry) for entry in shuffled(wanted))
+        count = SharedCount(reporter, competition, "pulling", sum(entry.size for _, entry in todo))
+        pulling = _Pull(self, competition, prepared, parts, count, reporter)
+        reporter(Step(competition.id, "pulling"))
+        in_parallel(lambda one: pulling.file(*one), todo, self.files_at_once, pulling.stopped)
+        shutil.rmtree(parts)
+        for side in sides:
+            set_times(prepared / side)
+        return prepared
 
 
 def _start_over_for_other_data(work: Path, head: index.IndexHead) -> None:

@@ -13,15 +13,15 @@ from pytest_mlebench.data.download.contract import in_parallel
 from pytest_mlebench.data.preparing import NotPushed
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.extras.remote_data import index
-from pytest_mlebench.extras.remote_data.pull import SharedCount, digest_of, push_command, read_head
-from pytest_mlebench.extras.remote_data.storage import Absent, Storage
+from pytest_mlebench.extras.remote_data.pull import PullSource, SharedCount, digest_of, push_command
+from pytest_mlebench.extras.remote_data.storage import Absent
 from pytest_mlebench.io.progress import Reporter, Step
 from pytest_mlebench.io.values import loads
 
 _HASHERS = 4
 
 
-def push(storage: Storage, dataset: Dataset, *, replace: bool, reporter: Reporter) -> int:
+def push(storage: PullSource, dataset: Dataset, *, replace: bool, reporter: Reporter) -> int:
     """Write what is missing at the URL, and return how many files that were. The caller holds the data set's lock.
 
     An earlier call that was stopped is resumed. Other data that is there already stays, and is a DataError, unless
@@ -49,7 +49,7 @@ def push(storage: Storage, dataset: Dataset, *, replace: bool, reporter: Reporte
 class _Push:
     """One competition's data on its way."""
 
-    def __init__(self, storage: Storage, dataset: Dataset, reporter: Reporter) -> None:
+    def __init__(self, storage: PullSource, dataset: Dataset, reporter: Reporter) -> None:
         self._storage, self._dataset, self._reporter = storage, dataset, reporter
         self._competition, self._layout = dataset.competition, index.Layout(dataset.competition)
         reporter(Step(self._competition.id, "hashing"))
@@ -73,7 +73,7 @@ class _Push:
     def is_there(self) -> bool:
         """Whether the URL has an index of the same data. Raises DataError for that of other data."""
         try:
-            found = read_head(self._storage, self._competition, self._reporter)
+            found = self._storage.head(self._competition, self._reporter)
         except NotPushed:
             return False
         if found.digest != self._head.digest:
