@@ -54,10 +54,7 @@ class PullSource(Storage):
         reporter: Reporter,
         only: Collection[str] = SIDES,
     ) -> Path:
-        """Pull files into ``work``, and return the folder in it that has ``public`` and ``private``.
-
-        ``only`` limits this to whole parts or to single files, such as ``public/description.md``. The lists of other
-        parts are not read, since access to them may be denied.
+        """See ``DataSource.pull``. The lists of parts that are not asked for are not read: access may be denied.
 
         Files that an earlier call left in ``work`` are used again if their digests are right. The caller must keep
         other processes out of this folder. Raises DataError, and keeps the files that have arrived.
