@@ -224,17 +224,14 @@ class ZipWriter:
             self._archive.writestr(_info(name), content)
         elif isinstance(content, Path):
             with content.open("rb") as file:
-                self._stream(name, file)
+                self.write(name, file)
         else:
-            self._stream(name, content)
+            with self.open(name) as member:
+                shutil.copyfileobj(content, member, _BLOCK)
 
     def open(self, name: str) -> IO[bytes]:
         """Add a member as a binary file to write to; close it before the next member is added."""
         return self._archive.open(_info(name), "w", force_zip64=True)
-
-    def _stream(self, name: str, file: IO[bytes]) -> None:
-        with self.open(name) as member:
-            shutil.copyfileobj(file, member, _BLOCK)
 
 
 def _info(name: str) -> zipfile.ZipInfo:

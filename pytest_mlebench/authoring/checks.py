@@ -154,7 +154,7 @@ def require_whole_runs(submission: pd.DataFrame, column: str, sizes: ArrayLike |
     """
     limits = np.full(len(submission), np.inf) if sizes is None else np.asarray(sizes)
     for row, (text, size) in enumerate(zip(submission[column], limits, strict=True), start=1):
-        numbers = _numbers(text)
+        numbers = [] if pd.isna(text) else [int(number) for number in str(text).split()]
         if len(numbers) % 2:
             raise InvalidSubmission(f"column {column!r}, row {row}: run lengths have {len(numbers)} numbers, not pairs")
         ends = [start + length - 1 for start, length in zip(numbers[::2], numbers[1::2], strict=True)]
@@ -162,7 +162,3 @@ def require_whole_runs(submission: pd.DataFrame, column: str, sizes: ArrayLike |
             raise InvalidSubmission(
                 f"column {column!r}, row {row}: a run ends at pixel {max(ends)} of an image of {int(size)} pixels"
             )
-
-
-def _numbers(text: Any) -> list[int]:
-    return [] if pd.isna(text) else [int(number) for number in str(text).split()]

@@ -15,15 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pytest_mlebench.authoring.checks import (
-    require_between,
-    require_columns,
-    require_finite,
-    require_row_sums,
-    require_text,
-    require_whole,
-    shown,
-)
+from pytest_mlebench.authoring import checks
 from pytest_mlebench.authoring.ids import alignment, keys
 from pytest_mlebench.authoring.tables import pa, reads_as
 from pytest_mlebench.errors import InvalidSubmission
@@ -52,11 +44,11 @@ def predictions(
     >>> predictions(submission, pd.DataFrame({"id": ["a", "b"]}), "price", on="id")
     array([1., 2.])
     """
-    require_columns(submission, [*keys(on), *([columns] if isinstance(columns, str) else columns)])
+    checks.require_columns(submission, [*keys(on), *([columns] if isinstance(columns, str) else columns)])
     values = numeric(submission, columns)
-    require_finite(values, columns)
+    checks.require_finite(values, columns)
     if between is not None:
-        require_between(values, columns, *between)
+        checks.require_between(values, columns, *between)
     return values.take(alignment(submission, answers, on), axis=0)  # several times as fast as by brackets
 
 
@@ -71,7 +63,7 @@ def class_labels(
     >>> class_labels(submission, pd.DataFrame({"id": ["a", "b"]}), "label", on="id").tolist()
     [0, 2]
     """
-    require_columns(submission, [*keys(on), column])
+    checks.require_columns(submission, [*keys(on), column])
     return whole_numbers(submission, column, truncate=truncate).take(alignment(submission, answers, on))
 
 
@@ -93,8 +85,8 @@ def class_probabilities(
     array([[1.  , 0.  ],
            [0.25, 0.75]])
     """
-    require_columns(submission, [*keys(on), *columns])
-    require_row_sums(numeric(submission, columns), rtol=rtol, atol=atol)
+    checks.require_columns(submission, [*keys(on), *columns])
+    checks.require_row_sums(numeric(submission, columns), rtol=rtol, atol=atol)
     return predictions(submission, answers, columns, on=on, between=(0, 1))
 
 
@@ -108,10 +100,10 @@ def numeric(submission: pd.DataFrame, columns: str | Sequence[str]) -> NDArray[n
            [2.5, 0. ]])
     """
     if isinstance(columns, str):
-        return _numeric(submission[columns])
+        return _parsed(submission[columns]).astype(np.float64, copy=False)
     values = np.empty((len(submission), len(columns)))
     for place, column in enumerate(columns):
-        values[:, place] = _numeric(submission[column])
+        values[:, place] = _parsed(submission[column])
     return values
 
 
@@ -127,12 +119,12 @@ def whole_numbers(submission: pd.DataFrame, column: str, *, truncate: bool = Fal
     if (parsed := _parsed(submission[column])).dtype.kind in "iu":
         return parsed
     values = parsed.astype(np.float64)
-    require_finite(values, column)
+    checks.require_finite(values, column)
     if truncate:
         values = np.trunc(values)
         if values.max(initial=0) >= 2.0**63 and values.max() < 2.0**64 and values.min() >= 0:
             return values.astype(np.uint64)
-    require_whole(values, column)
+    checks.require_whole(values, column)
     return values.astype(np.int64)
 
 
@@ -165,7 +157,7 @@ def label_texts(table: pd.DataFrame, column: str) -> pd.Series[str]:
     >>> label_texts(pd.DataFrame({"tags": ["b a", None]}), "tags").tolist()
     ['b a', '']
     """
-    require_text(table, column)
+    checks.require_text(table, column)
     return texts(table, column)
 
 
@@ -201,7 +193,9 @@ def parse_texts(
     for row, (text, *values) in enumerate(zip(submission[column], *arguments, strict=True), start=1):
         if not isinstance(text, str):
             if not pd.isna(text):
-                raise InvalidSubmission(f"column {column!r}, row {row}: {shown(text)} is not text; expected {expected}")
+                raise InvalidSubmission(
+                    f"column {column!r}, row {row}: {checks.shown(text)} is not text; expected {expected}"
+                )
             if missing is None:
                 raise InvalidSubmission(f"column {column!r}, row {row}: the value is missing; expected {expected}")
             text = missing
@@ -278,7 +272,7 @@ def to_floats(texts: Sequence[str]) -> NDArray[np.float64]:
         return np.fromiter(map(float, texts), dtype=np.float64, count=len(texts))
     except ValueError:
         wrong = next(text for text in texts if not reads_as(float, text))
-        raise ValueError(f"{shown(wrong)} is not a number{_space_hint([wrong])}") from None
+        raise ValueError(f"{checks.shown(wrong)} is not a number{_space_hint([wrong])}") from None
 
 
 def _record_parts(text: str, width: int, separator: str | None) -> list[str]:
@@ -286,10 +280,6 @@ def _record_parts(text: str, width: int, separator: str | None) -> list[str]:
     if len(parts) % width:
         raise ValueError(f"it has {len(parts)} values, which is not a multiple of {width}{_space_hint(parts)}")
     return parts
-
-
-def _numeric(column: pd.Series[Any]) -> NDArray[np.float64]:
-    return _parsed(column).astype(np.float64, copy=False)
 
 
 def _parsed(column: pd.Series[Any]) -> NDArray[Any]:
@@ -304,7 +294,7 @@ def _parsed(column: pd.Series[Any]) -> NDArray[Any]:
         row = int((~np.isfinite(parsed) & column.notna().to_numpy()).argmax())
         what = "not a number" if np.isnan(parsed[row]) else "too large a number"
         raise InvalidSubmission(
-            f"column {column.name!r}, row {row + 1}: {shown(column.iloc[row])} is {what}"
+            f"column {column.name!r}, row {row + 1}: {checks.shown(column.iloc[row])} is {what}"
         ) from error
 
 

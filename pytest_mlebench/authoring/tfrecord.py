@@ -56,13 +56,16 @@ def _frames(path: Path) -> Iterator[bytes]:
 
 def parse_example(record: bytes) -> dict[str, Feature]:
     """The features of a serialised ``tf.train.Example`` by name; a feature without a list is an empty list."""
-    features = {}
+    return {name: _values(_bytes(parts.get(2, _NOTHING))) for name, parts, _ in _features(record)}
+
+
+def _features(record: bytes) -> Iterator[tuple[str, dict[int, int | memoryview], memoryview]]:
+    """The name of each feature, the fields of its entry, and the entry itself."""
     for field, container in _fields(memoryview(record)):
-        for _, entry in _fields(_bytes(container)) if field == 1 else ():
-            parts = dict(_fields(_bytes(entry)))
-            name = bytes(_bytes(parts.get(1, _NOTHING))).decode()
-            features[name] = _values(_bytes(parts.get(2, _NOTHING)))
-    return features
+        for _, found in _fields(_bytes(container)) if field == 1 else ():
+            entry = _bytes(found)
+            parts = dict(_fields(entry))
+            yield bytes(_bytes(parts.get(1, _NOTHING))).decode(), parts, entry
 
 
 def _values(feature: memoryview) -> Feature:
@@ -140,7 +143,8 @@ def keep_features(path: Path, names: Collection[str]) -> None:
     new = path.with_name(f".{path.name}.new")
     with new.open("xb") as file:
         for record in read_records(path):
-            file.write(_framed(_kept(record, names)))
+            kept = b"".join(_field(1, bytes(entry)) for name, _, entry in _features(record) if name in names)
+            file.write(_framed(_field(1, kept)))
     new.replace(path)
 
 
@@ -156,16 +160,6 @@ def copy_records(source: Path, target: Path, is_wanted: Callable[[dict[str, Feat
                 file.write(frame)
                 count += 1
     return count
-
-
-def _kept(record: bytes, names: Collection[str]) -> bytes:
-    entries = b""
-    for number, container in _fields(memoryview(record)):
-        for _, entry in _fields(_bytes(container)) if number == 1 else ():
-            key = dict(_fields(_bytes(entry))).get(1, _NOTHING)
-            if bytes(_bytes(key)).decode() in names:
-                entries += _field(1, bytes(_bytes(entry)))
-    return _field(1, entries)
 
 
 def _example(features: Mapping[str, bytes | str | int]) -> bytes:

@@ -140,16 +140,10 @@ def greedy_match(overlaps: ArrayLike, threshold: float) -> NDArray[np.intp]:
     >>> greedy_match([[0.7, 0.9], [0.6, 0.8], [0.4, 0.9]], threshold=0.5)
     array([ 1,  0, -1])
     """
-    free = np.array(overlaps, dtype=np.float64)
-    candidates = free > threshold
-    free[~candidates] = -np.inf  # NaN too
-    matches = np.full(len(free), -1, dtype=np.intp)
-    for prediction in np.flatnonzero(candidates.any(axis=1)):
-        best = free[prediction].argmax()
-        if free[prediction, best] > threshold:
-            matches[prediction] = best
-            free[:, best] = -np.inf
-    return matches
+    table = np.asarray(overlaps, dtype=np.float64)
+    predictions, objects = table.shape
+    first = np.zeros(predictions, dtype=np.intp)
+    return greedy_matches(lambda left, right: table[left, right], first, first + objects, threshold)
 
 
 def greedy_matches(

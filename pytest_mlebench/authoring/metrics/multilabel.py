@@ -23,9 +23,8 @@ def f1_micro_of_texts(y_true: Sequence[str], y_pred: Sequence[str], *, ignore_un
     >>> f1_micro_of_texts(["rust", "scab  rust"], ["rust scab", " scab"])
     0.6666666666666666
     """
-    true_pairs, pairs, _ = _pairs(y_true, y_pred, ignore_unseen=ignore_unseen)
-    total = len(true_pairs) + len(pairs)
-    return 2 * len(_in_both(true_pairs, pairs)) / total if total else 0.0
+    hits, sizes = hits_and_sizes(y_true, y_pred, ignore_unseen=ignore_unseen)
+    return int(hits.sum()) / int(sizes.sum()) if sizes.any() else 0.0
 
 
 def hits_and_sizes(
@@ -37,34 +36,20 @@ def hits_and_sizes(
     >>> hits_and_sizes(["rust", "scab  rust"], ["rust scab", " scab"])
     (array([2, 2]), array([3, 3]))
     """
-    true_pairs, pairs, many = _pairs(y_true, y_pred, ignore_unseen=ignore_unseen)
-    hits, true, predicted = (
-        np.bincount(found // max(many, 1), minlength=len(y_true))
-        for found in (_in_both(true_pairs, pairs), true_pairs, pairs)
-    )
-    return 2 * hits, true + predicted
-
-
-def _pairs(
-    y_true: Sequence[str], y_pred: Sequence[str], *, ignore_unseen: bool
-) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """The distinct pairs of row and label on either side, as row × many + label, and how many labels there are."""
     if len(y_true) != len(y_pred):
         raise ValueError(f"{len(y_true)} true rows and {len(y_pred)} predicted ones")
     (rows, labels), (predicted_rows, predicted_labels) = _split(y_true), _split(y_pred)
     codes, many = _coded(labels, predicted_labels)
-    code, predicted_code = codes[: len(labels)], codes[len(labels) :]
+    # A pair of row and label is row × many + label.
+    pairs = _distinct(rows * many + codes[: len(labels)])
+    predicted = _distinct(predicted_rows * many + codes[len(labels) :])
     if ignore_unseen:
-        is_seen = np.zeros(many, dtype=bool)
-        is_seen[code] = True
-        kept = is_seen[predicted_code]
-        predicted_rows, predicted_code = predicted_rows[kept], predicted_code[kept]
-    return _distinct(rows * many + code), _distinct(predicted_rows * many + predicted_code), many
-
-
-def _in_both(pairs: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-    both = np.sort(np.concatenate([pairs, others]))
-    return np.asarray(both[1:][both[1:] == both[:-1]])
+        predicted = predicted[np.isin(predicted % many, codes[: len(labels)])]
+    hits, true, found = (
+        np.bincount(of // max(many, 1), minlength=len(y_true))
+        for of in (np.intersect1d(pairs, predicted, assume_unique=True), pairs, predicted)
+    )
+    return 2 * hits, true + found
 
 
 def _distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:

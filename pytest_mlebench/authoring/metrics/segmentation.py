@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.ndimage import distance_transform_edt
+from scipy.ndimage import distance_transform_edt, find_objects
 
 from pytest_mlebench.authoring.rle import Masks, Runs, common, cut, difference, pixels
 
@@ -116,7 +116,7 @@ def hausdorff_distance(a: ArrayLike, b: ArrayLike, *, spacing: ArrayLike = 1.0) 
     if not (first.any() and second.any()):
         raise ValueError("the Hausdorff distance of an empty mask is not defined")
     step = np.broadcast_to(np.asarray(spacing, dtype=np.float64), first.ndim)
-    box = _bounding_box(first | second)
+    (box,) = find_objects((first | second).view(np.uint8))  # the smallest that holds both
     first, second = first[box], second[box]
     return max(_directed_hausdorff(first, second, step), _directed_hausdorff(second, first, step))
 
@@ -229,7 +229,8 @@ def _farthest(
         last = np.append(block[order][1:] != block[order][:-1], True)
         asked = order[last]  # of each block the point that may be farthest away
         nearest = tree.query(at[asked], return_distance=False)[:, 0]
-        farthest = max(farthest, _longest(points[asked], surface[nearest], spacing))
+        lengths = np.linalg.norm((points[asked] - surface[nearest]) * spacing, axis=1)
+        farthest = max(farthest, float(lengths.max()))
         if len(points) > _MANY and side * spacing.max() > farthest:
             continue  # blocks are too large for a point's answer to say that the others are nearer
         least = (farthest * (1 + 1e-12)) ** 2
@@ -242,11 +243,6 @@ def _farthest(
             if not (kept := bounds > least).all():
                 points, at, bounds, block = points[kept], at[kept], bounds[kept], block[kept]
     return farthest
-
-
-def _longest(points: NDArray[np.int64], others: NDArray[np.int64], spacing: NDArray[np.float64]) -> float:
-    """The longest distance of each point to its other."""
-    return float(np.linalg.norm((points - others) * spacing, axis=1).max())
 
 
 def _far_in_box(
@@ -363,12 +359,3 @@ def _surface(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
         result[1:] &= source[:-1]
         result[:-1] &= source[1:]
     return mask & ~inside
-
-
-def _bounding_box(mask: NDArray[np.bool_]) -> tuple[slice, ...]:
-    """The smallest part of an array that holds all of a mask, which must not be empty."""
-    box: list[slice] = []
-    for axis in range(mask.ndim):
-        marked = np.flatnonzero(mask.any(axis=tuple(k for k in range(mask.ndim) if k != axis)))
-        box.append(slice(int(marked[0]), int(marked[-1]) + 1))
-    return tuple(box)

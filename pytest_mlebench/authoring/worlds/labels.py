@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
 from scipy.special import expit, softmax
 
-Size = Literal["micro", "small", "medium"]
-SIZES: tuple[Size, ...] = ("micro", "small", "medium")
 T = TypeVar("T")
 
 

@@ -7,99 +7,89 @@ import os
 import shutil
 import threading
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
+from io import BufferedRandom
 from pathlib import Path
 from threading import Event
+from typing import cast
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import SIDES, set_times
 from pytest_mlebench.data.download.contract import in_parallel
-from pytest_mlebench.data.preparing import NotPushed
+from pytest_mlebench.data.preparing import Head, NotPushed
 from pytest_mlebench.errors import DataError
-from pytest_mlebench.extras.remote_data.index import (
-    HEAD_BYTES,
-    LIST_BYTES,
-    IndexDamaged,
-    IndexHead,
-    Layout,
-    ListedFile,
-    parse_head,
-    read_list,
-)
-from pytest_mlebench.extras.remote_data.storage import Absent, Short, Storage
+from pytest_mlebench.extras.remote_data import index
+from pytest_mlebench.extras.remote_data.storage import Absent, Storage
 from pytest_mlebench.io.files import shuffled
-from pytest_mlebench.io.progress import ByteCounter, Reporter, Step, silent
-
-_READ = 1 << 20
+from pytest_mlebench.io.progress import ByteCounter, Reporter, Step
 
 
-def read_head(storage: Storage, competition: Competition, reporter: Reporter = silent) -> IndexHead:
-    """What data of a competition a URL has. Raises NotPushed, or DataError where its index is damaged."""
-    name = Layout(competition).head
-    try:
-        return parse_head(storage.read(name, HEAD_BYTES, reporter), competition)
-    except Absent:
-        raise NotPushed(
-            f"{competition.id}: {storage.url} has no data for it ({name} is missing); "
-            f"push it from where it is prepared: {push_command(storage, competition)}"
-        ) from None
-    except IndexDamaged as error:
-        raise _damaged(storage, competition, name, str(error)) from error
+class PullSource(Storage):
+    """The objects below a URL, from which prepared data can be pulled (see ``data.preparing.DataSource``)."""
 
-
-def pull(
-    storage: Storage,
-    competition: Competition,
-    head: IndexHead,
-    work: Path,
-    reporter: Reporter = silent,
-    only: Collection[str] = SIDES,
-) -> Path:
-    """Pull files into ``work``, and return the folder in it that has ``public`` and ``private``.
-
-    ``only`` limits this to whole parts or to single files, such as ``public/description.md``. The lists of other parts
-    are not read, since access to them may be denied.
-
-    Files that an earlier call left in ``work`` are used again if their digests are right. The caller must keep other
-    processes out of this folder. Raises DataError, and keeps the files that have arrived.
-    """
-    layout = Layout(competition)
-    _start_over_for_other_data(work, head)
-    prepared, parts = work / Path(layout.folder).name, work / "parts"
-    parts.mkdir(parents=True, exist_ok=True)
-    todo: list[tuple[str, ListedFile]] = []
-    sides = [side for side in SIDES if any(own.partition("/")[0] == side for own in only)]
-    for side in sides:
-        (prepared / side).mkdir(parents=True, exist_ok=True)
-        part, name = head.parts[side], layout.list_of(side)
+    def head(self, competition: Competition, reporter: Reporter) -> index.IndexHead:
+        """What data of a competition there is. Raises NotPushed, or DataError where its index is damaged."""
+        name = index.Layout(competition).head
         try:
-            entries = shuffled(read_list(storage.read(name, LIST_BYTES, reporter), part))
-            todo += ((side, entry) for entry in entries if side in only or f"{side}/{entry.name}" in only)
-        except (Absent, IndexDamaged) as error:
-            raise _damaged(storage, competition, name, str(error)) from error
-    count = SharedCount(reporter, competition, "pulling", sum(entry.size for _, entry in todo))
-    pulling = _Pull(storage, competition, prepared, parts, count, reporter)
-    reporter(Step(competition.id, "pulling"))
-    in_parallel(lambda one: pulling.file(*one), todo, storage.files_at_once, pulling.stopped)
-    shutil.rmtree(parts)
-    for side in sides:
-        set_times(prepared / side)
-    return prepared
+            return index.parse_head(self.read(name, index.HEAD_BYTES, reporter), competition)
+        except Absent:
+            raise NotPushed(
+                f"{competition.id}: {self.url} has no data for it ({name} is missing); "
+                f"push it from where it is prepared: {push_command(self, competition)}"
+            ) from None
+        except index.IndexDamaged as error:
+            raise _damaged(self, competition, name, str(error)) from error
+
+    def bytes_there(self, work: Path) -> int:
+        """How much an earlier call of ``pull`` has left."""
+        found = (os.path.join(folder, name) for folder, _, names in os.walk(work) for name in names)  # noqa: PTH118
+        return sum(os.lstat(path).st_size for path in found)
+
+    def pull(
+        self,
+        competition: Competition,
+        head: Head,
+        work: Path,
+        reporter: Reporter,
+        only: Collection[str] = SIDES,
+    ) -> Path:
+        """See ``DataSource.pull``. The lists of parts that are not asked for are not read: access may be denied.
+
+        Files that an earlier call left in ``work`` are used again if their digests are right. The caller must keep
+        other processes out of this folder. Raises DataError, and keeps the files that have arrived.
+        """
+        known, layout = cast("index.IndexHead", head), index.Layout(competition)
+        _start_over_for_other_data(work, known)
+        prepared, parts = work / Path(layout.folder).name, work / "parts"
+        parts.mkdir(parents=True, exist_ok=True)
+        todo: list[tuple[str, index.ListedFile]] = []
+        sides = [side for side in SIDES if any(own.partition("/")[0] == side for own in only)]
+        for side in sides:
+            (prepared / side).mkdir(parents=True, exist_ok=True)
+            name = layout.list_of(side)
+            try:
+                entries = index.read_list(self.read(name, index.LIST_BYTES, reporter), known.parts[side])
+            except (Absent, index.IndexDamaged) as error:
+                raise _damaged(self, competition, name, str(error)) from error
+            wanted = (entry for entry in entries if side in only or f"{side}/{entry.name}" in only)
+            todo += ((side, entry) for entry in shuffled(wanted))
+        count = SharedCount(reporter, competition, "pulling", sum(entry.size for _, entry in todo))
+        pulling = _Pull(self, competition, prepared, parts, count, reporter)
+        reporter(Step(competition.id, "pulling"))
+        in_parallel(lambda one: pulling.file(*one), todo, self.files_at_once, pulling.stopped)
+        shutil.rmtree(parts)
+        for side in sides:
+            set_times(prepared / side)
+        return prepared
 
 
-def bytes_there(work: Path) -> int:
-    """How much an earlier call has left."""
-    return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(work) for name in names)  # noqa: PTH118
-
-
-def _start_over_for_other_data(work: Path, head: IndexHead) -> None:
+def _start_over_for_other_data(work: Path, head: index.IndexHead) -> None:
     """Remove what was pulled of other data than this."""
     note = work / "data"
-    try:
+    with suppress(OSError):
         if note.read_text() == head.digest:
             return
-    except OSError:
-        pass
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     note.write_text(head.digest)
@@ -131,14 +121,15 @@ class _Pull:
     reporter: Reporter
     stopped: Event = field(default_factory=Event)
 
-    def file(self, side: str, entry: ListedFile) -> None:
+    def file(self, side: str, entry: index.ListedFile) -> None:
         target = self.prepared / side / entry.name
-        name = Layout(self.competition).file(side, entry)
+        name = index.Layout(self.competition).file(side, entry)
         if self._is_there(target, entry):
             return
         target.parent.mkdir(parents=True, exist_ok=True)
         part = self.parts / hashlib.sha256(name.encode()).hexdigest()
-        with _Part(part) as growing:
+        with part.open("ab+") as file:
+            growing = _Part(file)
             if growing.size > entry.size:
                 growing.restart()
             self.count(growing.size)
@@ -154,7 +145,7 @@ class _Pull:
                 raise _damaged(self.storage, self.competition, name, "its SHA-256 is not that of the index")
         part.replace(target)
 
-    def _is_there(self, target: Path, entry: ListedFile) -> bool:
+    def _is_there(self, target: Path, entry: index.ListedFile) -> bool:
         """Whether an earlier call has pulled the file; one that a power cut has spoilt is removed."""
         if not target.exists():
             return False
@@ -164,7 +155,7 @@ class _Pull:
         target.unlink()
         return False
 
-    def _fetch(self, growing: _Part, name: str, entry: ListedFile) -> None:
+    def _fetch(self, growing: _Part, name: str, entry: index.ListedFile) -> None:
         def go() -> None:
             start, blocks = self.storage.blocks(name, growing.size, entry.size)
             if start < growing.size:
@@ -177,43 +168,32 @@ class _Pull:
                 self.count(len(block))
 
         try:
-            self.storage.retry(go, self.storage.where(name), self.reporter, lambda: growing.size, self.stopped)
+            self.storage.retry(go, name, self.reporter, lambda: growing.size, self.stopped)
         except Absent:
             raise _damaged(self.storage, self.competition, name, "it is missing, and the index lists it") from None
-        except Short as error:
-            raise _damaged(self.storage, self.competition, name, str(error)) from None
+        if growing.size < entry.size:
+            why = f"{self.storage.where(name)} has {growing.size} bytes instead of {entry.size}"
+            raise _damaged(self.storage, self.competition, name, why)
 
 
 class _Part:
     """A file that grows, with the digest of what is there."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.size = 0
-        self._digest = hashlib.sha256()
-
-    def __enter__(self) -> _Part:
-        self._file = self._path.open("ab+")
-        self._file.seek(0)
-        while block := self._file.read(_READ):
-            self._grow(block)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+    def __init__(self, file: BufferedRandom) -> None:
+        self._file = file
+        file.seek(0)
+        self._digest = hashlib.file_digest(file, "sha256")
+        self.size = file.tell()
 
     @property
     def sha256(self) -> str:
         return self._digest.hexdigest()
 
-    def _grow(self, block: bytes) -> None:
-        self._digest.update(block)
-        self.size += len(block)
-
     def append(self, block: bytes) -> None:
         self._file.write(block)
         self._file.flush()
-        self._grow(block)
+        self._digest.update(block)
+        self.size += len(block)
 
     def restart(self) -> None:
         self._file.truncate(0)

@@ -2,38 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from pathlib import Path
-from typing import cast
-
-from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.dataset import SIDES, Dataset
-from pytest_mlebench.data.preparing import Head
-from pytest_mlebench.extras.remote_data import index
-from pytest_mlebench.extras.remote_data.pull import bytes_there, pull, read_head
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.extras.remote_data.pull import PullSource
 from pytest_mlebench.extras.remote_data.push import push
-from pytest_mlebench.extras.remote_data.storage import Storage
 from pytest_mlebench.io.progress import Reporter
 
 
-class RemoteSource(Storage):
-    """The objects below a URL, with what can be done with prepared data there."""
-
-    def head(self, competition: Competition, reporter: Reporter) -> index.IndexHead:
-        return read_head(self, competition, reporter)
-
-    def bytes_there(self, work: Path) -> int:
-        return bytes_there(work)
-
-    def pull(
-        self,
-        competition: Competition,
-        head: Head,
-        work: Path,
-        reporter: Reporter,
-        only: Collection[str] = SIDES,
-    ) -> Path:
-        return pull(self, competition, cast("index.IndexHead", head), work, reporter, only)
+class RemoteSource(PullSource):
+    """A source to which prepared data can be pushed, too."""
 
     def push(self, dataset: Dataset, *, replace: bool, reporter: Reporter) -> int:
         return push(self, dataset, replace=replace, reporter=reporter)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
@@ -34,10 +34,6 @@ _FINAL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, er
 
 class Absent(DataError):
     """There is no such object."""
-
-
-class Short(DataError):
-    """An object has fewer bytes than it should."""
 
 
 class Storage:
@@ -72,53 +68,47 @@ class Storage:
 
         def get() -> bytes:
             found = bytearray()
-            _, blocks = self.blocks(name, 0, limit + 1, exact=False)
+            _, blocks = self.blocks(name, 0, limit + 1)
             for block in blocks:
                 found += block
                 if len(found) > limit:
                     raise DataError(f"{self.where(name)} is larger than it may be")
             return bytes(found)
 
-        return self._retried(get, name, reporter)
+        return self.retry(get, name, reporter)
 
-    def blocks(self, name: str, start: int, size: int, *, exact: bool = True) -> tuple[int, Iterator[bytes]]:
+    def blocks(self, name: str, start: int, size: int) -> tuple[int, Iterator[bytes]]:
         """An object's bytes from ``start`` up to ``size``, and where they start: at 0 if the store has no ranges.
 
-        Nothing is tried again. Raises TransientError, Absent, Short (if ``exact``) or DataError, also as one iterates.
+        Nothing is tried again. Raises TransientError, Absent or DataError, also as one iterates. An object that is
+        shorter gives fewer bytes.
         """
         if self.scheme not in ("http", "https"):
-            return start, self._ranges(name, start, size, exact=exact)
+            return start, self._ranges(name, start, size)
         with _translated(self, name):
             headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
             file = self._fs.open(f"{self._root}/{quote(name)}", "rb", block_size=0, size=1, headers=headers)
         begin = start if file.r.status == 206 else 0
-        return begin, self._stream(file, name, size - begin, exact=exact)
+        return begin, self._stream(file, name, size - begin)
 
-    def _ranges(self, name: str, start: int, size: int, *, exact: bool) -> Iterator[bytes]:
-        while start < size:
-            end = min(start + BLOCK, size)
+    def _ranges(self, name: str, start: int, size: int) -> Iterator[bytes]:
+        for begin in range(start, size, BLOCK):
+            end = min(begin + BLOCK, size)
             with _translated(self, name):
-                block = self._fs.cat_file(f"{self._root}/{name}", start=start, end=end)
+                block = self._fs.cat_file(f"{self._root}/{name}", start=begin, end=end)
             yield block
-            if len(block) < end - start:
-                if exact:
-                    raise Short(f"{self.where(name)} has {start + len(block)} bytes instead of {size}")
+            if len(block) < end - begin:
                 return
-            start = end
 
-    def _stream(self, file: Any, name: str, left: int, *, exact: bool) -> Iterator[bytes]:
-        try:
+    def _stream(self, file: Any, name: str, left: int) -> Iterator[bytes]:
+        with closing(file):
             while left > 0:
                 with _translated(self, name):
                     block = file.read(min(_STREAM, left))
                 if not block:
-                    if exact:
-                        raise Short(f"{self.where(name)} has {left} bytes less than it should")
                     return
                 left -= len(block)
                 yield block
-        finally:
-            file.close()
 
     def sizes(self, folder: str, reporter: Reporter = silent) -> dict[str, int]:
         """The sizes of all objects below a folder, by their names relative to it."""
@@ -132,33 +122,35 @@ class Storage:
                 return {}
             return {path[len(root) + 1 :]: about["size"] for path, about in found.items() if path != root}
 
-        return self._retried(find, folder, reporter)
+        return self.retry(find, folder, reporter)
 
     def upload(self, file: Path, name: str, reporter: Reporter = silent, stopped: Event | None = None) -> None:
         """Write a file as an object; a wait for another attempt ends with DataError as soon as ``stopped`` is set."""
-
-        def put() -> None:
-            with _translated(self, name, writing=True):
-                self._make_folder(name)
-                options: dict[str, Any] = {"chunksize": _CHUNK} if self.scheme in ("s3", "gs") else {}
-                if self.scheme == "s3":
-                    options["max_concurrency"] = 2  # files are written side by side already
-                self._fs.put_file(str(file), f"{self._root}/{name}", **options)
-
-        self.retry(put, self.where(name), reporter, stopped=stopped)
+        options = {"chunksize": _CHUNK} if self.scheme in ("s3", "gs") else {}
+        if self.scheme == "s3":
+            options["max_concurrency"] = 2  # files are written side by side already
+        self._put(lambda target: self._fs.put_file(str(file), target, **options), name, reporter, stopped)
 
     def write(self, name: str, content: bytes, reporter: Reporter = silent) -> None:
         """Write a small object, at once or not at all."""
 
-        def put() -> None:
-            with _translated(self, name, writing=True):
-                self._make_folder(name)
-                if self.scheme == "file":
-                    files.write_bytes(Path(f"{self._root}/{name}"), content)
-                else:
-                    self._fs.pipe_file(f"{self._root}/{name}", content)
+        def put(target: str) -> None:
+            if self.scheme == "file":
+                files.write_bytes(Path(target), content)
+            else:
+                self._fs.pipe_file(target, content)
 
-        self._retried(put, name, reporter)
+        self._put(put, name, reporter)
+
+    def _put(self, put: Callable[[str], None], name: str, reporter: Reporter, stopped: Event | None = None) -> None:
+        def call() -> None:
+            target = f"{self._root}/{name}"
+            with _translated(self, name, writing=True):
+                if self.scheme == "file":
+                    Path(target).parent.mkdir(parents=True, exist_ok=True)
+                put(target)
+
+        self.retry(call, name, reporter, stopped=stopped)
 
     def remove(self, name: str, *, recursive: bool = False, reporter: Reporter = silent) -> None:
         """Remove an object, or all below a folder; what is not there is no error."""
@@ -167,25 +159,18 @@ class Storage:
             with suppress(Absent), _translated(self, name):
                 self._fs.rm(f"{self._root}/{name}", recursive=recursive)
 
-        self._retried(drop, name, reporter)
-
-    def _make_folder(self, name: str) -> None:
-        if self.scheme == "file":
-            Path(f"{self._root}/{name}").parent.mkdir(parents=True, exist_ok=True)
-
-    def _retried(self, call: Callable[[], T], name: str, reporter: Reporter) -> T:
-        return self.retry(call, self.where(name), reporter)
+        self.retry(drop, name, reporter)
 
     def retry(
         self,
         call: Callable[[], T],
-        subject: str,
+        name: str,
         reporter: Reporter,
         progress: Callable[[], int] = lambda: 0,
         stopped: Event | None = None,
     ) -> T:
-        """Call until there is no TransientError (see ``retry``)."""
-        return retry(call, self._policy, subject, reporter, progress, stopped)
+        """Call what concerns an object until there is no TransientError (see ``retry``)."""
+        return retry(call, self._policy, self.where(name), reporter, progress, stopped)
 
 
 def _filesystem(url: str, policy: RetryPolicy) -> Any:

@@ -41,27 +41,22 @@ class AsyncEpisode:
         await self.close()
 
     async def reset(self, seed: int | None = None) -> Observation:
-        """See ``Episode.reset``."""
         return await self._call(self._episode.reset, seed)
 
     async def step(self, command: str, *, timeout: float | None = None) -> CommandResult:
-        """See ``Episode.step``."""
         return await self._call(self._episode.step, command, timeout=timeout)
 
     async def read_file(self, path: str) -> bytes:
-        """See ``Episode.read_file``."""
         return await self._call(self._episode.read_file, path)
 
     async def write_file(self, path: str, data: bytes | str) -> None:
-        """See ``Episode.write_file``."""
         await self._call(self._episode.write_file, path, data)
 
     async def submit(self) -> Report:
-        """See ``Episode.submit``."""
         return await self._call(self._episode.submit)
 
     async def close(self) -> None:
-        """See ``Episode.close``; nothing can be called afterwards."""
+        """End the episode; nothing can be called afterwards."""
         await self._call(self._episode.close)
         self._thread.shutdown(wait=False)
 

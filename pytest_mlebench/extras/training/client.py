@@ -69,7 +69,7 @@ class EpisodeClient:
 
 
 class RemoteEpisode:
-    """An ``Episode`` at a server, with its methods."""
+    """An ``Episode`` at a server; its methods do what those of ``Episode`` do."""
 
     def __init__(self, client: EpisodeClient, id: str) -> None:
         self._client, self._path = client, f"/episodes/{quote(id, safe='')}"
@@ -81,30 +81,25 @@ class RemoteEpisode:
         self.close()
 
     def reset(self, seed: int | None = None) -> Observation:
-        """See ``Episode.reset``."""
         return _parsed(Observation, self._call("reset", seed=seed))
 
     def step(self, command: str, *, timeout: float | None = None) -> CommandResult:
-        """See ``Episode.step``."""
         step = _parsed(CommandResult, self._call("step", command=command, timeout=timeout))
         info = {**step.info, "measured": _parsed(Measured, step.info.get("measured"))}
         return replace(step, info=MappingProxyType(info))
 
     def read_file(self, path: str) -> bytes:
-        """See ``Episode.read_file``."""
         return base64.b64decode(str(self._call("read", path=path).get("data")))
 
     def write_file(self, path: str, data: bytes | str) -> None:
-        """See ``Episode.write_file``."""
         content = data.encode() if isinstance(data, str) else data
         self._call("write", path=path, data=base64.b64encode(content).decode())
 
     def submit(self) -> Report:
-        """See ``Episode.submit``."""
         return _parsed(Report, self._call("submit"))
 
     def close(self) -> None:
-        """See ``Episode.close``; the server forgets the episode."""
+        """End the episode, which the server forgets."""
         self._client.call("DELETE", self._path)
 
     def _call(self, name: str, /, **body: Any) -> Mapping[str, Any]:

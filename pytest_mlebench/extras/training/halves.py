@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from pytest_mlebench.authoring.tables import read_text_csv, write_csv
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import CompetitionError, DataError
 from pytest_mlebench.grading.grader import Grader
@@ -63,7 +64,7 @@ def halves(dataset: Dataset, scratch: Path, secret: str) -> tuple[Half, Half] | 
     told apart by an id. ``secret`` decides which row is of which half."""
     if dataset.answers.suffix != ".csv" or dataset.sample_submission.suffix != ".csv":
         return None
-    answers, sample = (pd.read_csv(path, dtype=str, keep_default_na=False) for path in _tables(dataset))
+    answers, sample = read_text_csv(dataset.answers), read_text_csv(dataset.sample_submission)
     column = next((own for own in sample.columns if own in answers and _are_ids(sample[own], answers[own])), None)
     if column is None:
         return None
@@ -71,11 +72,8 @@ def halves(dataset: Dataset, scratch: Path, secret: str) -> tuple[Half, Half] | 
     made = []
     for name, mine in zip(NAMES, (is_first, ~is_first), strict=True):
         own = Dataset(dataset.competition, scratch / name)
-        for path, table in zip(
-            _tables(own), (answers[mine], sample[sample[column].isin(answers[column][mine])]), strict=True
-        ):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            table.to_csv(path, index=False)
+        write_csv(answers[mine], own.answers)
+        write_csv(sample[sample[column].isin(answers[column][mine])], own.sample_submission)
         others = frozenset(answers[column][~mine])
         try:
             half = Half(column=column, others=others, grader=Grader(dataset.competition, own), folder=own.folder)
@@ -85,10 +83,6 @@ def halves(dataset: Dataset, scratch: Path, secret: str) -> tuple[Half, Half] | 
             return None
         made.append(half)
     return made[0], made[1]
-
-
-def _tables(dataset: Dataset) -> tuple[Path, Path]:
-    return dataset.answers, dataset.sample_submission
 
 
 def _are_ids(sample: pd.Series, answers: pd.Series) -> bool:

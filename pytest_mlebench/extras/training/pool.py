@@ -70,11 +70,19 @@ def play(
     bench, asked = with_options(bench, options)
     recording = None if group is None else EpisodeRecording(group)
 
-    def start(job: EpisodeJob) -> tuple[Episode, Observation]:
+    def start(job: EpisodeJob) -> _Started:
         episode = Episode(bench, job.competition, asked, recording)
         return episode, episode.reset(job.seed)
 
-    return _played(start, policy, map(_job, jobs), parallel, replacements, recording)
+    def played(job: EpisodeJob, waiting: Future[_Started]) -> Played:
+        crashes: list[str] = []
+        last, crash = _attempt(policy, job, waiting.result)
+        while crash is not None and len(crashes) < replacements:
+            crashes.append(crash)
+            last, crash = _attempt(policy, job, partial(start, job))
+        return replace(last, crashes=tuple(crashes))
+
+    return _played(start, played, map(_job, jobs), parallel, recording)
 
 
 def _job(job: object) -> EpisodeJob:
@@ -84,12 +92,10 @@ def _job(job: object) -> EpisodeJob:
     raise UsageError(f"a job is a competition and a seed, such as ('spaceship-titanic', 0), not {job!r}")
 
 
-Start = Callable[[EpisodeJob], tuple[Episode, Observation]]
+_Started = tuple[Episode, Observation]
 
 
-def _attempt(
-    policy: Policy, job: EpisodeJob, start: Callable[[], tuple[Episode, Observation]]
-) -> tuple[Played, str | None]:
+def _attempt(policy: Policy, job: EpisodeJob, start: Callable[[], _Started]) -> tuple[Played, str | None]:
     """How an episode went once, and why its sandbox failed, if it did."""
     started = time.monotonic()
     try:
@@ -109,32 +115,23 @@ def _attempt(
 
 
 def _played(
-    start: Start,
-    policy: Policy,
+    start: Callable[[EpisodeJob], _Started],
+    played: Callable[[EpisodeJob, Future[_Started]], Played],
     jobs: Iterator[EpisodeJob],
     parallel: int,
-    replacements: int,
     recording: EpisodeRecording | None,
 ) -> Iterator[Played]:
-    def playing(job: EpisodeJob, waiting: Future[tuple[Episode, Observation]]) -> Played:
-        crashes: list[str] = []
-        played, crash = _attempt(policy, job, waiting.result)
-        while crash is not None and len(crashes) < replacements:
-            crashes.append(crash)
-            played, crash = _attempt(policy, job, partial(start, job))
-        return replace(played, crashes=tuple(crashes))
-
     with (
         closing(recording or ExitStack()),
         ThreadPoolExecutor(parallel) as starting,
         ThreadPoolExecutor(parallel) as players,
     ):
-        running: dict[Future[Played], Future[tuple[Episode, Observation]]] = {}
+        running: dict[Future[Played], Future[_Started]] = {}
         try:
             while True:
                 for job in islice(jobs, 2 * parallel - len(running)):
                     waiting = starting.submit(start, job)
-                    running[players.submit(playing, job, waiting)] = waiting
+                    running[players.submit(played, job, waiting)] = waiting
                 if not running:
                     return
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -146,7 +143,7 @@ def _played(
                     waiting.add_done_callback(_close)
 
 
-def _close(started: Future[tuple[Episode, Observation]]) -> None:
+def _close(started: Future[_Started]) -> None:
     if not started.cancelled() and started.exception() is None:
         started.result()[0].close()
 

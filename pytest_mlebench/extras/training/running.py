@@ -18,17 +18,9 @@ from pytest_mlebench.agents import Agent
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import SandboxError, UsageError
+from pytest_mlebench.extras.training import observation
 from pytest_mlebench.extras.training.channel import EpisodeOver, StepChannel
 from pytest_mlebench.extras.training.halves import Half, halves
-from pytest_mlebench.extras.training.observation import (
-    CommandResult,
-    Observation,
-    integer,
-    number,
-    observe,
-    printed,
-    text_of,
-)
 from pytest_mlebench.extras.training.options import EpisodeOptions
 from pytest_mlebench.extras.training.recording import EpisodeRecording, Trajectory
 from pytest_mlebench.grading.grader import VALID, FormChecker
@@ -106,7 +98,7 @@ class RunningEpisode:
         """Of the run, when it has ended."""
         return self._result if isinstance(self._result, RunRecord) else None
 
-    def start(self) -> Observation:
+    def start(self) -> observation.Observation:
         deadline = time.monotonic() + _START_SECONDS
         while not self._channel.wait(0.05):
             if not self._thread.is_alive() or time.monotonic() > deadline:
@@ -116,7 +108,7 @@ class RunningEpisode:
         instructions = self._read_instructions(hello["folders"])
         if self._trajectory is not None:
             self._trajectory.begin(instructions)
-        return observe(
+        return observation.observe(
             self._dataset.public,
             instructions=instructions,
             time_limit=self._options.time_limit,
@@ -131,54 +123,48 @@ class RunningEpisode:
                 text = text.replace(folder, variable)
         return text
 
-    def step(self, command: str, timeout: float) -> CommandResult:
+    def step(self, command: str, timeout: float) -> observation.CommandResult:
         step = self._step(command, timeout)
         if self._trajectory is not None:
             known = {name: getattr(step, name) for name in ("exit_code", "seconds", "submission", "reward")}
             self._trajectory.add("bash", {"command": command}, step.output, known)
         return step
 
-    def _step(self, command: str, timeout: float) -> CommandResult:
-        left = self._options.time_limit - (time.monotonic() - self._started)
-        if left <= 0:
-            return self._ended(truncated=True)
+    def _step(self, command: str, timeout: float) -> observation.CommandResult:
+        if (left := self._left()) <= 0:
+            return self._rewarded("the episode's time is over", truncated=True)
         limit = min(timeout, left)
         try:
             answer = self._ask({"run": command, "timeout": limit, "keep": self._options.output_bytes}, limit)
             self._look(answer.get("submission"))
         except EpisodeOver as error:
-            left = self._options.time_limit - (time.monotonic() - self._started)
-            return self._ended(truncated=left < _CLOSE_TO_THE_END, why=str(error))  # the sandbox has a clock of its own
+            if self._left() < _CLOSE_TO_THE_END:  # the sandbox has a clock of its own
+                return self._rewarded("the episode's time is over", truncated=True)
+            return self._rewarded(f"the episode has ended: {error}", terminated=True)
         killed = answer.get("killed") is True
-        reward, measured = self._rewarded()
-        return CommandResult(
-            output=printed(answer, killed, limit),
-            exit_code=integer(answer.get("exit_code")),
-            seconds=number(answer.get("seconds")),
-            submission=self._verdict,
-            reward=reward,
-            truncated=measured.seconds >= self._options.time_limit,
-            info={"killed": killed, "measured": measured},
+        return self._rewarded(
+            observation.printed(answer, killed, limit),
+            killed=killed,
+            exit_code=observation.integer(answer.get("exit_code")),
+            seconds=observation.number(answer.get("seconds")),
+            truncated=self._left() <= 0,
         )
 
-    def _ended(self, *, truncated: bool, why: str = "") -> CommandResult:
-        reward, measured = self._rewarded()
-        text = "the episode's time is over" if truncated else f"the episode has ended: {why}"
-        return CommandResult(
-            output=text,
-            submission=self._verdict,
-            reward=reward,
-            terminated=not truncated,
-            truncated=truncated,
-            info={"killed": False, "measured": measured},
-        )
+    def _left(self) -> float:
+        return self._options.time_limit - (time.monotonic() - self._started)
 
-    def _rewarded(self) -> tuple[float, Measured]:
-        """The reward of what was measured, which then counts among the best."""
+    def _rewarded(self, output: str, *, killed: bool = False, **known: Any) -> observation.CommandResult:
+        """With the reward of what was measured, which then counts among the best."""
         now = replace(self._measured, seconds=time.monotonic() - self._started)
         best = now.score if now.is_better(now.best) else now.best
         self._measured = replace(now, best=best)
-        return float(self._reward(now)), now
+        return observation.CommandResult(
+            output=output,
+            submission=self._verdict,
+            reward=float(self._reward(now)),
+            info={"killed": killed, "measured": now},
+            **known,
+        )
 
     def _look(self, state: object) -> None:
         """Measure the submission, if it is another one than after the last step."""
@@ -222,16 +208,16 @@ class RunningEpisode:
         order = {"write": path, "data": base64.b64encode(data).decode()}
         answer = self._ask(order, self._options.answer_timeout)
         if "error" in answer:
-            raise UsageError(f"{path} cannot be written: {text_of(answer['error'])[:300]}")
+            raise UsageError(f"{path} cannot be written: {observation.text_of(answer['error'])[:300]}")
         if self._trajectory is not None:
             self._trajectory.add("write_file", {"path": path, "data": data.decode("utf-8", "replace")}, "")
 
     def _read(self, path: str, most: int, *, plain: bool = False) -> bytes:
         answer = self._ask({"read": path, "most": most, "plain": plain}, self._options.answer_timeout)
         if "error" in answer:
-            raise UsageError(f"{path} cannot be read: {text_of(answer['error'])[:300]}")
+            raise UsageError(f"{path} cannot be read: {observation.text_of(answer['error'])[:300]}")
         try:
-            data = base64.b64decode(text_of(answer.get("data")), validate=True)
+            data = base64.b64decode(observation.text_of(answer.get("data")), validate=True)
         except (ValueError, binascii.Error) as error:
             raise EpisodeOver("the sandbox gave an answer that is not Base64") from error
         if len(data) > most:

@@ -38,7 +38,7 @@ _GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _Request = TypeVar("_Request")
 
 
-class _Refused(Exception):
+class _Refused(UsageError):
     """What was asked is answered with this status and text."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
@@ -171,23 +171,22 @@ class EpisodeServer:
 
     def answer(self, method: str, path: str, body: Any) -> dict[str, Any]:
         """What a request is answered with; raises _Refused, and what episodes raise."""
-        parts = path.strip("/").split("/")
-        if (method, parts) == ("GET", ["health"]):
-            return {"status": "ok", "version": __version__, "episodes": len(self._open)}
-        if (method, parts) == ("POST", ["episodes"]):
-            return {"id": self._create(_parsed(_Create, body))}
-        if parts[0] == "episodes" and len(parts) == 2 and method == "DELETE":
-            self._close(parts[1])
-            return {}
-        if parts[0] == "episodes" and len(parts) == 3 and method == "POST" and parts[2] in _CALLS:
-            request = _parsed(_CALLS[parts[2]], body)
-            open_ = self._found(parts[1])
-            with open_.lock:
-                self._found(parts[1])  # it may have been closed meanwhile
-                try:
-                    return cast(dict[str, Any], request.answer(open_.episode))
-                finally:
-                    open_.used = time.monotonic()
+        match method, path.strip("/").split("/"):
+            case "GET", ["health"]:
+                return {"status": "ok", "version": __version__, "episodes": len(self._open)}
+            case "POST", ["episodes"]:
+                return {"id": self._create(_parsed(_Create, body))}
+            case "DELETE", ["episodes", id]:
+                self._close(id)
+                return {}
+            case "POST", ["episodes", id, call] if call in _CALLS:
+                request, open_ = _parsed(_CALLS[call], body), self._found(id)
+                with open_.lock:
+                    self._found(id)  # it may have been closed meanwhile
+                    try:
+                        return cast(dict[str, Any], request.answer(open_.episode))
+                    finally:
+                        open_.used = time.monotonic()
         raise _Refused(HTTPStatus.NOT_FOUND, f"there is no {method} {path[:100]}")
 
     def _create(self, request: _Create) -> str:
@@ -249,20 +248,11 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _READ_SECONDS
 
     def do_GET(self) -> None:
-        status, answer = HTTPStatus.OK, {}
         try:
-            answer = self.server.episodes.answer(self.command, self.path, self._body())
-        except _Refused as error:
-            status, answer = error.status, _error("UsageError", error)
-        except UsageError as error:
-            status, answer = HTTPStatus.BAD_REQUEST, _error("UsageError", error)
-        except EpisodeOver as error:
-            status, answer = HTTPStatus.CONFLICT, _error("EpisodeOver", error)
-        except MLEBenchError as error:
-            status, answer = HTTPStatus.INTERNAL_SERVER_ERROR, _error(type(error).__name__, error)
+            status, answer = HTTPStatus.OK, self.server.episodes.answer(self.command, self.path, self._body())
         except Exception as error:
-            traceback.print_exc(file=sys.stderr)
-            status, answer = HTTPStatus.INTERNAL_SERVER_ERROR, _error("SandboxError", error)
+            status, kind = _failure(error)
+            answer = {"error": {"type": kind, "message": str(error)}}
         data = json_text(answer).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -292,5 +282,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Requests are not logged."""
 
 
-def _error(kind: str, error: Exception) -> dict[str, Any]:
-    return {"error": {"type": kind, "message": str(error)}}
+def _failure(error: Exception) -> tuple[HTTPStatus, str]:
+    """The status of the answer, and the kind of error that the client raises."""
+    if isinstance(error, UsageError):
+        return getattr(error, "status", HTTPStatus.BAD_REQUEST), "UsageError"
+    if isinstance(error, EpisodeOver):
+        return HTTPStatus.CONFLICT, "EpisodeOver"
+    if isinstance(error, MLEBenchError):
+        return HTTPStatus.INTERNAL_SERVER_ERROR, type(error).__name__
+    traceback.print_exception(error, file=sys.stderr)
+    return HTTPStatus.INTERNAL_SERVER_ERROR, "SandboxError"
