@@ -173,7 +173,7 @@ SOURCES = ("kaggle", "bundled")
 DIRECTIONS = ("lower", "higher")
 EXCEPTIONS = ("groups_stay_apart", "rows_are_matched", "guesses_earn_nothing", "cells_are_kept", "answers_are_invalid")
 """The checks of the gate that a competition may fail, with a reason; for leaks there is ``known_leak``."""
-THRESHOLDS = ("apply", "with care", "indicative")
+MEDAL_VALIDITY = ("apply", "with care", "indicative")
 """How much a leaderboard's medals still mean in a corrected version. ``thresholds_of`` has the rule."""
 DIFFERENCES = {
     "metric": "indicative",
@@ -338,7 +338,7 @@ def thresholds_of(differences: Mapping[str, str]) -> str:
     >>> thresholds_of({}), thresholds_of({"harder": "Photographs that look alike are kept together."})
     ('apply', 'with care')
     """
-    return max((DIFFERENCES[kind] for kind in differences), key=THRESHOLDS.index, default=THRESHOLDS[0])
+    return max((DIFFERENCES[kind] for kind in differences), key=MEDAL_VALIDITY.index, default=MEDAL_VALIDITY[0])
 
 
 def close_matches(name: str, choices: Iterable[str]) -> list[str]:
@@ -363,8 +363,8 @@ def _problems(values: Mapping[Any, Any], folder: str) -> Iterator[str]:
         yield f"id: expected the folder's name, {folder!r}, found {id!r}"
     differences = values.get("differences") or {}
     if isinstance(differences, Mapping) and differences.keys() <= DIFFERENCES.keys():
-        given, meant = values.get("thresholds") or THRESHOLDS[0], thresholds_of(differences)
-        if given in THRESHOLDS and given != meant:
+        given, meant = values.get("thresholds") or MEDAL_VALIDITY[0], thresholds_of(differences)
+        if given in MEDAL_VALIDITY and given != meant:
             named = f"differences in {' and '.join(differences)}" if differences else "no differences"
             yield f"thresholds: expected {meant!r} with {named}, found {given!r}"
     if isinstance(leaderboard := values.get("leaderboard"), Mapping) and values.get("direction") in DIRECTIONS:
@@ -590,7 +590,7 @@ _CHECKS: dict[str, Check] = {
     "groups": _by_name("names to column, train and test", _title, _group),
     "exceptions": _mapping(dict.fromkeys(EXCEPTIONS, _title)),
     "changes": _list_of(_title, "text of one line"),
-    "thresholds": _one_of(THRESHOLDS),
+    "thresholds": _one_of(MEDAL_VALIDITY),
     "differences": _mapping(dict.fromkeys(DIFFERENCES, _title)),
     "contaminated": _title,
     "leaderboard": _mapping(

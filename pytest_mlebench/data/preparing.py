@@ -280,7 +280,7 @@ ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 }
 _PRELOADED = ("pandas", "pytest_mlebench.authoring.corrections")
 _HEAVY = re.compile(
-    r"^from ((?:scipy|sklearn|pytest_mlebench\.grading\.(?:metrics|resampling))\b[\w.]{0,99}) import", re.MULTILINE
+    r"^from ((?:scipy|sklearn|pytest_mlebench\.authoring\.(?:metrics|resampling))\b[\w.]{0,99}) import", re.MULTILINE
 )
 _MAX_HEAVY = 99
 _server: ForkServer | None = None

@@ -32,9 +32,9 @@ class Report:
     ``error`` is the reason why a submission is invalid, ``grader_defect`` whether the grader broke on it.
     ``score_low`` and ``score_high`` are the score's interval of 95 % over resamples of the test's rows, ``firm`` says
     whether the medal holds in 95 % of them. None: there is no medal, or the metric is no mean over rows (see
-    ``grading.resampling``).
+    ``authoring.resampling``).
     ``bench_version`` is that of the benchmark, ``thresholds`` whether medals mean in it what they did on Kaggle's
-    leaderboard (see ``schema.THRESHOLDS``), ``contaminated`` whether the answers are publicly known.
+    leaderboard (see ``schema.MEDAL_VALIDITY``), ``contaminated`` whether the answers are publicly known.
     ``generated`` is empty for the competition's own data, ``twin`` for a twin, which has thresholds of its own, or
     ``synthetic``.
 

@@ -16,8 +16,8 @@ A sandbox runs one agent on one competition, from start to end, in a home that h
 ``VALIDATION_URL`` are set as well. ``bash start.sh ARGUMENTS`` is what runs.
 
 When ``run`` returns, or raises, nothing of the agent runs any more and nothing of the sandbox is left but what is in
-the task's run directory: ``run.log`` (what the agent printed, written while it runs), ``submission/``, ``logs/`` and
-``code/``, of regular files and folders only.
+the task's run directory: ``run.log`` (what the agent printed, written while it runs), ``submission/submission.csv``,
+and ``files.zip`` with all else that it left. All are regular files.
 """
 
 from __future__ import annotations
