@@ -1,7 +1,7 @@
 """Asks a model for a program, runs it, shows the model what it printed, and keeps the best submission.
 
 It needs Python's standard library alone. The model calls are recorded by the gateway, which makes the trajectory of
-them; when the budget is over, the gateway refuses further calls, and what was submitted until then counts.
+them; when the budget is exhausted, the gateway refuses further calls, and what was submitted until then counts.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def ask(model: str, messages: list[dict[str, str]]) -> str | None:
-    """The model's answer; None where there will be no more, as when the budget is over."""
+    """The model's answer; None if no more will come, as when the budget is exhausted."""
     request = urllib.request.Request(
         f"{os.environ['OPENAI_BASE_URL']}/chat/completions",
         json.dumps({"model": model, "messages": messages}).encode(),
