@@ -6,9 +6,10 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, as_completed
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from threading import Event, Thread
 from typing import NamedTuple, TypeVar
 
@@ -75,6 +76,7 @@ def in_parallel(
     stopped = stopped or Event()
     futures: list[Future[T]] = [Future() for _ in items]
     waiting = deque(zip(items, futures, strict=True))
+    ended: SimpleQueue[Future[T]] = SimpleQueue()  # in this order: the first error is why others stop
 
     def work() -> None:
         with suppress(IndexError):  # none is waiting
@@ -85,14 +87,16 @@ def in_parallel(
                 except BaseException as error:
                     waiting.clear()
                     future.set_exception(error)
+                ended.put(future)
+                if future.exception():
                     stopped.set()
 
     running = [Thread(target=work, daemon=True) for _ in range(min(threads, len(items)))]
     for thread in running:
         thread.start()
     try:
-        for ended in as_completed(futures):
-            ended.result()
+        for _ in futures:
+            ended.get().result()
     except BaseException as error:
         waiting.clear()
         stopped.set()
