@@ -14,6 +14,7 @@ from typing import Any
 import numpy.fft  # noqa: F401 - loads once per process, and pytester unloads what its sessions import first
 import pytest
 
+import pytest_mlebench.data.jobs
 import pytest_mlebench.plugin.group  # noqa: F401 - likewise: a package keeps modules that are unloaded as attributes
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
