@@ -7,8 +7,9 @@ import os
 import signal
 import threading
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -96,7 +97,7 @@ def disk_share(free: int | None, workers: int) -> int | None:
     return None if free is None else max(_NEARLY_FULL, int(free * _SHARED) // workers)
 
 
-class Watcher:
+class Watcher(AbstractContextManager[Any]):
     """Runs ``watch`` in a thread of its own while the block works; ``done`` is set at the block's end."""
 
     def __init__(self) -> None:
@@ -111,8 +112,9 @@ class Watcher:
         self.done.set()
         self._thread.join()
 
+    @abstractmethod
     def watch(self) -> None:
-        raise NotImplementedError
+        """Returns soon after ``done`` is set."""
 
 
 class DiskWatcher(Watcher):

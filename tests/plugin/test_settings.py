@@ -120,6 +120,15 @@ def test_a_flag_in_a_resumed_manifest_must_be_true_or_false(tmp_path: Path) -> N
         read(manifest(tmp_path, {"--allow-unenforced-limits": "yes"}))
 
 
+def test_permissions_that_a_resumed_group_restores_are_these_two() -> None:
+    """Options are restored unless they say otherwise, which one that allows or trusts something must do."""
+    permissions = {name for name in OPTIONS if name.startswith(("--allow-", "--trust-"))}
+    restored = {name for name in permissions if OPTIONS[name].traits & settings.RESTORED}
+    assert restored == {"--allow-provider-tools", "--allow-unenforced-limits"}
+    granted = {name for name in OPTIONS if OPTIONS[name].traits & settings.GRANTED}
+    assert granted == {"--allow-secret", "--allow-host", "--trust-agent", "--allow-privileged"}
+
+
 def test_a_group_that_is_resumed_grants_nothing(tmp_path: Path) -> None:
     granted = {"--allow-secret": ["A"], "--allow-host": ["a"], "--trust-agent": ["x"], "--allow-privileged": True}
     found = read(manifest(tmp_path, granted))

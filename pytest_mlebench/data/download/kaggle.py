@@ -160,9 +160,9 @@ class KaggleDownloads:
     def download(self, competition: Competition, target: Path, reporter: Reporter = silent) -> None:
         """Download the archive to ``target`` and verify it; reports steps "downloading".
 
-        A partial download beside it (``target`` + ".part") is resumed. Raises DataError; the part of the archive that
-        has arrived is kept, or, if it is damaged, renamed to ``target`` + ".damaged". The names of all files beside
-        ``target`` begin with its name.
+        A partial download beside it (``target`` + ".part") is resumed. Raises DataError, and then keeps the partial
+        download, or renames it to ``target`` + ".damaged" if it is damaged. The names of all files beside ``target``
+        begin with its name.
 
         Kaggle packs archives anew now and then, so another md5 than the competition's is only a warning as long as
         the archive is whole: the checksums of the prepared files decide.
