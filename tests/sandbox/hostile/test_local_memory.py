@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.sandbox import Ending
-from pytest_mlebench.sandbox.local import sandbox as local
+from pytest_mlebench.sandbox import Ending, contract
 from tests.sandbox.scripted import MB, Runner, local_sandbox, make_runner
 
 pytestmark = [pytest.mark.full, pytest.mark.serial]
@@ -47,7 +46,7 @@ print("fits")
 def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     """With the limit kept by the kernel, and by the supervisor, who may not always make a control group."""
     if request.param == "supervisor":
-        monkeypatch.setattr(local, "MEMORY_GROUP", "no/such/folder/")
+        monkeypatch.setattr(contract, "MEMORY_GROUP", "no/such/folder/")
     elif os.geteuid() != 0:
         pytest.skip("only root makes control groups")
     return make_runner(local_sandbox(), tmp_path)
