@@ -223,8 +223,8 @@ class Bench:
     def container_options(self) -> dict[str, Any]:
         """What containers are like, as ``DockerSandbox`` takes it."""
         settings = self.settings
-        # Which the builders of Podman and Apptainer do not offer.
-        closed = "none" if settings.sandbox in ("podman", "apptainer") else "registries"
+        # Only Docker's builder can be kept to the registries.
+        closed = "registries" if settings.sandbox in ("auto", "docker", "local") else "none"
         is_closed = settings.network == "none" and settings.build_network is None
         return {
             "network": settings.network,

@@ -33,6 +33,9 @@ _FULL = {"docker": "docker_engine", "browser": "browser"}
 _UNTIL, _UNREACHED = "MLEBENCH_TEST_UNTIL", "MLEBENCH_TEST_UNREACHED"
 """CI's deadline, in seconds since 1970, after which no test starts, and the file that lists those that did not."""
 
+_WITHOUT_OURS = "-p no:hypothesispytest -p no:benchmark -p no:anyio -p no:timeout"
+"""For the sessions that tests start: importing these plugins takes longer than pytest's own start."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also the tests that need Docker, a browser or much time")
@@ -40,7 +43,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist starts its workers
 def pytest_configure(config: pytest.Config) -> None:
-    """Compiled modules are kept, out of the way: the tests start many processes, each of which would compile all."""
+    """Sessions that tests start are without our plugins, and compiled modules are kept, out of the way.
+
+    The tests start many processes, each of which would import the former and compile all of the latter.
+    """
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        os.environ["PYTEST_ADDOPTS"] = _WITHOUT_OURS  # not for this session's own workers
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
         os.environ["PYTHONPYCACHEPREFIX"] = folder = tempfile.mkdtemp(prefix="mlebench-pycache-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -93,6 +101,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(
             f"{count} tests that need Docker, a browser or much time are left out: --full runs them"
         )
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """As pytest has it, which removes the variable."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", _WITHOUT_OURS)
+    return pytester
 
 
 @pytest.fixture(autouse=True)

@@ -160,7 +160,7 @@ def _grade_sample(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.file} is a folder; name the file of the submission")
     store = bench.store
     if not options.file.exists() and not store.dataset(competition).is_prepared:  # before gigabytes are asked for
-        raise UsageError(f"file not found: {options.file}")
+        raise UsageError(f"file not found: {options.file}; name the submission, a CSV file")
     dataset = _prepared(store, competition)
     report = grade(options.file, competition, dataset, **bench.grading_options)
     if options.json:

@@ -238,7 +238,9 @@ def test_grade_sample_prints_one_report(data_dir: Path) -> None:
 
 def test_a_submission_that_is_not_there_is_named_before_data_is_asked_for(tmp_path: Path) -> None:
     done = mlebench("grade-sample", tmp_path / "none.csv", "spaceship-titanic", "--data-dir", tmp_path / "empty")
-    assert done.returncode == 2 and done.stderr == f"mlebench: file not found: {tmp_path / 'none.csv'}\n"
+    assert done.returncode == 2 and done.stderr == (
+        f"mlebench: file not found: {tmp_path / 'none.csv'}; name the submission, a CSV file\n"
+    )
 
 
 def test_list_shows_every_competition_and_its_state(data_dir: Path) -> None:

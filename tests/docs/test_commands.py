@@ -140,7 +140,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("OPENAI_API_KEY", KEY)
         patch.setenv("OPENAI_BASE_URL", "http://localhost:8000/v1")  # no command that is run asks a model
         patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-        for name in ("MLEBENCH_DATA_SOURCE", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
+        for name in ("MLEBENCH_DATA_SOURCE", "PYTEST_XDIST_WORKER"):
             patch.delenv(name, raising=False)
         typed("pytest -q --agent=mine -k digits --run-group=first", folder)
         (run,) = (folder / "reports/first").glob("*/run.json")

@@ -28,7 +28,6 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a shell's command in a folder, without Docker, and return what it prints; its status must be ``status``."""
-    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     monkeypatch.setenv("MLEBENCH_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no-engine")
     monkeypatch.delenv("PIP_QUIET", raising=False)

@@ -16,16 +16,12 @@ TOYS = Path(__file__).parents[1] / "toys"
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """An empty project beside the toys; data and results stay inside of it.
-
-    Plugins of our own tests are left out there: importing them takes longer than most of these tests.
-    """
+def project(pytester: pytest.Pytester) -> pytest.Pytester:
+    """An empty project beside the toys; data and results stay inside of it."""
     shutil.copytree(TOYS, pytester.path, dirs_exist_ok=True)
     trusted = " ".join(agent.id for agent in read_config(TOYS / "agents/toy/config.yaml") if agent.trusted)
     pytester.makeini(f"""
         [pytest]
-        addopts = -p no:hypothesispytest -p no:benchmark
         mlebench_data_dir = data
         mlebench_agents_dir = agents
         mlebench_sandbox = local
@@ -33,7 +29,6 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
         mlebench_allow_secret = TOY_TOKEN
         mlebench_time_limit = 60s
     """)
-    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     return pytester
 
 

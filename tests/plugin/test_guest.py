@@ -33,10 +33,9 @@ OURS = ("--mlebench-agent=toy/gold", "--mlebench-seeds=2")
 
 
 @pytest.fixture
-def guest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+def guest(pytester: pytest.Pytester) -> pytest.Pytester:
     """A project that has nothing to do with us."""
-    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-    pytester.makeini("[pytest]\naddopts = -p no:hypothesispytest -p no:benchmark -p no:cacheprovider\n")
+    pytester.makeini("[pytest]\naddopts = -p no:cacheprovider\n")
     return pytester
 
 

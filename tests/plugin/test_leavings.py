@@ -23,7 +23,7 @@ INI_FILES = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 TOYS = Path(__file__).parents[1] / "toys"
 INI = """
 [pytest]
-addopts = -p no:hypothesispytest -p no:benchmark -p no:cacheprovider
+addopts = -p no:cacheprovider
 mlebench_data_dir = data
 mlebench_agents_dir = agents
 mlebench_sandbox = local
