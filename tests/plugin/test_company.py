@@ -68,6 +68,12 @@ def pytest_runtest_logreport(report):
 """
 
 
+@pytest.fixture(autouse=True)
+def company(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_ADDOPTS")  # it blocks any plugin of the name `timeout`
+    project.makeconftest(COMPANY)
+
+
 @pytest.mark.full
 def test_another_attempt_counts_once_and_reports_get_scores_and_thresholds(
     project: pytest.Pytester,
@@ -76,7 +82,6 @@ def test_another_attempt_counts_once_and_reports_get_scores_and_thresholds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.path / "summary.md"))
-    project.makeconftest(COMPANY)
     result = run_toys("gold", "crashes")
     result.stdout.fnmatch_lines(["*= 1 gold, 1 rerun, 1 crashed in *"])
     assert result.stdout.str().count("about to crash") == 1
@@ -112,10 +117,9 @@ def test_parts_for_the_company_of_others_can_be_turned_off(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.path / "summary.md"))
-    project.makeconftest(COMPANY)
-    ini = project.path / "tox.ini"
     parts = ("timeout", "allure", "heartbeat", "step-summary", "html")
-    ini.write_text(ini.read_text().replace("addopts =", "addopts = " + " ".join(f"-p no:mlebench-{p}" for p in parts)))
+    with (project.path / "tox.ini").open("a") as ini:
+        ini.write("\naddopts = " + " ".join(f"-p no:mlebench-{part}" for part in parts))
     options = ("--agent=toy/gold", "--heartbeat=0.01s", "--html=own.html", "-n1", "competitions/toy-parity")
     result = project.runpytest_subprocess(*options)
     assert result.ret == 0
