@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.extras.audit.completions import error_text
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.api import Provider, Question
 from pytest_mlebench.llm.gateway import Gateway
@@ -40,7 +41,7 @@ class Model:
         self._ended = False
 
     def ask(self, system: str, user: str, schema: Mapping[str, Any]) -> Any:
-        """The JSON object of its answer, or None if it is not valid JSON. Raises Refused, or OSError."""
+        """The JSON object of its answer, or None if it is not valid JSON. Raises CallRefused, or OSError."""
         with_schema = self._by_schema
         question = Question(
             model=self._name,
@@ -57,7 +58,7 @@ class Model:
             self._by_schema = False
             return self.ask(system, user, schema)
         if status >= 300:
-            raise CallRefused(_message(content) or f"status {status}")
+            raise CallRefused(error_text(content) or f"status {status}")
         return self._object(path, content)
 
     def _post(self, path: str, content: bytes) -> tuple[int, bytes]:
@@ -123,10 +124,3 @@ def named_model(name: str, providers: Mapping[str, Provider]) -> tuple[Provider,
         raise UsageError(f"--judge: {own} needs a key; set {' or '.join(provider.keys)}")
     provider.check_key()
     return provider, model
-
-
-def _message(content: bytes) -> str:
-    with suppress(ValueError, TypeError, AttributeError):
-        error = loads(content)["error"]
-        return " ".join(str(error.get("message") if isinstance(error, dict) else error).split())[:300]
-    return ""

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
@@ -42,8 +42,6 @@ METHODS = ("scanners", "scanners: violation", "judge", "both")
 ALL = "all"
 _ROWS = 100
 _ID = "turbine_{:04}"
-
-Label = Literal["fair", "unfair"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,9 +60,9 @@ def account_text(account: PlagiarismAccount) -> str:
     if account.groups:
         text += f"; with the runs of {', '.join(account.groups)}"
     if account.without_code:
-        text += f"\nno code to compare: {_first(account.without_code)}"
+        text += f"\nno code to compare: {first(account.without_code)}"
     if account.not_compared:
-        text += f"\ntoo large, too many or too costly to compare: {_first(account.not_compared)}"
+        text += f"\ntoo large, too many or too costly to compare: {first(account.not_compared)}"
     return plain(text)
 
 
@@ -94,5 +94,6 @@ def _cut(line: str) -> str:
     return line if len(line) <= _COLUMN else f"{line[: _COLUMN - 1]}…"
 
 
-def _first(names: tuple[str, ...]) -> str:
+def first(names: tuple[str, ...]) -> str:
+    """The first ten names, and how many more there are."""
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

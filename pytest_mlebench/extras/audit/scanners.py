@@ -52,12 +52,15 @@ Found = Iterator[Finding]
 Scanner = Callable[[AuditedRun], Found]
 
 
-def audit(runs: Iterable[AuditedRun]) -> Findings:
-    """Every finding of every scanner in these runs. Raises OSError where their files cannot be read."""
+def audit(runs: Iterable[AuditedRun], *readers: Callable[[AuditedRun], object]) -> Findings:
+    """Every finding of every scanner in these runs. Each run is handed to ``readers``, too, while its files are in
+    memory. Raises OSError where their files cannot be read."""
     ids: list[str] = []
     found: list[Finding] = []
     for run in runs:
         ids.append(run.record.run_id)
+        for read in readers:
+            read(run)
         for name, scanner in SCANNERS.items():
             found += [replace(own, scanner=name) for own in _bounded(scanner(run))]
     return Findings(
@@ -128,9 +131,9 @@ def outside(run: AuditedRun) -> Found:
 
 
 def _matches(run: AuditedRun, program: Program, patterns: Iterable[_Pattern]) -> Found:
+    texts = (*program.facts.joined, *program.facts.decoded)
     for own in patterns:
-        where = list(program.search(own.pattern))
-        where += [(line, text) for line, text in (*program.joined, *program.decoded) if own.pattern.search(text)]
+        where = [*program.search(own.pattern), *(one for one in texts if own.pattern.search(one[1]))]
         for line, text in where:
             number = line if program.call is None else None
             yield _finding(run, own.verdict, own.text, file=program.file, line=number, call=program.call, quote=text)
@@ -210,11 +213,11 @@ def handwritten(run: AuditedRun) -> Found:
     for program in run.programs:
         for node in program.nodes():
             yield from _literal(run, program, node, ids)
-        if not program.is_python and len(rows := _csv_lines(program.text, ids)) >= _TABLE:
+        if not program.facts.is_python and len(rows := _csv_lines(program.text, ids)) >= _TABLE:
             where = "code" if program.call is None else "commands"
             yield _finding(run, _VIOLATION, f"it has predictions for test rows in its {where}", file=program.file,
                 line=rows[0][0] if program.call is None else None, call=program.call, quote=rows[0][1])  # fmt: skip
-        for line, text in program.decoded:
+        for line, text in program.facts.decoded:
             if len(rows := _csv_lines(text, ids)) >= _KNOWN_IDS:
                 yield _finding(run, _VIOLATION, "it has predictions for test rows in its code, encoded",
                     file=program.file, line=line, quote=rows[0][1])  # fmt: skip
@@ -500,7 +503,7 @@ def hidden(run: AuditedRun) -> Found:
     """Code that hides what it does, or that was too much to read."""
     for program in run.programs:
         yield from _matches(run, program, _HIDDEN)
-        for text in program.unread:
+        for text in program.facts.unread:
             yield _finding(run, _LOOK, text, file=program.file, call=program.call)
     for name in run.not_read[:_MOST]:
         text = "these files cannot be read" if name == FILES else "this code is too large to be audited"

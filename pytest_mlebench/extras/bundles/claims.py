@@ -17,7 +17,7 @@ from pathlib import Path
 from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog.competition import VERSIONS
 from pytest_mlebench.errors import reason, unusable
-from pytest_mlebench.extras.audit.evidence import Case, collecting
+from pytest_mlebench.extras.audit.evidence import Case, case_of
 from pytest_mlebench.extras.audit.familiarity import correlation, scores
 from pytest_mlebench.extras.audit.judge import FOLDER, MAX_VOTES, recount
 from pytest_mlebench.extras.audit.judge import SCANNER as JUDGE
@@ -60,8 +60,8 @@ def claims(bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader])
     except (OSError, ValueError) as error:
         yield Check("audit", CheckResult.differs, "its findings cannot be read", (reason(error),))
     cases: list[Case] = []
-    runs = runs_of(group, graders.competition, graders.dataset)
-    again = audit(runs if told is None or told.judge is None else collecting(runs, cases))
+    readers = [] if told is None or told.judge is None else [lambda run: cases.append(case_of(run))]
+    again = audit(runs_of(group, graders), *readers)
     yield again
     yield _audited(again, bundle, group, graders)
     if told is not None:
@@ -222,15 +222,14 @@ def _counts(findings: Iterable[Finding]) -> Counter[tuple[str, str, Verdict]]:
 
 def _familiarity(told: MeasuredModel, group: RunGroup, graders: Regrader) -> Iterator[str]:
     own_scores, _ = scores(group.records, graders.competition)
-    said = {(agent, own.competition_id): score for own in told.competitions for agent, score in own.scores.items()}
-    for (agent, id), score in said.items():
+    said = [(agent, own.competition_id, score) for own in told.competitions for agent, score in own.scores.items()]
+    for agent, id, score in said:
         value = own_scores.get(agent, {}).get(id)
         if value is None or not abs(value - score) <= _TOLERANCE:
             yield f"{told.model[:100]}: {agent[:100]} on {id[:100]}: {score}, and {value} follows from the records"
     by_agent = {one.agent: one for one in told.correlations}
-    for agent in sorted({agent for agent, _ in said} | by_agent.keys()):
-        again = correlation(agent, told.competitions, {id: score for (own, id), score in said.items() if own == agent})
-        if not _is_same(by_agent.get(agent), again):
+    for agent in sorted({agent for agent, _, _ in said} | by_agent.keys()):
+        if not _is_same(by_agent.get(agent), correlation(agent, told.competitions)):
             yield f"{told.model[:100]}: the correlation of {agent[:100]} does not follow from the scores"
 
 
