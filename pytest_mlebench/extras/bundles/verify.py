@@ -76,18 +76,13 @@ def verify(
             "not_checked": tuple(not_checked(bundle, group)),
         }
         checks += [own for own in found if isinstance(own, Check)]
-    except UsageError as error:
-        checks.append(Check("records", CheckResult.differs, "cannot be read", (str(error),)))
-    except _STRANGE as error:  # values of the right type that no session writes
-        checks.append(
-            Check("records", CheckResult.differs, "cannot be read", (f"{type(error).__name__}: {error}"[:300],))
-        )
-    left_out = tuple(f"{own.what}: {own.files} ({own.why})" for own in bundle.index.left_out)
+    except _UNREADABLE as error:
+        checks.append(Check("records", CheckResult.differs, "cannot be read", (_why(error),)))
     return Card(
         run_group=bundle.index.run_group,
         digest=bundle.digest,
         checks=tuple(checks),
-        left_out=left_out,
+        left_out=tuple(f"{own.what}: {own.files} ({own.why})" for own in bundle.index.left_out),
         **known,
     )
 
@@ -100,10 +95,8 @@ def objections(bundle: Bundle, regrader: Callable[[str], Regrader], files: Files
         group = _read(bundle)
         checks = list(_consistency(bundle, group, regrader(group.version)))
         checks.append(_tables(bundle, group, None, files, of_maker=True))
-    except UsageError as error:
-        return [str(error)]
-    except _STRANGE as error:
-        return [f"{type(error).__name__}: {error}"[:300]]
+    except _UNREADABLE as error:
+        return [_why(error)]
     return [f"{own.name}: {why}" for own in checks if own.result is CheckResult.differs for why in own.reasons]
 
 
@@ -124,7 +117,12 @@ def _warnings(group: RunGroup) -> Iterator[str]:
         yield "settings were changed between the sessions of this group (--allow-changes)"
 
 
-_STRANGE = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
+_UNREADABLE = (UsageError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
+"""A group that cannot be read, or values of the right type that no session writes."""
+
+
+def _why(error: Exception) -> str:
+    return str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"[:300]
 
 
 def _read(bundle: Bundle) -> RunGroup:
@@ -185,8 +183,8 @@ def _origin(bundle: Bundle, digest: str | None, allowed_signers: Path | None) ->
     else:
         yield Check("index", CheckResult.verified, f"{count}, each with the SHA-256 that the index says")
     if bundle.signature is not None:
-        signature = check_signature(bundle.content, bundle.signature, allowed_signers)
-        yield Check("signature", CheckResult.verified if signature.is_good else CheckResult.differs, signature.text)
+        is_good, text = check_signature(bundle.content, bundle.signature, allowed_signers)
+        yield Check("signature", CheckResult.verified if is_good else CheckResult.differs, text)
     elif allowed_signers is not None:
         yield Check("signature", CheckResult.differs, "it is not signed, and --allowed-signers asks for a signature")
 

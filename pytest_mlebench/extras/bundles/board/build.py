@@ -20,7 +20,7 @@ from pytest_mlebench.extras.bundles.bundle import MAX_BYTES, SUFFIX, Bundle, is_
 from pytest_mlebench.extras.bundles.card import Card, CheckResult
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.progress import Step
-from pytest_mlebench.io.units import listed, one_line, pluralize
+from pytest_mlebench.io.units import first, listed, one_line, pluralize
 from pytest_mlebench.records.group import RunGroup, read_group
 from pytest_mlebench.records.record import MANIFEST
 from pytest_mlebench.reports.page import page
@@ -189,13 +189,12 @@ def _entry(
 def _rejected(
     file: Path, bundle: Bundle, card: Card | None, verdict: str, reasons: list[str], hide: Callable[[str], str]
 ) -> _Entry:
-    more = [f"and {len(reasons) - _SHOWN} more"] if len(reasons) > _SHOWN else []
     rejected = Rejected(
         file=_name(file),
         digest=bundle.digest,
         run_group=bundle.index.run_group[:_TEXT],
         verdict=hide(verdict),
-        reasons=(*map(hide, reasons[:_SHOWN]), *more),
+        reasons=tuple(map(hide, first(reasons, _SHOWN))),
     )
     return _Entry(rejected=rejected, card=card)
 
