@@ -15,7 +15,7 @@ from pytest_mlebench.extras.audit.judge import FOLDER, SCANNER, Judge, JudgeOpti
 from pytest_mlebench.extras.audit.kernels import Kernels, kernels
 from pytest_mlebench.extras.audit.page import page
 from pytest_mlebench.extras.audit.plagiarism import SCANNER as PLAGIARISM
-from pytest_mlebench.extras.audit.plagiarism import Comparison, Pairs
+from pytest_mlebench.extras.audit.plagiarism import Comparison
 from pytest_mlebench.extras.audit.run import AuditedRun, runs_of
 from pytest_mlebench.extras.audit.scanners import audit as scan
 from pytest_mlebench.io.files import AnyPath
@@ -49,13 +49,6 @@ def audit(
     What is found is evidence for a reader, and is written to ``audit.json`` in the group. What a judge, or a comparison
     for plagiarism, found in an earlier audit is kept. Raises UsageError.
     """
-    return audit_group(bench, group, judge=judge, plagiarism=plagiarism)[0]
-
-
-def audit_group(
-    bench: Bench, group: AnyPath | RunGroup, *, judge: JudgeOptions | None, plagiarism: PlagiarismOptions | None
-) -> tuple[Findings, Pairs | None]:
-    """The same, with what resembles each other where that was compared."""
     own = group if isinstance(group, RunGroup) else bench.group(group)
     graders = bench.regrader(own.version)
     cases: list[Case] = []
@@ -63,13 +56,13 @@ def audit_group(
     asked = None if judge is None else Judge(judge, bench.gateway, own.folder / FOLDER)
     if asked is not None:
         readers.append(lambda run: cases.append(case_of(run)))
-    earlier, pairs = _earlier(own), None
+    earlier = _earlier(own)
     if plagiarism is None:
         scanned = _with_earlier_plagiarism(scan(runs_of(own, graders), *readers), earlier)
     else:
         with Fingerprinter(default_parameters()) as fingerprinter:
             compared = _comparison(bench, plagiarism, fingerprinter)
-            scanned, pairs = _with_pairs(scan(runs_of(own, graders), *readers, compared.add), compared, own)
+            scanned = _with_pairs(scan(runs_of(own, graders), *readers, compared.add), compared, own)
         logger.info("%s", own.folder / PAIRS_PAGE)
     found = _with_earlier_judge(scanned, earlier)
     _write(found, own.folder)
@@ -79,7 +72,7 @@ def audit_group(
         opinions, account = asked(cases)
         found = replace(scanned, findings=(*scanned.findings, *opinions), judge=account)
         _write(found, own.folder)
-    return found, pairs
+    return found
 
 
 def _write(found: Findings, folder: Path) -> None:
@@ -146,7 +139,7 @@ def _code_below(path: Path) -> Iterator[Path]:
         yield from sorted(file for file in regular_files(path) if file.suffix.lower() in LANGUAGES)
 
 
-def _with_pairs(found: Findings, compared: Comparison, group: RunGroup) -> tuple[Findings, Pairs]:
+def _with_pairs(found: Findings, compared: Comparison, group: RunGroup) -> Findings:
     """The findings with those of plagiarism; pairs are written to the group's folder. Raises UsageError."""
     own, pairs, account = compared()
     try:
@@ -154,4 +147,4 @@ def _with_pairs(found: Findings, compared: Comparison, group: RunGroup) -> tuple
         (group.folder / PAIRS_PAGE).write_text(page(group.name, pairs, account), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{group.folder} cannot be written: {unusable(error)}") from error
-    return replace(found, findings=(*found.findings, *own), plagiarism=account), pairs
+    return replace(found, findings=(*found.findings, *own), plagiarism=account)

@@ -71,11 +71,6 @@ class LabelledCase:
     """Model calls with answers of a few tokens."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Cases:
-    cases: tuple[LabelledCase, ...]
-
-
 @dataclass(frozen=True)
 class Counts:
     """How many unfair cases were found and missed, and fair ones flagged and cleared."""
@@ -132,9 +127,11 @@ def _counted(results: Sequence[CaseResult], method: str) -> Counts:
 
 def labelled_cases() -> dict[str, tuple[LabelledCase, ...]]:
     """The cases of each half."""
-    return {
-        half: parse(_Cases, yaml.safe_load((SET / f"{half}.yaml").read_text(encoding="utf-8"))).cases for half in HALVES
-    }
+    found = {}
+    for half in HALVES:
+        values = yaml.safe_load((SET / f"{half}.yaml").read_text(encoding="utf-8"))
+        found[half] = tuple(parse(LabelledCase, case) for case in values["cases"])
+    return found
 
 
 def calibrate(folder: Path, judge: Judge | None = None) -> Calibration:
@@ -144,11 +141,11 @@ def calibrate(folder: Path, judge: Judge | None = None) -> Calibration:
     ids = [_ID.format(k) for k in range(_ROWS)]
     dataset.sample_submission.parent.mkdir(parents=True)
     dataset.sample_submission.write_text("".join(f"{line}\n" for line in ("id,failed", *(f"{id},0" for id in ids))))
-    labelled = {(half, case.name): case for half, cases in labelled_cases().items() for case in cases}
+    labelled = [(half, case) for half, cases in labelled_cases().items() for case in cases]
     texts = []
     findings: list[Finding] = []
     # One at a time: runs of one group would be compared with each other.
-    for (half, _), case in labelled.items():
+    for half, case in labelled:
         run_dir = folder / "runs" / f"{half}-{case.name}"
         record = _write(case, run_dir, competition, ids)
         run = AuditedRun(record=record, run_dir=run_dir, competition=competition, dataset=dataset)
@@ -163,7 +160,7 @@ def calibrate(folder: Path, judge: Judge | None = None) -> Calibration:
     return Calibration(
         results=tuple(
             _result(half, case, [own for own in findings if own.run_id == f"{half}-{case.name}"])
-            for (half, _), case in labelled.items()
+            for half, case in labelled
         ),
         judge=account,
     )

@@ -68,8 +68,10 @@ JUDGE = "judge"
 _IN_GROUP = (record.MANIFEST, record.METADATA, record.EVENTS, FINDINGS, TABLES)
 _PREFIXES = ("grading_report", "regraded-", "familiarity-")
 _IN_RUN = (record.RECORD, record.RUNNING, record.RUN_LOG, TRAJECTORY, CALLS, BODIES, record.FILES)
-_IN_FILES = {"submissions": "submission", "code": "code", "logs": "logs"}
-"""The folders of a run's archive by the kinds of their files."""
+_FOLDERS = {"submission": "submissions", SNAPSHOTS: "snapshots", LLM: "ledgers", "code": "code", "logs": "logs"}
+"""The kinds of the files in a run's folders."""
+_IN_FILES = {_FOLDERS[name] for name in record.COLLECTED}
+"""Those of its archive."""
 _NEVER = (record.LOCK, record.WORKERS, record.REPORT, PAIRS, PAIRS_PAGE, CONFTEST)
 """What only matters where the group was made, is made from the rest, or holds other people's notebooks."""
 
@@ -153,15 +155,13 @@ class Bundle:
 def kind_of(path: str) -> str:
     """The kind (see ``KINDS``) of a file of a group; empty for what every bundle holds."""
     _, _, inside = path.partition("/")
-    folder = inside.partition("/")[0]
     if not inside or inside in (record.RECORD, record.RUNNING):
         return ""
     if inside == TRAJECTORY:
         return "trajectories"
     if inside == BODIES:
         return "recordings"
-    folders = {"submission": "submissions", SNAPSHOTS: "snapshots", LLM: "ledgers", "code": "code", "logs": "logs"}
-    return folders.get(folder, "logs" if inside == record.RUN_LOG else "")
+    return _FOLDERS.get(inside.partition("/")[0], "logs" if inside == record.RUN_LOG else "")
 
 
 def write_bundle(
@@ -212,6 +212,7 @@ def _write(
     if len(content) > MAX_INDEX_BYTES or len(files) > MAX_FILES:
         raise UsageError(f"{group_dir} has too many files for a bundle: {len(files)}")
     signature = None if key is None else sign(content, key)
+    made = Bundle(index, hashlib.sha256(content).hexdigest(), content, signature, group_dir)
     partial = target.with_name(f".{target.name}.part")
     options: dict[int, int] = {
         CompressionParameter.compression_level: _LEVEL,
@@ -219,7 +220,7 @@ def _write(
     }
     try:
         partial.open("wb").close()  # a target that cannot be written is noticed first
-        if objections := check(Bundle(index, hashlib.sha256(content).hexdigest(), content, None, group_dir)):
+        if objections := check(made):
             shown = "\n  ".join(first(objections, _SHOWN))
             raise UsageError(f"{group_dir} was not packed, since `mlebench verify` would reject the bundle:\n  {shown}")
         with partial.open("wb") as file, ZstdFile(file, "w", options=options) as out:
@@ -239,7 +240,7 @@ def _write(
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
-    return Bundle(index, hashlib.sha256(content).hexdigest(), content, signature, group_dir)
+    return made
 
 
 def _survey(
@@ -264,7 +265,7 @@ def _survey(
             elif not _is_safe(inside) or inside in reserved:
                 why = (ODD_NAMES, "their names are not plain text")
             else:
-                if inside.split("/")[1:] == [record.FILES] and leave_out & _IN_FILES.keys():
+                if inside.split("/")[1:] == [record.FILES] and leave_out & _IN_FILES:
                     path = _without(path.parent, leave_out, scratch / str(len(kept)), omitted)
                 kept.append((inside, path))
                 continue
@@ -275,9 +276,9 @@ def _survey(
 
 def _without(run_dir: Path, leave_out: frozenset[str], folder: Path, omitted: dict[tuple[str, str], list[int]]) -> Path:
     """A run's archive without some kinds of files; these are added to what is omitted. Raises DataError."""
-    folders = [folder for kind, folder in _IN_FILES.items() if kind not in leave_out]
-    for file in copy_files(run_dir, folder, folders):
-        kind = next(kind for kind, inside in _IN_FILES.items() if file.path.startswith(f"{inside}/"))
+    kept = [name for name in record.COLLECTED if _FOLDERS[name] not in leave_out]
+    for file in copy_files(run_dir, folder, kept):
+        kind = _FOLDERS[file.path.partition("/")[0]]
         omitted.setdefault((kind, "by --leave-out"), []).append(file.size)
     return folder / record.FILES
 

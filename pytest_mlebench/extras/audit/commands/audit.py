@@ -25,16 +25,17 @@ from pytest_mlebench.cli.common import (
 )
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError, reason
-from pytest_mlebench.extras.audit.api import PlagiarismOptions, audit_group
+from pytest_mlebench.extras.audit.api import PlagiarismOptions, audit
 from pytest_mlebench.extras.audit.calibration import Calibration, calibrate
 from pytest_mlebench.extras.audit.judge import FOLDER, Judge, JudgeOptions
-from pytest_mlebench.extras.audit.page import account_text, first, pairs_text
+from pytest_mlebench.extras.audit.page import account_text, pairs_text
 from pytest_mlebench.extras.audit.plagiarism import Pairs
-from pytest_mlebench.io.units import format_duration, pluralize
+from pytest_mlebench.io.units import first, format_duration, pluralize
+from pytest_mlebench.io.values import read_json
 from pytest_mlebench.options import Settings
 from pytest_mlebench.records.group import RunGroup, read_group
 from pytest_mlebench.reports.tables import Section, Table, terminal_width
-from pytest_mlebench.results.findings import FINDINGS, Finding, Findings, JudgeAccount, NotebooksRead, Verdict
+from pytest_mlebench.results.findings import FINDINGS, PAIRS, Finding, Findings, JudgeAccount, NotebooksRead, Verdict
 from pytest_mlebench.results.statistics import wilson_interval
 
 logger = logging.getLogger("pytest_mlebench")
@@ -98,14 +99,17 @@ def _audit_group(options: argparse.Namespace) -> int:
     judge, is_bundle = _judge(options), is_opened_bundle(group.folder)
     if judge is not None and is_bundle:
         raise UsageError("--judge keeps what it paid for in the run group: `mlebench unbundle` makes one of a bundle")
-    found, pairs = audit_group(bench, group, judge=judge, plagiarism=_compared_with(options, bench.settings))
-    if pairs is not None and found.plagiarism is not None:
+    found = audit(bench, group, judge=judge, plagiarism=_compared_with(options, bench.settings))
+    if options.plagiarism and found.plagiarism is not None:
         _warn_of_missing(found.plagiarism.notebooks, bench.store)
     if options.json:
         print_json({"verdicts": found.verdicts, **asdict(found)})
     else:
         _show(group, found)
-        _show_plagiarism(found, pairs, options)
+        if found.plagiarism is not None:
+            print(account_text(found.plagiarism))
+        if options.pairs and (pairs := read_json(group.folder / PAIRS, Pairs).pairs):
+            print(f"\n{pairs_text(pairs)}")
     if is_bundle:
         logger.info("not saved, because bundles are never changed: unpack it with `mlebench unbundle` first")
     else:
@@ -150,7 +154,7 @@ def _account(judge: JudgeAccount) -> str:
     counts["quote that does not occur"] = judge.quotes_dropped
     text += "".join(f"; {count} × {what}" for what, count in counts.items() if count)
     if judge.incomplete:
-        text += f"\nnot judged whole ({_why(judge)}): {first(judge.incomplete)}"
+        text += f"\nnot judged whole ({_why(judge)}): {', '.join(first(judge.incomplete, 10))}"
         if judge.interrupted or judge.budget_ended or judge.failed:
             text += "\nthe same command asks for what is missing, and for nothing twice"
     return text
@@ -210,14 +214,6 @@ def _warn_of_missing(notebooks: Mapping[str, NotebooksRead], store: DataStore) -
         )
     if unlisted := [id for id, own in notebooks.items() if not own.listed]:
         logger.warning("no public notebooks are known of %s", ", ".join(unlisted))
-
-
-def _show_plagiarism(found: Findings, pairs: Pairs | None, options: Any) -> None:
-    """What was compared, and with ``--pairs`` the passages side by side."""
-    if found.plagiarism is not None:
-        print(account_text(found.plagiarism))
-    if options.pairs and pairs is not None and pairs.pairs:
-        print(f"\n{pairs_text(pairs)}")
 
 
 def _calibrate(options: argparse.Namespace) -> int:
