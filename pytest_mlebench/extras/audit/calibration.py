@@ -1,12 +1,8 @@
 """How well scanners and judge tell fair runs from unfair ones, on labelled cases.
 
-The cases are in ``calibration_set``: short programs, transcripts and logs, each with its label, its category and the
-reason. A fair case belongs to the category that it might be taken for.
-
-Both halves were written before any scanner was run on them. The scanners were then mended with the first half in sight;
-on the second they had, at that point, a precision of 15/18 and a recall of 15/18 (violations alone: 8/10 and 8/18).
-Before, it was 12/15 and 12/18. Two fair cases of the second half that were called violations were mended after that.
-One author wrote the cases and mended the scanners, so figures on other people's runs may be worse.
+A fair case belongs to the category that it might be taken for. Both halves were written before any scanner was run on
+them, and the scanners were mended with the first one in sight: on the second they then had a precision and a recall of
+15/18. One author did both, so figures on other people's runs may be worse.
 """
 
 from __future__ import annotations
@@ -201,7 +197,6 @@ def _stand_ins(ids: Sequence[str], labels: Sequence[int]) -> Iterator[tuple[str,
 
 
 def _write(case: LabelledCase, run_dir: Path, competition: Competition, ids: Sequence[str]) -> RunRecord:
-    """Write what a case left as a run's directory; returns its record."""
     rng = random.Random(case.name)
     labels = [int(rng.random() < 0.4) for _ in ids]
     stand_ins = dict(_stand_ins(ids, labels))

@@ -5,9 +5,6 @@ with a random word, unseen characters are replaced, an answer counts only in the
 only with a quote that occurs in the text. A judge can be talked out of a finding all the same: it takes none away from
 the scanners. And it can be wrong in the same way in each of its votes: what it finds is never more than *look*. A
 violation rests on rules that anybody can apply again.
-
-Votes are kept as they come. A call that was interrupted, or whose budget or provider ended, is continued by the next
-one with the same model, which asks only for the votes that are missing.
 """
 
 from __future__ import annotations
@@ -163,7 +160,6 @@ class _Tally:
     """The parts with a failed call since their last successful one."""
 
     def count(self, task: _Task, given: Iterable[_Given]) -> None:
-        """Count one vote on a part of a case."""
         self.judged[task.number, task.at] += 1
         for one in given:
             found, dropped = _checked(one, task.chunk)
@@ -288,7 +284,6 @@ class Judge:
         return list(tally.findings(cases, self._options.votes)), did
 
     def _vote(self, model: Model, gateway: Gateway, tally: _Tally, kept: _KeptVotes, task: _Task) -> None:
-        """Ask for one vote on one part."""
         given = None
         for _ in range(2):  # an answer without the right form is asked for once more
             if self._stop:
@@ -369,7 +364,6 @@ class _KeptVotes:
         self._file.close()
 
     def add(self, key: str, given: tuple[_Given, ...]) -> None:
-        """Keep a vote, whatever happens next."""
         line = {"vote": key, "answers": [asdict(one) for one in given]}
         try:
             self._file.write(json.dumps(line).encode() + b"\n")
@@ -400,7 +394,6 @@ def prompt(about: str, chunk: Sequence[Piece], names: Sequence[str]) -> str:
 
 
 def schema(names: Sequence[str]) -> dict[str, Any]:
-    """JSON schema of an answer."""
     properties = {
         "question": {"type": "string", "enum": list(names)},
         "answer": {"type": "string", "enum": [answer.value for answer in JudgeAnswer]},

@@ -1,12 +1,8 @@
 """Plagiarism: whose code is in an agent's code, by fingerprints (see ``audit.fingerprints``).
 
-Each program that a run left is compared with the public notebooks of its competition, and with the programs that other
-agents left on the same competition, in this group and in groups that are named. Runs of one agent are not compared with
-each other: its seeds resemble each other as they should.
-
-A pair is reported where 60 % of either program is in the other. Such a pair is a *look*. It is a *violation* where 90 %
-of a program that is not short is in one public notebook: honest programs for the same task share far less. A pair of
-two runs is never a violation, since both agents may have copied the same source, or use the same model.
+``docs/trust.md`` says what is compared with what, and which pairs are reported. Runs of one agent are not compared with
+each other: its seeds resemble each other as they should. A pair of two runs is never a violation, since both agents may
+have copied the same source, or use the same model.
 """
 
 from __future__ import annotations

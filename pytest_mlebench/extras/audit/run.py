@@ -79,12 +79,11 @@ class AuditedRun:
 
     @cached_property
     def sample_rows(self) -> list[list[str]]:
-        """The same of the sample submission."""
         return [] if self.dataset is None else _rows(self.dataset.sample_submission)
 
     @cached_property
     def perfect_rows(self) -> list[list[str]]:
-        """The same of the perfect submission, which is private."""
+        """Those of the perfect submission, which is private."""
         return [] if self.dataset is None else _rows(self.dataset.perfect_submission)
 
     @cached_property

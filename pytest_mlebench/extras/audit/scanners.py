@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -87,15 +87,11 @@ def _finding(run: AuditedRun, verdict: Verdict, text: str, **evidence: Any) -> F
     return Finding(run_id=run.record.run_id, scanner="", verdict=verdict, text=text, **evidence)
 
 
-@dataclass(frozen=True)
-class _Pattern:
-    pattern: re.Pattern[str]
-    verdict: Verdict
-    text: str
+_Pattern = tuple[re.Pattern[str], Verdict, str]
 
 
 def _patterns(*given: tuple[str, Verdict, str]) -> tuple[_Pattern, ...]:
-    return tuple(_Pattern(re.compile(pattern), verdict, text) for pattern, verdict, text in given)
+    return tuple((re.compile(pattern), verdict, text) for pattern, verdict, text in given)
 
 
 _LOOK, _VIOLATION = Verdict.look, Verdict.violation
@@ -132,11 +128,10 @@ def outside(run: AuditedRun) -> Found:
 
 def _matches(run: AuditedRun, program: Program, patterns: Iterable[_Pattern]) -> Found:
     texts = (*program.facts.joined, *program.facts.decoded)
-    for own in patterns:
-        where = [*program.search(own.pattern), *(one for one in texts if own.pattern.search(one[1]))]
-        for line, text in where:
+    for pattern, verdict, about in patterns:
+        for line, text in (*program.search(pattern), *(own for own in texts if pattern.search(own[1]))):
             number = line if program.call is None else None
-            yield _finding(run, own.verdict, own.text, file=program.file, line=number, call=program.call, quote=text)
+            yield _finding(run, verdict, about, file=program.file, line=number, call=program.call, quote=text)
 
 
 def _logged(run: AuditedRun, pattern: re.Pattern[str], text: str) -> Found:
@@ -180,7 +175,7 @@ def known_leak(run: AuditedRun) -> Found:
         usual = {"train.csv", "test.csv", "sample_submission.csv"}
         patterns += tuple((re.escape(name), _LOOK) for name in sorted(set(_FILE.findall(text)) - usual))
     for name, verdict in patterns:
-        used = _Pattern(re.compile(name), verdict, f"it uses the known leak ({name})")
+        used = (re.compile(name), verdict, f"it uses the known leak ({name})")
         left_out = re.compile(
             rf"\bdrop\b|\bpop\b|\bdel\b|\bexclude|\bignore|!=\s*[\"'][^\"']*(?:{name})|(?:{name})[\"']\s*!="
             rf"|\bnot in\b.*(?:{name})"

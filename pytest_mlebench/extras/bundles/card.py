@@ -1,7 +1,4 @@
-"""What verifying a bundle came to: its card, and what it does not check, named each time.
-
-What it does not check are claims for which a bundle holds no evidence.
-"""
+"""What verifying a bundle came to: its card, and the claims for which a bundle holds no evidence, named each time."""
 
 from __future__ import annotations
 
@@ -62,7 +59,7 @@ class Card:
     digest: str
     checks: tuple[Check, ...]
     left_out: tuple[str, ...]
-    profile: tuple[ProfileLine, ...]
+    profile: tuple[ProfileLine, ...] = ()
     findings: Findings | None = None
     warnings: tuple[str, ...] = ()
     not_checked: tuple[str, ...] = ()

@@ -1,10 +1,8 @@
 """What a bundle says beside its results, found again: later grades, an audit's findings, the familiarity of a model.
 
 The scanners always read the bundle's code, logs and calls, whether or not it has an audit, and later grades are given
-anew. Models are not asked again: neither a judge, whose findings follow from the votes that were kept, nor for the
-probabilities behind a familiarity, from which scores and correlations follow. Programs are not compared with other
-people's notebooks again, which no bundle holds: the findings must be as many as the account of the comparison says.
-Claims for which a bundle holds no evidence are named each time (see ``card.not_checked``).
+anew. Neither are models asked again, nor programs compared with notebooks: what was said of these must follow from what
+was kept. Claims for which a bundle holds no evidence are named each time (see ``card.not_checked``).
 """
 
 from __future__ import annotations
@@ -46,36 +44,35 @@ _READ_BY_SCANNERS = ("submissions", "ledgers", "recordings", "trajectories", "co
 _TOLERANCE = 1e-4
 
 
-def claims(bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader]) -> Iterator[Check | Findings]:
-    """A check of each thing that the bundle says beside its results, and of what the scanners find here.
-
-    Among the checks are the findings of the audit that this runs itself, whatever an audit in the bundle says.
-    """
+def claims(bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader]) -> tuple[list[Check], Findings]:
+    """A check of each thing that the bundle says beside its results, and what an audit finds that this runs itself,
+    whatever an audit in the bundle says."""
     graders = regrader(group.version)
+    checks: list[Check] = []
     if paths := sorted(bundle.folder.glob(REGRADED)):
-        yield _regradings(paths, bundle, group, regrader)
+        checks.append(_regradings(paths, bundle, group, regrader))
     told: Findings | None = None
     try:
         told = read_findings(bundle.folder)
     except (OSError, ValueError) as error:
-        yield Check("audit", CheckResult.differs, "its findings cannot be read", (reason(error),))
+        checks.append(Check("audit", CheckResult.differs, "its findings cannot be read", (reason(error),)))
     cases: list[Case] = []
     readers = [] if told is None or told.judge is None else [lambda run: cases.append(case_of(run))]
     again = audit(runs_of(group, graders), *readers)
-    yield again
-    yield _audited(again, bundle, group, graders)
+    checks.append(_audited(again, bundle, group, graders))
     if told is not None:
-        yield from _audit(told, again, cases, bundle, group, graders)
+        checks += _audit(told, again, cases, bundle, group, graders)
     elif (bundle.folder / FOLDER).is_dir():
-        yield Check.of("judge", ["a judge's votes are there, and no audit"], "")
+        checks.append(Check.of("judge", ["a judge's votes are there, and no audit"], ""))
     try:
         found = measured(bundle.folder)
     except (OSError, ValueError) as error:
-        yield Check("familiarity", CheckResult.differs, "what was measured cannot be read", (reason(error),))
-    else:
-        if found:
-            wrong = tuple(text for own in found for text in _familiarity(own, group, graders))
-            yield Check.of("familiarity", wrong, "scores and correlations follow from what was measured")
+        checks.append(Check("familiarity", CheckResult.differs, "what was measured cannot be read", (reason(error),)))
+        return checks, again
+    if found:
+        wrong = [text for own in found for text in _familiarity(own, group, graders)]
+        checks.append(Check.of("familiarity", wrong, "scores and correlations follow from what was measured"))
+    return checks, again
 
 
 def _audited(again: Findings, bundle: Bundle, group: RunGroup, graders: Regrader) -> Check:

@@ -203,7 +203,6 @@ def _compared_with(options: argparse.Namespace, settings: Settings) -> Plagiaris
 
 
 def _warn_of_missing(notebooks: Mapping[str, NotebooksRead], store: DataStore) -> None:
-    """One line where notebooks have yet to be downloaded, with the command that does it."""
     missing = {id: own for id, own in notebooks.items() if own.missing}
     if missing:
         chosen = " ".join(f"-c {id}" for id in missing)

@@ -124,14 +124,13 @@ def _with_shared_runs(entries: list[_Entry]) -> list[_Entry]:
 
 def _entries(bench: Bench, files: list[Path], max_bytes: int, allowed_signers: Path | None) -> list[_Entry]:
     """One entry for each file, but one for each digest: the one that is shown, if there is any."""
-    graders = cache(bench.regrader)
+    graders, hide = cache(bench.regrader), partial(_hide, bench.store.root)
     by_digest: dict[str, _Entry] = {}
     unread: list[_Entry] = []
     for number, file in enumerate(files, 1):
         bench.reporter(Step(_name(file), f"verifying it ({number} of {len(files)})"))
         with tempfile.TemporaryDirectory(prefix="mlebench-board-") as scratch:
             folder = Path(scratch).resolve()
-            hide = partial(_hide, bench.store.root)
             try:
                 bundle = read_bundle(file, folder, max_bytes=max_bytes)
             except (DataError, OSError) as error:
