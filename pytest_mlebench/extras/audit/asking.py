@@ -19,6 +19,8 @@ from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.providers import said_in
 
 _SECONDS = 900.0
+_MAX_TOKENS = 8000
+"""Of an answer."""
 _MAX_REPLY = 64 << 10
 
 
@@ -29,11 +31,10 @@ class CallRefused(Exception):
 class Model:
     """A model behind a gateway. To be used by several threads."""
 
-    def __init__(self, gateway: Gateway, provider: Provider, name: str, *, max_tokens: int) -> None:
+    def __init__(self, gateway: Gateway, provider: Provider, name: str) -> None:
         self._gateway = gateway
         self._provider = provider
         self._name = name
-        self._max_tokens = max_tokens
         self._by_schema = True
         """Whether the server of OpenAI's API takes a schema; some do not know it."""
         self._lock = Lock()
@@ -48,7 +49,7 @@ class Model:
             system=system,
             user=user,
             schema=schema,
-            max_tokens=self._max_tokens,
+            max_tokens=_MAX_TOKENS,
             output_limit=self._provider.output_limit,
             with_schema=with_schema,
         )

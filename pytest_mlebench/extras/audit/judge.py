@@ -46,7 +46,6 @@ _MAX_VOTES_BYTES = 256 << 20
 SCANNER = "judge"
 MAX_VOTES = 15
 """On one part."""
-_MAX_TOKENS = 8000
 _RETRIES = 3
 _FAILURES = 3
 """Calls that fail before one succeeds, or parts with a failed call one after the other: then it cannot be asked."""
@@ -240,7 +239,7 @@ class Judge:
             Gateway(self._settings, [self._provider], run_dir=self._folder, account_folder=Path(account)) as gateway,
             ThreadPoolExecutor(self._options.workers, "judge") as pool,
         ):
-            model = Model(gateway, self._provider, self._model, max_tokens=_MAX_TOKENS)
+            model = Model(gateway, self._provider, self._model)
             running: list[Future[None]] = []
             try:
                 for task in tasks:

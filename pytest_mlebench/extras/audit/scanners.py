@@ -84,7 +84,7 @@ def _bounded(found: Found) -> Iterator[Finding]:
 
 
 def _finding(run: AuditedRun, verdict: Verdict, text: str, **evidence: Any) -> Finding:
-    return Finding(run_id=run.record.run_id, scanner="", verdict=verdict, text=text, **evidence)
+    return Finding(run_id=run.record.run_id, verdict=verdict, text=text, **evidence)
 
 
 _Pattern = tuple[re.Pattern[str], Verdict, str]

@@ -167,27 +167,12 @@ def _entry(
     try:
         found = verification.verify(bundle, graders, files=group_files, allowed_signers=allowed_signers)
         card = _without_paths(found, hide)
-        if (why := _why_not(card)) is not None:
-            return _rejected(file, bundle, card, *why, hide)
-        if card.findings is not None:
-            card.findings.write(bundle.folder)  # the report shows this audit, whatever one was in the bundle
-        group = _without_words(read_group(bundle.folder))
-        if len(group.agents) > _MOST_AGENTS:
-            raise DataError(f"it has {len(group.agents)} agents, and at most {_MOST_AGENTS} are shown")
-        rows = tuple(replace(row, report=_address(row)) for row in rows_of(group, card, graders(group.version)))
-        run_ids = {
-            agent: frozenset(record.run_id for record in group.records if record.agent == agent)
-            for agent in group.agents
-        }
-        return _Entry(card=card, rows=rows, run_ids=run_ids, report=_report(group, card))
+        if (why := _why_not(card)) is None:
+            return _shown(bundle, card, graders)
     except Exception as error:  # whatever is in one bundle, the others are shown
         text = str(error) if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
-        return _rejected(file, bundle, card, "its results cannot be shown", [text], hide)
-
-
-def _rejected(
-    file: Path, bundle: Bundle, card: Card | None, verdict: str, reasons: list[str], hide: Callable[[str], str]
-) -> _Entry:
+        why = "its results cannot be shown", [text]
+    verdict, reasons = why
     rejected = Rejected(
         file=_name(file),
         digest=bundle.digest,
@@ -196,6 +181,19 @@ def _rejected(
         reasons=tuple(map(hide, first(reasons, _SHOWN))),
     )
     return _Entry(rejected=rejected, card=card)
+
+
+def _shown(bundle: Bundle, card: Card, graders: Callable[[str], Regrader]) -> _Entry:
+    if card.findings is not None:
+        card.findings.write(bundle.folder)  # the report shows this audit, whatever one was in the bundle
+    group = _without_words(read_group(bundle.folder))
+    if len(group.agents) > _MOST_AGENTS:
+        raise DataError(f"it has {len(group.agents)} agents, and at most {_MOST_AGENTS} are shown")
+    rows = tuple(replace(row, report=_address(row)) for row in rows_of(group, card, graders(group.version)))
+    run_ids = {
+        agent: frozenset(record.run_id for record in group.records if record.agent == agent) for agent in group.agents
+    }
+    return _Entry(card=card, rows=rows, run_ids=run_ids, report=_report(group, card))
 
 
 def _why_not(card: Card) -> tuple[str, list[str]] | None:
