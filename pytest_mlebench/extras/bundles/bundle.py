@@ -42,6 +42,7 @@ from pytest_mlebench.results.findings import FINDINGS, PAIRS, PAIRS_PAGE
 from pytest_mlebench.runs.files import FilesError, check_files, copy_files
 from pytest_mlebench.runs.guard import CONFTEST
 from pytest_mlebench.sandbox.collection import FOLDER as SNAPSHOTS
+from pytest_mlebench.sandbox.collection import digest_of
 
 FORMAT = "pytest-mlebench bundle"
 VERSION = 1
@@ -198,7 +199,9 @@ def _write(
     key: Path | None,
     check: Callable[[Bundle], Sequence[str]],
 ) -> Bundle:
-    files = tuple(_entry(name, source) for name, source in found)
+    files = tuple(
+        BundledFile(path=name, size=source.stat().st_size, sha256=digest_of(source)) for name, source in found
+    )
     index = BundleIndex(
         format=FORMAT,
         version=VERSION,
@@ -281,12 +284,6 @@ def _without(run_dir: Path, leave_out: frozenset[str], folder: Path, omitted: di
         kind = _FOLDERS[file.path.partition("/")[0]]
         omitted.setdefault((kind, "by --leave-out"), []).append(file.size)
     return folder / record.FILES
-
-
-def _entry(name: str, source: Path) -> BundledFile:
-    with source.open("rb") as reader:
-        digest = hashlib.file_digest(reader, "sha256")
-        return BundledFile(path=name, size=reader.seek(0, os.SEEK_END), sha256=digest.hexdigest())
 
 
 def _add(out: Any, name: str, reader: IO[bytes], size: int) -> None:
