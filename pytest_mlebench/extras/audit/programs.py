@@ -95,7 +95,7 @@ class Program:
                 return None
 
     @cached_property
-    def facts(self) -> Facts:
+    def facts(self) -> ProgramFacts:
         tree, unread = self._tree(), []
         if self.file.endswith((".py", ".ipynb")) and self._is_too_large:
             unread.append("this code is too large to be parsed: only its lines were searched")
@@ -103,13 +103,13 @@ class Program:
             unread.append("this code has a line that is too long to be searched whole")
         if tree is None:
             lines = tuple(_COMMENT.sub("", line[:MAX_LINE]) for line in self._source)
-            return Facts(lines=lines, unread=tuple(unread))
+            return ProgramFacts(lines=lines, unread=tuple(unread))
         nodes = list(islice(ast.walk(tree), self.max_nodes + 1))
         budget = _Steps()
         joined = tuple(_joined(nodes[: self.max_nodes], budget))
         if len(nodes) > self.max_nodes or budget.left <= 0:
             unread.append("this code is too deep or too large to be read whole")
-        return Facts(
+        return ProgramFacts(
             is_python=True,
             lines=self._without_comments(nodes),
             joined=joined,
@@ -132,7 +132,7 @@ class Program:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class ProgramFacts:
     """What scanners read of a program, found in one pass over its syntax tree; texts with the line of each."""
 
     lines: tuple[str, ...]
