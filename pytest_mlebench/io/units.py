@@ -92,6 +92,15 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
+def first(lines: Sequence[str], most: int) -> list[str]:
+    """The first lines of many, and how many more there are.
+
+    >>> first(["a", "b", "c"], 1), first(["a"], 1)
+    (['a', 'and 2 more'], ['a'])
+    """
+    return [*lines[:most], f"and {len(lines) - most} more"] if len(lines) > most else [*lines]
+
+
 def pluralize(number: int, word: str) -> str:
     """``1 seed``, ``3 seeds``."""
     return f"{number} {word}{'' if number == 1 else 's'}"

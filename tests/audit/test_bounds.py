@@ -39,26 +39,27 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("text", ["x = 1 + y\n" * 41_000, "x = [" + "1," * 2_000_000 + "]"], ids=["lines", "a line"])
 def test_a_large_file_is_not_parsed_and_searched_in_short_parts(text: str, parsed: list[int]) -> None:
     program, looking = Program("code/large.py", text), Looking()
-    assert not program.is_python and not list(program.nodes()) and not program.joined and not program.decoded
+    facts = program.facts
+    assert not facts.is_python and not list(program.nodes()) and not facts.joined and not facts.decoded
     list(program.search(cast("re.Pattern[str]", looking)))
     assert parsed == []
     assert max(looking.parts) <= 1000
     assert sum(looking.parts) <= (250_000 if "\n" not in text else len(text))
-    assert program.unread[0] == "this code is too large to be parsed: only its lines were searched"
+    assert facts.unread[0] == "this code is too large to be parsed: only its lines were searched"
 
 
 def test_400000_characters_are_parsed_and_one_more_is_not(parsed: list[int]) -> None:
     for length, may_parse, parses in ((400_000, True, True), (400_001, True, False), (400_000, False, False)):
-        assert Program("x.py", "#" * length, may_parse=may_parse).is_python == parses
+        assert Program("x.py", "#" * length, may_parse=may_parse).facts.is_python == parses
     assert set(parsed) == {400_000}
 
 
 def test_the_nodes_of_a_program_and_the_texts_it_puts_together_are_bounded() -> None:
     program = Program("x.py", "x = 'a' + 'b'\n" * 100)
-    assert len(program.joined) == 200 and not program.unread
+    assert len(program.facts.joined) == 200 and not program.facts.unread
     bounded = Program("x.py", program.text, max_nodes=50)
-    assert len(list(bounded.nodes())) == 50 and len(bounded.joined) < 100
-    assert bounded.unread == ("this code is too deep or too large to be read whole",)
+    assert len(list(bounded.nodes())) == 50 and len(bounded.facts.joined) < 100
+    assert bounded.facts.unread == ("this code is too deep or too large to be read whole",)
 
 
 @pytest.mark.parametrize(

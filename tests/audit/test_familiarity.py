@@ -196,6 +196,7 @@ def test_scores_are_normalised_between_the_sample_submission_and_gold() -> None:
 
 
 def test_equal_values_have_no_correlation() -> None:
-    knowledge = [Knowledge(id, p) for id, p in zip(IDS, KNOWN, strict=True)]
-    assert correlation("agent", knowledge, dict.fromkeys(IDS, 1.0)) is None
-    assert correlation("agent", knowledge[:3], dict(zip(IDS, SHARES, strict=True))) is None
+    alike = [Knowledge(id, p, scores={"agent": 1.0}) for id, p in zip(IDS, KNOWN, strict=True)]
+    assert correlation("agent", alike) is None
+    three = [Knowledge(id, p, scores={"agent": s}) for id, p, s in zip(IDS[:3], KNOWN, SHARES, strict=False)]
+    assert correlation("agent", three) is None

@@ -344,6 +344,14 @@ def test_a_judge_whose_key_is_wrong_is_one_clear_line(
     assert len(upstream.seen) <= 6
 
 
+def test_an_error_in_a_form_of_the_providers_own_is_quoted(
+    group: Path, upstream: Upstream, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upstream.on_request = lambda seen: upstream.failures.append(Failure(404, {"detail": "no such model here"}))
+    assert main(["audit", str(group), f"--data-dir={group.parent}", f"--judge={MODELS['openai']}"]) == 2
+    assert "cannot be asked: {'detail': 'no such model here'}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "much"])
 def test_a_budget_is_a_positive_number(value: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):

@@ -143,7 +143,7 @@ def test_a_large_program_is_searched_within_bounds_and_that_is_a_finding(
     (code / "deep.py").write_text("\n".join("x = " + "+".join(['"a"'] * 900) for _ in range(90)))
     (code / "long.py").write_text("a = '" + "b" * 390_000 + "'\n")
     (large,) = [own for own in code_of(code.parent)[0] if own.file.endswith("large.py")]
-    assert not list(large.nodes()) and not large.is_python
+    assert not list(large.nodes()) and not large.facts.is_python
     card = card_of(world, copy, tmp_path)
     assert card.findings is not None and card.violations == 1, "its lines were searched"
     texts = {(own.file, own.text) for own in card.findings.findings}

@@ -61,7 +61,8 @@ def compare(
         path.write_text(text)
         files[Path(name).stem] = path
     here = Kernels(listed=tuple(files), files=files, gone={}, failed={})
-    with Comparison(default_parameters(), lambda id: here, lambda name: scaffold) as compared:
+    with Fingerprinter(default_parameters()) as take:
+        compared = Comparison(take, lambda id: here, lambda name: scaffold)
         for (agent, seed), programs in runs.items():
             compared.add(left(folder, record_of(agent, seed), programs))
         for (agent, seed), programs in (others or {}).items():
@@ -180,7 +181,8 @@ def test_hostile_programs_end_nothing_and_honest_findings_stay(tmp_path: Path) -
 
 
 def test_what_is_too_large_is_named(tmp_path: Path) -> None:
-    with Comparison(default_parameters(), lambda id: None, lambda name: ()) as compared:
+    with Fingerprinter(default_parameters()) as take:
+        compared = Comparison(take, lambda id: None, lambda name: ())
         record = record_of("a")
         compared.add(left(tmp_path, record, {"x.py": "x = 1\n" * 100_000}))
         _, _, account = compared()

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import UsageError, unusable
-from pytest_mlebench.extras.audit.evidence import collecting
-from pytest_mlebench.extras.audit.fingerprints import LANGUAGES, default_parameters
+from pytest_mlebench.extras.audit.evidence import Case, case_of
+from pytest_mlebench.extras.audit.fingerprints import LANGUAGES, Fingerprinter, default_parameters
 from pytest_mlebench.extras.audit.judge import FOLDER, SCANNER, Judge, JudgeOptions
-from pytest_mlebench.extras.audit.kernels import kernels
+from pytest_mlebench.extras.audit.kernels import Kernels, kernels
 from pytest_mlebench.extras.audit.page import page
 from pytest_mlebench.extras.audit.plagiarism import SCANNER as PLAGIARISM
 from pytest_mlebench.extras.audit.plagiarism import Comparison
-from pytest_mlebench.extras.audit.run import runs_of
+from pytest_mlebench.extras.audit.run import AuditedRun, runs_of
 from pytest_mlebench.extras.audit.scanners import audit as scan
+from pytest_mlebench.io.files import AnyPath
 from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.results.findings import PAIRS_PAGE, read_findings
+from pytest_mlebench.results.findings import PAIRS, PAIRS_PAGE, Finding, Findings, read_findings
 from pytest_mlebench.runs.files import regular_files
-
-if TYPE_CHECKING:
-    from pytest_mlebench.extras.audit.evidence import Case
-    from pytest_mlebench.extras.audit.kernels import Kernels
-    from pytest_mlebench.extras.audit.plagiarism import Pairs
-    from pytest_mlebench.extras.audit.run import AuditedRun
-    from pytest_mlebench.io.files import AnyPath
-    from pytest_mlebench.results.findings import Finding, Findings
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -57,26 +49,20 @@ def audit(
     What is found is evidence for a reader, and is written to ``audit.json`` in the group. What a judge, or a comparison
     for plagiarism, found in an earlier audit is kept. Raises UsageError.
     """
-    return audit_group(bench, group, judge=judge, plagiarism=plagiarism)[0]
-
-
-def audit_group(
-    bench: Bench, group: AnyPath | RunGroup, *, judge: JudgeOptions | None, plagiarism: PlagiarismOptions | None
-) -> tuple[Findings, Pairs | None]:
-    """The same, with what resembles each other where that was compared."""
     own = group if isinstance(group, RunGroup) else bench.group(group)
     graders = bench.regrader(own.version)
-    runs = runs_of(own, graders.competition, graders.dataset)
     cases: list[Case] = []
-    asked = None if judge is None else judge_of(bench, judge, own.folder)
+    readers: list[Callable[[AuditedRun], object]] = []
+    asked = None if judge is None else Judge(judge, bench.gateway, own.folder / FOLDER)
     if asked is not None:
-        runs = collecting(runs, cases)
-    earlier, pairs = _earlier(own), None
+        readers.append(lambda run: cases.append(case_of(run)))
+    earlier = _earlier(own)
     if plagiarism is None:
-        scanned = _with_earlier_plagiarism(scan(runs), earlier)
+        scanned = _with_earlier_plagiarism(scan(runs_of(own, graders), *readers), earlier)
     else:
-        with _comparison(bench, plagiarism) as compared:
-            scanned, pairs = _with_pairs(scan(_compared(runs, compared)), compared, own)
+        with Fingerprinter(default_parameters()) as fingerprinter:
+            compared = _comparison(bench, plagiarism, fingerprinter)
+            scanned = _with_pairs(scan(runs_of(own, graders), *readers, compared.add), compared, own)
         logger.info("%s", own.folder / PAIRS_PAGE)
     found = _with_earlier_judge(scanned, earlier)
     _write(found, own.folder)
@@ -86,12 +72,7 @@ def audit_group(
         opinions, account = asked(cases)
         found = replace(scanned, findings=(*scanned.findings, *opinions), judge=account)
         _write(found, own.folder)
-    return found, pairs
-
-
-def judge_of(bench: Bench, options: JudgeOptions, folder: Path) -> Judge:
-    """A judge whose ledger is in this folder. Raises UsageError."""
-    return Judge(options, bench.gateway, folder / FOLDER)
+    return found
 
 
 def _write(found: Findings, folder: Path) -> None:
@@ -130,8 +111,7 @@ def _with_earlier_plagiarism(found: Findings, earlier: Findings | None) -> Findi
     return replace(found, findings=(*found.findings, *kept), plagiarism=earlier.plagiarism)
 
 
-@contextmanager
-def _comparison(bench: Bench, options: PlagiarismOptions) -> Iterator[Comparison]:
+def _comparison(bench: Bench, options: PlagiarismOptions, fingerprinter: Fingerprinter) -> Comparison:
     catalogue, store = bench.catalogue, bench.store
 
     def notebooks(id: str) -> Kernels | None:
@@ -140,16 +120,16 @@ def _comparison(bench: Bench, options: PlagiarismOptions) -> Iterator[Comparison
         return kernels(store.dataset(catalogue[id]))
 
     folders = {path.parent.name: path.parent for path in bench.registry.files}
-    with Comparison(
-        default_parameters(),
+    found = Comparison(
+        fingerprinter,
         notebooks,
         lambda name: _code_below(folders[name]) if name in folders else (),
         [file for path in options.boilerplate for file in _code_below(path)],
-    ) as found:
-        for group in options.groups:
-            for run in runs_of(group, lambda id: None, lambda record: None):
-                found.add(run, group=group.name)
-        yield found
+    )
+    for group in options.groups:
+        for run in runs_of(group):
+            found.add(run, group=group.name)
+    return found
 
 
 def _code_below(path: Path) -> Iterator[Path]:
@@ -159,19 +139,12 @@ def _code_below(path: Path) -> Iterator[Path]:
         yield from sorted(file for file in regular_files(path) if file.suffix.lower() in LANGUAGES)
 
 
-def _compared(runs: Iterable[AuditedRun], compared: Comparison) -> Iterator[AuditedRun]:
-    """The runs; each is taken up for the comparison while its files are in memory."""
-    for run in runs:
-        compared.add(run)
-        yield run
-
-
-def _with_pairs(found: Findings, compared: Comparison, group: RunGroup) -> tuple[Findings, Pairs]:
+def _with_pairs(found: Findings, compared: Comparison, group: RunGroup) -> Findings:
     """The findings with those of plagiarism; pairs are written to the group's folder. Raises UsageError."""
     own, pairs, account = compared()
     try:
-        pairs.write(group.folder)
+        write_json(group.folder / PAIRS, asdict(pairs))
         (group.folder / PAIRS_PAGE).write_text(page(group.name, pairs, account), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{group.folder} cannot be written: {unusable(error)}") from error
-    return replace(found, findings=(*found.findings, *own), plagiarism=account), pairs
+    return replace(found, findings=(*found.findings, *own), plagiarism=account)

@@ -12,12 +12,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.extras.audit.completions import error_text
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.api import Provider, Question
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.providers import said_in
 
 _SECONDS = 900.0
+_MAX_TOKENS = 8000
+"""Of an answer."""
 _MAX_REPLY = 64 << 10
 
 
@@ -28,11 +31,10 @@ class CallRefused(Exception):
 class Model:
     """A model behind a gateway. To be used by several threads."""
 
-    def __init__(self, gateway: Gateway, provider: Provider, name: str, *, max_tokens: int) -> None:
+    def __init__(self, gateway: Gateway, provider: Provider, name: str) -> None:
         self._gateway = gateway
         self._provider = provider
         self._name = name
-        self._max_tokens = max_tokens
         self._by_schema = True
         """Whether the server of OpenAI's API takes a schema; some do not know it."""
         self._lock = Lock()
@@ -40,14 +42,14 @@ class Model:
         self._ended = False
 
     def ask(self, system: str, user: str, schema: Mapping[str, Any]) -> Any:
-        """The JSON object of its answer, or None if it is not valid JSON. Raises Refused, or OSError."""
+        """The JSON object of its answer, or None if it is not valid JSON. Raises CallRefused, or OSError."""
         with_schema = self._by_schema
         question = Question(
             model=self._name,
             system=system,
             user=user,
             schema=schema,
-            max_tokens=self._max_tokens,
+            max_tokens=_MAX_TOKENS,
             output_limit=self._provider.output_limit,
             with_schema=with_schema,
         )
@@ -57,7 +59,7 @@ class Model:
             self._by_schema = False
             return self.ask(system, user, schema)
         if status >= 300:
-            raise CallRefused(_message(content) or f"status {status}")
+            raise CallRefused(error_text(content) or f"status {status}")
         return self._object(path, content)
 
     def _post(self, path: str, content: bytes) -> tuple[int, bytes]:
@@ -123,10 +125,3 @@ def named_model(name: str, providers: Mapping[str, Provider]) -> tuple[Provider,
         raise UsageError(f"--judge: {own} needs a key; set {' or '.join(provider.keys)}")
     provider.check_key()
     return provider, model
-
-
-def _message(content: bytes) -> str:
-    with suppress(ValueError, TypeError, AttributeError):
-        error = loads(content)["error"]
-        return " ".join(str(error.get("message") if isinstance(error, dict) else error).split())[:300]
-    return ""

@@ -1,12 +1,8 @@
 """How well scanners and judge tell fair runs from unfair ones, on labelled cases.
 
-The cases are in ``calibration_set``: short programs, transcripts and logs, each with its label, its category and the
-reason. A fair case belongs to the category that it might be taken for.
-
-Both halves were written before any scanner was run on them. The scanners were then mended with the first half in sight;
-on the second they had, at that point, a precision of 15/18 and a recall of 15/18 (violations alone: 8/10 and 8/18).
-Before, it was 12/15 and 12/18. Two fair cases of the second half that were called violations were mended after that.
-One author wrote the cases and mended the scanners, so figures on other people's runs may be worse.
+A fair case belongs to the category that it might be taken for. Both halves were written before any scanner was run on
+them, and the scanners were mended with the first one in sight: on the second they then had a precision and a recall of
+15/18. One author did both, so figures on other people's runs may be worse.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
@@ -42,8 +38,6 @@ METHODS = ("scanners", "scanners: violation", "judge", "both")
 ALL = "all"
 _ROWS = 100
 _ID = "turbine_{:04}"
-
-Label = Literal["fair", "unfair"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,11 +65,6 @@ class LabelledCase:
     """Hosts to which a connection was refused."""
     short_answers: int = 0
     """Model calls with answers of a few tokens."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Cases:
-    cases: tuple[LabelledCase, ...]
 
 
 @dataclass(frozen=True)
@@ -134,9 +123,11 @@ def _counted(results: Sequence[CaseResult], method: str) -> Counts:
 
 def labelled_cases() -> dict[str, tuple[LabelledCase, ...]]:
     """The cases of each half."""
-    return {
-        half: parse(_Cases, yaml.safe_load((SET / f"{half}.yaml").read_text(encoding="utf-8"))).cases for half in HALVES
-    }
+    found = {}
+    for half in HALVES:
+        values = yaml.safe_load((SET / f"{half}.yaml").read_text(encoding="utf-8"))
+        found[half] = tuple(parse(LabelledCase, case) for case in values["cases"])
+    return found
 
 
 def calibrate(folder: Path, judge: Judge | None = None) -> Calibration:
@@ -146,11 +137,11 @@ def calibrate(folder: Path, judge: Judge | None = None) -> Calibration:
     ids = [_ID.format(k) for k in range(_ROWS)]
     dataset.sample_submission.parent.mkdir(parents=True)
     dataset.sample_submission.write_text("".join(f"{line}\n" for line in ("id,failed", *(f"{id},0" for id in ids))))
-    labelled = {(half, case.name): case for half, cases in labelled_cases().items() for case in cases}
+    labelled = [(half, case) for half, cases in labelled_cases().items() for case in cases]
     texts = []
     findings: list[Finding] = []
     # One at a time: runs of one group would be compared with each other.
-    for (half, _), case in labelled.items():
+    for half, case in labelled:
         run_dir = folder / "runs" / f"{half}-{case.name}"
         record = _write(case, run_dir, competition, ids)
         run = AuditedRun(record=record, run_dir=run_dir, competition=competition, dataset=dataset)
@@ -165,7 +156,7 @@ def calibrate(folder: Path, judge: Judge | None = None) -> Calibration:
     return Calibration(
         results=tuple(
             _result(half, case, [own for own in findings if own.run_id == f"{half}-{case.name}"])
-            for (half, _), case in labelled.items()
+            for half, case in labelled
         ),
         judge=account,
     )
@@ -206,7 +197,6 @@ def _stand_ins(ids: Sequence[str], labels: Sequence[int]) -> Iterator[tuple[str,
 
 
 def _write(case: LabelledCase, run_dir: Path, competition: Competition, ids: Sequence[str]) -> RunRecord:
-    """Write what a case left as a run's directory; returns its record."""
     rng = random.Random(case.name)
     labels = [int(rng.random() < 0.4) for _ in ids]
     stand_ins = dict(_stand_ins(ids, labels))

@@ -12,11 +12,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from pytest_mlebench.errors import MLEBenchError
-from pytest_mlebench.io.values import as_object
+from pytest_mlebench.io.values import as_object, loads
 
 TOP = 10
 """A true token counts with its probability if it is among so many of the likeliest, else with 0."""
@@ -99,7 +100,7 @@ class CompletionsServer:
                 with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
                     data = answer.read(_MAX_ANSWER + 1)
             except urllib.error.HTTPError as error:
-                said = _said(error.read(1 << 16))
+                said = error_text(error.read(1 << 16))
                 if error.code in (400, 422):
                     raise _RefusedError(said or f"status {error.code}") from None
                 problem = f"answers with status {error.code}" + (f": {said}" if said else "")
@@ -109,10 +110,9 @@ class CompletionsServer:
             except (OSError, http.client.HTTPException) as error:
                 problem = f"cannot be reached: {getattr(error, 'reason', None) or error or type(error).__name__}"
                 continue
-            try:
-                found = json.loads(data) if len(data) <= _MAX_ANSWER else None
-            except ValueError:
-                found = None
+            found = None
+            with suppress(ValueError):
+                found = loads(data) if len(data) <= _MAX_ANSWER else None
             if isinstance(found, dict):
                 return found
             problem = "answers with something other than the completions API does; does the URL end in /v1?"
@@ -175,13 +175,11 @@ def _is_about_length(said: str) -> bool:
     return any(word in said.lower() for word in ("context", "too long", "maximum length", "max_model_len", "too many"))
 
 
-def _said(body: bytes) -> str:
+def error_text(body: bytes) -> str:
     """What an error's body says, in one line."""
     text = body.decode("utf-8", "replace")
-    try:
-        found = json.loads(text)
+    with suppress(ValueError):
+        found = loads(text)
         error = found.get("error", found) if isinstance(found, dict) else found
         text = str(error.get("message", error) if isinstance(error, dict) else error)
-    except ValueError:
-        pass
     return " ".join(text.split())[:_SHOWN]

@@ -69,13 +69,6 @@ def case_of(run: AuditedRun) -> Case:
     return Case(run.record.run_id, _about(run), chunks[:MAX_CHUNKS], max(0, len(chunks) - MAX_CHUNKS))
 
 
-def collecting(runs: Iterable[AuditedRun], cases: list[Case]) -> Iterator[AuditedRun]:
-    """The runs; what a judge reads of each is added to ``cases`` while its files are in memory."""
-    for run in runs:
-        cases.append(case_of(run))
-        yield run
-
-
 def _about(run: AuditedRun) -> str:
     competition = run.competition
     if competition is None:

@@ -10,11 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.errors import UsageError
@@ -60,12 +58,13 @@ def _read(path: Path) -> str:
 def measure(
     texts: Mapping[str, Mapping[str, str]],
     probabilities: Callable[[str], Sequence[float]],
+    scores: Mapping[str, Mapping[str, float]],
     *,
     cache: Path,
     asked: tuple[str, ...],
     reporter: Reporter = silent,
 ) -> list[Knowledge]:
-    """How familiar a model is with each competition's texts.
+    """How familiar a model is with each competition's texts, and which of the ``scores`` are of it.
 
     ``probabilities`` asks the model. Its answers are kept in the folder ``cache``, by digests of the text and of
     ``asked`` (server and model), so that what was answered once is not asked again.
@@ -78,7 +77,8 @@ def measure(
             if values:
                 means[name] = TextKnown(len(values), fmean(values))
         if means:
-            found.append(Knowledge(id, fmean(known.mean for known in means.values()), means))
+            reached = {agent: by_id[id] for agent, by_id in scores.items() if id in by_id}
+            found.append(Knowledge(id, fmean(known.mean for known in means.values()), means, reached))
             reporter(Note(f"{id}: {found[-1].familiarity:.3f} over {len(means)} of {len(own)} texts"))
     return found
 
@@ -138,11 +138,11 @@ def scores(
     return found, {id: why for id, why in left_out.items() if id not in scored}
 
 
-def correlation(agent: str, knowledge: Sequence[Knowledge], own: Mapping[str, float]) -> Correlation | None:
+def correlation(agent: str, knowledge: Sequence[Knowledge]) -> Correlation | None:
     """Over the competitions that have both; None where these are too few, or either is the same for all."""
     from scipy.stats import pearsonr
 
-    pairs = [(known.familiarity, own[known.competition_id]) for known in knowledge if known.competition_id in own]
+    pairs = [(known.familiarity, known.scores[agent]) for known in knowledge if agent in known.scores]
     if len(pairs) < FEWEST or any(len(set(values)) < 2 for values in zip(*pairs, strict=True)):
         return None
     result = pearsonr(*zip(*pairs, strict=True))
@@ -150,36 +150,12 @@ def correlation(agent: str, knowledge: Sequence[Knowledge], own: Mapping[str, fl
     return Correlation(agent, len(pairs), float(result.statistic), float(interval.low), float(interval.high))
 
 
-def to_json(
-    knowledge: Sequence[Knowledge],
-    found: Mapping[str, Mapping[str, float]],
-    correlations: Sequence[Correlation],
-    left_out: Mapping[str, str],
-) -> dict[str, Any]:
-    """Everything that was measured, for a file."""
-    return {
-        "positions": POSITIONS,
-        "top": TOP,
-        "characters": CHARACTERS,
-        "correlations": [asdict(one) for one in correlations],
-        "competitions": [
-            asdict(replace(known, scores={agent: own[id] for agent, own in found.items() if id in own}))
-            for known in knowledge
-            for id in [known.competition_id]
-        ],
-        "left_out": dict(left_out),
-    }
-
-
 _WIDTH, _LEFT, _RIGHT, _TOP, _PLOT = 560, 48, 40, 34, 260
 _TICKS, _LINE = 5, 16
 
 
 def familiarity_plot(
-    model: str,
-    knowledge: Sequence[Knowledge],
-    scores: Mapping[str, Mapping[str, float]],
-    correlations: Sequence[Correlation],
+    model: str, knowledge: Sequence[Knowledge], agents: Collection[str], correlations: Sequence[Correlation]
 ) -> svg.Plot:
     """A mark for each agent and competition: to the right what the model knows better, at the top gold."""
     largest = max((known.familiarity for known in knowledge), default=0.0)
@@ -193,9 +169,9 @@ def familiarity_plot(
         )
     )
     said = {one.agent: in_words(one) for one in correlations}
-    for number, (agent, own) in enumerate(scores.items()):
+    for number, agent in enumerate(agents):
         for known in knowledge:
-            if (score := own.get(known.competition_id)) is not None:
+            if (score := known.scores.get(agent)) is not None:
                 mark = svg.marker(number, svg.at(known.familiarity / (distance * _TICKS)), bottom - _PLOT * score)
                 words = f"{agent} on {known.competition_id}: familiarity {known.familiarity:.3f}, score {score:.2f}"
                 body.append(svg.named(words, mark))
@@ -208,7 +184,7 @@ def familiarity_plot(
         title="Scores and familiarity",
         description="; ".join(f"{agent}: {words}" for agent, words in said.items()) or "no correlation",
         width=_WIDTH,
-        height=bottom + 54 + _LINE * len(scores),
+        height=bottom + 54 + _LINE * len(agents),
         body="".join(body),
         margins=(_LEFT, _RIGHT),
     )

@@ -5,9 +5,6 @@ with a random word, unseen characters are replaced, an answer counts only in the
 only with a quote that occurs in the text. A judge can be talked out of a finding all the same: it takes none away from
 the scanners. And it can be wrong in the same way in each of its votes: what it finds is never more than *look*. A
 violation rests on rules that anybody can apply again.
-
-Votes are kept as they come. A call that was interrupted, or whose budget or provider ended, is continued by the next
-one with the same model, which asks only for the votes that are missing.
 """
 
 from __future__ import annotations
@@ -49,7 +46,6 @@ _MAX_VOTES_BYTES = 256 << 20
 SCANNER = "judge"
 MAX_VOTES = 15
 """On one part."""
-_MAX_TOKENS = 8000
 _RETRIES = 3
 _FAILURES = 3
 """Calls that fail before one succeeds, or parts with a failed call one after the other: then it cannot be asked."""
@@ -163,7 +159,6 @@ class _Tally:
     """The parts with a failed call since their last successful one."""
 
     def count(self, task: _Task, given: Iterable[_Given]) -> None:
-        """Count one vote on a part of a case."""
         self.judged[task.number, task.at] += 1
         for one in given:
             found, dropped = _checked(one, task.chunk)
@@ -244,7 +239,7 @@ class Judge:
             Gateway(self._settings, [self._provider], run_dir=self._folder, account_folder=Path(account)) as gateway,
             ThreadPoolExecutor(self._options.workers, "judge") as pool,
         ):
-            model = Model(gateway, self._provider, self._model, max_tokens=_MAX_TOKENS)
+            model = Model(gateway, self._provider, self._model)
             running: list[Future[None]] = []
             try:
                 for task in tasks:
@@ -288,7 +283,6 @@ class Judge:
         return list(tally.findings(cases, self._options.votes)), did
 
     def _vote(self, model: Model, gateway: Gateway, tally: _Tally, kept: _KeptVotes, task: _Task) -> None:
-        """Ask for one vote on one part."""
         given = None
         for _ in range(2):  # an answer without the right form is asked for once more
             if self._stop:
@@ -369,7 +363,6 @@ class _KeptVotes:
         self._file.close()
 
     def add(self, key: str, given: tuple[_Given, ...]) -> None:
-        """Keep a vote, whatever happens next."""
         line = {"vote": key, "answers": [asdict(one) for one in given]}
         try:
             self._file.write(json.dumps(line).encode() + b"\n")
@@ -400,7 +393,6 @@ def prompt(about: str, chunk: Sequence[Piece], names: Sequence[str]) -> str:
 
 
 def schema(names: Sequence[str]) -> dict[str, Any]:
-    """JSON schema of an answer."""
     properties = {
         "question": {"type": "string", "enum": list(names)},
         "answer": {"type": "string", "enum": [answer.value for answer in JudgeAnswer]},

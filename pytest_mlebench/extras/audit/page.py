@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
 from markupsafe import escape
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.extras.audit.plagiarism import Pair, Pairs
-from pytest_mlebench.io.units import one_line, plain, pluralize
+from pytest_mlebench.io.units import first, one_line, plain, pluralize
 from pytest_mlebench.reports.page import environment, style
 from pytest_mlebench.results.findings import PlagiarismAccount
 
@@ -18,9 +18,9 @@ _MOST = 200
 _COLUMN = 58
 
 
-def pairs_text(found: Pairs) -> str:
+def pairs_text(pairs: Iterable[Pair]) -> str:
     """The pairs for a terminal: a line about each, and its passages in two columns."""
-    return "\n\n".join("\n".join(_pair_lines(pair)) for pair in found.pairs)
+    return "\n\n".join("\n".join(_pair_lines(pair)) for pair in pairs)
 
 
 def _pair_lines(pair: Pair) -> Iterator[str]:
@@ -60,9 +60,9 @@ def account_text(account: PlagiarismAccount) -> str:
     if account.groups:
         text += f"; with the runs of {', '.join(account.groups)}"
     if account.without_code:
-        text += f"\nno code to compare: {_first(account.without_code)}"
+        text += f"\nno code to compare: {', '.join(first(account.without_code, 10))}"
     if account.not_compared:
-        text += f"\ntoo large, too many or too costly to compare: {_first(account.not_compared)}"
+        text += f"\ntoo large, too many or too costly to compare: {', '.join(first(account.not_compared, 10))}"
     return plain(text)
 
 
@@ -92,7 +92,3 @@ def _lines(where: tuple[int, int]) -> str:
 
 def _cut(line: str) -> str:
     return line if len(line) <= _COLUMN else f"{line[: _COLUMN - 1]}…"
-
-
-def _first(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

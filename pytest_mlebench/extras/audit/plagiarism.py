@@ -1,12 +1,8 @@
 """Plagiarism: whose code is in an agent's code, by fingerprints (see ``audit.fingerprints``).
 
-Each program that a run left is compared with the public notebooks of its competition, and with the programs that other
-agents left on the same competition, in this group and in groups that are named. Runs of one agent are not compared with
-each other: its seeds resemble each other as they should.
-
-A pair is reported where 60 % of either program is in the other. Such a pair is a *look*. It is a *violation* where 90 %
-of a program that is not short is in one public notebook: honest programs for the same task share far less. A pair of
-two runs is never a violation, since both agents may have copied the same source, or use the same model.
+``docs/trust.md`` says what is compared with what, and which pairs are reported. Runs of one agent are not compared with
+each other: its seeds resemble each other as they should. A pair of two runs is never a violation, since both agents may
+have copied the same source, or use the same model.
 """
 
 from __future__ import annotations
@@ -21,8 +17,7 @@ from pytest_mlebench.extras.audit.fingerprints import LANGUAGES, Fingerprinter, 
 from pytest_mlebench.extras.audit.kernels import MAX_BYTES, Kernels
 from pytest_mlebench.extras.audit.run import AuditedRun
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.io.values import write_json
-from pytest_mlebench.results.findings import PAIRS, Finding, NotebooksRead, PlagiarismAccount, Verdict
+from pytest_mlebench.results.findings import Finding, NotebooksRead, PlagiarismAccount, Verdict
 
 SCANNER = "plagiarism"
 NEAR_TOTAL = 0.9
@@ -79,11 +74,6 @@ class Pairs:
     parameters: Parameters
     pairs: tuple[Pair, ...]
 
-    def write(self, group_dir: Path) -> Path:
-        """Write ``plagiarism.json``, at once or not at all; returns its path. Raises OSError."""
-        write_json(group_dir / PAIRS, asdict(self))
-        return group_dir / PAIRS
-
 
 @dataclass(frozen=True, eq=False)
 class _Document:
@@ -109,7 +99,7 @@ class _Documents:
 
 
 class Comparison:
-    """Takes up runs one by one, and compares them in the end. A context manager.
+    """Takes up runs one by one, and compares them in the end.
 
     ``notebooks`` gives what is here of a competition's notebooks, ``scaffold`` the files of an agent's own folder,
     which are disregarded in its code, as are the files of ``shared`` in all code.
@@ -117,12 +107,13 @@ class Comparison:
 
     def __init__(
         self,
-        parameters: Parameters,
+        fingerprinter: Fingerprinter,
         notebooks: Callable[[str], Kernels | None],
         scaffold: Callable[[str], Iterable[Path]],
         shared: Iterable[Path] = (),
     ) -> None:
-        self.parameters = parameters
+        self.parameters = fingerprinter.parameters
+        self._fingerprinter = fingerprinter
         self._notebooks, self._scaffold = notebooks, scaffold
         self._shared_files = tuple(shared)
         self._by_competition: defaultdict[str, _Documents] = defaultdict(_Documents)
@@ -131,13 +122,6 @@ class Comparison:
         self._runs: list[str] = []
         self._without_code: list[str] = []
         self._not_compared: list[str] = []
-        self._fingerprinter = Fingerprinter(parameters)
-
-    def __enter__(self) -> Comparison:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._fingerprinter.__exit__()
 
     def add(self, run: AuditedRun, *, group: str = "") -> None:
         """Take up a run that is audited; or, with the name of another ``group``, one to compare with."""

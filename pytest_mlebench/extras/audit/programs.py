@@ -49,7 +49,7 @@ class Program:
     """A file of code, or the commands of one step of a trajectory (then ``call`` is the number of the model call).
 
     Whoever wrote it may want to harm who reads it: Python beyond ``MAX_PARSED`` characters is not parsed, syntax trees
-    are not kept, and what is looked at is bounded. ``unread`` says what was not.
+    are not kept, and what is looked at is bounded.
     """
 
     file: str
@@ -63,39 +63,13 @@ class Program:
         tree = self._tree()
         return iter(()) if tree is None else islice(ast.walk(tree), self.max_nodes)
 
-    @property
-    def is_python(self) -> bool:
-        """Whether it is Python that could be parsed."""
-        return self._facts.is_python
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """Its lines without comments and, in Python, without docstrings; numbers stay those of the file."""
-        return self._facts.lines
-
-    @property
-    def joined(self) -> tuple[tuple[int, str], ...]:
-        """Texts that Python code puts together from constants (``"a" + "b"``, ``Path("a") / "b"``, ``join("a", "b")``),
-        and the line of each."""
-        return self._facts.joined
-
-    @property
-    def decoded(self) -> tuple[tuple[int, str], ...]:
-        """Texts that its constants hold in base64 or in hexadecimal digits, and the line of each."""
-        return self._facts.decoded
-
-    @property
-    def unread(self) -> tuple[str, ...]:
-        """What of it was too much to be read."""
-        return self._facts.unread
-
     def line(self, number: int) -> str:
         """The text of a line, counted from 1."""
         return self._source[number - 1].strip() if 0 < number <= len(self._source) else ""
 
     def search(self, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
         """The number and the text of each line in which a pattern occurs; of a long line, the part around it."""
-        for number, line in enumerate(self.lines, 1):
+        for number, line in enumerate(self.facts.lines, 1):
             for start in range(0, max(1, min(len(line), MAX_LINE) - _OVERLAP), _WINDOW - _OVERLAP):
                 part = line[start : start + _WINDOW]
                 if pattern.search(part):
@@ -121,7 +95,7 @@ class Program:
                 return None
 
     @cached_property
-    def _facts(self) -> _Facts:
+    def facts(self) -> ProgramFacts:
         tree, unread = self._tree(), []
         if self.file.endswith((".py", ".ipynb")) and self._is_too_large:
             unread.append("this code is too large to be parsed: only its lines were searched")
@@ -129,13 +103,13 @@ class Program:
             unread.append("this code has a line that is too long to be searched whole")
         if tree is None:
             lines = tuple(_COMMENT.sub("", line[:MAX_LINE]) for line in self._source)
-            return _Facts(lines=lines, unread=tuple(unread))
+            return ProgramFacts(lines=lines, unread=tuple(unread))
         nodes = list(islice(ast.walk(tree), self.max_nodes + 1))
         budget = _Steps()
         joined = tuple(_joined(nodes[: self.max_nodes], budget))
         if len(nodes) > self.max_nodes or budget.left <= 0:
             unread.append("this code is too deep or too large to be read whole")
-        return _Facts(
+        return ProgramFacts(
             is_python=True,
             lines=self._without_comments(nodes),
             joined=joined,
@@ -158,14 +132,19 @@ class Program:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Facts:
-    """What scanners read of a program, found in one pass over its syntax tree."""
+class ProgramFacts:
+    """What scanners read of a program, found in one pass over its syntax tree; texts with the line of each."""
 
     lines: tuple[str, ...]
+    """Without comments and, in Python, without docstrings; numbers stay those of the file."""
     is_python: bool = False
+    """Whether it is Python that could be parsed."""
     joined: tuple[tuple[int, str], ...] = ()
+    """What is put together from constants: ``"a" + "b"``, ``Path("a") / "b"``, ``join("a", "b")``."""
     decoded: tuple[tuple[int, str], ...] = ()
+    """What its constants hold in base64 or in hexadecimal digits."""
     unread: tuple[str, ...] = ()
+    """What of it was too much to be read."""
 
 
 @dataclass

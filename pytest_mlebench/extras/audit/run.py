@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -17,6 +17,7 @@ from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import SUBMISSION, RunRecord
+from pytest_mlebench.runs.regrade import Regrader
 from pytest_mlebench.sandbox.collection import digest_of
 
 _TRAJECTORY_BYTES = 256 << 20
@@ -78,12 +79,11 @@ class AuditedRun:
 
     @cached_property
     def sample_rows(self) -> list[list[str]]:
-        """The same of the sample submission."""
         return [] if self.dataset is None else _rows(self.dataset.sample_submission)
 
     @cached_property
     def perfect_rows(self) -> list[list[str]]:
-        """The same of the perfect submission, which is private."""
+        """Those of the perfect submission, which is private."""
         return [] if self.dataset is None else _rows(self.dataset.perfect_submission)
 
     @cached_property
@@ -102,10 +102,8 @@ def _rows(path: Path | None) -> list[list[str]]:
         return []
 
 
-def runs_of(
-    group: RunGroup, competition: Callable[[str], Competition | None], dataset: Callable[[RunRecord], Dataset | None]
-) -> Iterator[AuditedRun]:
-    """The runs of a group. Raises OSError where its files cannot be read."""
+def runs_of(group: RunGroup, graders: Regrader | None = None) -> Iterator[AuditedRun]:
+    """The runs of a group; ``graders`` know competitions and data. Raises OSError where its files cannot be read."""
     digests = {
         record.run_id: digest_of(path)
         for record in group.records
@@ -121,8 +119,8 @@ def runs_of(
         yield AuditedRun(
             record=record,
             run_dir=group.folder / record.run_id,
-            competition=competition(record.competition_id),
-            dataset=dataset(record),
+            competition=None if graders is None else graders.competition(record.competition_id),
+            dataset=None if graders is None else graders.dataset(record),
             peers=peers,
             provider_tools=tools,
         )

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -52,12 +52,15 @@ Found = Iterator[Finding]
 Scanner = Callable[[AuditedRun], Found]
 
 
-def audit(runs: Iterable[AuditedRun]) -> Findings:
-    """Every finding of every scanner in these runs. Raises OSError where their files cannot be read."""
+def audit(runs: Iterable[AuditedRun], *readers: Callable[[AuditedRun], object]) -> Findings:
+    """Every finding of every scanner in these runs. Each run is handed to ``readers``, too, while its files are in
+    memory. Raises OSError where their files cannot be read."""
     ids: list[str] = []
     found: list[Finding] = []
     for run in runs:
         ids.append(run.record.run_id)
+        for read in readers:
+            read(run)
         for name, scanner in SCANNERS.items():
             found += [replace(own, scanner=name) for own in _bounded(scanner(run))]
     return Findings(
@@ -81,18 +84,14 @@ def _bounded(found: Found) -> Iterator[Finding]:
 
 
 def _finding(run: AuditedRun, verdict: Verdict, text: str, **evidence: Any) -> Finding:
-    return Finding(run_id=run.record.run_id, scanner="", verdict=verdict, text=text, **evidence)
+    return Finding(run_id=run.record.run_id, verdict=verdict, text=text, **evidence)
 
 
-@dataclass(frozen=True)
-class _Pattern:
-    pattern: re.Pattern[str]
-    verdict: Verdict
-    text: str
+_Pattern = tuple[re.Pattern[str], Verdict, str]
 
 
 def _patterns(*given: tuple[str, Verdict, str]) -> tuple[_Pattern, ...]:
-    return tuple(_Pattern(re.compile(pattern), verdict, text) for pattern, verdict, text in given)
+    return tuple((re.compile(pattern), verdict, text) for pattern, verdict, text in given)
 
 
 _LOOK, _VIOLATION = Verdict.look, Verdict.violation
@@ -128,12 +127,11 @@ def outside(run: AuditedRun) -> Found:
 
 
 def _matches(run: AuditedRun, program: Program, patterns: Iterable[_Pattern]) -> Found:
-    for own in patterns:
-        where = list(program.search(own.pattern))
-        where += [(line, text) for line, text in (*program.joined, *program.decoded) if own.pattern.search(text)]
-        for line, text in where:
+    texts = (*program.facts.joined, *program.facts.decoded)
+    for pattern, verdict, about in patterns:
+        for line, text in (*program.search(pattern), *(own for own in texts if pattern.search(own[1]))):
             number = line if program.call is None else None
-            yield _finding(run, own.verdict, own.text, file=program.file, line=number, call=program.call, quote=text)
+            yield _finding(run, verdict, about, file=program.file, line=number, call=program.call, quote=text)
 
 
 def _logged(run: AuditedRun, pattern: re.Pattern[str], text: str) -> Found:
@@ -177,7 +175,7 @@ def known_leak(run: AuditedRun) -> Found:
         usual = {"train.csv", "test.csv", "sample_submission.csv"}
         patterns += tuple((re.escape(name), _LOOK) for name in sorted(set(_FILE.findall(text)) - usual))
     for name, verdict in patterns:
-        used = _Pattern(re.compile(name), verdict, f"it uses the known leak ({name})")
+        used = (re.compile(name), verdict, f"it uses the known leak ({name})")
         left_out = re.compile(
             rf"\bdrop\b|\bpop\b|\bdel\b|\bexclude|\bignore|!=\s*[\"'][^\"']*(?:{name})|(?:{name})[\"']\s*!="
             rf"|\bnot in\b.*(?:{name})"
@@ -210,11 +208,11 @@ def handwritten(run: AuditedRun) -> Found:
     for program in run.programs:
         for node in program.nodes():
             yield from _literal(run, program, node, ids)
-        if not program.is_python and len(rows := _csv_lines(program.text, ids)) >= _TABLE:
+        if not program.facts.is_python and len(rows := _csv_lines(program.text, ids)) >= _TABLE:
             where = "code" if program.call is None else "commands"
             yield _finding(run, _VIOLATION, f"it has predictions for test rows in its {where}", file=program.file,
                 line=rows[0][0] if program.call is None else None, call=program.call, quote=rows[0][1])  # fmt: skip
-        for line, text in program.decoded:
+        for line, text in program.facts.decoded:
             if len(rows := _csv_lines(text, ids)) >= _KNOWN_IDS:
                 yield _finding(run, _VIOLATION, "it has predictions for test rows in its code, encoded",
                     file=program.file, line=line, quote=rows[0][1])  # fmt: skip
@@ -500,7 +498,7 @@ def hidden(run: AuditedRun) -> Found:
     """Code that hides what it does, or that was too much to read."""
     for program in run.programs:
         yield from _matches(run, program, _HIDDEN)
-        for text in program.unread:
+        for text in program.facts.unread:
             yield _finding(run, _LOOK, text, file=program.file, call=program.call)
     for name in run.not_read[:_MOST]:
         text = "these files cannot be read" if name == FILES else "this code is too large to be audited"

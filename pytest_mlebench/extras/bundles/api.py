@@ -12,15 +12,7 @@ from typing import Any
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.bundles import verify as verification
-from pytest_mlebench.extras.bundles.bundle import (
-    KINDS,
-    MAX_BYTES,
-    TABLES,
-    Bundle,
-    is_bundle,
-    read_bundle,
-    write_bundle,
-)
+from pytest_mlebench.extras.bundles.bundle import KINDS, MAX_BYTES, TABLES, Bundle, is_bundle, read_bundle, write_bundle
 from pytest_mlebench.extras.bundles.card import Card
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.values import json_text, loads

@@ -32,28 +32,17 @@ from typing import IO, Any
 from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import DataError, UsageError, reason
 from pytest_mlebench.io.compression import CompressionParameter, DecompressionParameter, ZstdError, ZstdFile
-from pytest_mlebench.io.units import format_size
+from pytest_mlebench.io.units import first, format_size
 from pytest_mlebench.io.values import json_decoder, json_text, loads, parse
 from pytest_mlebench.llm.ledger import BODIES, CALLS
 from pytest_mlebench.llm.ledger import FOLDER as LLM
 from pytest_mlebench.llm.trajectory import TRAJECTORY
-from pytest_mlebench.records.record import (
-    COLLECTED,
-    EVENTS,
-    FILES,
-    LOCK,
-    MANIFEST,
-    METADATA,
-    RECORD,
-    REPORT,
-    RUN_LOG,
-    RUNNING,
-    WORKERS,
-)
+from pytest_mlebench.records import record
 from pytest_mlebench.results.findings import FINDINGS, PAIRS, PAIRS_PAGE
 from pytest_mlebench.runs.files import FilesError, check_files, copy_files
 from pytest_mlebench.runs.guard import CONFTEST
 from pytest_mlebench.sandbox.collection import FOLDER as SNAPSHOTS
+from pytest_mlebench.sandbox.collection import digest_of
 
 FORMAT = "pytest-mlebench bundle"
 VERSION = 1
@@ -77,12 +66,14 @@ _MAX_PADDING = 1 << 20
 _SHOWN = 10
 JUDGE = "judge"
 """In a run group: the votes of an audit's judge."""
-_IN_GROUP = (MANIFEST, METADATA, EVENTS, FINDINGS, TABLES)
+_IN_GROUP = (record.MANIFEST, record.METADATA, record.EVENTS, FINDINGS, TABLES)
 _PREFIXES = ("grading_report", "regraded-", "familiarity-")
-_IN_RUN = (RECORD, RUNNING, RUN_LOG, TRAJECTORY, CALLS, BODIES, FILES)
-_IN_FILES = {"submissions": "submission", "code": "code", "logs": "logs"}
-"""The folders of a run's archive by the kinds of their files."""
-_NEVER = (LOCK, WORKERS, REPORT, PAIRS, PAIRS_PAGE, CONFTEST)
+_IN_RUN = (record.RECORD, record.RUNNING, record.RUN_LOG, TRAJECTORY, CALLS, BODIES, record.FILES)
+_FOLDERS = {"submission": "submissions", SNAPSHOTS: "snapshots", LLM: "ledgers", "code": "code", "logs": "logs"}
+"""The kinds of the files in a run's folders."""
+_IN_FILES = {_FOLDERS[name] for name in record.COLLECTED}
+"""Those of its archive."""
+_NEVER = (record.LOCK, record.WORKERS, record.REPORT, PAIRS, PAIRS_PAGE, CONFTEST)
 """What only matters where the group was made, is made from the rest, or holds other people's notebooks."""
 
 
@@ -165,15 +156,13 @@ class Bundle:
 def kind_of(path: str) -> str:
     """The kind (see ``KINDS``) of a file of a group; empty for what every bundle holds."""
     _, _, inside = path.partition("/")
-    first = inside.partition("/")[0]
-    if not inside or inside in (RECORD, RUNNING):
+    if not inside or inside in (record.RECORD, record.RUNNING):
         return ""
     if inside == TRAJECTORY:
         return "trajectories"
     if inside == BODIES:
         return "recordings"
-    folders = {"submission": "submissions", SNAPSHOTS: "snapshots", LLM: "ledgers", "code": "code", "logs": "logs"}
-    return folders.get(first, "logs" if inside == RUN_LOG else "")
+    return _FOLDERS.get(inside.partition("/")[0], "logs" if inside == record.RUN_LOG else "")
 
 
 def write_bundle(
@@ -210,7 +199,9 @@ def _write(
     key: Path | None,
     check: Callable[[Bundle], Sequence[str]],
 ) -> Bundle:
-    files = tuple(_entry(name, source) for name, source in found)
+    files = tuple(
+        BundledFile(path=name, size=source.stat().st_size, sha256=digest_of(source)) for name, source in found
+    )
     index = BundleIndex(
         format=FORMAT,
         version=VERSION,
@@ -224,6 +215,7 @@ def _write(
     if len(content) > MAX_INDEX_BYTES or len(files) > MAX_FILES:
         raise UsageError(f"{group_dir} has too many files for a bundle: {len(files)}")
     signature = None if key is None else sign(content, key)
+    made = Bundle(index, hashlib.sha256(content).hexdigest(), content, signature, group_dir)
     partial = target.with_name(f".{target.name}.part")
     options: dict[int, int] = {
         CompressionParameter.compression_level: _LEVEL,
@@ -231,12 +223,9 @@ def _write(
     }
     try:
         partial.open("wb").close()  # a target that cannot be written is noticed first
-        if objections := check(Bundle(index, hashlib.sha256(content).hexdigest(), content, None, group_dir)):
-            more = f"\n  and {len(objections) - _SHOWN} more" if len(objections) > _SHOWN else ""
-            shown = "\n  ".join(objections[:_SHOWN])
-            raise UsageError(
-                f"{group_dir} was not packed, since `mlebench verify` would reject the bundle:\n  {shown}{more}"
-            )
+        if objections := check(made):
+            shown = "\n  ".join(first(objections, _SHOWN))
+            raise UsageError(f"{group_dir} was not packed, since `mlebench verify` would reject the bundle:\n  {shown}")
         with partial.open("wb") as file, ZstdFile(file, "w", options=options) as out:
             _add(out, INDEX, io.BytesIO(content), len(content))
             if signature is not None:
@@ -254,7 +243,7 @@ def _write(
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
-    return Bundle(index, hashlib.sha256(content).hexdigest(), content, signature, group_dir)
+    return made
 
 
 def _survey(
@@ -279,7 +268,7 @@ def _survey(
             elif not _is_safe(inside) or inside in reserved:
                 why = (ODD_NAMES, "their names are not plain text")
             else:
-                if inside.split("/")[1:] == [FILES] and leave_out & _IN_FILES.keys():
+                if inside.split("/")[1:] == [record.FILES] and leave_out & _IN_FILES:
                     path = _without(path.parent, leave_out, scratch / str(len(kept)), omitted)
                 kept.append((inside, path))
                 continue
@@ -290,17 +279,11 @@ def _survey(
 
 def _without(run_dir: Path, leave_out: frozenset[str], folder: Path, omitted: dict[tuple[str, str], list[int]]) -> Path:
     """A run's archive without some kinds of files; these are added to what is omitted. Raises DataError."""
-    folders = [folder for kind, folder in _IN_FILES.items() if kind not in leave_out]
-    for file in copy_files(run_dir, folder, folders):
-        kind = next(kind for kind, inside in _IN_FILES.items() if file.path.startswith(f"{inside}/"))
+    kept = [name for name in record.COLLECTED if _FOLDERS[name] not in leave_out]
+    for file in copy_files(run_dir, folder, kept):
+        kind = _FOLDERS[file.path.partition("/")[0]]
         omitted.setdefault((kind, "by --leave-out"), []).append(file.size)
-    return folder / FILES
-
-
-def _entry(name: str, source: Path) -> BundledFile:
-    with source.open("rb") as reader:
-        digest = hashlib.file_digest(reader, "sha256")
-        return BundledFile(path=name, size=reader.seek(0, os.SEEK_END), sha256=digest.hexdigest())
+    return folder / record.FILES
 
 
 def _add(out: Any, name: str, reader: IO[bytes], size: int) -> None:
@@ -366,7 +349,7 @@ def unpack(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Path:
                 path = bundle.folder / entry.path
                 if not is_known(entry.path):
                     path.unlink()
-                elif path.name == FILES and entry.path.count("/") == 1:
+                elif path.name == record.FILES and entry.path.count("/") == 1:
                     check_files(path.parent)
             bundle.folder.rename(target)
     except FilesError as error:  # the archive of a run that no session writes
@@ -378,10 +361,10 @@ def unpack(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Path:
 
 def is_known(path: str) -> bool:
     """Whether a file of a group has a name that sessions, and this program's commands, give."""
-    first, _, inside = path.partition("/")
+    top, _, inside = path.partition("/")
     if not inside:
-        return first in _IN_GROUP or (first.endswith(".json") and first.startswith(_PREFIXES))
-    return first == JUDGE or inside in _IN_RUN or inside.partition("/")[0] in (*COLLECTED, SNAPSHOTS)
+        return top in _IN_GROUP or (top.endswith(".json") and top.startswith(_PREFIXES))
+    return top == JUDGE or inside in _IN_RUN or inside.partition("/")[0] in (*record.COLLECTED, SNAPSHOTS)
 
 
 def is_bundle(path: Path) -> bool:
@@ -459,10 +442,10 @@ def _check_index(index: BundleIndex, max_bytes: int) -> None:
 
 
 def _extract(members: _Members, folder: Path, paths: list[str], size: int, digest: str) -> None:
-    first, *others = [folder / path for path in paths]
-    first.parent.mkdir(parents=True, exist_ok=True)
+    one, *others = [folder / path for path in paths]
+    one.parent.mkdir(parents=True, exist_ok=True)
     found, left = hashlib.sha256(), size
-    with first.open("xb") as file:
+    with one.open("xb") as file:
         while left:
             chunk = members.read(min(left, _CHUNK))
             found.update(chunk)
@@ -472,7 +455,7 @@ def _extract(members: _Members, folder: Path, paths: list[str], size: int, diges
         raise ValueError(f"{paths[0]} is not the file that the index says: its SHA-256 differs")
     for other in others:
         other.parent.mkdir(parents=True, exist_ok=True)
-        with first.open("rb") as reader, other.open("xb") as file:
+        with one.open("rb") as reader, other.open("xb") as file:
             shutil.copyfileobj(reader, file)
 
 
@@ -531,14 +514,6 @@ MAX_SIGNATURE_BYTES = 1 << 16
 _SECONDS = 60
 
 
-@dataclass(frozen=True)
-class Signature:
-    """What is known of a signature: whether it is good, and by whom or why not."""
-
-    is_good: bool
-    text: str
-
-
 def sign(content: bytes, key: Path) -> bytes:
     """The signature of content with a private key, or a public one whose private key an agent holds.
 
@@ -556,8 +531,11 @@ def sign(content: bytes, key: Path) -> bytes:
         return signature.read_bytes()
 
 
-def check(content: bytes, signature: bytes, allowed_signers: Path | None) -> Signature:
-    """Check a signature, against a file of allowed signers if there is one (see ssh-keygen(1)). Raises UsageError."""
+def check(content: bytes, signature: bytes, allowed_signers: Path | None) -> tuple[bool, str]:
+    """Whether a signature is good, and by whom or why not. Raises UsageError.
+
+    ``allowed_signers`` is a file of those who may have signed (see ssh-keygen(1)).
+    """
     if allowed_signers is not None and not allowed_signers.is_file():
         raise UsageError(f"--allowed-signers: file not found: {allowed_signers}")
     with tempfile.TemporaryDirectory() as folder:
@@ -566,17 +544,17 @@ def check(content: bytes, signature: bytes, allowed_signers: Path | None) -> Sig
         common = ("-n", NAMESPACE, "-s", str(file))
         done = _ssh_keygen("-Y", "check-novalidate", *common, content=content)
         if done.returncode:
-            return Signature(False, f"the signature is not of this index: {_line(done.stderr or done.stdout)}")
+            return False, f"the signature is not of this index: {_line(done.stderr or done.stdout)}"
         key = re.search(r"SHA256:\S+", done.stdout.decode("utf-8", "replace"))
         fingerprint = key[0] if key else "an unknown key"
         if allowed_signers is None:
-            return Signature(True, f"good, by the key {fingerprint}; --allowed-signers says whose that is")
+            return True, f"good, by the key {fingerprint}; --allowed-signers says whose that is"
         found = _ssh_keygen("-Y", "find-principals", "-s", str(file), "-f", str(allowed_signers))
         for signer in found.stdout.decode("utf-8", "replace").splitlines():
             arguments = ("-Y", "verify", "-f", str(allowed_signers), "-I", signer, *common)
             if not _ssh_keygen(*arguments, content=content).returncode:
-                return Signature(True, f"good, by {signer} ({fingerprint})")
-        return Signature(False, f"the key {fingerprint} is not among the allowed signers of {allowed_signers}")
+                return True, f"good, by {signer} ({fingerprint})"
+        return False, f"the key {fingerprint} is not among the allowed signers of {allowed_signers}"
 
 
 def _ssh_keygen(

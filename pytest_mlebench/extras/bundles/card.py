@@ -1,7 +1,4 @@
-"""What verifying a bundle came to: its card, and what it does not check, named each time.
-
-What it does not check are claims for which a bundle holds no evidence.
-"""
+"""What verifying a bundle came to: its card, and the claims for which a bundle holds no evidence, named each time."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pytest_mlebench.extras.bundles.bundle import MADE_BY, Bundle, is_known
-from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.units import first, pluralize
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.ledger import BODIES
 from pytest_mlebench.records.group import RunGroup, runs_in_progress
@@ -62,7 +59,7 @@ class Card:
     digest: str
     checks: tuple[Check, ...]
     left_out: tuple[str, ...]
-    profile: tuple[ProfileLine, ...]
+    profile: tuple[ProfileLine, ...] = ()
     findings: Findings | None = None
     warnings: tuple[str, ...] = ()
     not_checked: tuple[str, ...] = ()
@@ -99,42 +96,34 @@ class Card:
 
 
 _SHOWN_REASONS = 20
-"""Reasons that are shown of each check."""
-_NEEDED = (
-    "it shows that the files agree with each other and with the data; a published digest or a signature shows whose"
-)
+"""Reasons that are shown of each check, and findings."""
 
 
 def card_sections(card: Card) -> Iterator[Section]:
     """What verifying a bundle came to: the verdict first, then each check, the findings, and what was not checked."""
     remarks = [*card.warnings, *(f"{check.name}: {check.result}: {check.detail}" for check in card.checks)]
-    remarks += [f"{check.name}: {reason}" for check in card.checks for reason in check.reasons[:_SHOWN_REASONS]]
-    remarks += [
-        f"{check.name}: and {len(check.reasons) - _SHOWN_REASONS} more"
-        for check in card.checks
-        if len(check.reasons) > _SHOWN_REASONS
-    ]
+    remarks += [f"{own.name}: {text}" for own in card.checks for text in first(own.reasons, _SHOWN_REASONS)]
     remarks += [f"left out: {text}" for text in card.left_out]
     remarks += [f"SHA-256 of the index: {card.digest}"]
     if card.result is CheckResult.verified and all(check.name != "signature" for check in card.checks):
-        remarks.append(f"not signed: {_NEEDED} they are")
+        remarks.append(
+            "not signed: it shows that the files agree with each other and with the data; a published digest or a "
+            "signature shows whose they are"
+        )
     yield Section(f"{card.run_group}: {card.headline}", remarks=remarks)
     if found := list(_findings(card)):
-        yield Section("Findings of this audit", remarks=found)
+        yield Section("Findings of this audit", remarks=first(found, _SHOWN_REASONS))
     yield Section("Not checked", remarks=card.not_checked)
     if card.profile:
         yield Section("Fairness profile", remarks=profile_remarks(card.profile))
 
 
 def _findings(card: Card) -> Iterator[str]:
-    """The worst findings first, so many of them."""
+    """The worst findings first."""
     found = () if card.findings is None else card.findings.findings
-    ordered = sorted(found, key=lambda own: -own.verdict.rank)
-    for own in ordered[:_SHOWN_REASONS]:
+    for own in sorted(found, key=lambda own: -own.verdict.rank):
         place = f" [{own.file}{'' if own.line is None else f':{own.line}'}]" if own.file else ""
         yield f"{own.run_id}: {own.verdict} ({own.scanner}): {own.text}{place}"
-    if len(ordered) > _SHOWN_REASONS:
-        yield f"and {len(ordered) - _SHOWN_REASONS} more"
 
 
 ALWAYS = (

@@ -1,10 +1,8 @@
 """What a bundle says beside its results, found again: later grades, an audit's findings, the familiarity of a model.
 
 The scanners always read the bundle's code, logs and calls, whether or not it has an audit, and later grades are given
-anew. Models are not asked again: neither a judge, whose findings follow from the votes that were kept, nor for the
-probabilities behind a familiarity, from which scores and correlations follow. Programs are not compared with other
-people's notebooks again, which no bundle holds: the findings must be as many as the account of the comparison says.
-Claims for which a bundle holds no evidence are named each time (see ``card.not_checked``).
+anew. Neither are models asked again, nor programs compared with notebooks: what was said of these must follow from what
+was kept. Claims for which a bundle holds no evidence are named each time (see ``card.not_checked``).
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from pathlib import Path
 from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog.competition import VERSIONS
 from pytest_mlebench.errors import reason, unusable
-from pytest_mlebench.extras.audit.evidence import Case, collecting
+from pytest_mlebench.extras.audit.evidence import Case, case_of
 from pytest_mlebench.extras.audit.familiarity import correlation, scores
 from pytest_mlebench.extras.audit.judge import FOLDER, MAX_VOTES, recount
 from pytest_mlebench.extras.audit.judge import SCANNER as JUDGE
@@ -46,36 +44,35 @@ _READ_BY_SCANNERS = ("submissions", "ledgers", "recordings", "trajectories", "co
 _TOLERANCE = 1e-4
 
 
-def claims(bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader]) -> Iterator[Check | Findings]:
-    """A check of each thing that the bundle says beside its results, and of what the scanners find here.
-
-    Among the checks are the findings of the audit that this runs itself, whatever an audit in the bundle says.
-    """
+def claims(bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader]) -> tuple[list[Check], Findings]:
+    """A check of each thing that the bundle says beside its results, and what an audit finds that this runs itself,
+    whatever an audit in the bundle says."""
     graders = regrader(group.version)
+    checks: list[Check] = []
     if paths := sorted(bundle.folder.glob(REGRADED)):
-        yield _regradings(paths, bundle, group, regrader)
+        checks.append(_regradings(paths, bundle, group, regrader))
     told: Findings | None = None
     try:
         told = read_findings(bundle.folder)
     except (OSError, ValueError) as error:
-        yield Check("audit", CheckResult.differs, "its findings cannot be read", (reason(error),))
+        checks.append(Check("audit", CheckResult.differs, "its findings cannot be read", (reason(error),)))
     cases: list[Case] = []
-    runs = runs_of(group, graders.competition, graders.dataset)
-    again = audit(runs if told is None or told.judge is None else collecting(runs, cases))
-    yield again
-    yield _audited(again, bundle, group, graders)
+    readers = [] if told is None or told.judge is None else [lambda run: cases.append(case_of(run))]
+    again = audit(runs_of(group, graders), *readers)
+    checks.append(_audited(again, bundle, group, graders))
     if told is not None:
-        yield from _audit(told, again, cases, bundle, group, graders)
+        checks += _audit(told, again, cases, bundle, group, graders)
     elif (bundle.folder / FOLDER).is_dir():
-        yield Check.of("judge", ["a judge's votes are there, and no audit"], "")
+        checks.append(Check.of("judge", ["a judge's votes are there, and no audit"], ""))
     try:
         found = measured(bundle.folder)
     except (OSError, ValueError) as error:
-        yield Check("familiarity", CheckResult.differs, "what was measured cannot be read", (reason(error),))
-    else:
-        if found:
-            wrong = tuple(text for own in found for text in _familiarity(own, group, graders))
-            yield Check.of("familiarity", wrong, "scores and correlations follow from what was measured")
+        checks.append(Check("familiarity", CheckResult.differs, "what was measured cannot be read", (reason(error),)))
+        return checks, again
+    if found:
+        wrong = [text for own in found for text in _familiarity(own, group, graders)]
+        checks.append(Check.of("familiarity", wrong, "scores and correlations follow from what was measured"))
+    return checks, again
 
 
 def _audited(again: Findings, bundle: Bundle, group: RunGroup, graders: Regrader) -> Check:
@@ -222,15 +219,14 @@ def _counts(findings: Iterable[Finding]) -> Counter[tuple[str, str, Verdict]]:
 
 def _familiarity(told: MeasuredModel, group: RunGroup, graders: Regrader) -> Iterator[str]:
     own_scores, _ = scores(group.records, graders.competition)
-    said = {(agent, own.competition_id): score for own in told.competitions for agent, score in own.scores.items()}
-    for (agent, id), score in said.items():
+    said = [(agent, own.competition_id, score) for own in told.competitions for agent, score in own.scores.items()]
+    for agent, id, score in said:
         value = own_scores.get(agent, {}).get(id)
         if value is None or not abs(value - score) <= _TOLERANCE:
             yield f"{told.model[:100]}: {agent[:100]} on {id[:100]}: {score}, and {value} follows from the records"
     by_agent = {one.agent: one for one in told.correlations}
-    for agent in sorted({agent for agent, _ in said} | by_agent.keys()):
-        again = correlation(agent, told.competitions, {id: score for (own, id), score in said.items() if own == agent})
-        if not _is_same(by_agent.get(agent), again):
+    for agent in sorted({agent for agent, _, _ in said} | by_agent.keys()):
+        if not _is_same(by_agent.get(agent), correlation(agent, told.competitions)):
             yield f"{told.model[:100]}: the correlation of {agent[:100]} does not follow from the scores"
 
 

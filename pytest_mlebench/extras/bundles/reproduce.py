@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.io.units import listed
+from pytest_mlebench.io.units import first, listed
 from pytest_mlebench.records.record import RUN_LOG, SUBMISSION, RunRecord
 from pytest_mlebench.runs.files import open_files, unpack
 from pytest_mlebench.sandbox.collection import digest_of
@@ -56,11 +56,10 @@ def program_of(run_dir: Path, chosen: str | None = None) -> str:
     with open_files(run_dir) as files:
         left = [file for file in files.below("code") if file.suffix in _PROGRAMS]
     found = [file.path.removeprefix("code/") for file in left]
+    named = ", ".join(first(found, _SHOWN)) or "there is none"
     if chosen is not None:
         if chosen not in found:
-            raise UsageError(
-                f"--program: {chosen} is not among the programs in code/ of {run_dir.name}: {_named(found)}"
-            )
+            raise UsageError(f"--program: {chosen} is not among the programs in code/ of {run_dir.name}: {named}")
         return chosen
     for candidates in ([SCRIPT] if SCRIPT in found else [], [name for name in found if "/" not in name], found):
         if len(candidates) == 1:
@@ -68,15 +67,10 @@ def program_of(run_dir: Path, chosen: str | None = None) -> str:
         if candidates:
             break
     if found:
-        many = f"{len(found)} programs and no {SCRIPT}: choose one with --program: {_named(found)}"
+        many = f"{len(found)} programs and no {SCRIPT}: choose one with --program: {named}"
         raise UsageError(f"{run_dir.name} cannot be reproduced: it left {many}")
     kinds = listed(sorted(_PROGRAMS))
     raise UsageError(f"{run_dir.name} cannot be reproduced: it left no program ({kinds}) in code/")
-
-
-def _named(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return (", ".join(names[:_SHOWN]) or "there is none") + more
 
 
 def as_agent(record: RunRecord, run_dir: Path, folder: Path, program: str) -> Agent:
@@ -89,12 +83,7 @@ def as_agent(record: RunRecord, run_dir: Path, folder: Path, program: str) -> Ag
     (own / "start.sh").write_text(start, encoding="utf-8")
     image = record.sandbox.image or "mlebench-env"
     (own / "Dockerfile").write_text(f"FROM {image}\nARG AGENT_DIR\nCOPY . ${{AGENT_DIR}}\n", encoding="utf-8")
-    return Agent(
-        id="reproduce",
-        folder=own,
-        start=own / "start.sh",
-        dockerfile=own / "Dockerfile",
-    )
+    return Agent(id="reproduce", folder=own, start=own / "start.sh", dockerfile=own / "Dockerfile")
 
 
 def compare(record: RunRecord, run_dir: Path, again: RunRecord, again_dir: Path) -> Reproduction:

@@ -34,7 +34,7 @@ def run(path: str) -> None:
     try:
         with Path(path).open(encoding="utf-8") as file:
             notebook = json.load(file)
-        cells = [_text(cell["source"]) for cell in notebook["cells"] if cell.get("cell_type") == "code"]
+        cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell.get("cell_type") == "code"]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise SystemExit(f"{path} is not a notebook: {error!r}") from error
     if _language(notebook) == "r":
@@ -47,10 +47,6 @@ def run(path: str) -> None:
         _run_plain(cells)
     else:
         _run_with_ipython(shell_class, cells)
-
-
-def _text(source: Any) -> str:
-    return source if isinstance(source, str) else "".join(source)
 
 
 def _language(notebook: Any) -> str:

@@ -1,14 +1,9 @@
 """Verifying a bundle: every number that can be computed again is, what the files say of each other must agree, and the
 runs are audited here, whatever an audit in the bundle says.
 
-Every claim in records, manifest, ledgers, timelines, reports and tables is in one of three classes: it is computed
-again from the evidence in the bundle; it must agree with other claims; or it is named under ``not checked``, each time.
-Nothing in a bundle decides which class a claim is in: what is left out, and what another version wrote, cannot be
-checked, which is not the same as verified.
-
-Anyone who made a bundle could rewrite its index after a change. What then still shows the change is that the submission
-does not have the score, the ledger does not have the model, or the manifest not the limit. A change that is consistent
-in all files at once shows only by the signature, or by the digest that was published.
+Every claim is computed again from the evidence in the bundle, must agree with other claims, or is named under ``not
+checked``, each time. Nothing in a bundle decides which: what is left out, and what another version wrote, cannot be
+checked, which is not the same as verified. What no verification can find is listed in ``docs/trust.md``.
 """
 
 from __future__ import annotations
@@ -63,33 +58,27 @@ def verify(
     ``regrader`` makes that of a version of the benchmark, ``files`` computes the group's reports and tables, ``digest``
     is what the bundle's must be. Raises UsageError for what the caller got wrong.
     """
-    checks = list(_origin(bundle, digest, allowed_signers))
-    known: dict[str, Any] = {"profile": (), "not_checked": tuple(not_checked(bundle, None))}
-    try:
-        group = _read(bundle)
-        found = list(_group_checks(bundle, group, regrader, files))
-        audited = next(own for own in found if isinstance(own, Findings))
-        known = {
-            "profile": fairness_profile(group, audited),
-            "findings": audited,
-            "warnings": tuple(_warnings(group)),
-            "not_checked": tuple(not_checked(bundle, group)),
-        }
-        checks += [own for own in found if isinstance(own, Check)]
-    except UsageError as error:
-        checks.append(Check("records", CheckResult.differs, "cannot be read", (str(error),)))
-    except _STRANGE as error:  # values of the right type that no session writes
-        checks.append(
-            Check("records", CheckResult.differs, "cannot be read", (f"{type(error).__name__}: {error}"[:300],))
-        )
-    left_out = tuple(f"{own.what}: {own.files} ({own.why})" for own in bundle.index.left_out)
-    return Card(
+    card = Card(
         run_group=bundle.index.run_group,
         digest=bundle.digest,
-        checks=tuple(checks),
-        left_out=left_out,
-        **known,
+        checks=tuple(_origin(bundle, digest, allowed_signers)),
+        left_out=tuple(f"{own.what}: {own.files} ({own.why})" for own in bundle.index.left_out),
+        not_checked=tuple(not_checked(bundle, None)),
     )
+    try:
+        group = _read(bundle)
+        checks, audited = _group_checks(bundle, group, regrader, files)
+        return replace(
+            card,
+            checks=(*card.checks, *checks),
+            profile=fairness_profile(group, audited),
+            findings=audited,
+            warnings=tuple(_warnings(group)),
+            not_checked=tuple(not_checked(bundle, group)),
+        )
+    except _UNREADABLE as error:
+        unread = Check("records", CheckResult.differs, "cannot be read", (_why(error),))
+        return replace(card, checks=(*card.checks, unread))
 
 
 def objections(bundle: Bundle, regrader: Callable[[str], Regrader], files: Files) -> list[str]:
@@ -100,10 +89,8 @@ def objections(bundle: Bundle, regrader: Callable[[str], Regrader], files: Files
         group = _read(bundle)
         checks = list(_consistency(bundle, group, regrader(group.version)))
         checks.append(_tables(bundle, group, None, files, of_maker=True))
-    except UsageError as error:
-        return [str(error)]
-    except _STRANGE as error:
-        return [f"{type(error).__name__}: {error}"[:300]]
+    except _UNREADABLE as error:
+        return [_why(error)]
     return [f"{own.name}: {why}" for own in checks if own.result is CheckResult.differs for why in own.reasons]
 
 
@@ -124,7 +111,12 @@ def _warnings(group: RunGroup) -> Iterator[str]:
         yield "settings were changed between the sessions of this group (--allow-changes)"
 
 
-_STRANGE = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
+_UNREADABLE = (UsageError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
+"""A group that cannot be read, or values of the right type that no session writes."""
+
+
+def _why(error: Exception) -> str:
+    return str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"[:300]
 
 
 def _read(bundle: Bundle) -> RunGroup:
@@ -150,14 +142,15 @@ def _read(bundle: Bundle) -> RunGroup:
 
 def _group_checks(
     bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader], files: Files
-) -> Iterator[Check | Findings]:
+) -> tuple[list[Check], Findings]:
     graders = regrader(group.version)
-    yield from _consistency(bundle, group, graders)
-    yield Check.of("data", _data(group, graders), "digests and verification are those of this machine's data")
+    checks = list(_consistency(bundle, group, graders))
+    same = "digests and verification are those of this machine's data"
+    checks.append(Check.of("data", _data(group, graders), same))
     check, again = _grades(bundle, group, graders)
-    yield check
-    yield _tables(bundle, group, again, files)
-    yield from claims(bundle, group, regrader)
+    checks += [check, _tables(bundle, group, again, files)]
+    others, audited = claims(bundle, group, regrader)
+    return [*checks, *others], audited
 
 
 def _consistency(bundle: Bundle, group: RunGroup, graders: Regrader) -> Iterator[Check]:
@@ -185,8 +178,8 @@ def _origin(bundle: Bundle, digest: str | None, allowed_signers: Path | None) ->
     else:
         yield Check("index", CheckResult.verified, f"{count}, each with the SHA-256 that the index says")
     if bundle.signature is not None:
-        signature = check_signature(bundle.content, bundle.signature, allowed_signers)
-        yield Check("signature", CheckResult.verified if signature.is_good else CheckResult.differs, signature.text)
+        is_good, text = check_signature(bundle.content, bundle.signature, allowed_signers)
+        yield Check("signature", CheckResult.verified if is_good else CheckResult.differs, text)
     elif allowed_signers is not None:
         yield Check("signature", CheckResult.differs, "it is not signed, and --allowed-signers asks for a signature")
 
@@ -291,7 +284,6 @@ def _grades(bundle: Bundle, group: RunGroup, graders: Regrader) -> tuple[Check, 
 
 
 def _certainty(told: Report, found: Report) -> Iterator[str]:
-    """How the interval of a score, and whether its medal is firm, differ."""
     if told.firm is not found.firm:
         yield f"firm {told.firm}, now {found.firm}"
     for name in ("score_low", "score_high"):
@@ -341,7 +333,6 @@ def _timeline(
 
 
 def _regraded(told: TimelinePoint, found: Report) -> Iterator[str]:
-    """How the grade of a point differs from one that was given anew."""
     if not same_score(told.score, found.score):
         yield f"score was {told.score}, and is {found.score}"
     elif told.medal != found.medal:
@@ -384,7 +375,6 @@ def _common(values: Any, other: Any) -> Any:
 
 
 def _unequal(told: Any, found: Any, path: str) -> Iterator[str]:
-    """Where two JSON values differ."""
     if isinstance(told, Mapping) and isinstance(found, Mapping):
         for key in sorted(told.keys() | found.keys()):
             if key not in _IGNORED:

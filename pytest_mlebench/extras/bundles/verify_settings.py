@@ -34,7 +34,6 @@ SLACK_SECONDS = 120.0
 """Clocks of the machines that took part may differ by this much."""
 _SLACK_SHARE = 0.05
 """Of the time limit: ending an agent and collecting what it left takes a while."""
-_LIMITS = "limits"
 _MAX_CHANGE = 4000
 """Characters of a note of a change."""
 
@@ -67,9 +66,9 @@ def settings(group: RunGroup, made_at: str) -> Iterator[str]:
     if wrong:
         return
     for record in group.records:
-        yield from (f"{record.run_id}: {why}" for why in (*_times(record, periods), *_of_session(record, periods)))
-        yield from (f"{record.run_id}: {why}" for why in _permissions(record))
-        yield from (f"{record.run_id}: {why}" for why in _of_agent(record, manifest, group.version))
+        wrong = [*_times(record, periods), *_of_session(record, periods), *_permissions(record)]
+        wrong += _of_agent(record, manifest, group.version)
+        yield from (f"{record.run_id}: {why}" for why in wrong)
     yield from _summaries(group)
     yield from _canonical(manifest, periods)
 
@@ -206,13 +205,17 @@ def _of_session(record: RunRecord, periods: Sequence[_Period]) -> Iterator[str]:
     yield from min(found, key=len, default=[])
 
 
+def _below(path: str, period: _Period) -> dict[str, Any]:
+    """The settings of a session below a path, by the rest of theirs."""
+    prefix = f"{path} "
+    return {name.removeprefix(prefix): own for name, own in period.settings.items() if name.startswith(prefix)}
+
+
 def _unlike(record: RunRecord, period: _Period) -> Iterator[str]:
-    noted = {path: value for path, value in period.settings.items() if path.startswith(f"{_LIMITS} ")}
-    limits = {f"{_LIMITS} {name}": value for name, value in record.limits.items()}
-    if any(limits.get(path) != noted.get(path) for path in limits.keys() | noted.keys()):
+    limits = _below("limits", period)
+    if any(record.limits.get(name) != limits.get(name) for name in record.limits.keys() | limits.keys()):
         yield "its limits are not those of the manifest"
-    prefix = f"agents {record.agent} "
-    agent = {path.removeprefix(prefix): v for path, v in period.settings.items() if path.startswith(prefix)}
+    agent = _below(f"agents {record.agent}", period)
     if not agent:
         yield f"the manifest does not know its agent {record.agent[:100]}"
         return
@@ -343,10 +346,9 @@ def _canonical(manifest: Manifest, periods: Iterable[_Period]) -> Iterator[str]:
     """Whether the manifest's verdict on the setting follows from all sessions."""
     every = Canonical.of_all(None, ())
     for period in periods:
-        limits = {p.removeprefix("limits "): v for p, v in period.settings.items() if p.startswith("limits ")}
-        sandboxes = {str(v) for p, v in period.settings.items() if p.startswith("agents ") and p.endswith(" sandbox")}
+        sandboxes = {str(value) for name, value in _below("agents", period).items() if name.endswith(" sandbox")}
         try:
-            parsed = parse(Limits, limits)
+            parsed = parse(Limits, _below("limits", period))
             if not math.isfinite(parsed.time_limit):
                 raise ValueError("there is no time limit")
             found = canonical_differences(parsed, period.machine, workers=period.session.workers, sandboxes=sandboxes)

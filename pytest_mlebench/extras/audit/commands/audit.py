@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pytest_mlebench.bench import Bench
 from pytest_mlebench.cli.common import (
     GROUP_HELP,
     add_options,
@@ -21,26 +20,23 @@ from pytest_mlebench.cli.common import (
     note_absent,
     open_group,
     print_json,
-    read_settings,
+    read_bench,
     user_path,
 )
+from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError, reason
-from pytest_mlebench.extras.audit.api import PlagiarismOptions, audit_group, judge_of
-from pytest_mlebench.extras.audit.calibration import calibrate
-from pytest_mlebench.extras.audit.judge import JudgeOptions
+from pytest_mlebench.extras.audit.api import PlagiarismOptions, audit
+from pytest_mlebench.extras.audit.calibration import Calibration, calibrate
+from pytest_mlebench.extras.audit.judge import FOLDER, Judge, JudgeOptions
 from pytest_mlebench.extras.audit.page import account_text, pairs_text
-from pytest_mlebench.io.units import format_duration, pluralize
-from pytest_mlebench.records.group import read_group
+from pytest_mlebench.extras.audit.plagiarism import Pairs
+from pytest_mlebench.io.units import first, format_duration, pluralize
+from pytest_mlebench.io.values import read_json
+from pytest_mlebench.options import Settings
+from pytest_mlebench.records.group import RunGroup, read_group
 from pytest_mlebench.reports.tables import Section, Table, terminal_width
-from pytest_mlebench.results.findings import FINDINGS, Verdict
+from pytest_mlebench.results.findings import FINDINGS, PAIRS, Finding, Findings, JudgeAccount, NotebooksRead, Verdict
 from pytest_mlebench.results.statistics import wilson_interval
-
-if TYPE_CHECKING:
-    from pytest_mlebench.extras.audit.calibration import Calibration
-    from pytest_mlebench.extras.audit.plagiarism import Pairs
-    from pytest_mlebench.options import Settings
-    from pytest_mlebench.records.group import RunGroup
-    from pytest_mlebench.results.findings import Finding, Findings, JudgeAccount, NotebooksRead
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -91,28 +87,29 @@ def _audit(options: argparse.Namespace) -> int:
         raise UsageError("audit takes either a GROUP or --calibrate")
     if options.calibrate and options.plagiarism:
         raise UsageError("--plagiarism is for a GROUP, not for --calibrate")
-    return _calibrate(options) if options.calibrate else _audit_group(options, options.group)
+    return _calibrate(options) if options.calibrate else _audit_group(options)
 
 
-def _audit_group(options: argparse.Namespace, name: str) -> int:
-    settings = read_settings(options)
-    group = read_group(open_group(name, settings.runs_dir))
+def _audit_group(options: argparse.Namespace) -> int:
+    bench = read_bench(options)
+    group = read_group(open_group(options.group, bench.settings.runs_dir))
     for why in group.broken:
         logger.warning("warning: %s", why)
-    bench = Bench(settings=settings)
     note_absent(bench.store)
     judge, is_bundle = _judge(options), is_opened_bundle(group.folder)
     if judge is not None and is_bundle:
         raise UsageError("--judge keeps what it paid for in the run group: `mlebench unbundle` makes one of a bundle")
-    found, pairs = audit_group(bench, group, judge=judge, plagiarism=_compared_with(options, settings))
-    if pairs is not None and found.plagiarism is not None:
-        store = bench.store
-        _warn_of_missing(found.plagiarism.notebooks, store.root, is_default=store.is_default)
+    found = audit(bench, group, judge=judge, plagiarism=_compared_with(options, bench.settings))
+    if options.plagiarism and found.plagiarism is not None:
+        _warn_of_missing(found.plagiarism.notebooks, bench.store)
     if options.json:
         print_json({"verdicts": found.verdicts, **asdict(found)})
     else:
         _show(group, found)
-        _show_plagiarism(found, pairs, options)
+        if found.plagiarism is not None:
+            print(account_text(found.plagiarism))
+        if options.pairs and (pairs := read_json(group.folder / PAIRS, Pairs).pairs):
+            print(f"\n{pairs_text(pairs)}")
     if is_bundle:
         logger.info("not saved, because bundles are never changed: unpack it with `mlebench unbundle` first")
     else:
@@ -157,8 +154,7 @@ def _account(judge: JudgeAccount) -> str:
     counts["quote that does not occur"] = judge.quotes_dropped
     text += "".join(f"; {count} × {what}" for what, count in counts.items() if count)
     if judge.incomplete:
-        text += f"\nnot judged whole ({_why(judge)}): {', '.join(judge.incomplete[:10])}"
-        text += f" and {len(judge.incomplete) - 10} more" if len(judge.incomplete) > 10 else ""
+        text += f"\nnot judged whole ({_why(judge)}): {', '.join(first(judge.incomplete, 10))}"
         if judge.interrupted or judge.budget_ended or judge.failed:
             text += "\nthe same command asks for what is missing, and for nothing twice"
     return text
@@ -206,12 +202,11 @@ def _compared_with(options: argparse.Namespace, settings: Settings) -> Plagiaris
     return PlagiarismOptions(groups=groups, boilerplate=options.boilerplate)
 
 
-def _warn_of_missing(notebooks: Mapping[str, NotebooksRead], data_dir: Path, *, is_default: bool) -> None:
-    """One line where notebooks have yet to be downloaded, with the command that does it."""
+def _warn_of_missing(notebooks: Mapping[str, NotebooksRead], store: DataStore) -> None:
     missing = {id: own for id, own in notebooks.items() if own.missing}
     if missing:
         chosen = " ".join(f"-c {id}" for id in missing)
-        place = "" if is_default else f" --data-dir {shlex.quote(str(data_dir))}"
+        place = "" if store.is_default else f" --data-dir {shlex.quote(str(store.root))}"
         counts = ", ".join(f"{id} ({own.missing} of {own.listed})" for id, own in missing.items())
         logger.warning(
             "warning: notebooks are not downloaded: %s; `mlebench kernels %s%s` does it", counts, chosen, place
@@ -220,21 +215,11 @@ def _warn_of_missing(notebooks: Mapping[str, NotebooksRead], data_dir: Path, *, 
         logger.warning("no public notebooks are known of %s", ", ".join(unlisted))
 
 
-def _show_plagiarism(found: Findings, pairs: Pairs | None, options: Any) -> None:
-    """What was compared, and with ``--pairs`` the passages side by side."""
-    if found.plagiarism is not None:
-        print(account_text(found.plagiarism))
-    if options.pairs and pairs is not None and pairs.pairs:
-        print(f"\n{pairs_text(pairs)}")
-
-
 def _calibrate(options: argparse.Namespace) -> int:
-    settings = read_settings(options)
-    with tempfile.TemporaryDirectory(prefix="mlebench-calibrate-") as folder:
-        judge = _judge(options)
-        found = calibrate(
-            Path(folder), None if judge is None else judge_of(Bench(settings=settings), judge, Path(folder))
-        )
+    bench, judge = read_bench(options), _judge(options)
+    with tempfile.TemporaryDirectory(prefix="mlebench-calibrate-") as scratch:
+        folder = Path(scratch)
+        found = calibrate(folder, None if judge is None else Judge(judge, bench.gateway, folder / FOLDER))
     if options.json:
         print_json(_figures(found))
     else:

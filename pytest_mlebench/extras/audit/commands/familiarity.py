@@ -6,11 +6,13 @@ import argparse
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
+from pytest_mlebench.catalog import Competition
 from pytest_mlebench.cli.common import (
     GROUP_HELP,
     add_options,
@@ -20,28 +22,16 @@ from pytest_mlebench.cli.common import (
     user_path,
     write_output,
 )
+from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.extras.audit.completions import CompletionsServer
-from pytest_mlebench.extras.audit.familiarity import (
-    FEWEST,
-    correlation,
-    familiarity_plot,
-    measure,
-    scores,
-    texts_of,
-    to_json,
-)
+from pytest_mlebench.extras.audit import familiarity
+from pytest_mlebench.extras.audit.completions import CHARACTERS, TOP, CompletionsServer
 from pytest_mlebench.io.units import one_line
 from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.group import find_group, read_group
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.tables import Table, terminal_width
-from pytest_mlebench.results.findings import in_words
-
-if TYPE_CHECKING:
-    from pytest_mlebench.catalog import Competition
-    from pytest_mlebench.data.store import DataStore
-    from pytest_mlebench.results.findings import Correlation, Knowledge
+from pytest_mlebench.results.findings import Correlation, Knowledge, in_words
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -75,40 +65,45 @@ def _familiarity(options: argparse.Namespace) -> int:
     group = read_group(find_group(options.group, bench.settings.runs_dir))
     catalogue = bench.with_settings(bench_version=group.version.removeprefix("v")).catalogue
     here = {id: catalogue[id] for id in {record.competition_id for record in group.records} if id in catalogue}
-    found, left_out = scores(group.records, here.get)
+    found, left_out = familiarity.scores(group.records, here.get)
     scored = sorted({id for own in found.values() for id in own})
     store = bench.store
     note_absent(store)
     texts, ours = _texts(options.texts, [catalogue[id] for id in scored], store)
     left_out |= {id: f"no text in {options.texts}" for id in scored if id not in texts}
-    if len(texts) < FEWEST:
+    if len(texts) < familiarity.FEWEST:
         raise UsageError(
-            f"{group.name}: a correlation takes at least {FEWEST} competitions with a score and a text; there are "
-            f"{len(texts)}"
+            f"{group.name}: a correlation takes at least {familiarity.FEWEST} competitions with a score and a text; "
+            f"there are {len(texts)}"
         )
     server = CompletionsServer(options.base_url, options.model, key)
     asked = (options.base_url.rstrip("/"), options.model)
     cache = store.root / ".familiarity"
-    knowledge = measure(texts, server.probabilities, cache=cache, asked=asked, reporter=Lines())
-    correlations = [one for agent, own in found.items() if (one := correlation(agent, knowledge, own)) is not None]
+    knowledge = familiarity.measure(texts, server.probabilities, found, cache=cache, asked=asked, reporter=Lines())
+    correlations = [one for agent in found if (one := familiarity.correlation(agent, knowledge)) is not None]
     result = {
         "run_group": group.name,
         "model": options.model,
         "base_url": options.base_url,
         "own_texts": options.texts is None,
         "own_descriptions": ours,
-        **to_json(knowledge, found, correlations, left_out),
+        "positions": familiarity.POSITIONS,
+        "top": TOP,
+        "characters": CHARACTERS,
+        "correlations": [asdict(one) for one in correlations],
+        "competitions": [asdict(known) for known in knowledge],
+        "left_out": left_out,
     }
     name = re.sub(r"[^A-Za-z0-9.]+", "-", options.model).strip("-.")[:80] or "model"
     try:
         write_json(group.folder / f"familiarity-{name}.json", result)
     except OSError as error:
         raise UsageError(f"{group.folder} cannot be written: {error.strerror}") from error
-    picture = familiarity_plot(options.model, knowledge, found, correlations).file()
+    picture = familiarity.familiarity_plot(options.model, knowledge, found.keys(), correlations).file()
     if options.json:
         print_json(result)
     else:
-        _show(knowledge, found, correlations, left_out)
+        _show(knowledge, found.keys(), correlations, left_out)
     write_output(picture, group.folder / f"familiarity-{name}.svg")
     return 0
 
@@ -128,7 +123,7 @@ def _texts(
     if folder is not None:
         if not folder.is_dir():
             raise UsageError(f"--texts: {folder} is not a folder")
-        return texts_of([competition.id for competition in competitions], folder), 0
+        return familiarity.texts_of([competition.id for competition in competitions], folder), 0
     found, ours = {}, 0
     for competition in competitions:
         dataset = store.dataset(competition)
@@ -149,17 +144,17 @@ def _texts(
 
 def _show(
     knowledge: Sequence[Knowledge],
-    found: Mapping[str, Mapping[str, float]],
+    agents: Collection[str],
     correlations: Sequence[Correlation],
     left_out: Mapping[str, str],
 ) -> None:
-    heads = ("competition", "familiarity", "positions", *map(one_line, found))
+    heads = ("competition", "familiarity", "positions", *map(one_line, agents))
     rows = [
         (
             known.competition_id,
             f"{known.familiarity:.3f}",
             str(sum(text.positions for text in known.texts.values())),
-            *(f"{own[known.competition_id]:.2f}" if known.competition_id in own else "-" for own in found.values()),
+            *(f"{known.scores[agent]:.2f}" if agent in known.scores else "-" for agent in agents),
         )
         for known in sorted(knowledge, key=lambda known: -known.familiarity)
     ]
@@ -167,6 +162,6 @@ def _show(
     for id, why in left_out.items():
         print(f"left out: {id}: {why}")
     said = {one.agent: in_words(one) for one in correlations}
-    for agent in found:
+    for agent in agents:
         words = said.get(agent, "no correlation: too few competitions with both, or all scores are alike")
         print(one_line(f"{agent}: {words}"))

@@ -20,7 +20,7 @@ from pytest_mlebench.extras.bundles.bundle import MAX_BYTES, SUFFIX, Bundle, is_
 from pytest_mlebench.extras.bundles.card import Card, CheckResult
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.progress import Step
-from pytest_mlebench.io.units import listed, one_line, pluralize
+from pytest_mlebench.io.units import first, listed, one_line, pluralize
 from pytest_mlebench.records.group import RunGroup, read_group
 from pytest_mlebench.records.record import MANIFEST
 from pytest_mlebench.reports.page import page
@@ -124,14 +124,13 @@ def _with_shared_runs(entries: list[_Entry]) -> list[_Entry]:
 
 def _entries(bench: Bench, files: list[Path], max_bytes: int, allowed_signers: Path | None) -> list[_Entry]:
     """One entry for each file, but one for each digest: the one that is shown, if there is any."""
-    graders = cache(bench.regrader)
+    graders, hide = cache(bench.regrader), partial(_hide, bench.store.root)
     by_digest: dict[str, _Entry] = {}
     unread: list[_Entry] = []
     for number, file in enumerate(files, 1):
         bench.reporter(Step(_name(file), f"verifying it ({number} of {len(files)})"))
         with tempfile.TemporaryDirectory(prefix="mlebench-board-") as scratch:
             folder = Path(scratch).resolve()
-            hide = partial(_hide, bench.store.root)
             try:
                 bundle = read_bundle(file, folder, max_bytes=max_bytes)
             except (DataError, OSError) as error:
@@ -168,36 +167,33 @@ def _entry(
     try:
         found = verification.verify(bundle, graders, files=group_files, allowed_signers=allowed_signers)
         card = _without_paths(found, hide)
-        if (why := _why_not(card)) is not None:
-            return _rejected(file, bundle, card, *why, hide)
-        if card.findings is not None:
-            card.findings.write(bundle.folder)  # the report shows this audit, whatever one was in the bundle
-        group = _without_words(read_group(bundle.folder))
-        if len(group.agents) > _MOST_AGENTS:
-            raise DataError(f"it has {len(group.agents)} agents, and at most {_MOST_AGENTS} are shown")
-        rows = tuple(replace(row, report=_address(row)) for row in rows_of(group, card, graders(group.version)))
-        run_ids = {
-            agent: frozenset(record.run_id for record in group.records if record.agent == agent)
-            for agent in group.agents
-        }
-        return _Entry(card=card, rows=rows, run_ids=run_ids, report=_report(group, card))
+        if (why := _why_not(card)) is None:
+            return _shown(bundle, card, graders)
     except Exception as error:  # whatever is in one bundle, the others are shown
         text = str(error) if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
-        return _rejected(file, bundle, card, "its results cannot be shown", [text], hide)
-
-
-def _rejected(
-    file: Path, bundle: Bundle, card: Card | None, verdict: str, reasons: list[str], hide: Callable[[str], str]
-) -> _Entry:
-    more = [f"and {len(reasons) - _SHOWN} more"] if len(reasons) > _SHOWN else []
+        why = "its results cannot be shown", [text]
+    verdict, reasons = why
     rejected = Rejected(
         file=_name(file),
         digest=bundle.digest,
         run_group=bundle.index.run_group[:_TEXT],
         verdict=hide(verdict),
-        reasons=(*map(hide, reasons[:_SHOWN]), *more),
+        reasons=tuple(map(hide, first(reasons, _SHOWN))),
     )
     return _Entry(rejected=rejected, card=card)
+
+
+def _shown(bundle: Bundle, card: Card, graders: Callable[[str], Regrader]) -> _Entry:
+    if card.findings is not None:
+        card.findings.write(bundle.folder)  # the report shows this audit, whatever one was in the bundle
+    group = _without_words(read_group(bundle.folder))
+    if len(group.agents) > _MOST_AGENTS:
+        raise DataError(f"it has {len(group.agents)} agents, and at most {_MOST_AGENTS} are shown")
+    rows = tuple(replace(row, report=_address(row)) for row in rows_of(group, card, graders(group.version)))
+    run_ids = {
+        agent: frozenset(record.run_id for record in group.records if record.agent == agent) for agent in group.agents
+    }
+    return _Entry(card=card, rows=rows, run_ids=run_ids, report=_report(group, card))
 
 
 def _why_not(card: Card) -> tuple[str, list[str]] | None:

@@ -119,6 +119,7 @@ class Rejected:
 def rows_of(group: RunGroup, card: Card, graders: Regrader) -> Iterator[Row]:
     """The rows of a bundle's run group, which ``card`` says can be shown."""
     checked = {check.name for check in card.checks if check.result is CheckResult.verified}
+    verdicts = {} if card.findings is None else card.findings.verdicts
     for summary in summarise([group]):
         own = _part(group, summary)
         profile = fairness_profile(own, card.findings)
@@ -146,7 +147,7 @@ def rows_of(group: RunGroup, card: Card, graders: Regrader) -> Iterator[Row]:
             reasons=tuple(dict.fromkeys(t[:_TEXT] for t in _reasons(own, summary, card, profile, data, graders))),
             remarks=tuple(_remarks(summary, card)),
             verification=card.headline,
-            audit=_audit(own, card),
+            audit=of_verdicts(verdicts.get(record.run_id) for record in own.records),
             profile=tuple(replace(line, detail=line.detail[:_TEXT]) for line in profile),
             not_checked=tuple(text for text in card.not_checked if text not in ALWAYS),
             digest=card.digest,
@@ -326,11 +327,6 @@ def _split_ids(split: str, graders: Regrader) -> set[str]:
     name = split_and_version(split)[0]
     chosen = graders.catalogue.split("all") if name == "all" else [c for c in graders.catalogue if c.split == name]
     return {competition.id for competition in chosen}
-
-
-def _audit(own: RunGroup, card: Card) -> str:
-    verdicts = {} if card.findings is None else card.findings.verdicts
-    return of_verdicts(verdicts.get(record.run_id) for record in own.records)
 
 
 def _remarks(summary: SplitSummary, card: Card) -> Iterator[str]:

@@ -23,10 +23,10 @@ from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.extras.bundles.board.rows import LEAST_SEEDS, Figure, Rejected, Row
 from pytest_mlebench.extras.bundles.card import ALWAYS, Card, card_sections
 from pytest_mlebench.io import files as io_files
+from pytest_mlebench.io.units import first
 from pytest_mlebench.io.values import json_text, loads
 from pytest_mlebench.reports.page import asset, environment, style
 from pytest_mlebench.reports.plots.svg import SCHEME
-from pytest_mlebench.reports.tables import Section
 from pytest_mlebench.results.summary import split_rank
 
 FORMAT, VERSION = "pytest-mlebench board", 1
@@ -158,56 +158,42 @@ def _index(site: Board) -> str:
         "own_apart": sum(row.status == "apart" for row in own),
         "published": len(site.rows) - len(own),
     }
-    return (
-        environment(_ASSETS)
-        .get_template("board.html")
-        .render(
-            **_common(site.title),
-            script=script,
-            script_digest=Markup(f"sha256-{digest}"),
-            rows=site.rows,
-            rejected=site.rejected,
-            cards=site.cards,
-            bundles=len(site.cards),
-            counts=counts,
-            columns=_COLUMNS,
-            medals=_MEDALS,
-            labels=_LABELS,
-            filters=list(_filters(site.rows)),
-            value=_value,
-            limit=_MOST_REMARKS // 10,
-            least_seeds=LEAST_SEEDS,
-            always=ALWAYS,
-        )
+    return _rendered(
+        "board.html",
+        site.title,
+        script=script,
+        script_digest=Markup(f"sha256-{digest}"),
+        rows=site.rows,
+        rejected=site.rejected,
+        cards=site.cards,
+        bundles=len(site.cards),
+        counts=counts,
+        columns=_COLUMNS,
+        medals=_MEDALS,
+        labels=_LABELS,
+        filters=list(_filters(site.rows)),
+        value=_value,
+        limit=_MOST_REMARKS // 10,
+        least_seeds=LEAST_SEEDS,
+        always=ALWAYS,
     )
 
 
 def _card(card: Card, *, has_report: bool) -> str:
-    first, *others = map(_bounded, card_sections(card))
-    return (
-        environment(_ASSETS)
-        .get_template("card.html")
-        .render(
-            **_common(f"Bundle {card.digest[:12]}"),
-            heading=first.title,
-            digest=card.digest,
-            sections=[replace(first, title="What was checked"), *others],
-            has_report=has_report,
-        )
+    result, *others = (replace(own, remarks=first(own.remarks, _MOST_REMARKS)) for own in card_sections(card))
+    return _rendered(
+        "card.html",
+        f"Bundle {card.digest[:12]}",
+        heading=result.title,
+        digest=card.digest,
+        sections=[replace(result, title="What was checked"), *others],
+        has_report=has_report,
     )
 
 
-def _common(title: str) -> dict[str, Any]:
-    return {
-        "title": title,
-        "version": __version__,
-        "style": SCHEME + style("report.css") + asset("board.css", _ASSETS),
-    }
-
-
-def _bounded(section: Section) -> Section:
-    more = len(section.remarks) - _MOST_REMARKS
-    return section if more <= 0 else replace(section, remarks=[*section.remarks[:_MOST_REMARKS], f"and {more} more"])
+def _rendered(template: str, title: str, **values: Any) -> str:
+    css = SCHEME + style("report.css") + asset("board.css", _ASSETS)
+    return environment(_ASSETS).get_template(template).render(title=title, version=__version__, style=css, **values)
 
 
 def _value(figure: Figure | None) -> str:

@@ -1,4 +1,4 @@
-"""``mlebench bundle``, and ``mlebench verify FILE``: results that others can verify."""
+"""``mlebench bundle``, and ``mlebench verify FILE``: results that others can verify (see ``cli.common.Bundles``)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,7 @@ from typing import Any
 from pytest_mlebench.cli.common import GROUP_HELP, add_options, note_absent, print_json, read_bench, user_path
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.bundles import api
-from pytest_mlebench.extras.bundles.bundle import (
-    KINDS,
-    MAX_BYTES,
-    SUFFIX,
-    is_bundle,
-    read_bundle,
-    unpack,
-)
+from pytest_mlebench.extras.bundles.bundle import KINDS, MAX_BYTES, SUFFIX, is_bundle, read_bundle, unpack
 from pytest_mlebench.extras.bundles.card import CheckResult, card_sections
 from pytest_mlebench.io.units import format_size, parse_size, pluralize
 from pytest_mlebench.records.group import find_group, read_group
@@ -58,7 +51,6 @@ def add(commands: Any) -> None:
 
 
 def add_verify(parser: argparse.ArgumentParser) -> None:
-    """What ``mlebench verify`` takes for a bundle."""
     parser.add_argument(
         "bundle", nargs="?", type=user_path, metavar="FILE", help="a bundle that `mlebench bundle` made"
     )
@@ -73,7 +65,6 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
 
 
 def check_unused(options: argparse.Namespace) -> None:
-    """Raises UsageError for an option of bundles without a bundle."""
     for name in _OF_BUNDLES:
         if getattr(options, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')} is of a bundle: mlebench verify FILE")
@@ -147,5 +138,4 @@ def _unbundle(options: argparse.Namespace) -> int:
 
 
 def opened(path: Path, folder: Path, *, max_bytes: int) -> Path:
-    """Unpack a bundle into a folder, and return that of its run group; raises DataError."""
     return read_bundle(path, folder, max_bytes=max_bytes).folder
