@@ -18,7 +18,7 @@ from pytest_mlebench.agents import Agent
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.cli.common import add_options, print_json, read_bench
 from pytest_mlebench.data.download.client import find_credentials
-from pytest_mlebench.data.download.contract import RetryPolicy
+from pytest_mlebench.data.download.transfers import RetryPolicy
 from pytest_mlebench.errors import MLEBenchError, SandboxError, UsageError
 from pytest_mlebench.io import files
 from pytest_mlebench.io.extensions import extensions

@@ -43,7 +43,7 @@ from pytest_mlebench.io.processes import Forked, ForkServer, read_only
 from pytest_mlebench.io.progress import Reporter
 
 if TYPE_CHECKING:
-    from pytest_mlebench.data.download.contract import RetryPolicy
+    from pytest_mlebench.data.download.transfers import RetryPolicy
 
 
 REAL = "real"

@@ -24,8 +24,8 @@ from pytest_mlebench.io.progress import ByteCounter, Note, Reporter, Step, Warni
 from pytest_mlebench.io.units import pluralize
 
 if TYPE_CHECKING:
-    from pytest_mlebench.data.download.contract import RetryPolicy
     from pytest_mlebench.data.download.kaggle import KaggleDownloads
+    from pytest_mlebench.data.download.transfers import RetryPolicy
 
 PARALLEL_DOWNLOADS = 4
 _LEFTOVERS = (".unpacking-*", ".making-*", ".preparing-*", ".describing-*", ".removing-*", ".levelling-*")

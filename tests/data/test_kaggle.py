@@ -19,8 +19,8 @@ import urllib3
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import md5
-from pytest_mlebench.data.download.contract import RetryPolicy, Size
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
+from pytest_mlebench.data.download.transfers import RetryPolicy, Size
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.io.progress import Event, Step, WarningNote
 from pytest_mlebench.io.units import format_size

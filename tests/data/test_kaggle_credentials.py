@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.data.download.contract import RetryPolicy
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
+from pytest_mlebench.data.download.transfers import RetryPolicy
 from pytest_mlebench.errors import DataError
 from tests.kaggle_server import KEY, TOKEN, USERNAME, KaggleServer, Status
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import Competition, default_catalogue
-from pytest_mlebench.data.download.contract import CredentialsError, RetryPolicy
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
+from pytest_mlebench.data.download.transfers import CredentialsError, RetryPolicy
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError
 from pytest_mlebench.extras.audit.kernels import MAX_BYTES, Kernels, download, kernels

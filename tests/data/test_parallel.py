@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from pytest_mlebench.data.download.contract import in_parallel
+from pytest_mlebench.data.download.transfers import in_parallel
 
 
 def test_results_come_in_the_order_of_the_items() -> None:

@@ -31,7 +31,7 @@ PULL = """
 import sys
 from pathlib import Path
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.download.contract import RetryPolicy
+from pytest_mlebench.data.download.transfers import RetryPolicy
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.io.progress import event_text

@@ -20,7 +20,7 @@ from urllib3.exceptions import InvalidHeader, NameResolutionError, ReadTimeoutEr
 from urllib3.util.retry import Retry
 
 from pytest_mlebench._version import __version__
-from pytest_mlebench.data.download.contract import (
+from pytest_mlebench.data.download.transfers import (
     SETTINGS,
     Credentials,
     RefusedError,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_mlebench.authoring.archives import check_zip
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.download.contract import (
+from pytest_mlebench.data.download.transfers import (
     SETTINGS,
     Credentials,
     CredentialsError,

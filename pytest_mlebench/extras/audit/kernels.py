@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.download.contract import CredentialsError, Notebook, NotebookGone, in_parallel
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
+from pytest_mlebench.data.download.transfers import CredentialsError, Notebook, NotebookGone, in_parallel
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError, reason
 from pytest_mlebench.io import files

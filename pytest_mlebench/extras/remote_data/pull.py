@@ -16,7 +16,7 @@ from typing import cast
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import SIDES, set_times
-from pytest_mlebench.data.download.contract import in_parallel
+from pytest_mlebench.data.download.transfers import in_parallel
 from pytest_mlebench.data.preparing import Head, NotPushed
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.extras.remote_data import index

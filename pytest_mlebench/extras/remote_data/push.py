@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 
 from pytest_mlebench.data.dataset import SIDES, Dataset, listing_errors
-from pytest_mlebench.data.download.contract import in_parallel
+from pytest_mlebench.data.download.transfers import in_parallel
 from pytest_mlebench.data.preparing import NotPushed
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.extras.remote_data import index

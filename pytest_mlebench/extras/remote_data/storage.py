@@ -11,7 +11,7 @@ from threading import Event
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from pytest_mlebench.data.download.contract import RetryPolicy, TransientError, retry
+from pytest_mlebench.data.download.transfers import RetryPolicy, TransientError, retry
 from pytest_mlebench.data.preparing import EXTRAS, check, redacted, with_password
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.io import files

@@ -7,8 +7,8 @@ import logging
 from typing import Any
 
 from pytest_mlebench.cli.common import add_options, add_selection, note_absent, print_json, read_bench, selected
-from pytest_mlebench.data.download.contract import CredentialsError
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
+from pytest_mlebench.data.download.transfers import CredentialsError
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.extras.audit.kernels import Kernels, download
 from pytest_mlebench.io.units import pluralize
