@@ -16,7 +16,8 @@ from pytest_mlebench.extras.viewer.folder import NotReadable, read
 from pytest_mlebench.extras.viewer.index import FACETS, ORDERS, Group, ListedRun, Search
 from pytest_mlebench.extras.viewer.live import log_end, log_state, running
 from pytest_mlebench.extras.viewer.pictures import run_timeline
-from pytest_mlebench.extras.viewer.site import Site, timestamp, whole_number
+from pytest_mlebench.extras.viewer.site import Site, whole_number
+from pytest_mlebench.extras.viewer.steps import timestamp
 from pytest_mlebench.extras.viewer.text import code
 from pytest_mlebench.io.units import no_formula, one_line
 from pytest_mlebench.records.record import RECORD, RunRecord
@@ -131,9 +132,6 @@ def record(site: Site, request: Request) -> Response:
         "record.html",
         **site.run_context(place, "record"),
         details=run_details(record) if record is not None else [],
-        connections=record.sandbox.connections[:500] if record is not None else (),
-        models=record.usage.models if record is not None else {},
-        confinement=record.confinement if record is not None else {},
         text=code(text),
         left_out=max(0, size - _RECORD_SHOWN),
     )
