@@ -21,7 +21,7 @@ import signal
 import threading
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -118,11 +118,6 @@ def job_folder(group: Path, key: RunKey) -> Path:
     return group / JOBS / f"{readable[:120]}-{digest[:6]}"
 
 
-def group_of(plan_file: Path) -> Path:
-    """The run group that a plan's file lies in."""
-    return plan_file.parents[2]
-
-
 def write_plan(folder: Path, plan: JobPlan) -> Job:
     """Note an attempt before it is submitted, so that it can be found whatever happens."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -133,7 +128,7 @@ def write_plan(folder: Path, plan: JobPlan) -> Job:
 
 def note_id(job: Job, id: str) -> Job:
     (job.folder / _ID).write_text(id)
-    return Job(name=job.name, folder=job.folder, id=id)
+    return replace(job, id=id)
 
 
 def open_plans(group: Path) -> list[tuple[JobPlan, Job]]:

@@ -35,13 +35,14 @@ from pytest_mlebench.extras.interop.harbor.verify import BEATS_SAMPLE, rewards
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.rewards import REWARDS
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.io.values import loads, write_json
+from pytest_mlebench.io.values import as_object, loads, write_json
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import write_group
 from pytest_mlebench.records.manifest import UNKNOWN, Manifest, PlannedRun, folder_digest
 from pytest_mlebench.records.outcome import RUN_LOG, SUBMISSION, Report, SandboxAccount
 from pytest_mlebench.records.record import RunKey, RunRecord, bounded
 from pytest_mlebench.reports.progress import Lines
+from pytest_mlebench.reports.run_details import steps_of
 from pytest_mlebench.runs.guard import protect
 from pytest_mlebench.runs.run import about_data, graded
 
@@ -159,8 +160,7 @@ def _harbor(job: Path) -> dict[str, str]:
         lock = read_object(job / "lock.json", job) or {}
     except JobError:
         lock = {}
-    own = lock.get("harbor")
-    version = own.get("version") if isinstance(own, dict) else None
+    version = as_object(lock.get("harbor")).get("version")
     return {"name": "harbor", "version": version[:100] if isinstance(version, str) else UNKNOWN}
 
 
@@ -262,7 +262,9 @@ def _llm(trial: Trial, run_dir: Path) -> dict[str, Any]:
         for name, key in (("input", "n_input_tokens"), ("cached", "n_cache_tokens"), ("output", "n_output_tokens"))
         if (count := _count(usage.get(key))) is not None
     }
-    known = _dollars(usage.get("cost_usd"))
+    known = number(usage.get("cost_usd"))
+    if known is not None and not 0 <= known < math.inf:
+        known = None
     calls = _calls(run_dir)
     model = trial.harbor_agent.get("model")
     if not tokens and known is None and not calls and not model:
@@ -277,11 +279,6 @@ def _llm(trial: Trial, run_dir: Path) -> dict[str, Any]:
     }
 
 
-def _dollars(value: Any) -> float | None:
-    found = number(value)
-    return found if found is not None and math.isfinite(found) and found >= 0 else None
-
-
 def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_TOKENS else None
 
@@ -292,8 +289,7 @@ def _calls(run_dir: Path) -> int:
         found = read_object(run_dir / TRAJECTORY, run_dir, MAX_TRAJECTORY) or {}
     except JobError:
         return 0
-    steps = found.get("steps")
-    return sum(isinstance(step, dict) and bool(step.get("metrics")) for step in steps) if isinstance(steps, list) else 0
+    return sum(bool(step.get("metrics")) for step in steps_of(found))
 
 
 def _manifest(folder: Path, records: Sequence[RunRecord], bench: Bench, harbor: Mapping[str, str]) -> Manifest:
