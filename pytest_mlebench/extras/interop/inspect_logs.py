@@ -126,15 +126,14 @@ def _sample(record: RunRecord, run_dir: Path) -> dict[str, Any]:
     }
 
 
-def _usage(records: Iterable[RunRecord]) -> dict[str, dict[str, int]]:
-    """The tokens of each model, and all of them."""
-    found: dict[str, dict[str, int]] = {}
+def _usage(records: Iterable[RunRecord]) -> dict[str, Counter[str]]:
+    """The tokens of each model."""
+    found: dict[str, Counter[str]] = {}
     for record in records:
         for name, own in record.usage.models.items():
-            counts = found.setdefault(name, dict.fromkeys(_TOKENS, 0))
-            for key in _TOKENS[:2]:
-                counts[key] += getattr(own, key) or 0
-            counts[_TOKENS[2]] = counts[_TOKENS[0]] + counts[_TOKENS[1]]
+            read, written = own.input_tokens or 0, own.output_tokens or 0
+            counts = found.setdefault(name, Counter())
+            counts.update(input_tokens=read, output_tokens=written, total_tokens=read + written)
     return found
 
 
@@ -147,9 +146,6 @@ def _failure(record: RunRecord) -> dict[str, Any]:
     if record.ending is Ending.TIMED_OUT and isinstance(limit, int | float):
         return {"limit": {"type": "time", "limit": float(limit)}}
     return {}
-
-
-_TOKENS = ("input_tokens", "output_tokens", "total_tokens")
 
 
 def _moment(text: str) -> str:

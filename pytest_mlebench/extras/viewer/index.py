@@ -71,10 +71,6 @@ class ListedRun:
     def result(self) -> Outcome:
         return Outcome[self.outcome]
 
-    @property
-    def medal(self) -> str | None:
-        return self.result.medal
-
 
 MEDALS = tuple(outcome.value for outcome in Outcome if outcome.medal)
 FAILED = tuple(outcome.value for outcome in FAILURES)
@@ -155,10 +151,6 @@ class Group:
     @property
     def medals(self) -> int:
         return sum(self.counts.get(medal, 0) for medal in MEDALS)
-
-    @property
-    def is_live(self) -> bool:
-        return self.running > 0
 
 
 _COLUMNS = tuple(field.name for field in fields(ListedRun))
@@ -257,7 +249,7 @@ class RunIndex:
             names = self._names()
             known = dict(self._all("select name, stamp from groups"))
             for gone in known.keys() - set(names):
-                self._write([(query, (gone,)) for query in (_DELETE_GROUP, _DELETE_RUNS, _DELETE_FACETS)])
+                self._write([(query, (gone,)) for query in _DELETIONS])
             changed = [name for name in names if thorough or self._is_due(name, known.get(name))]
             self.left = sum(name not in known for name in changed)
             for name in sorted(changed, key=lambda name: name in known):
@@ -276,12 +268,8 @@ class RunIndex:
         return self.group(name)
 
     def _names(self) -> list[str]:
-        try:
-            with os.scandir(self.runs_dir) as entries:
-                folders = [e.name for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith(".")]
-        except OSError:
-            return []
-        return [name for name in folders if self._only in (None, name) and _is_utf8(name) and self._is_group(name)]
+        folders = [name for name in _folders(self.runs_dir) if not name.startswith(".")]
+        return [name for name in folders if self._only in (None, name) and self._is_group(name)]
 
     def _is_group(self, name: str) -> bool:
         folder = self.runs_dir / name
@@ -448,9 +436,8 @@ _INSERT = (
     f"insert or replace into runs (folder, mtime, size, {', '.join(_COLUMNS)}) "
     f"values ({', '.join('?' * (3 + len(_COLUMNS)))})"
 )
-_DELETE_GROUP = "delete from groups where name = ?"
-_DELETE_RUNS = "delete from runs where group_name = ?"
 _DELETE_FACETS = "delete from facets where group_name = ?"
+_DELETIONS = ("delete from groups where name = ?", "delete from runs where group_name = ?", _DELETE_FACETS)
 _COUNTED = (
     "insert into facets select group_name, '{0}', {1}, count(*) from runs where group_name = ? and latest group by {1}"
 )

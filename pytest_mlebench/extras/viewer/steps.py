@@ -19,7 +19,7 @@ from markupsafe import Markup, escape
 
 from pytest_mlebench.extras.viewer.folder import NotReadable, opened, read
 from pytest_mlebench.extras.viewer.text import code, is_error, looks_like_code, markdown
-from pytest_mlebench.io.units import one_line, plain, pluralize
+from pytest_mlebench.io.units import one_line, plain
 from pytest_mlebench.io.values import as_object, as_objects, loads
 from pytest_mlebench.llm.ledger import BODIES, CALLS
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
@@ -67,10 +67,6 @@ class Block:
     @property
     def is_folded(self) -> bool:
         return self.lines > _FOLDED or self.kind == "reasoning"
-
-    @property
-    def head(self) -> str:
-        return pluralize(self.lines, "line")
 
 
 @dataclass(frozen=True)
@@ -181,9 +177,14 @@ class Conversation:
     def errors(self) -> list[int]:
         return [step.number for step in self.steps if step.is_error]
 
-    def blocks(self, number: int) -> list[Block]:
+    def blocks(self, number: int) -> Iterator[Block]:
         """What a step holds."""
-        return list(self._blocks(number, self._raw[number - 1]))
+        for title, text in run_details.blocks(self._raw[number - 1]):
+            kind, _, name = title.partition(" ")
+            if kind == "calls":
+                yield _block("call", name[:100], text, diff=self._diff(number, name, text))
+            else:
+                yield _block(kind or "message", "" if kind == "message" else kind, text)
 
     def find(self, words: str) -> list[Hit]:
         """Steps that hold this text, whatever its case."""
@@ -243,14 +244,6 @@ class Conversation:
                 moment=str(raw.get("timestamp") or "")[:40],
                 kinds=frozenset(kind for kind, own in kinds.items() if own and kind in KINDS),
             )
-
-    def _blocks(self, number: int, raw: Mapping[str, Any]) -> Iterator[Block]:
-        for title, text in run_details.blocks(raw):
-            kind, _, name = title.partition(" ")
-            if kind == "calls":
-                yield _block("call", name[:100], text, diff=self._diff(number, name, text))
-            else:
-                yield _block(kind or "message", "" if kind == "message" else kind, text)
 
     def _diff(self, number: int, name: str, text: str) -> Markup | None:
         """How a program differs from the one that the same tool was given last, where they are alike."""

@@ -19,18 +19,8 @@ from pytest_mlebench.data.dataset import DESCRIPTIONS, OBFUSCATED, Dataset
 from pytest_mlebench.data.preparing import REAL, parse_choice
 from pytest_mlebench.errors import UsageError, reason, unusable
 from pytest_mlebench.extras.interop.facts import cleaner
-from pytest_mlebench.extras.interop.harbor.job import (
-    MAX_TRAJECTORY,
-    JobError,
-    Trial,
-    logs,
-    number,
-    opened,
-    read_bytes,
-    read_object,
-    read_trial,
-    trial_folders,
-)
+from pytest_mlebench.extras.interop.harbor import job as jobs
+from pytest_mlebench.extras.interop.harbor.job import JobError, Trial
 from pytest_mlebench.extras.interop.harbor.verify import BEATS_SAMPLE, rewards
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.rewards import REWARDS
@@ -89,9 +79,9 @@ def _import(options: argparse.Namespace) -> int:
 def _read(job: Path) -> tuple[list[Trial], int]:
     """The trials that have ended, by start, and how many have not. Raises UsageError where none can be read."""
     trials, unfinished = [], 0
-    for folder in trial_folders(job):
+    for folder in jobs.trial_folders(job):
         try:
-            trial = read_trial(folder)
+            trial = jobs.read_trial(folder)
         except JobError as error:
             logger.warning("warning: %s", error)
             continue
@@ -157,7 +147,7 @@ def _dataset(bench: Bench, competition_id: str) -> Dataset:
 def _harbor(job: Path) -> dict[str, str]:
     """What ran the job: the version of Harbor, as far as it was recorded."""
     try:
-        lock = read_object(job / "lock.json", job) or {}
+        lock = jobs.read_object(job / "lock.json", job) or {}
     except JobError:
         lock = {}
     version = as_object(lock.get("harbor")).get("version")
@@ -206,7 +196,7 @@ def _take_up(trial: Trial, run_dir: Path, max_bytes: int) -> Iterator[str]:
     """
     masked = cleaner()
     try:
-        with opened(trial.submission, trial.folder, max_bytes) as file:
+        with jobs.opened(trial.submission, trial.folder, max_bytes) as file:
             if file is not None:
                 (run_dir / SUBMISSION).parent.mkdir()
                 with (run_dir / SUBMISSION).open("wb") as copy:
@@ -214,7 +204,7 @@ def _take_up(trial: Trial, run_dir: Path, max_bytes: int) -> Iterator[str]:
     except JobError as error:
         yield str(error)
     try:
-        found = read_bytes(trial.folder / "agent" / TRAJECTORY, trial.folder, MAX_TRAJECTORY)
+        found = jobs.read_bytes(trial.folder / "agent" / TRAJECTORY, trial.folder, jobs.MAX_TRAJECTORY)
         trajectory = None if found is None else loads(masked.bytes(found))
         if isinstance(trajectory, dict) and str(trajectory.get("schema_version", "")).startswith("ATIF-"):
             write_json(run_dir / TRAJECTORY, trajectory)
@@ -223,9 +213,9 @@ def _take_up(trial: Trial, run_dir: Path, max_bytes: int) -> Iterator[str]:
     except ValueError as error:
         yield f"no trajectory: {reason(error)}"
     with (run_dir / RUN_LOG).open("wb") as log:
-        for path in logs(trial):
+        for path in jobs.logs(trial):
             try:
-                text = read_bytes(path, trial.folder, _LOG_BYTES)
+                text = jobs.read_bytes(path, trial.folder, _LOG_BYTES)
             except JobError as error:
                 text = f"({error})".encode()
             if text:
@@ -262,7 +252,7 @@ def _llm(trial: Trial, run_dir: Path) -> dict[str, Any]:
         for name, key in (("input", "n_input_tokens"), ("cached", "n_cache_tokens"), ("output", "n_output_tokens"))
         if (count := _count(usage.get(key))) is not None
     }
-    known = number(usage.get("cost_usd"))
+    known = jobs.number(usage.get("cost_usd"))
     if known is not None and not 0 <= known < math.inf:
         known = None
     calls = _calls(run_dir)
@@ -286,7 +276,7 @@ def _count(value: Any) -> int | None:
 def _calls(run_dir: Path) -> int:
     """The model calls in the trajectory: the agent's steps for which it has metrics."""
     try:
-        found = read_object(run_dir / TRAJECTORY, run_dir, MAX_TRAJECTORY) or {}
+        found = jobs.read_object(run_dir / TRAJECTORY, run_dir, jobs.MAX_TRAJECTORY) or {}
     except JobError:
         return 0
     return sum(bool(step.get("metrics")) for step in steps_of(found))
