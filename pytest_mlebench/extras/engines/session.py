@@ -45,6 +45,7 @@ __all__ = ["check", "check_none_runs", "description", "fetched", "load_keys", "l
 _RESULTS = pytest.StashKey["dict[RunKey, RunResult]"]()
 _ENGINE: pytest.StashKey[Engine] = pytest.StashKey()
 _PAUSE = 0.25
+_RUN_ONE = (sys.executable, "-m", "pytest_mlebench.cli", "run-one")
 
 
 def check(config: pytest.Config) -> None:
@@ -199,15 +200,11 @@ def _queue(config: pytest.Config, ours: Sequence[AgentRun]) -> RunQueue:
         chosen,
         reader=session.reader,
         resources=lambda plan: job_resources(settings, store.dataset(competitions[plan.competition_id])),
-        command=_command,
+        command=lambda plan, name: [*_RUN_ONE, str(plan), f"--name={name}"],
         record_lost=partial(_record_lost, config),
         reporter=reporter_of(config),
         max_parallel=session.settings.max_parallel,
     )
-
-
-def _command(plan: Path, name: str) -> list[str]:
-    return [sys.executable, "-m", "pytest_mlebench.cli", "run-one", str(plan), f"--name={name}"]
 
 
 def _plan(config: pytest.Config, item: AgentRun, agent_digest: str) -> JobPlan:

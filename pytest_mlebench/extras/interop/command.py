@@ -113,7 +113,6 @@ def _export_competitions(options: argparse.Namespace, chosen: contract.Competiti
 
 
 def _competition_options(options: argparse.Namespace) -> list[str]:
-    """Which options about competitions were given."""
     chosen = {"-c (--competition-id)": options.competition, "--split": options.split, "--list": options.list}
     others = {
         name: getattr(options, settings.OPTIONS[name].dest)

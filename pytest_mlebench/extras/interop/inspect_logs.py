@@ -127,7 +127,6 @@ def _sample(record: RunRecord, run_dir: Path) -> dict[str, Any]:
 
 
 def _usage(records: Iterable[RunRecord]) -> dict[str, Counter[str]]:
-    """The tokens of each model."""
     found: dict[str, Counter[str]] = {}
     for record in records:
         for name, own in record.usage.models.items():

@@ -510,14 +510,7 @@ def _count(value: Any) -> int | None:
 def _folders(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
-            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and _is_utf8(entry.name)]
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return [name for name in names if name.encode("utf-8", "replace").decode() == name]  # others have no address

@@ -24,7 +24,10 @@ def main(wanted: dict[str, Any], folder: Path) -> int:
     """Fill the folder; the status is 1, with the reason, where that cannot be done."""
     try:
         with tempfile.TemporaryDirectory() as name:
-            competition = _competition(Path(name), wanted)
+            # What a source needs to know to find the data.
+            if wanted["corrected"]:
+                Path(name, wanted["bench_version"]).mkdir()
+            competition = Competition.bare(Path(name), id=wanted["competition_id"], version=wanted["bench_version"])
             source = open_source(os.environ.get(VARIABLE, ""))
             head = source.head(competition, silent)
             if head.digest != wanted["digest"]:
@@ -40,13 +43,6 @@ def main(wanted: dict[str, Any], folder: Path) -> int:
         entry.rename(folder / entry.name)
     shutil.rmtree(work)
     return 0
-
-
-def _competition(folder: Path, wanted: dict[str, Any]) -> Competition:
-    """What a source needs to know to find the data."""
-    if wanted["corrected"]:
-        (folder / wanted["bench_version"]).mkdir()
-    return Competition.bare(folder, id=wanted["competition_id"], version=wanted["bench_version"])
 
 
 if __name__ == "__main__":

@@ -157,7 +157,6 @@ def _harbor(job: Path) -> dict[str, str]:
 def _record(
     run_dir: Path, trial: Trial, key: RunKey, dataset: Dataset, grader: Grader, harbor: Mapping[str, str]
 ) -> RunRecord:
-    """Take up what a trial left, grade it, and write its record."""
     notes = [f"run by Harbor {harbor['version']} ({trial.environment or 'unknown environment'}): {trial.folder.name}"]
     notes += _take_up(trial, run_dir, grader.max_bytes)
     report = graded(grader, run_dir)

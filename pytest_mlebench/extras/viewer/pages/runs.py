@@ -26,6 +26,8 @@ from pytest_mlebench.results.findings import findings
 
 _RECORD_SHOWN = 2 << 20
 _ROWS = 200
+_ELSEWHERE = {"run", "outcome", "score", "started", "limits", "versions", "connections"}
+"""Details that the overview of a run has in another place, or leaves to its record."""
 
 
 def all_runs(site: Site, request: Request) -> Response:
@@ -105,7 +107,7 @@ def run(site: Site, request: Request) -> Response:
         request,
         "run.html",
         **site.run_context(place, "overview"),
-        details=_details(record) if record is not None else [],
+        details=[own for own in run_details(record) if own[0] not in _ELSEWHERE] if record is not None else [],
         timeline=run_timeline(record, calls, f"{place.base}/trajectory?at=")
         if record is not None and (record.timeline or calls)
         else None,
@@ -143,12 +145,6 @@ def _siblings(site: Site, group: Group, record: RunRecord) -> list[ListedRun]:
     others = [run for run in runs if (run.group_name, run.run_id) != (group.name, record.run_id)]
     order = sorted(others, key=lambda run: (run.group_name != group.name, run.agent != record.agent, run.result.rank))
     return order[:12]
-
-
-def _details(record: RunRecord) -> list[tuple[str, str]]:
-    """What the overview of a run tells in words."""
-    hidden = {"run", "outcome", "score", "started", "limits", "versions", "connections"}
-    return [(term, text) for term, text in run_details(record) if term not in hidden]
 
 
 def _ladder(record: RunRecord | None) -> list[tuple[str, float, bool]]:
