@@ -28,13 +28,14 @@ from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import as_object, loads, write_json
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import write_group
-from pytest_mlebench.records.manifest import UNKNOWN, Manifest, PlannedRun, folder_digest
+from pytest_mlebench.records.manifest import UNKNOWN, Manifest, PlannedRun
 from pytest_mlebench.records.outcome import RUN_LOG, SUBMISSION, Report, SandboxAccount
 from pytest_mlebench.records.record import RunKey, RunRecord, bounded
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.run_details import steps_of
 from pytest_mlebench.runs.guard import protect
 from pytest_mlebench.runs.run import about_data, graded
+from pytest_mlebench.runs.writer import about_competition
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -125,7 +126,8 @@ def _write(folder: Path, job: Path, bench: Bench, trials: Sequence[Trial]) -> li
         if trial.competition_id not in bench.catalogue:
             logger.warning("warning: %s: there is no competition %s here", trial.folder, trial.competition_id)
             continue
-        dataset = _dataset(bench, trial.competition_id)
+        competition = bench.catalogue[trial.competition_id]
+        dataset = bench.store.prepare(competition, reporter=bench.reporter, **bench.prepare_options)
         if trial.competition_id not in graders:
             graders[trial.competition_id] = Grader(dataset.competition, dataset, **bench.grading_options)
         key = RunKey(trial.agent, trial.competition_id, attempts[trial.agent, trial.competition_id])
@@ -138,10 +140,6 @@ def _write(folder: Path, job: Path, bench: Bench, trials: Sequence[Trial]) -> li
     _manifest(folder, records, bench, harbor).write(folder)
     write_group(folder, records[0].started_at, records)
     return records
-
-
-def _dataset(bench: Bench, competition_id: str) -> Dataset:
-    return bench.store.prepare(bench.catalogue[competition_id], reporter=bench.reporter, **bench.prepare_options)
 
 
 def _harbor(job: Path) -> dict[str, str]:
@@ -284,7 +282,7 @@ def _calls(run_dir: Path) -> int:
 def _manifest(folder: Path, records: Sequence[RunRecord], bench: Bench, harbor: Mapping[str, str]) -> Manifest:
     """What is known of the group as a whole. There is no session: which machines did the runs was not recorded."""
     settings = bench.settings
-    competitions = {id: _dataset(bench, id).competition for id in sorted({record.competition_id for record in records})}
+    twins = {record.competition_id: bool(record.twin) for record in records}
     made = Manifest(
         run_group=folder.name,
         created_at=records[0].started_at,
@@ -296,15 +294,8 @@ def _manifest(folder: Path, records: Sequence[RunRecord], bench: Bench, harbor: 
             **({"description": OBFUSCATED} if settings.description == OBFUSCATED else {}),
             "agents": {record.agent: {**record.agent_definition, "sandbox": UNKNOWN} for record in records},
             "competitions": {
-                id: {
-                    "split": own.split_label,
-                    "category": own.category,
-                    "version": own.version,
-                    "digest": folder_digest(
-                        own.folder, [path.relative_to(own.folder).as_posix() for path in own.files]
-                    ),
-                }
-                for id, own in competitions.items()
+                id: about_competition(bench.catalogue[id].folder, settings.version, is_twin=twins[id])
+                for id in sorted(twins)
             },
         },
         runs=tuple(PlannedRun(*record.key) for record in records),

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -97,28 +98,30 @@ def run(site: Site, request: Request) -> Response:
     place = site.place(request)
     folder, run_id, record = place.folder, place.run_id, place.record
     state = log_state(folder, run_id)
-    calls = site.calls.of(folder, run_id)
+    about: dict[str, Any] = {}
     if record is not None:
-        started = timestamp(record.started_at)
-        calls = [replace(call, seconds=call.seconds - started) for call in calls] if started else []
+        made, started = site.calls.of(folder, run_id), timestamp(record.started_at)
+        calls = [replace(call, seconds=call.seconds - started) for call in made] if started else []
+        about = {
+            "details": [own for own in run_details(record) if own[0] not in _ELSEWHERE],
+            "siblings": _siblings(site, place.group, record),
+            "ladder": _ladder(record),
+            "failed": not record.outcome.passed,
+            "ended": ending_as_sentence(record),
+        }
+        if record.timeline or calls:
+            about["timeline"] = run_timeline(record, calls, f"{place.base}/trajectory?at=")
     active, stopped = running(folder, site.calls)
     now = [own for own in (*active, *stopped) if own.id == run_id]
     return site.page(
         request,
         "run.html",
         **site.run_context(place, "overview"),
-        details=[own for own in run_details(record) if own[0] not in _ELSEWHERE] if record is not None else [],
-        timeline=run_timeline(record, calls, f"{place.base}/trajectory?at=")
-        if record is not None and (record.timeline or calls)
-        else None,
+        **about,
         state=state,
         findings=findings(folder / run_id)[:100],
         running=now[0] if now else None,
         log=log_end(folder, run_id, 12, 16384),
-        siblings=[] if record is None else _siblings(site, place.group, record),
-        ladder=_ladder(record),
-        failed=record is not None and not record.outcome.passed,
-        ended=ending_as_sentence(record) if record is not None else "",
     )
 
 
@@ -147,10 +150,8 @@ def _siblings(site: Site, group: Group, record: RunRecord) -> list[ListedRun]:
     return order[:12]
 
 
-def _ladder(record: RunRecord | None) -> list[tuple[str, float, bool]]:
+def _ladder(record: RunRecord) -> list[tuple[str, float, bool]]:
     """The thresholds, the best first, and whether the score meets each: the median must be surpassed."""
-    if record is None:
-        return []
     score, sign = record.score, -1 if record.report.is_lower_better else 1
 
     def meets(name: str, value: float) -> bool:
