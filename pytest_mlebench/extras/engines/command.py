@@ -26,13 +26,13 @@ from pytest_mlebench.extras.engines.contract import engines
 from pytest_mlebench.extras.engines.plan import JobEnd, JobPlan
 from pytest_mlebench.extras.engines.scratch import copied
 from pytest_mlebench.io.processes import sigterm_interrupts
-from pytest_mlebench.io.progress import Event, event_text
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.options import Settings, from_plan, read
 from pytest_mlebench.records.group import find_group, read_group
 from pytest_mlebench.records.manifest import folder_digest
 from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.runs import run
 from pytest_mlebench.sandbox.gpus import this_machine
 
@@ -94,7 +94,7 @@ def _do(plan: JobPlan, group: Path) -> RunRecord:
     """Set up what a session's fixtures do, and run the agent; raises MLEBenchError where that cannot be."""
     if plan.keys_file:
         plans.load_keys(Path(plan.keys_file))
-    bench = Bench(settings=_settings(plan, group), reporter=_report, workers=plan.workers)
+    bench = Bench(settings=_settings(plan, group), reporter=Lines(), workers=plan.workers)
     agent, file = _agent(plan, bench), Path(plan.competition_file)
     # Where the session's path is not on this machine, the catalogue has the competition.
     competition = load(file, bench.settings.version) if file.exists() else bench.catalogue[plan.competition_id]
@@ -122,7 +122,7 @@ def _do(plan: JobPlan, group: Path) -> RunRecord:
             agent, competition, dataset, run_options, seed=plan.seed, ending=Ending.NOT_STARTED, detail=detail
         )
     sandbox = bench.ready_sandbox(agent)
-    with _near(dataset, bench.settings) as used:
+    with _near(dataset, bench) as used:
         return run.run_agent(agent, competition, used, sandbox, run_options, seed=plan.seed)
 
 
@@ -142,20 +142,20 @@ def _dataset(bench: Bench, competition: Competition, seed: int) -> Dataset:
     if not store.is_usable(competition, **options):
         if store.source is None:
             raise DataError(f"on {socket.gethostname()}: {store.not_prepared(competition)}")
-        store.prepare(competition, reporter=_report, **options)
+        store.prepare(competition, reporter=bench.reporter, **options)
     return store.dataset(competition)
 
 
 @contextmanager
-def _near(dataset: Dataset, settings: Settings) -> Iterator[Dataset]:
+def _near(dataset: Dataset, bench: Bench) -> Iterator[Dataset]:
     """The data on the disk of ``--node-scratch``; without that option as it is. Raises DataError."""
-    if settings.node_scratch is None:
+    if bench.settings.node_scratch is None:
         yield dataset
         return
 
     with ExitStack() as used:
         try:
-            near = used.enter_context(copied(dataset, settings.node_scratch, _report))
+            near = used.enter_context(copied(dataset, bench.settings.node_scratch, bench.reporter))
         except DataError as error:
             raise DataError(f"on {socket.gethostname()}: {error}") from error
         yield near
@@ -178,7 +178,3 @@ def _agent(plan: JobPlan, bench: Bench) -> Agent:
         raise UsageError(f"{agent.folder} on {socket.gethostname()} is not what it was when the run was submitted")
     bench.check_agent(agent)
     return agent
-
-
-def _report(event: Event) -> None:
-    logger.info("%s", event_text(event))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,7 +44,7 @@ def add(commands: Any) -> None:
     for name, (option, users) in _options(known).items():
         command.add_argument(
             name,
-            dest=_dest(name),
+            dest=name,
             help=f"with --to={' or '.join(users)}: {option.help}",
             **({"metavar": option.metavar} if option.metavar else {"action": "store_const", "const": ""}),
         )
@@ -57,10 +58,8 @@ def _loadable() -> dict[str, Exporter]:
     """The exporters by name, without those of other packages that cannot be loaded: naming one says why."""
     found = {}
     for name in sorted(extensions(contract.EXPORTERS)):
-        try:
+        with suppress(UsageError):
             found[name] = contract.exporter(name)
-        except UsageError:
-            continue
     return found
 
 
@@ -71,10 +70,6 @@ def _options(exporters: dict[str, Exporter]) -> dict[str, tuple[contract.ExportO
         for option in own.OPTIONS:
             found.setdefault(option.name, (option, []))[1].append(name)
     return found
-
-
-def _dest(name: str) -> str:
-    return f"exporter {name}"
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -134,13 +129,7 @@ def _read(name: str, runs_dir: Path) -> RunGroup:
 
 
 def _given(options: argparse.Namespace, chosen: Exporter) -> dict[str, str]:
-    own = {option.name for option in chosen.OPTIONS}
-    prefix = _dest("")
-    given = {
-        dest.removeprefix(prefix): value
-        for dest, value in vars(options).items()
-        if dest.startswith(prefix) and value is not None
-    }
-    if others := sorted(given.keys() - own):
+    given = {dest: value for dest, value in vars(options).items() if dest.startswith("--") and value is not None}
+    if others := sorted(given.keys() - {option.name for option in chosen.OPTIONS}):
         raise UsageError(f"{', '.join(others)} has no effect with --to={options.to}")
     return given

@@ -41,8 +41,6 @@ _ENDINGS: Mapping[str, Ending] = {
     "DownloadVerifierDirError": Ending.FINISHED,
 }
 """How the agent ended, by the exception that Harbor noted; any other one ended an agent that had begun."""
-_NOT_THE_AGENT = frozenset({"CancelledError"})
-"""An agent that Harbor stopped for another reason has no result."""
 
 
 class JobError(ValueError):
@@ -216,7 +214,7 @@ def _ending(exception: str, began: bool) -> tuple[Ending, bool]:
     """How the agent ended, and whether that is a failure of Harbor's and not of the agent."""
     if not exception:
         return Ending.FINISHED, False
-    if exception in _NOT_THE_AGENT or not began:
+    if exception == "CancelledError" or not began:  # what Harbor stopped for another reason has no result
         return Ending.NOT_STARTED, True
     return _ENDINGS.get(exception, Ending.CRASHED), False
 
