@@ -197,20 +197,18 @@ class RunIndex:
         rows = self._all("select about from groups where name = ?", (name,))
         return _group(rows[0][0]) if rows else None
 
-    def runs(self, *groups: str, competition: str | None = None, latest: bool = True) -> list[ListedRun]:
-        """Runs of these groups (all, if none is named), of one competition if it is given."""
-        wanted, values = ["1"], list[Any]()
+    def runs(self, *groups: str, competition: str | None = None) -> list[ListedRun]:
+        """The latest runs of these groups (all, if none is named), of one competition if it is given."""
+        wanted, values = ["latest"], list[Any]()
         if groups:
             wanted.append(f"group_name in ({', '.join('?' * len(groups))})")
             values += groups
         if competition is not None:
             wanted.append("competition_id = ?")
             values.append(competition)
-        if latest:
-            wanted.append("latest")
         return self._runs(" and ".join(wanted), values)
 
-    def search(self, search: Search, *, start: int = 0, count: int = 200) -> tuple[list[ListedRun], int]:
+    def search(self, search: Search, *, start: int, count: int) -> tuple[list[ListedRun], int]:
         """Runs of all groups that are looked for, ``count`` of them from ``start`` on, and how many there are."""
         where, values = _condition(search)
         term = ORDERS[search.order.removeprefix("-")]
@@ -226,9 +224,6 @@ class RunIndex:
         for name, value, count in self._all("select facet, value, sum(count) from facets group by 1, 2 order by 1, 2"):
             found[name].append((value, count))
         return found
-
-    def run(self, group: str, run_id: str) -> ListedRun | None:
-        return next(iter(self._runs("group_name = ? and folder = ?", (group, run_id))), None)
 
     def competitions(self) -> list[tuple[str, int, int, int]]:
         """Each competition with the number of its runs, of those with a medal, and of the groups."""

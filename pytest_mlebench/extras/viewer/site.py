@@ -166,7 +166,6 @@ class Site:
             "base": place.base,
             "record": record,
             "unfinished": unfinished,
-            "row": self.index.run(group.name, run_id),
             "tab": tab,
             "previous": f"{base}{seg(runs[at - 1])}{suffix}" if at else None,
             "following": f"{base}{seg(runs[at + 1])}{suffix}" if at is not None and at + 1 < len(runs) else None,
