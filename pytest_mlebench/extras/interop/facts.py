@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -30,10 +29,10 @@ _SHORT = 256
 Clean = Callable[[str], str]
 
 
-def cleaner(environment: Mapping[str, str] = os.environ) -> Redactor:
+def cleaner() -> Redactor:
     """What masks the secrets of this environment. Records were cleaned when they were written; this is a second look,
     since what leaves the machine cannot be called back."""
-    return Redactor(environment_secrets(environment))
+    return Redactor(environment_secrets())
 
 
 def cached(redactor: Redactor) -> Clean:

@@ -163,7 +163,7 @@ class Conversation:
             '<rect class="in-view" height="100" width="0"/></svg>'
         )
 
-    def outline(self, kinds: Sequence[str] = ()) -> Iterator[Sequence[Markup]]:
+    def outline(self, kinds: Sequence[str]) -> Iterator[Sequence[Markup]]:
         """A link for each step of these kinds, or for each, in groups of which a page draws those in sight."""
         numbers = self.chosen(kinds)
         for start in range(0, len(numbers), _LINKS):
