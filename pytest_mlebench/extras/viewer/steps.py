@@ -234,7 +234,7 @@ class Conversation:
                 source=source,
                 what=what,
                 about=one_line(about[:200])[:90],
-                seconds=began - first if began is not None and first is not None else None,
+                seconds=None if began is None or first is None else round(began - first, 6),
                 tokens_in=_count(metrics.get("prompt_tokens")),
                 tokens_out=_count(metrics.get("completion_tokens")),
                 cost=float(cost) if isinstance(cost := metrics.get("cost_usd"), int | float) else None,
