@@ -105,8 +105,7 @@ def page(trajectory: Mapping[str, Any], *, max_characters: int = PAGE) -> str:
 
 def conversations(trajectory: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """The trajectory itself, then those of its sub-agents."""
-    others = trajectory.get("subagent_trajectories")
-    return [trajectory, *(other for other in others or () if isinstance(other, Mapping))]
+    return [trajectory, *as_objects(trajectory.get("subagent_trajectories"))]
 
 
 def _article(step: Mapping[str, Any]) -> str:

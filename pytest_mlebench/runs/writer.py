@@ -180,7 +180,7 @@ class RunGroupWriter:
 
     def _competitions(self, runs: Iterable[PlannedRun]) -> dict[str, dict[str, Any]]:
         files = {run.competition_id: self._competition_file(run.nodeid) for run in runs}
-        return {id: _competition(file, self._version, is_twin=bool(self._twins)) for id, file in files.items()}
+        return {id: about_competition(file, self._version, is_twin=bool(self._twins)) for id, file in files.items()}
 
     def _write(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -299,17 +299,18 @@ def _agent(agent: Agent, sandbox: str) -> dict[str, Any]:
     return {**agent.describe(), "sandbox": sandbox, "digest": folder_digest(agent.folder)}
 
 
-def _competition(file: Path, version: str, *, is_twin: bool) -> dict[str, Any]:
+def about_competition(file: Path, version: str, *, is_twin: bool) -> dict[str, Any]:
     """Split and category of a competition, and version and digest of the files that determine its data and grades."""
     try:
         competition = Competition.load(file, version=version)
     except CompetitionError:  # it is gone, or broken by now
         return {"digest": None}
+    folder = competition.folder
     return {
         "split": split_label(competition.split, competition.version, is_twin=is_twin),
         "category": competition.category,
         "version": competition.version,
-        "digest": folder_digest(file.parent, [path.relative_to(file.parent).as_posix() for path in competition.files]),
+        "digest": folder_digest(folder, [path.relative_to(folder).as_posix() for path in competition.files]),
     }
 
 

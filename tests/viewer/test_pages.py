@@ -220,6 +220,19 @@ def test_groups_without_a_common_competition_are_compared_in_a_sentence(
     assert "<p>No competition has runs of all these agents.</p>" in asked_of()("/compare?g=a&g=b").text
 
 
+@pytest.mark.parametrize("others", [5, "text", {"steps": []}, [3, {"steps": 4}]])
+def test_a_trajectory_whose_parts_are_of_other_types_is_shown(
+    others: object, tmp_path: Path, asked_of: Callable[[], Ask]
+) -> None:
+    record = record_with(default_catalogue()[SMOKE[0]], "gold", agent="a")
+    save_group(tmp_path / "g", [record])
+    step = {"source": 1, "message": "hello", "tool_calls": 3, "observation": [], "metrics": "x", "timestamp": 5}
+    values = {"agent": [], "steps": [step, 7], "subagent_trajectories": others}
+    (tmp_path / "g" / record.run_id / "trajectory.json").write_text(json.dumps(values))
+    answer = asked_of()(f"/run/g/{record.run_id}/trajectory")
+    assert answer.status == 200 and "hello" in answer.text
+
+
 def test_what_is_not_there_is_said_in_a_sentence(ask: Ask) -> None:
     for page, said in (
         ("/nowhere", "There is no such page."),

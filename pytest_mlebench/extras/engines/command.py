@@ -20,30 +20,19 @@ from pytest_mlebench.catalog.catalogue import load
 from pytest_mlebench.cli.common import add_options, logger, read_settings, user_path
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import ClusterError, DataError, MLEBenchError, UsageError
+from pytest_mlebench.extras.engines import plan as plans
 from pytest_mlebench.extras.engines import queue
 from pytest_mlebench.extras.engines.contract import engines
-from pytest_mlebench.extras.engines.plan import (
-    PLAN,
-    JobEnd,
-    JobPlan,
-    ended_names,
-    group_of,
-    is_superseded,
-    job_folder,
-    load_keys,
-    note_end,
-    record_by,
-    shown_as_alive,
-)
+from pytest_mlebench.extras.engines.plan import JobEnd, JobPlan
 from pytest_mlebench.extras.engines.scratch import copied
 from pytest_mlebench.io.processes import sigterm_interrupts
-from pytest_mlebench.io.progress import Event, event_text
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.options import Settings, from_plan, read
 from pytest_mlebench.records.group import find_group, read_group
 from pytest_mlebench.records.manifest import folder_digest
 from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.runs import run
 from pytest_mlebench.sandbox.gpus import this_machine
 
@@ -83,20 +72,20 @@ def _stop(options: argparse.Namespace) -> int:
 
 def _run_one(options: argparse.Namespace) -> int:
     file: Path = options.plan.absolute()
-    plan, group, folder = JobPlan.read(file), group_of(file), file.parent
-    if options.name not in (None, plan.name) or plan.name in ended_names(group):
+    plan, group, folder = JobPlan.read(file), file.parents[2], file.parent
+    if options.name not in (None, plan.name) or plan.name in plans.ended_names(group):
         logger.info("another job does this run, or it is over")
         return 0
     restarts = int(os.environ.get("SLURM_RESTART_COUNT") or 0) if plan.engine == "slurm" else 0
-    with sigterm_interrupts(), shown_as_alive(folder, plan.name, socket.gethostname(), restarts=restarts):
+    with sigterm_interrupts(), plans.shown_as_alive(folder, plan.name, socket.gethostname(), restarts=restarts):
         try:
-            record = record_by(group, plan.key, {plan.name, *plan.earlier})
+            record = plans.record_by(group, plan.key, {plan.name, *plan.earlier})
             record = record or _do(replace(plan, attempt=plan.attempt + restarts), group)
         except MLEBenchError as error:
-            if not is_superseded(folder, plan.name) and plan.name not in ended_names(group):
-                note_end(group, plan.name, JobEnd(error=str(error)))
+            if not plans.is_superseded(folder, plan.name) and plan.name not in plans.ended_names(group):
+                plans.note_end(group, plan.name, JobEnd(error=str(error)))
             raise
-        note_end(group, plan.name, JobEnd(run_id=record.run_id))
+        plans.note_end(group, plan.name, JobEnd(run_id=record.run_id))
     logger.info("%s: %s", record.run_id, record.outcome.label)
     return 0
 
@@ -104,9 +93,11 @@ def _run_one(options: argparse.Namespace) -> int:
 def _do(plan: JobPlan, group: Path) -> RunRecord:
     """Set up what a session's fixtures do, and run the agent; raises MLEBenchError where that cannot be."""
     if plan.keys_file:
-        load_keys(Path(plan.keys_file))
-    bench = Bench(settings=_settings(plan, group), reporter=_report, workers=plan.workers)
-    agent, competition = _agent(plan, bench), _competition(plan, bench)
+        plans.load_keys(Path(plan.keys_file))
+    bench = Bench(settings=_settings(plan, group), reporter=Lines(), workers=plan.workers)
+    agent, file = _agent(plan, bench), Path(plan.competition_file)
+    # Where the session's path is not on this machine, the catalogue has the competition.
+    competition = load(file, bench.settings.version) if file.exists() else bench.catalogue[plan.competition_id]
     dataset = _dataset(bench, competition, plan.seed)
     variable = _ID_VARIABLES.get(plan.engine, "")
     id = os.environ.get(variable) or str(os.getpid())
@@ -131,17 +122,17 @@ def _do(plan: JobPlan, group: Path) -> RunRecord:
             agent, competition, dataset, run_options, seed=plan.seed, ending=Ending.NOT_STARTED, detail=detail
         )
     sandbox = bench.ready_sandbox(agent)
-    with _near(dataset, bench.settings) as used:
+    with _near(dataset, bench) as used:
         return run.run_agent(agent, competition, used, sandbox, run_options, seed=plan.seed)
 
 
 def _see_that_none_has(plan: JobPlan, group: Path) -> None:
     """Check that no other job does this run by now, or has done it after all; raises ClusterError."""
-    folder = job_folder(group, plan.key)
-    if is_superseded(folder, plan.name):
+    folder = plans.job_folder(group, plan.key)
+    if plans.is_superseded(folder, plan.name):
         raise ClusterError("another job does this run by now")
-    if (record := record_by(group, plan.key, plan.earlier)) is not None:
-        note_end(group, plan.name, JobEnd(run_id=record.run_id))
+    if (record := plans.record_by(group, plan.key, plan.earlier)) is not None:
+        plans.note_end(group, plan.name, JobEnd(run_id=record.run_id))
         raise ClusterError(f"an earlier job of this run has left its record after all: {record.run_id}")
 
 
@@ -151,20 +142,20 @@ def _dataset(bench: Bench, competition: Competition, seed: int) -> Dataset:
     if not store.is_usable(competition, **options):
         if store.source is None:
             raise DataError(f"on {socket.gethostname()}: {store.not_prepared(competition)}")
-        store.prepare(competition, reporter=_report, **options)
+        store.prepare(competition, reporter=bench.reporter, **options)
     return store.dataset(competition)
 
 
 @contextmanager
-def _near(dataset: Dataset, settings: Settings) -> Iterator[Dataset]:
+def _near(dataset: Dataset, bench: Bench) -> Iterator[Dataset]:
     """The data on the disk of ``--node-scratch``; without that option as it is. Raises DataError."""
-    if settings.node_scratch is None:
+    if bench.settings.node_scratch is None:
         yield dataset
         return
 
     with ExitStack() as used:
         try:
-            near = used.enter_context(copied(dataset, settings.node_scratch, _report))
+            near = used.enter_context(copied(dataset, bench.settings.node_scratch, bench.reporter))
         except DataError as error:
             raise DataError(f"on {socket.gethostname()}: {error}") from error
         yield near
@@ -173,7 +164,7 @@ def _near(dataset: Dataset, settings: Settings) -> Iterator[Dataset]:
 def _settings(plan: JobPlan, group: Path) -> Settings:
     if plan.version != __version__:
         raise UsageError(f"{socket.gethostname()} has pytest-mlebench {__version__}, the session {plan.version}")
-    source = from_plan(plan.agent, plan.options, job_folder(group, plan.key) / PLAN)
+    source = from_plan(plan.agent, plan.options, plans.job_folder(group, plan.key) / plans.PLAN)
     settings = read([source], runs_dir=group.parent)
     given = os.environ.get("CUDA_VISIBLE_DEVICES", "") if plan.engine in _ID_VARIABLES else ""
     if settings.gpus and given and not settings.gpu_ids:  # what the engine gave this job, and nothing else
@@ -187,13 +178,3 @@ def _agent(plan: JobPlan, bench: Bench) -> Agent:
         raise UsageError(f"{agent.folder} on {socket.gethostname()} is not what it was when the run was submitted")
     bench.check_agent(agent)
     return agent
-
-
-def _competition(plan: JobPlan, bench: Bench) -> Competition:
-    """The competition; where the session's path is not on this machine, the one of that id in the catalogue."""
-    file = Path(plan.competition_file)
-    return load(file, bench.settings.version) if file.exists() else bench.catalogue[plan.competition_id]
-
-
-def _report(event: Event) -> None:
-    logger.info("%s", event_text(event))

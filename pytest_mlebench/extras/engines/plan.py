@@ -19,9 +19,9 @@ import re
 import secrets
 import signal
 import threading
-from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -118,11 +118,6 @@ def job_folder(group: Path, key: RunKey) -> Path:
     return group / JOBS / f"{readable[:120]}-{digest[:6]}"
 
 
-def group_of(plan_file: Path) -> Path:
-    """The run group that a plan's file lies in."""
-    return plan_file.parents[2]
-
-
 def write_plan(folder: Path, plan: JobPlan) -> Job:
     """Note an attempt before it is submitted, so that it can be found whatever happens."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -133,7 +128,7 @@ def write_plan(folder: Path, plan: JobPlan) -> Job:
 
 def note_id(job: Job, id: str) -> Job:
     (job.folder / _ID).write_text(id)
-    return Job(name=job.name, folder=job.folder, id=id)
+    return replace(job, id=id)
 
 
 def open_plans(group: Path) -> list[tuple[JobPlan, Job]]:
@@ -229,18 +224,15 @@ def is_superseded(folder: Path, name: str) -> bool:
         return False
 
 
-def load_keys(file: Path, environment: MutableMapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Add the ``NAME=value`` lines of a ``--cluster-keys`` file to the environment, and return the names.
+def load_keys(file: Path) -> None:
+    """Add the ``NAME=value`` lines of a ``--cluster-keys`` file to the environment.
 
     They are for jobs on machines that do not have the session's environment.
 
     Raises UsageError for a file that somebody else owns or may read, and for a line of another form, unquoted.
     """
-    names = []
     for number, line in secret_lines(file):
         if (match := _KEY_LINE.fullmatch(line)) is None:
             raise UsageError(f"{file}, line {number}: must be NAME=value")
         name, value = match.groups()
-        environment[name] = value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
-        names.append(name)
-    return tuple(names)
+        os.environ[name] = value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value

@@ -10,22 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_mlebench.errors import ClusterError, MLEBenchError, UsageError
+from pytest_mlebench.extras.engines import plan as plans
 from pytest_mlebench.extras.engines.contract import Cause, Engine, Job, JobState, QueueFull, Resources, Status
-from pytest_mlebench.extras.engines.plan import (
-    PLAN,
-    JobEnd,
-    JobPlan,
-    ended_names,
-    job_folder,
-    new_name,
-    note_end,
-    note_id,
-    open_plans,
-    read_alive,
-    read_end,
-    record_by,
-    write_plan,
-)
+from pytest_mlebench.extras.engines.plan import JobEnd, JobPlan
 from pytest_mlebench.io.progress import Note, Reporter, WarningNote
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.group import GroupReader
@@ -85,7 +72,7 @@ class RunQueue:
         self._polled = self._full_until = float("-inf")
         self._full = ""
         self._silent = False
-        self._earlier = {plan.key: (plan, job) for plan, job in open_plans(group)}
+        self._earlier = {plan.key: (plan, job) for plan, job in plans.open_plans(group)}
 
     @property
     def is_empty(self) -> bool:
@@ -117,8 +104,8 @@ class RunQueue:
         self._waiting.clear()
         if jobs:
             self._engine.cancel(jobs)
-        for name in self._live.keys() - ended_names(self._group):
-            note_end(self._group, name, JobEnd(cancelled=True))
+        for name in self._live.keys() - plans.ended_names(self._group):
+            plans.note_end(self._group, name, JobEnd(cancelled=True))
         self._live.clear()
         return len(jobs)
 
@@ -137,20 +124,21 @@ class RunQueue:
             if self._max_parallel is not None and len(self._live) >= self._max_parallel:
                 return
             plan = self._waiting[0]
-            plan = replace(plan, name=new_name(plan.key), engine=self._engine.name, submitted=time.time())
-            folder = job_folder(self._group, plan.key)
-            job = write_plan(folder, plan)
+            plan = replace(plan, name=plans.new_name(plan.key), engine=self._engine.name, submitted=time.time())
+            folder = plans.job_folder(self._group, plan.key)
+            job = plans.write_plan(folder, plan)
             try:
-                id = self._engine.submit(job, self._command(folder / PLAN, plan.name), self._resources(plan))
+                id = self._engine.submit(job, self._command(folder / plans.PLAN, plan.name), self._resources(plan))
             except QueueFull as error:
-                note_end(self._group, plan.name, JobEnd(cancelled=True))  # it may have reached the engine all the same
+                # It may have reached the engine all the same.
+                plans.note_end(self._group, plan.name, JobEnd(cancelled=True))
                 self._full_until = time.monotonic() + self._full_seconds
                 if not self._live and self._full != str(error):  # nothing of ours will make room
                     self._full = str(error)
                     self._reporter(Note(f"{self._engine.name} takes no more jobs for now: {error}"))
                 return
             except ClusterError as error:
-                note_end(self._group, plan.name, JobEnd(cancelled=True))
+                plans.note_end(self._group, plan.name, JobEnd(cancelled=True))
                 self._refused[plan.key] = tries = self._refused.get(plan.key, 0) + 1
                 if tries >= _REFUSALS or str(error) in self._final:  # other runs were refused for the same reason
                     self._final.add(str(error))
@@ -161,14 +149,14 @@ class RunQueue:
                 return
             self._waiting.popleft()
             self._full = ""
-            self._live[plan.name] = _Live(plan, note_id(job, id))
+            self._live[plan.name] = _Live(plan, plans.note_id(job, id))
 
     def _ended(self) -> list[RunResult]:
         """The runs whose jobs have said so, and those that were refused."""
         found, self._failed = self._failed, []
-        for name in ended_names(self._group) & self._live.keys():
+        for name in plans.ended_names(self._group) & self._live.keys():
             plan = self._live.pop(name).plan
-            found.append(self._result(plan, read_end(self._group, name)))
+            found.append(self._result(plan, plans.read_end(self._group, name)))
         return sorted(found, key=lambda result: result.record.ended_at if result.record else "")
 
     def _result(self, plan: JobPlan, end: JobEnd) -> RunResult:
@@ -206,9 +194,9 @@ class RunQueue:
 
     def _lost(self, plan: JobPlan, status: Status) -> list[RunResult]:
         """A job that ended without a word: it may have left a record, ended for a reason, or is submitted again."""
-        if (record := record_by(self._group, plan.key, {plan.name, *plan.earlier})) is not None:
+        if (record := plans.record_by(self._group, plan.key, {plan.name, *plan.earlier})) is not None:
             return [RunResult(key=plan.key, record=record)]
-        alive = read_alive(job_folder(self._group, plan.key), plan.name)
+        alive = plans.read_alive(plans.job_folder(self._group, plan.key), plan.name)
         plan = replace(plan, attempt=plan.attempt + (alive.restarts if alive else 0))
         about = f"{plan.agent} on {plan.competition_id}, seed {plan.seed}"
         if status.cause is Cause.LOST and plan.attempt < plan.max_requeues:
@@ -219,7 +207,7 @@ class RunQueue:
             record = self._record_lost(plan, status.cause, status.reason)
         except MLEBenchError as error:
             return [RunResult(key=plan.key, error=f"its job was lost ({status.reason}): {error}")]
-        note_end(self._group, plan.name, JobEnd(run_id=record.run_id))
+        plans.note_end(self._group, plan.name, JobEnd(run_id=record.run_id))
         return [RunResult(key=plan.key, record=record)]
 
 
@@ -228,13 +216,13 @@ def stop(group: Path, engines: Mapping[str, Callable[[], Engine]]) -> int:
 
     Raises ClusterError where an engine is not installed or does not answer.
     """
-    found = open_plans(group)
+    found = plans.open_plans(group)
     for name in {plan.engine for plan, _ in found}:
         if name not in engines:
             raise ClusterError(f"{group} has jobs of the engine {name}, which is not installed")
         engines[name]().cancel([job for plan, job in found if plan.engine == name])
     for plan, _ in found:
-        note_end(group, plan.name, JobEnd(cancelled=True))
+        plans.note_end(group, plan.name, JobEnd(cancelled=True))
     return len(found)
 
 
@@ -245,17 +233,3 @@ def still_run(group: Path, engine: str, count: int) -> str:
         f"session: take them up with --cluster={engine} and without -n, or end them: "
         f"`mlebench stop {shlex.quote(str(group))}`"
     )
-
-
-def check_none_runs(group: Path, engines: Mapping[str, Callable[[], Engine]]) -> None:
-    """Check that no job of an earlier session still does a run of a group; raises UsageError, or ClusterError where its
-    engine does not answer. ``engines`` makes them by name."""
-    jobs: dict[str, list[Job]] = {}
-    for plan, job in open_plans(group):
-        jobs.setdefault(plan.engine, []).append(job)
-    for name, own in jobs.items():
-        if name not in engines:
-            raise UsageError(still_run(group, name, len(own)))
-        statuses = engines[name]().poll(own).values()
-        if count := sum(status.state is not JobState.ENDED for status in statuses):
-            raise UsageError(still_run(group, name, count))

@@ -71,8 +71,7 @@ def _own_folder(folder: Path) -> Path:
 def _key(dataset: Dataset) -> str:
     """A name that only this data has, as it is now; it does not say which competition it is of."""
     about = [str(dataset.prepared.resolve()), dataset.prepared.stat().st_ino, fingerprint(dataset), dataset.description]
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-    return digest[:16]
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _lock(place: Path) -> Path:

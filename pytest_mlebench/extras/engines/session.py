@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import closing
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,10 +21,9 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog.catalogue import load
 from pytest_mlebench.errors import ClusterError, MLEBenchError, SandboxError, UsageError
-from pytest_mlebench.extras.engines import queue
-from pytest_mlebench.extras.engines.contract import Cause, engine, engines
-from pytest_mlebench.extras.engines.plan import JobPlan, load_keys
-from pytest_mlebench.extras.engines.queue import RunQueue, RunResult
+from pytest_mlebench.extras.engines.contract import Cause, Job, JobState, engine, engines
+from pytest_mlebench.extras.engines.plan import JobPlan, load_keys, open_plans
+from pytest_mlebench.extras.engines.queue import RunQueue, RunResult, still_run
 from pytest_mlebench.extras.engines.resources import check_largest, is_known, job_resources, request_text
 from pytest_mlebench.io.progress import Note
 from pytest_mlebench.io.units import pluralize
@@ -37,7 +36,6 @@ from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.runs import run
 
 if TYPE_CHECKING:
-    from pytest_mlebench.agents import Agent
     from pytest_mlebench.extras.engines.contract import Engine
     from pytest_mlebench.options import Settings
     from pytest_mlebench.records.record import RunKey, RunRecord
@@ -47,6 +45,7 @@ __all__ = ["check", "check_none_runs", "description", "fetched", "load_keys", "l
 _RESULTS = pytest.StashKey["dict[RunKey, RunResult]"]()
 _ENGINE: pytest.StashKey[Engine] = pytest.StashKey()
 _PAUSE = 0.25
+_RUN_ONE = (sys.executable, "-m", "pytest_mlebench.cli", "run-one")
 
 
 def check(config: pytest.Config) -> None:
@@ -95,11 +94,20 @@ def machine_shares(settings: Settings) -> int:
 
 
 def check_none_runs(session: Session) -> None:
-    """Where this session does runs itself: see that no engine still does them; raises UsageError."""
-    try:
-        queue.check_none_runs(session.group, engines())
-    except ClusterError as error:
-        raise UsageError(f"{session.group}: jobs of an earlier session cannot be asked for: {error}") from error
+    """Where this session does runs itself: check that no job of an earlier one still does them; raises UsageError."""
+    group, installed = session.group, engines()
+    jobs: dict[str, list[Job]] = {}
+    for plan, job in open_plans(group):
+        jobs.setdefault(plan.engine, []).append(job)
+    for name, own in jobs.items():
+        if name not in installed:
+            raise UsageError(still_run(group, name, len(own)))
+        try:
+            statuses = installed[name]().poll(own).values()
+        except ClusterError as error:
+            raise UsageError(f"{group}: jobs of an earlier session cannot be asked for: {error}") from error
+        if count := sum(status.state is not JobState.ENDED for status in statuses):
+            raise UsageError(still_run(group, name, count))
 
 
 def loop(session: pytest.Session) -> bool | None:
@@ -129,7 +137,7 @@ def _items(
     config.stash[_RESULTS] = results
     with usage_errors():
         queue = _queue(config, ours)
-    waiting, pending = {item.key: item for item in ours}, deque(own)
+    waiting, pending, digest = {item.key: item for item in ours}, deque(own), cache(folder_digest)
     results |= _just_finished(config, waiting)
     unsubmitted = deque(item for item in ours if item.key not in results)
     try:
@@ -142,7 +150,7 @@ def _items(
                     yield waiting.pop(item.key)
                     continue
                 with usage_errors():
-                    queue.add(_plan(config, item))
+                    queue.add(_plan(config, item, digest(item.agent.folder)))
             for result in queue.step():
                 results[result.key] = result
                 yield waiting.pop(result.key)
@@ -192,18 +200,14 @@ def _queue(config: pytest.Config, ours: Sequence[AgentRun]) -> RunQueue:
         chosen,
         reader=session.reader,
         resources=lambda plan: job_resources(settings, store.dataset(competitions[plan.competition_id])),
-        command=_command,
-        record_lost=lambda plan, cause, reason: _record_lost(config, plan, cause, reason),
+        command=lambda plan, name: [*_RUN_ONE, str(plan), f"--name={name}"],
+        record_lost=partial(_record_lost, config),
         reporter=reporter_of(config),
         max_parallel=session.settings.max_parallel,
     )
 
 
-def _command(plan: Path, name: str) -> list[str]:
-    return [sys.executable, "-m", "pytest_mlebench.cli", "run-one", str(plan), f"--name={name}"]
-
-
-def _plan(config: pytest.Config, item: AgentRun) -> JobPlan:
+def _plan(config: pytest.Config, item: AgentRun, agent_digest: str) -> JobPlan:
     session = session_of(config)
     settings, replayed = session.settings, session.bench.replayed_group
     return JobPlan(
@@ -219,21 +223,11 @@ def _plan(config: pytest.Config, item: AgentRun) -> JobPlan:
             **({} if replayed is None else {"--llm-replay": str(replayed)}),
         },
         version=__version__,
-        agent_digest=_digest(config, item.agent),
+        agent_digest=agent_digest,
         keys_file="" if settings.cluster_keys is None else str(settings.cluster_keys),
         workers=machine_shares(settings),
         max_requeues=settings.max_requeues,
     )
-
-
-_DIGESTS = pytest.StashKey[dict[str, str]]()
-
-
-def _digest(config: pytest.Config, agent: Agent) -> str:
-    known = config.stash.setdefault(_DIGESTS, {})
-    if agent.id not in known:
-        known[agent.id] = folder_digest(agent.folder)
-    return known[agent.id]
 
 
 def _has_data(config: pytest.Config, item: AgentRun) -> bool:

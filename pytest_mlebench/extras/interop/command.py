@@ -4,31 +4,15 @@ from __future__ import annotations
 
 import argparse
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 from pytest_mlebench import options as settings
-from pytest_mlebench.cli.common import (
-    GROUP_HELP,
-    add_options,
-    add_selection,
-    open_group,
-    read_bench,
-    read_settings,
-    selected,
-    user_path,
-)
+from pytest_mlebench.cli import common
 from pytest_mlebench.errors import UsageError, unusable
-from pytest_mlebench.extras.interop.contract import (
-    EXPORTERS,
-    CompetitionExporter,
-    Exporter,
-    ExportOption,
-    GroupExporter,
-    Request,
-    exporter,
-    takes_competitions,
-)
+from pytest_mlebench.extras.interop import contract
+from pytest_mlebench.extras.interop.contract import Exporter, Request
 from pytest_mlebench.io.extensions import extensions
 from pytest_mlebench.records.group import RunGroup, read_group
 from pytest_mlebench.reports.progress import Lines
@@ -42,69 +26,63 @@ _OF_COMPETITIONS = ("--data", "--data-dir", "--data-source", "--description", "-
 
 def add(commands: Any) -> None:
     command = commands.add_parser("export", help="convert run groups or competitions for other programs")
-    command.add_argument("group", nargs="*", metavar="GROUP", help=GROUP_HELP)
+    command.add_argument("group", nargs="*", metavar="GROUP", help=common.GROUP_HELP)
     known = _loadable()
     command.add_argument(
         "--to",
-        choices=sorted(extensions(EXPORTERS)),
+        choices=sorted(extensions(contract.EXPORTERS)),
         required=True,
         help="; ".join(f"{name}: {own.SUMMARY}" for name, own in known.items()),
     )
     command.add_argument(
         "-o",
         "--output",
-        type=user_path,
+        type=common.user_path,
         metavar="DIR",
         help="folder to write to (default: GROUP-FORM; of competitions: FORM-tasks)",
     )
     for name, (option, users) in _options(known).items():
         command.add_argument(
             name,
-            dest=_dest(name),
+            dest=name,
             help=f"with --to={' or '.join(users)}: {option.help}",
             **({"metavar": option.metavar} if option.metavar else {"action": "store_const", "const": ""}),
         )
-    add_options(command, "--runs-dir")
-    add_selection(command.add_argument_group("competitions, which some forms take"), required=False)
-    add_options(command, *_OF_COMPETITIONS)
+    common.add_options(command, "--runs-dir")
+    common.add_selection(command.add_argument_group("competitions, which some forms take"), required=False)
+    common.add_options(command, *_OF_COMPETITIONS)
     command.set_defaults(command=_export)
 
 
 def _loadable() -> dict[str, Exporter]:
     """The exporters by name, without those of other packages that cannot be loaded: naming one says why."""
     found = {}
-    for name in sorted(extensions(EXPORTERS)):
-        try:
-            found[name] = exporter(name)
-        except UsageError:
-            continue
+    for name in sorted(extensions(contract.EXPORTERS)):
+        with suppress(UsageError):
+            found[name] = contract.exporter(name)
     return found
 
 
-def _options(exporters: dict[str, Exporter]) -> dict[str, tuple[ExportOption, list[str]]]:
+def _options(exporters: dict[str, Exporter]) -> dict[str, tuple[contract.ExportOption, list[str]]]:
     """Each option once, with the names of the exporters that have it."""
-    found: dict[str, tuple[ExportOption, list[str]]] = {}
+    found: dict[str, tuple[contract.ExportOption, list[str]]] = {}
     for name, own in exporters.items():
         for option in own.OPTIONS:
             found.setdefault(option.name, (option, []))[1].append(name)
     return found
 
 
-def _dest(name: str) -> str:
-    return f"exporter {name}"
-
-
 def _export(options: argparse.Namespace) -> int:
-    chosen = exporter(options.to)
+    chosen = contract.exporter(options.to)
     request = Request(to=options.to, output=options.output, options=_given(options, chosen))
-    if takes_competitions(chosen):
+    if contract.takes_competitions(chosen):
         return _export_competitions(options, chosen, request)
     if given := _competition_options(options):
         raise UsageError(f"{', '.join(given)}: only for competitions; --to={options.to} exports run groups")
     if not options.group:
         raise UsageError(f"--to={options.to} needs a run group: mlebench export --to={options.to} GROUP")
-    groups = cast(GroupExporter, chosen)
-    runs_dir = read_settings(options).runs_dir
+    groups = cast(contract.GroupExporter, chosen)
+    runs_dir = common.read_settings(options).runs_dir
     for name in options.group:
         group = _read(name, runs_dir)
         try:
@@ -115,14 +93,14 @@ def _export(options: argparse.Namespace) -> int:
     return 0
 
 
-def _export_competitions(options: argparse.Namespace, chosen: CompetitionExporter, request: Request) -> int:
+def _export_competitions(options: argparse.Namespace, chosen: contract.CompetitionExporter, request: Request) -> int:
     if options.group:
         raise UsageError(f"--to={options.to} takes competitions, not run groups: choose them with -c or --split")
     if options.split is None and options.competition is None and options.list is None:
         raise UsageError(f"--to={options.to} needs competitions: choose them with -c or --split")
-    bench = read_bench(options, Lines())
+    bench = common.read_bench(options, Lines())
     try:
-        for line in chosen.export_competitions(bench, selected(options, bench.catalogue), request):
+        for line in chosen.export_competitions(bench, common.selected(options, bench.catalogue), request):
             print(line, flush=True)
     except OSError as error:
         raise UsageError(f"--to={options.to}: competitions cannot be exported: {unusable(error)}") from error
@@ -130,7 +108,6 @@ def _export_competitions(options: argparse.Namespace, chosen: CompetitionExporte
 
 
 def _competition_options(options: argparse.Namespace) -> list[str]:
-    """Which options about competitions were given."""
     chosen = {"-c (--competition-id)": options.competition, "--split": options.split, "--list": options.list}
     others = {
         name: getattr(options, settings.OPTIONS[name].dest)
@@ -140,7 +117,7 @@ def _competition_options(options: argparse.Namespace) -> list[str]:
 
 
 def _read(name: str, runs_dir: Path) -> RunGroup:
-    group = read_group(open_group(name, runs_dir))
+    group = read_group(common.open_group(name, runs_dir))
     for why in group.broken:
         logger.warning("warning: %s", why)
     if not group.records:
@@ -152,13 +129,7 @@ def _read(name: str, runs_dir: Path) -> RunGroup:
 
 
 def _given(options: argparse.Namespace, chosen: Exporter) -> dict[str, str]:
-    own = {option.name for option in chosen.OPTIONS}
-    prefix = _dest("")
-    given = {
-        dest.removeprefix(prefix): value
-        for dest, value in vars(options).items()
-        if dest.startswith(prefix) and value is not None
-    }
-    if others := sorted(given.keys() - own):
+    given = {dest: value for dest, value in vars(options).items() if dest.startswith("--") and value is not None}
+    if others := sorted(given.keys() - {option.name for option in chosen.OPTIONS}):
         raise UsageError(f"{', '.join(others)} has no effect with --to={options.to}")
     return given

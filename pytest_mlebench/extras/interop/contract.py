@@ -1,18 +1,9 @@
 """The contract of an exporter: it writes a run group as another program reads it, or sends it to a tracker; or it
 writes competitions.
 
-Entry points of the group ``mlebench.exporters`` are modules, or other objects, that have what ``Exporter`` has. The
-name of the entry point is the value of ``mlebench export --to``. A minimal one::
-
-    SUMMARY = "a line for each run"
-    OPTIONS = ()
-
-    def export(group, request):
-        path = request.folder(group) / "runs.txt"
-        path.write_text("\\n".join(record.run_id for record in group.records))
-        yield str(path)
-
-One for competitions has ``export_competitions`` in place of ``export`` (see ``CompetitionExporter``).
+Entry points of the group ``mlebench.exporters`` are modules, or other objects, that have what ``GroupExporter`` or
+``CompetitionExporter`` has; ``docs/trackers.md`` shows a minimal one. The name of the entry point is the value of
+``mlebench export --to``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +15,7 @@ from typing import Any
 from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog.schema import MEDALS
 from pytest_mlebench.io.files import write_text
-from pytest_mlebench.io.values import json_text
+from pytest_mlebench.io.values import json_text, loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import flatten
@@ -30,10 +29,10 @@ _SHORT = 256
 Clean = Callable[[str], str]
 
 
-def cleaner(environment: Mapping[str, str] = os.environ) -> Redactor:
+def cleaner() -> Redactor:
     """What masks the secrets of this environment. Records were cleaned when they were written; this is a second look,
     since what leaves the machine cannot be called back."""
-    return Redactor(environment_secrets(environment))
+    return Redactor(environment_secrets())
 
 
 def cached(redactor: Redactor) -> Clean:
@@ -160,8 +159,8 @@ def trajectory(run_dir: Path, record: RunRecord) -> Mapping[str, Any] | None:
     path = run_dir / TRAJECTORY
     if path.is_file() and not path.is_symlink() and path.stat().st_size <= MAX_TRAJECTORY:
         try:
-            found = json.loads(path.read_bytes())
-        except (ValueError, RecursionError):
+            found = loads(path.read_bytes())
+        except ValueError:
             found = None
         if isinstance(found, dict) and isinstance(found.get("steps"), list):
             return found

@@ -12,35 +12,32 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.extras.interop.contract import ExportOption, Request
 from pytest_mlebench.extras.interop.facts import cleaner, trajectory, write_cleaned
 from pytest_mlebench.extras.interop.mle_bench import file_name, stamp
+from pytest_mlebench.io.values import as_object, as_objects
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import Ending, Outcome
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.reports.run_details import steps_of
 
 SUMMARY = "logs for `inspect view`"
 OPTIONS: tuple[ExportOption, ...] = ()
 
 
 def export(group: RunGroup, request: Request) -> Iterator[str]:
-    """Write a log for each agent."""
-    target, redactor = request.folder(group), cleaner()
-    for name, log in inspect_logs(group):
-        write_cleaned(target / f"{name}.json", log, redactor)
-        yield str(target / f"{name}.json")
-
-
-def inspect_logs(group: RunGroup) -> Iterator[tuple[str, dict[str, Any]]]:
-    """An Inspect log for each agent, by name: competitions are its samples, seeds their epochs.
+    """Write a log for each agent: competitions are its samples, seeds their epochs.
 
     This is version 2 of the format of Inspect's JSON logs. The scorer ``mle_bench`` has the score, and as metadata all
     of the grade; ``medal`` is 1 for any medal, else 0.
     """
+    target, redactor = request.folder(group), cleaner()
     for agent in group.agents:
         records = [record for record in group.records if record.agent == agent]
         if records:
             started = stamp(min(record.started_at for record in records))
             # Inspect reads time, task and id from the name.
-            name = f"{started}_mle-bench_{file_name(group.name)}-{file_name(agent)}"
-            yield name, _log(group, sorted(records, key=lambda record: (record.competition_id, record.seed)))
+            path = target / f"{started}_mle-bench_{file_name(group.name)}-{file_name(agent)}.json"
+            log = _log(group, sorted(records, key=lambda record: (record.competition_id, record.seed)))
+            write_cleaned(path, log, redactor)
+            yield str(path)
 
 
 def _log(group: RunGroup, records: list[RunRecord]) -> dict[str, Any]:
@@ -129,15 +126,13 @@ def _sample(record: RunRecord, run_dir: Path) -> dict[str, Any]:
     }
 
 
-def _usage(records: Iterable[RunRecord]) -> dict[str, dict[str, int]]:
-    """The tokens of each model, and all of them."""
-    found: dict[str, dict[str, int]] = {}
+def _usage(records: Iterable[RunRecord]) -> dict[str, Counter[str]]:
+    found: dict[str, Counter[str]] = {}
     for record in records:
         for name, own in record.usage.models.items():
-            counts = found.setdefault(name, dict.fromkeys(_TOKENS, 0))
-            for key in _TOKENS[:2]:
-                counts[key] += getattr(own, key) or 0
-            counts[_TOKENS[2]] = counts[_TOKENS[0]] + counts[_TOKENS[1]]
+            read, written = own.input_tokens or 0, own.output_tokens or 0
+            counts = found.setdefault(name, Counter())
+            counts.update(input_tokens=read, output_tokens=written, total_tokens=read + written)
     return found
 
 
@@ -152,9 +147,6 @@ def _failure(record: RunRecord) -> dict[str, Any]:
     return {}
 
 
-_TOKENS = ("input_tokens", "output_tokens", "total_tokens")
-
-
 def _moment(text: str) -> str:
     return datetime.fromisoformat(text).isoformat(timespec="seconds")
 
@@ -164,28 +156,22 @@ _ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 
 def _messages(trajectory: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A trajectory's steps as chat messages, with tools' results as messages of their own."""
-    for step in trajectory["steps"]:
-        if not isinstance(step, Mapping):
-            continue
+    for step in steps_of(trajectory):
         role = _ROLES.get(str(step.get("source")), "user")
         message: dict[str, Any] = {"role": role, "content": str(step.get("message") or "")}
         if role == "assistant":
             message["model"] = str(step.get("model_name") or "unknown")
-            calls = [call for call in step.get("tool_calls") or () if isinstance(call, Mapping)]
-            if calls:
+            if calls := as_objects(step.get("tool_calls")):
                 message["tool_calls"] = [
                     {
                         "id": str(call.get("tool_call_id")),
                         "function": str(call.get("function_name")),
-                        "arguments": call.get("arguments") if isinstance(call.get("arguments"), dict) else {},
+                        "arguments": as_object(call.get("arguments")),
                         "type": "function",
                     }
                     for call in calls
                 ]
         yield message
-        observation = step.get("observation")
-        results = observation.get("results") if isinstance(observation, Mapping) else None
-        for result in results or ():
-            if isinstance(result, Mapping):
-                content, id = str(result.get("content") or ""), str(result.get("source_call_id"))
-                yield {"role": "tool", "content": content, "tool_call_id": id}
+        for result in as_objects(as_object(step.get("observation")).get("results")):
+            content, id = str(result.get("content") or ""), str(result.get("source_call_id"))
+            yield {"role": "tool", "content": content, "tool_call_id": id}

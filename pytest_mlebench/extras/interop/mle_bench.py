@@ -94,7 +94,6 @@ def _clean(folder: Path, redactor: Redactor) -> None:
 
 
 def _known_rows(path: Path) -> list[tuple[str, str]]:
-    """The rows of exports before."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             return [(row[0], row[1]) for row in list(csv.reader(file))[1:] if len(row) == 2]

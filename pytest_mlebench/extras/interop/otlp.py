@@ -82,15 +82,15 @@ def headers_of(file: Path) -> dict[str, str]:
     return found
 
 
-def check_endpoint(text: str) -> str:
-    """The URL that spans are sent to. Raises ValueError."""
+def _traces_url(text: str, option: str) -> str:
+    """The URL that spans are sent to. Raises UsageError that names the option."""
     try:
         url = urlsplit(text)
         host, _ = url.hostname, url.port
     except ValueError as error:
-        raise ValueError(f"{shown(text)!r} is not a URL: {error}") from error
+        raise UsageError(f"{option}: {shown(text)!r} is not a URL: {error}") from error
     if url.scheme not in ("http", "https") or not host or url.fragment:
-        raise ValueError(f"{shown(text)!r} is not a URL of http:// or https://, as http://localhost:4318")
+        raise UsageError(f"{option}: {shown(text)!r} is not a URL of http:// or https://, as http://localhost:4318")
     path = url.path.rstrip("/")
     return url._replace(path=path if path.endswith(PATH) else path + PATH).geturl()
 
@@ -111,10 +111,7 @@ class Sender:
         seconds: float = 30.0,
         wait: Callable[[float], object] | None = None,
     ) -> None:
-        try:
-            self._url = check_endpoint(endpoint)
-        except ValueError as error:
-            raise UsageError(f"{option}: {error}") from error
+        self._url = _traces_url(endpoint, option)
         self.shown = shown(self._url)
         self._service: Any = third_party("opentelemetry.proto.collector.trace.v1.trace_service_pb2", "otlp")
         self._trace: Any = third_party("opentelemetry.proto.trace.v1.trace_pb2", "otlp")

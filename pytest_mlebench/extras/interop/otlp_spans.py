@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench.extras.interop.facts import Clean, is_number, trajectory
+from pytest_mlebench.io.values import as_object, as_objects
 from pytest_mlebench.llm.ledger import BODIES, read_bodies, read_calls
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.reports.run_details import conversations, steps_of
 
 if TYPE_CHECKING:
     from opentelemetry.proto.common.v1.common_pb2 import KeyValue
@@ -140,7 +142,7 @@ class RunSpans:
         span.name = self._clean(f"{operation} {model}")[:_TEXT]
         span.start_time_unix_nano = start
         span.end_time_unix_nano = start + _nanoseconds(call.get("seconds"))
-        tokens = call.get("tokens")
+        tokens = as_object(call.get("tokens"))
         status, error = call.get("status"), call.get("error")
         failed = error is not None or not isinstance(status, int) or status >= 400
         values: dict[Any, Any] = {
@@ -151,7 +153,7 @@ class RunSpans:
             Name.FINISH: finish,
             Name.STREAM: call.get("stream"),
             Name.FIRST_CHUNK: call.get("first_token"),
-            **({name: tokens.get(own) for own, name in TOKENS.items()} if isinstance(tokens, Mapping) else {}),
+            **{name: tokens.get(own) for own, name in TOKENS.items()},
             Name.ERROR: (str(status) if isinstance(status, int) and status >= 400 else "_OTHER") if failed else None,
             "mlebench.call": str(call.get("number")),
             **{f"mlebench.{name}": call.get(name) for name in ("cost", "retries", "refused", "replayed")},
@@ -240,13 +242,10 @@ class RunSpans:
 
 def _reasons(answer: Any) -> Iterator[str]:
     """Why an answer ended, in the words of its API."""
-    if not isinstance(answer, Mapping):
-        return
-    choices = [one for key in ("choices", "candidates") if isinstance(found := answer.get(key), list) for one in found]
-    for own in (answer, *choices):
-        if isinstance(own, Mapping):
-            found = [own.get(name) for name in ("finish_reason", "finishReason", "stop_reason")]
-            yield from (reason[:100] for reason in found if isinstance(reason, str))
+    answer = as_object(answer)
+    for own in (answer, *as_objects(answer.get("choices")), *as_objects(answer.get("candidates"))):
+        found = [own.get(name) for name in ("finish_reason", "finishReason", "stop_reason")]
+        yield from (reason[:100] for reason in found if isinstance(reason, str))
     if answer.get("object") == "response" and isinstance(status := answer.get("status"), str):
         yield status[:100]
 
@@ -282,7 +281,7 @@ class CallStep:
 
     input: list[dict[str, Any]]
     output: list[dict[str, Any]]
-    tools: list[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]]
     results: Mapping[str, str]
     next_call: str | None
     """The number of the call that the tools' results went into; None if there was none."""
@@ -291,14 +290,12 @@ class CallStep:
 def _steps_by_call(found: Mapping[str, Any] | None) -> dict[str, CallStep]:
     """What a trajectory says of each call, by its number."""
     made: dict[str, CallStep] = {}
-    others = found.get("subagent_trajectories") if found else None
-    for own in [found, *_list(others)]:
-        given = own.get("steps") if isinstance(own, Mapping) else None
-        made |= _steps_of([step for step in _list(given) if isinstance(step, Mapping)])
+    for conversation in conversations(found or {}):
+        made |= _calls_of(steps_of(conversation))
     return made
 
 
-def _steps_of(steps: list[Mapping[str, Any]]) -> dict[str, CallStep]:
+def _calls_of(steps: Sequence[Mapping[str, Any]]) -> dict[str, CallStep]:
     made: dict[str, CallStep] = {}
     said: list[dict[str, Any]] = []
     answers = [step for step in steps if step.get("llm_call_count") == 1]
@@ -307,7 +304,7 @@ def _steps_of(steps: list[Mapping[str, Any]]) -> dict[str, CallStep]:
     for step in steps:
         message = {"role": "assistant" if step.get("source") == "agent" else str(step.get("source"))}
         parts: list[dict[str, Any]] = [{"type": "text", "content": step.get("message")}] if step.get("message") else []
-        tools = [tool for tool in _list(step.get("tool_calls")) if isinstance(tool, Mapping)]
+        tools = as_objects(step.get("tool_calls"))
         parts += [
             {
                 "type": "tool_call",
@@ -317,11 +314,8 @@ def _steps_of(steps: list[Mapping[str, Any]]) -> dict[str, CallStep]:
             }
             for t in tools
         ]
-        observation = step.get("observation")
-        gave = observation.get("results") if isinstance(observation, Mapping) else None
-        results = {
-            str(own.get("source_call_id")): str(own.get("content")) for own in _list(gave) if isinstance(own, Mapping)
-        }
+        gave = as_objects(as_object(step.get("observation")).get("results"))
+        results = {str(own.get("source_call_id")): str(own.get("content")) for own in gave}
         whole = {**message, "parts": parts}
         if step.get("llm_call_count") == 1:
             made[_number(step)] = CallStep(said, [whole], tools, results, next(following))
@@ -334,11 +328,5 @@ def _steps_of(steps: list[Mapping[str, Any]]) -> dict[str, CallStep]:
     return made
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _number(step: Mapping[str, Any]) -> str:
-    extra = step.get("extra")
-    found = extra.get("call") if isinstance(extra, Mapping) else None
-    return str(found)
+    return str(as_object(step.get("extra")).get("call"))

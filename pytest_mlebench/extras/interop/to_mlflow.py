@@ -79,6 +79,7 @@ class _Values:
 class _Tracker:
     def __init__(self, client: Any, group: RunGroup, *, files: bool) -> None:
         self._client, self._group, self._files = client, group, files
+        self._entities = third_party("mlflow.entities", "mlflow")
         self._redactor = facts.cleaner()
         found = client.get_experiment_by_name(group.name)
         if found is not None and found.lifecycle_stage != "active":
@@ -124,7 +125,8 @@ class _Tracker:
                 name = values.tags[_RUN_ID]
                 known = self._client.create_run(self._experiment, start, dict(values.tags), run_name=name)
             else:
-                self._client.log_batch(known.info.run_id, tags=self._entities("RunTag", values.tags))
+                tags = [self._entities.RunTag(*tag) for tag in values.tags.items()]
+                self._client.log_batch(known.info.run_id, tags=tags)
             self._log(known, values)
             for path in files:
                 self._client.log_artifact(known.info.run_id, str(path))
@@ -139,10 +141,10 @@ class _Tracker:
         changed = [name for name, value in run.data.params.items() if values.parameters.get(name, value) != value]
         if changed:
             logger.warning("warning: MLflow keeps parameters as they were first: %s of %s", ", ".join(changed), own)
-        missing = {name: value for name, value in values.parameters.items() if name not in run.data.params}
-        parameters = self._entities("Param", missing)
-        kind = third_party("mlflow.entities", "mlflow").Metric
-        metrics = [kind(name, value, time, step) for (name, time, step), value in self._new(run, values).items()]
+        missing = [pair for pair in values.parameters.items() if pair[0] not in run.data.params]
+        parameters = [self._entities.Param(*pair) for pair in missing]
+        new = self._new(run, values).items()
+        metrics = [self._entities.Metric(name, value, time, step) for (name, time, step), value in new]
         while parameters or metrics:
             self._client.log_batch(own, metrics[:_METRICS_AT_ONCE], parameters[:_PARAMETERS_AT_ONCE])
             del metrics[:_METRICS_AT_ONCE], parameters[:_PARAMETERS_AT_ONCE]
@@ -164,10 +166,6 @@ class _Tracker:
             if last != value:
                 found[name, time, step] = value
         return found
-
-    def _entities(self, kind: str, values: Mapping[str, str]) -> list[Any]:
-        make = getattr(third_party("mlflow.entities", "mlflow"), kind)
-        return [make(name, value) for name, value in values.items()]
 
 
 def _values(group: RunGroup, record: RunRecord, redactor: Redactor) -> _Values:

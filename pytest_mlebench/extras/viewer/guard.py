@@ -17,13 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "mlebench-view"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+"""Addresses that only this machine can reach."""
 NONCE = "mlebench.nonce"
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach an address."""
-    return address in LOOPBACK
 
 
 def policy(nonce: str) -> str:
@@ -55,7 +51,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, *, address: str, token: str | None) -> None:
         self._app, self._token = app, token
-        self._local_only = is_loopback(address)
+        self._local_only = address in LOOPBACK
         self._names = {*LOOPBACK} if self._local_only else {*LOOPBACK, address, *_own_names()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

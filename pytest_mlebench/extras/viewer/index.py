@@ -71,10 +71,6 @@ class ListedRun:
     def result(self) -> Outcome:
         return Outcome[self.outcome]
 
-    @property
-    def medal(self) -> str | None:
-        return self.result.medal
-
 
 MEDALS = tuple(outcome.value for outcome in Outcome if outcome.medal)
 FAILED = tuple(outcome.value for outcome in FAILURES)
@@ -156,10 +152,6 @@ class Group:
     def medals(self) -> int:
         return sum(self.counts.get(medal, 0) for medal in MEDALS)
 
-    @property
-    def is_live(self) -> bool:
-        return self.running > 0
-
 
 _COLUMNS = tuple(field.name for field in fields(ListedRun))
 _SCHEMA = f"""
@@ -205,20 +197,18 @@ class RunIndex:
         rows = self._all("select about from groups where name = ?", (name,))
         return _group(rows[0][0]) if rows else None
 
-    def runs(self, *groups: str, competition: str | None = None, latest: bool = True) -> list[ListedRun]:
-        """Runs of these groups (all, if none is named), of one competition if it is given."""
-        wanted, values = ["1"], list[Any]()
+    def runs(self, *groups: str, competition: str | None = None) -> list[ListedRun]:
+        """The latest runs of these groups (all, if none is named), of one competition if it is given."""
+        wanted, values = ["latest"], list[Any]()
         if groups:
             wanted.append(f"group_name in ({', '.join('?' * len(groups))})")
             values += groups
         if competition is not None:
             wanted.append("competition_id = ?")
             values.append(competition)
-        if latest:
-            wanted.append("latest")
         return self._runs(" and ".join(wanted), values)
 
-    def search(self, search: Search, *, start: int = 0, count: int = 200) -> tuple[list[ListedRun], int]:
+    def search(self, search: Search, *, start: int, count: int) -> tuple[list[ListedRun], int]:
         """Runs of all groups that are looked for, ``count`` of them from ``start`` on, and how many there are."""
         where, values = _condition(search)
         term = ORDERS[search.order.removeprefix("-")]
@@ -234,9 +224,6 @@ class RunIndex:
         for name, value, count in self._all("select facet, value, sum(count) from facets group by 1, 2 order by 1, 2"):
             found[name].append((value, count))
         return found
-
-    def run(self, group: str, run_id: str) -> ListedRun | None:
-        return next(iter(self._runs("group_name = ? and folder = ?", (group, run_id))), None)
 
     def competitions(self) -> list[tuple[str, int, int, int]]:
         """Each competition with the number of its runs, of those with a medal, and of the groups."""
@@ -257,7 +244,7 @@ class RunIndex:
             names = self._names()
             known = dict(self._all("select name, stamp from groups"))
             for gone in known.keys() - set(names):
-                self._write([(query, (gone,)) for query in (_DELETE_GROUP, _DELETE_RUNS, _DELETE_FACETS)])
+                self._write([(query, (gone,)) for query in _DELETIONS])
             changed = [name for name in names if thorough or self._is_due(name, known.get(name))]
             self.left = sum(name not in known for name in changed)
             for name in sorted(changed, key=lambda name: name in known):
@@ -276,12 +263,8 @@ class RunIndex:
         return self.group(name)
 
     def _names(self) -> list[str]:
-        try:
-            with os.scandir(self.runs_dir) as entries:
-                folders = [e.name for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith(".")]
-        except OSError:
-            return []
-        return [name for name in folders if self._only in (None, name) and _is_utf8(name) and self._is_group(name)]
+        folders = [name for name in _folders(self.runs_dir) if not name.startswith(".")]
+        return [name for name in folders if self._only in (None, name) and self._is_group(name)]
 
     def _is_group(self, name: str) -> bool:
         folder = self.runs_dir / name
@@ -448,9 +431,8 @@ _INSERT = (
     f"insert or replace into runs (folder, mtime, size, {', '.join(_COLUMNS)}) "
     f"values ({', '.join('?' * (3 + len(_COLUMNS)))})"
 )
-_DELETE_GROUP = "delete from groups where name = ?"
-_DELETE_RUNS = "delete from runs where group_name = ?"
 _DELETE_FACETS = "delete from facets where group_name = ?"
+_DELETIONS = ("delete from groups where name = ?", "delete from runs where group_name = ?", _DELETE_FACETS)
 _COUNTED = (
     "insert into facets select group_name, '{0}', {1}, count(*) from runs where group_name = ? and latest group by {1}"
 )
@@ -523,14 +505,7 @@ def _count(value: Any) -> int | None:
 def _folders(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
-            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and _is_utf8(entry.name)]
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return [name for name in names if name.encode("utf-8", "replace").decode() == name]  # others have no address

@@ -23,7 +23,7 @@ from pytest_mlebench.records.group import RunInProgress, runs_in_progress
 from pytest_mlebench.records.record import RUN_LOG
 from pytest_mlebench.sandbox.redaction import TAIL_SUFFIX
 
-INTERVAL = 1.0
+_INTERVAL = 1.0
 _HEARTBEAT = 15.0
 _READ = 8 << 20
 _MAX_MARKS = 20_000
@@ -159,14 +159,14 @@ def log_state(group_dir: Path, run: str) -> str:
         return "0 0"
 
 
-async def changes(state: Callable[[], str], interval: float = INTERVAL) -> AsyncIterator[str]:
+async def changes(state: Callable[[], str]) -> AsyncIterator[str]:
     """Server-sent events: the state each time that it has changed, and a comment now and then, which keeps the line."""
     last, quiet = await run_in_threadpool(state), 0.0
     yield f"retry: 2000\nevent: state\ndata: {last}\n\n"
     while True:
-        await asyncio.sleep(interval)
+        await asyncio.sleep(_INTERVAL)
         new = await run_in_threadpool(state)
-        quiet += interval
+        quiet += _INTERVAL
         if new != last:
             last, quiet = new, 0.0
             yield f"event: change\ndata: {new}\n\n"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from markupsafe import Markup
 
 from pytest_mlebench.catalog import Leaderboard
+from pytest_mlebench.extras.viewer.index import ListedRun
 from pytest_mlebench.io.units import format_dollars, format_duration, format_score, pluralize
 from pytest_mlebench.records.outcome import TimelinePoint
 from pytest_mlebench.records.record import RunRecord
@@ -164,23 +165,16 @@ def short(count: int) -> str:
     return f"{count / 1e6:.1f} M" if count >= 1e6 else f"{count / 1e3:.0f} k" if count >= 1000 else str(count)
 
 
-@dataclass(frozen=True)
-class Placed:
-    """A run on a leaderboard: the row it stands in, its score, what is said of it, and where it leads."""
-
-    row: str
-    score: float
-    label: str
-    link: str
-
-
 _ROW, _NAME = 26, 200
 _TICKS = (0, 25, 50, 75, 90, 99)
 
 
-def leaderboard(board: Leaderboard, runs: Sequence[Placed]) -> Markup:
-    """Runs on the scale of the leaderboard, a row for each agent, with the fields of the medals."""
-    rows = list(dict.fromkeys(run.row for run in runs))[:60]
+def leaderboard(board: Leaderboard, runs: Sequence[ListedRun], link: Callable[[ListedRun], str]) -> Markup:
+    """Runs with a score on the scale of the leaderboard, a row for each agent, with the fields of the medals.
+
+    Each mark leads to the ``link`` of its run.
+    """
+    rows = list(dict.fromkeys(f"{run.agent} · {run.group_name}" for run in runs))[:60]
     bottom = 26 + _ROW * len(rows)
     body = []
     shares = medal_shares(board)
@@ -196,10 +190,12 @@ def leaderboard(board: Leaderboard, runs: Sequence[Placed]) -> Markup:
         body.append(line(0, y, "100%", y, "s-line"))
         body.append(named(name, text(-10, y + 4, fitting(name, _NAME - 14), "row-name e f-ink")))
     for run in runs:
-        if run.row in rows and (beaten := share_beaten(board, run.score)) is not None:
-            k = rows.index(run.row)
+        row, beaten = f"{run.agent} · {run.group_name}", share_beaten(board, run.score)
+        if row in rows and beaten is not None:
+            k = rows.index(row)
+            said = f"{run.agent}, seed {run.seed} in {run.group_name}: {format_score(run.score)}, {run.result.label}"
             sign = marker(k % (AGENTS * AGENTS), at(position(beaten)), 20 + _ROW * (k + 0.5) + 3, 5.5)
-            body.append(_linked(run.link, run.label, sign))
+            body.append(_linked(link(run), said, sign))
     panel = Panel(
         name="leaderboard",
         title="Runs on the leaderboard",

@@ -14,7 +14,7 @@ import uvicorn
 
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.extras.viewer.app import application
-from pytest_mlebench.extras.viewer.guard import is_loopback
+from pytest_mlebench.extras.viewer.guard import LOOPBACK
 from pytest_mlebench.extras.viewer.index import RunIndex
 from pytest_mlebench.records.record import MANIFEST
 
@@ -35,7 +35,7 @@ def serve(runs_dir: Path, *, address: str, port: int, ready: Callable[[str], Non
     if (runs_dir / MANIFEST).is_file():
         runs_dir, only = runs_dir.parent, runs_dir.name
     listening = _listening(address, port)
-    token = None if is_loopback(address) else secrets.token_urlsafe(24)
+    token = None if address in LOOPBACK else secrets.token_urlsafe(24)
     index = RunIndex(runs_dir, only)
     stop = threading.Event()
 

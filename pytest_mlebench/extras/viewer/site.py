@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -23,19 +21,11 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import MLEBenchError, UsageError
 from pytest_mlebench.extras.viewer.folder import NotReadable, is_folder, read, size_of
 from pytest_mlebench.extras.viewer.guard import FILE_POLICY, NONCE
-from pytest_mlebench.extras.viewer.index import FAILED, Group, ListedRun, RunIndex
+from pytest_mlebench.extras.viewer.index import Group, ListedRun, RunIndex
 from pytest_mlebench.extras.viewer.live import Calls, changes, group_state
 from pytest_mlebench.extras.viewer.pictures import short
 from pytest_mlebench.extras.viewer.steps import Conversation, Trajectories, has_trajectory
-from pytest_mlebench.io.units import (
-    format_dollars,
-    format_duration,
-    format_score,
-    format_seconds,
-    format_size,
-    plain,
-    pluralize,
-)
+from pytest_mlebench.io import units
 from pytest_mlebench.io.values import loads, parse
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import GroupReader, RunGroup, runs_in_progress
@@ -64,7 +54,8 @@ class Site:
         self.calls = Calls()
         self.group_parts: tuple[Any, dict[str, Any]] = (None, {})
         """What the page of a group showed last of its records, after what it was made of."""
-        self._groups: OrderedDict[str, tuple[str, GroupReader, RunGroup]] = OrderedDict()
+        self._reader = lru_cache(_KEPT_GROUPS)(GroupReader)
+        self._group = lru_cache(_KEPT_GROUPS)(lambda folder, state: self._reader(folder).read())
         self._lock = Lock()
         self.environment = environment(_ASSETS)
         self.environment.filters.update(FILTERS)
@@ -108,12 +99,11 @@ class Site:
             groups_left=self.index.left,
             now=datetime.now(UTC).isoformat(timespec="seconds"),
             outcomes=Outcome,
-            failures=FAILED,
         )
         if not export:
             return HTMLResponse(text, status)
         text = re.sub(r' (?:href|action)="/[^"]*"', "", text)  # they would lead nowhere in a file
-        name = re.sub(r"[^\w.-]+", "-", plain(title)).strip("-.")[:80] or "view"
+        name = re.sub(r"[^\w.-]+", "-", units.plain(title)).strip("-.")[:80] or "view"
         return attachment(text, f"{name}.html")
 
     def group(self, name: str, *, fresh: bool = False) -> Group:
@@ -128,17 +118,7 @@ class Site:
         folder = self.index.runs_dir / name
         state = group_state(folder)
         with self._lock:
-            kept = self._groups.get(name)
-            if kept is not None and kept[0] == state:
-                self._groups.move_to_end(name)
-                return kept[2]
-            reader = kept[1] if kept is not None else GroupReader(folder)
-            group = reader.read()
-            self._groups[name] = (state, reader, group)
-            self._groups.move_to_end(name)
-            while len(self._groups) > _KEPT_GROUPS:
-                self._groups.popitem(last=False)
-            return group
+            return self._group(folder, state)
 
     def runs(self, group: str) -> list[ListedRun]:
         """The runs of a group that have ended, in the order of its table."""
@@ -186,7 +166,6 @@ class Site:
             "base": place.base,
             "record": record,
             "unfinished": unfinished,
-            "row": self.index.run(group.name, run_id),
             "tab": tab,
             "previous": f"{base}{seg(runs[at - 1])}{suffix}" if at else None,
             "following": f"{base}{seg(runs[at + 1])}{suffix}" if at is not None and at + 1 < len(runs) else None,
@@ -241,13 +220,6 @@ def whole_number(text: str | None, least: int, most: int) -> int:
     return max(least, min(most, int(text)))
 
 
-def timestamp(text: str) -> float | None:
-    """A moment in seconds since 1970; None where it is none."""
-    with suppress(ValueError, OverflowError):
-        return datetime.fromisoformat(text).timestamp()
-    return None
-
-
 NOTHING = "–"
 
 
@@ -260,8 +232,8 @@ def moment(text: str | None) -> Markup:
     """A time, which the script shows in the reader's zone."""
     if not text:
         return Markup(NOTHING)
-    shown = plain(text[:16].replace("T", " "))
-    return Markup('<time datetime="{}">{} UTC</time>').format(plain(text[:40]), shown)
+    shown = units.plain(text[:16].replace("T", " "))
+    return Markup('<time datetime="{}">{} UTC</time>').format(units.plain(text[:40]), shown)
 
 
 def _when(seconds: float) -> Markup:
@@ -282,15 +254,14 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "seg": seg,
     "moment": moment,
     "when": _when,
-    "dollars": _optional(format_dollars),
-    "duration": _optional(format_duration),
-    "clock": _optional(format_seconds),
-    "score": _optional(format_score),
-    "size": _optional(format_size),
+    "dollars": _optional(units.format_dollars),
+    "duration": _optional(units.format_duration),
+    "clock": _optional(units.format_seconds),
+    "score": _optional(units.format_score),
+    "size": _optional(units.format_size),
     "count": _optional(lambda value: f"{value:,}"),
-    "outcome": lambda name: Outcome[name],
     "label": lambda name: Outcome[name].label,
-    "plural": pluralize,
+    "plural": units.pluralize,
     "short": _optional(short),
-    "hours": _optional(lambda value: f"{value / 3600:,.0f} h" if value >= 36_000 else format_seconds(value)),
+    "hours": _optional(lambda value: f"{value / 3600:,.0f} h" if value >= 36_000 else units.format_seconds(value)),
 }

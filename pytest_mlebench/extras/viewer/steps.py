@@ -6,11 +6,12 @@ import difflib
 import json
 import os
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +19,12 @@ from markupsafe import Markup, escape
 
 from pytest_mlebench.extras.viewer.folder import NotReadable, opened, read
 from pytest_mlebench.extras.viewer.text import code, is_error, looks_like_code, markdown
-from pytest_mlebench.io.units import one_line, plain, pluralize
+from pytest_mlebench.io.units import one_line, plain
 from pytest_mlebench.io.values import as_object, as_objects, loads
 from pytest_mlebench.llm.ledger import BODIES, CALLS
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
-from pytest_mlebench.reports.run_details import (
-    arguments_text,
-    blocks,
-    content_text,
-    conversations,
-    headline,
-    steps_of,
-    title_of,
-    totals,
-)
+from pytest_mlebench.reports import run_details
+from pytest_mlebench.reports.run_details import arguments_text, content_text
 
 MAX_BYTES = 128 << 20
 MAX_STEPS = 20_000
@@ -53,6 +46,8 @@ KINDS = ("user", "system", "agent", "tool", "reasoning", "error")
 """What steps can be filtered by: who spoke, and whether a step calls a tool, reasons, or failed."""
 _FOLDED = 24
 """Lines from which on a text is folded."""
+Stamp = tuple[tuple[int, int] | None, ...]
+"""Times and sizes of the files that a trajectory comes from."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +67,6 @@ class Block:
     @property
     def is_folded(self) -> bool:
         return self.lines > _FOLDED or self.kind == "reasoning"
-
-    @property
-    def head(self) -> str:
-        return pluralize(self.lines, "line")
 
 
 @dataclass(frozen=True)
@@ -119,12 +110,12 @@ class Conversation:
         self.number = number
         self.in_all = in_all
         """The totals of all conversations of the run."""
-        self.title = one_line(title_of(values, number))[:200]
-        self.totals = totals(values)
-        self._raw = steps_of(values)[:MAX_STEPS]
-        self.left_out = len(steps_of(values)) - len(self._raw)
+        self.title = one_line(run_details.title_of(values, number))[:200]
+        self.totals = run_details.totals(values)
+        steps = run_details.steps_of(values)
+        self._raw = steps[:MAX_STEPS]
+        self.left_out = len(steps) - len(self._raw)
         self.steps = list(self._outline())
-        self._by_kinds: dict[frozenset[str], Sequence[int]] = {}
 
     def __len__(self) -> int:
         return len(self._raw)
@@ -137,12 +128,9 @@ class Conversation:
 
     def chosen(self, kinds: Sequence[str]) -> Sequence[int]:
         """The numbers of the steps that are of one of these kinds; all of them where none is named."""
-        wanted = frozenset(kinds)
-        if not wanted:
+        if not kinds:
             return range(1, len(self) + 1)
-        if wanted not in self._by_kinds:
-            self._by_kinds[wanted] = [step.number for step in self.steps if step.kinds & wanted]
-        return self._by_kinds[wanted]
+        return [step.number for step in self.steps if not step.kinds.isdisjoint(kinds)]
 
     @cached_property
     def links(self) -> Sequence[Markup]:
@@ -175,7 +163,7 @@ class Conversation:
             '<rect class="in-view" height="100" width="0"/></svg>'
         )
 
-    def outline(self, kinds: Sequence[str] = ()) -> Iterator[Sequence[Markup]]:
+    def outline(self, kinds: Sequence[str]) -> Iterator[Sequence[Markup]]:
         """A link for each step of these kinds, or for each, in groups of which a page draws those in sight."""
         numbers = self.chosen(kinds)
         for start in range(0, len(numbers), _LINKS):
@@ -189,9 +177,14 @@ class Conversation:
     def errors(self) -> list[int]:
         return [step.number for step in self.steps if step.is_error]
 
-    def blocks(self, number: int) -> list[Block]:
+    def blocks(self, number: int) -> Iterator[Block]:
         """What a step holds."""
-        return list(self._blocks(number, self._raw[number - 1]))
+        for title, text in run_details.blocks(self._raw[number - 1]):
+            kind, _, name = title.partition(" ")
+            if kind == "calls":
+                yield _block("call", name[:100], text, diff=self._diff(number, name, text))
+            else:
+                yield _block(kind or "message", "" if kind == "message" else kind, text)
 
     def find(self, words: str) -> list[Hit]:
         """Steps that hold this text, whatever its case."""
@@ -208,17 +201,19 @@ class Conversation:
                 break
         return found
 
-    def at(self, moment: datetime) -> int:
-        """The number of the last step that began by then; 1 where none did."""
-        begun = [step.number for step in self.steps if (began := _moment(step.moment)) is not None and began <= moment]
+    def at(self, moment: float) -> int:
+        """The number of the last step that began by then, in seconds since 1970; 1 where none did."""
+        begun = [
+            step.number for step in self.steps if (began := timestamp(step.moment)) is not None and began <= moment
+        ]
         return begun[-1] if begun else 1
 
     def _outline(self) -> Iterator[OutlineStep]:
-        first: datetime | None = None
+        first: float | None = None
         for number, raw in enumerate(self._raw, 1):
             metrics = as_object(raw.get("metrics"))
-            began = _moment(raw.get("timestamp"))
-            first = first or began
+            began = timestamp(raw.get("timestamp"))
+            first = began if first is None else first
             calls = as_objects(raw.get("tool_calls"))
             results = as_objects(as_object(raw.get("observation")).get("results"))
             if calls:
@@ -239,7 +234,7 @@ class Conversation:
                 source=source,
                 what=what,
                 about=one_line(about[:200])[:90],
-                seconds=(began - first).total_seconds() if began and first else None,
+                seconds=None if began is None or first is None else round(began - first, 6),
                 tokens_in=_count(metrics.get("prompt_tokens")),
                 tokens_out=_count(metrics.get("completion_tokens")),
                 cost=float(cost) if isinstance(cost := metrics.get("cost_usd"), int | float) else None,
@@ -249,14 +244,6 @@ class Conversation:
                 moment=str(raw.get("timestamp") or "")[:40],
                 kinds=frozenset(kind for kind, own in kinds.items() if own and kind in KINDS),
             )
-
-    def _blocks(self, number: int, raw: Mapping[str, Any]) -> Iterator[Block]:
-        for title, text in blocks(raw):
-            kind, _, name = title.partition(" ")
-            if kind == "calls":
-                yield _block("call", name[:100], text, diff=self._diff(number, name, text))
-            else:
-                yield _block(kind or "message", "" if kind == "message" else kind, text)
 
     def _diff(self, number: int, name: str, text: str) -> Markup | None:
         """How a program differs from the one that the same tool was given last, where they are alike."""
@@ -288,25 +275,21 @@ class Trajectories:
     """Reads trajectories, and keeps the last ones, by their files' times. Usable from any thread."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[Path, str], tuple[Any, Sequence[Conversation]]] = OrderedDict()
+        self._read = lru_cache(_KEPT)(_conversations)
         self._lock = threading.Lock()
 
     def read(self, group_dir: Path, run: str, *, agent: str = "agent") -> Sequence[Conversation]:
         """The conversations of a run, the main one first; none where nothing was recorded. Raises NotReadable."""
         stamp = _stamp(group_dir, run)
-        with self._lock:
-            kept = self._kept.get((group_dir, run))
-            if kept is not None and kept[0] == stamp:
-                self._kept.move_to_end((group_dir, run))
-                return kept[1]
-            found: list[Conversation] = []
-            if values := _values(group_dir, run, agent):
-                several, in_all = conversations(values)[:MAX_CONVERSATIONS], headline(values)
-                found = [Conversation(one, number, in_all) for number, one in enumerate(several)]
-            self._kept[group_dir, run] = (stamp, found)
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-            return found
+        with self._lock:  # one at a time: each may take much memory
+            return self._read(group_dir, run, agent, stamp)
+
+
+def _conversations(group_dir: Path, run: str, agent: str, stamp: Stamp) -> Sequence[Conversation]:
+    if not (values := _values(group_dir, run, agent)):
+        return []
+    several, in_all = run_details.conversations(values)[:MAX_CONVERSATIONS], run_details.headline(values)
+    return [Conversation(one, number, in_all) for number, one in enumerate(several)]
 
 
 def has_trajectory(group_dir: Path, run: str) -> bool:
@@ -314,7 +297,7 @@ def has_trajectory(group_dir: Path, run: str) -> bool:
     return any(stamp is not None for stamp in _stamp(group_dir, run)[:2])
 
 
-def _stamp(group_dir: Path, run: str) -> list[tuple[int, int] | None]:
+def _stamp(group_dir: Path, run: str) -> Stamp:
     found: list[tuple[int, int] | None] = []
     for name in (TRAJECTORY, BODIES, CALLS):
         try:
@@ -323,7 +306,7 @@ def _stamp(group_dir: Path, run: str) -> list[tuple[int, int] | None]:
                 found.append((about.st_mtime_ns, about.st_size))
         except NotReadable:
             found.append(None)
-    return found
+    return tuple(found)
 
 
 def _values(group_dir: Path, run: str, agent: str) -> Mapping[str, Any]:
@@ -373,14 +356,12 @@ def _is_error(text: str) -> bool:
     return is_error(text[-6000:].encode("utf-8", "replace"))
 
 
-def _moment(value: Any) -> datetime | None:
-    if not isinstance(value, str) or len(value) > 40:
-        return None
-    try:
-        found = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    return found if found.tzinfo else None
+def timestamp(text: Any) -> float | None:
+    """A moment in seconds since 1970; None where it is none."""
+    if isinstance(text, str) and len(text) <= 40:
+        with suppress(ValueError, OverflowError):
+            return datetime.fromisoformat(text).timestamp()
+    return None
 
 
 def _count(value: Any) -> int | None:

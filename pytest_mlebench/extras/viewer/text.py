@@ -182,11 +182,6 @@ def _fence(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any
     return f'{name}<pre tabindex="0">{code(token.content)}</pre>\n'
 
 
-def _parser() -> MarkdownIt:
-    made = MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": _DEEP}).enable("table")
-    made.disable(["link", "image", "autolink", "html_block", "html_inline", "reference", "code", "lheading"])
-    made.add_render_rule("fence", _fence)
-    return made
-
-
-_MARKDOWN = _parser()
+_MARKDOWN = MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": _DEEP}).enable("table")
+_MARKDOWN.disable(["link", "image", "autolink", "html_block", "html_inline", "reference", "code", "lheading"])
+_MARKDOWN.add_render_rule("fence", _fence)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.data.preparing import VARIABLE, DataSource, Head, open_source
+from pytest_mlebench.data.preparing import VARIABLE, open_source
 from pytest_mlebench.errors import DataError, MLEBenchError
 from pytest_mlebench.io.progress import silent
 
@@ -24,9 +24,16 @@ def main(wanted: dict[str, Any], folder: Path) -> int:
     """Fill the folder; the status is 1, with the reason, where that cannot be done."""
     try:
         with tempfile.TemporaryDirectory() as name:
-            competition = _competition(Path(name), wanted)
+            # What a source needs to know to find the data.
+            if wanted["corrected"]:
+                Path(name, wanted["bench_version"]).mkdir()
+            competition = Competition.bare(Path(name), id=wanted["competition_id"], version=wanted["bench_version"])
             source = open_source(os.environ.get(VARIABLE, ""))
-            head = _head(source, competition, wanted["digest"])
+            head = source.head(competition, silent)
+            if head.digest != wanted["digest"]:
+                raise DataError(
+                    f"{competition.id}: {source.url} has other data than when the task was exported: export it again"
+                )
             work = folder / ".pulling"
             prepared = source.pull(competition, head, work, silent, wanted["only"])
     except MLEBenchError as error:
@@ -36,22 +43,6 @@ def main(wanted: dict[str, Any], folder: Path) -> int:
         entry.rename(folder / entry.name)
     shutil.rmtree(work)
     return 0
-
-
-def _competition(folder: Path, wanted: dict[str, Any]) -> Competition:
-    """What a source needs to know to find the data."""
-    if wanted["corrected"]:
-        (folder / wanted["bench_version"]).mkdir()
-    return Competition.bare(folder, id=wanted["competition_id"], version=wanted["bench_version"])
-
-
-def _head(source: DataSource, competition: Competition, digest: str) -> Head:
-    head = source.head(competition, silent)
-    if head.digest != digest:
-        raise DataError(
-            f"{competition.id}: {source.url} has other data than when the task was exported: export it again"
-        )
-    return head
 
 
 if __name__ == "__main__":

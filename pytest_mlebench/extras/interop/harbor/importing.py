@@ -19,31 +19,23 @@ from pytest_mlebench.data.dataset import DESCRIPTIONS, OBFUSCATED, Dataset
 from pytest_mlebench.data.preparing import REAL, parse_choice
 from pytest_mlebench.errors import UsageError, reason, unusable
 from pytest_mlebench.extras.interop.facts import cleaner
-from pytest_mlebench.extras.interop.harbor.job import (
-    MAX_TRAJECTORY,
-    JobError,
-    Trial,
-    logs,
-    number,
-    opened,
-    read_bytes,
-    read_object,
-    read_trial,
-    trial_folders,
-)
+from pytest_mlebench.extras.interop.harbor import job as jobs
+from pytest_mlebench.extras.interop.harbor.job import JobError, Trial
 from pytest_mlebench.extras.interop.harbor.verify import BEATS_SAMPLE, rewards
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.rewards import REWARDS
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.io.values import loads, write_json
+from pytest_mlebench.io.values import as_object, loads, write_json
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import write_group
-from pytest_mlebench.records.manifest import UNKNOWN, Manifest, PlannedRun, folder_digest
+from pytest_mlebench.records.manifest import UNKNOWN, Manifest, PlannedRun
 from pytest_mlebench.records.outcome import RUN_LOG, SUBMISSION, Report, SandboxAccount
 from pytest_mlebench.records.record import RunKey, RunRecord, bounded
 from pytest_mlebench.reports.progress import Lines
+from pytest_mlebench.reports.run_details import steps_of
 from pytest_mlebench.runs.guard import protect
 from pytest_mlebench.runs.run import about_data, graded
+from pytest_mlebench.runs.writer import about_competition
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -88,9 +80,9 @@ def _import(options: argparse.Namespace) -> int:
 def _read(job: Path) -> tuple[list[Trial], int]:
     """The trials that have ended, by start, and how many have not. Raises UsageError where none can be read."""
     trials, unfinished = [], 0
-    for folder in trial_folders(job):
+    for folder in jobs.trial_folders(job):
         try:
-            trial = read_trial(folder)
+            trial = jobs.read_trial(folder)
         except JobError as error:
             logger.warning("warning: %s", error)
             continue
@@ -134,7 +126,8 @@ def _write(folder: Path, job: Path, bench: Bench, trials: Sequence[Trial]) -> li
         if trial.competition_id not in bench.catalogue:
             logger.warning("warning: %s: there is no competition %s here", trial.folder, trial.competition_id)
             continue
-        dataset = _dataset(bench, trial.competition_id)
+        competition = bench.catalogue[trial.competition_id]
+        dataset = bench.store.prepare(competition, reporter=bench.reporter, **bench.prepare_options)
         if trial.competition_id not in graders:
             graders[trial.competition_id] = Grader(dataset.competition, dataset, **bench.grading_options)
         key = RunKey(trial.agent, trial.competition_id, attempts[trial.agent, trial.competition_id])
@@ -149,25 +142,19 @@ def _write(folder: Path, job: Path, bench: Bench, trials: Sequence[Trial]) -> li
     return records
 
 
-def _dataset(bench: Bench, competition_id: str) -> Dataset:
-    return bench.store.prepare(bench.catalogue[competition_id], reporter=bench.reporter, **bench.prepare_options)
-
-
 def _harbor(job: Path) -> dict[str, str]:
     """What ran the job: the version of Harbor, as far as it was recorded."""
     try:
-        lock = read_object(job / "lock.json", job) or {}
+        lock = jobs.read_object(job / "lock.json", job) or {}
     except JobError:
         lock = {}
-    own = lock.get("harbor")
-    version = own.get("version") if isinstance(own, dict) else None
+    version = as_object(lock.get("harbor")).get("version")
     return {"name": "harbor", "version": version[:100] if isinstance(version, str) else UNKNOWN}
 
 
 def _record(
     run_dir: Path, trial: Trial, key: RunKey, dataset: Dataset, grader: Grader, harbor: Mapping[str, str]
 ) -> RunRecord:
-    """Take up what a trial left, grade it, and write its record."""
     notes = [f"run by Harbor {harbor['version']} ({trial.environment or 'unknown environment'}): {trial.folder.name}"]
     notes += _take_up(trial, run_dir, grader.max_bytes)
     report = graded(grader, run_dir)
@@ -206,7 +193,7 @@ def _take_up(trial: Trial, run_dir: Path, max_bytes: int) -> Iterator[str]:
     """
     masked = cleaner()
     try:
-        with opened(trial.submission, trial.folder, max_bytes) as file:
+        with jobs.opened(trial.submission, trial.folder, max_bytes) as file:
             if file is not None:
                 (run_dir / SUBMISSION).parent.mkdir()
                 with (run_dir / SUBMISSION).open("wb") as copy:
@@ -214,7 +201,7 @@ def _take_up(trial: Trial, run_dir: Path, max_bytes: int) -> Iterator[str]:
     except JobError as error:
         yield str(error)
     try:
-        found = read_bytes(trial.folder / "agent" / TRAJECTORY, trial.folder, MAX_TRAJECTORY)
+        found = jobs.read_bytes(trial.folder / "agent" / TRAJECTORY, trial.folder, jobs.MAX_TRAJECTORY)
         trajectory = None if found is None else loads(masked.bytes(found))
         if isinstance(trajectory, dict) and str(trajectory.get("schema_version", "")).startswith("ATIF-"):
             write_json(run_dir / TRAJECTORY, trajectory)
@@ -223,9 +210,9 @@ def _take_up(trial: Trial, run_dir: Path, max_bytes: int) -> Iterator[str]:
     except ValueError as error:
         yield f"no trajectory: {reason(error)}"
     with (run_dir / RUN_LOG).open("wb") as log:
-        for path in logs(trial):
+        for path in jobs.logs(trial):
             try:
-                text = read_bytes(path, trial.folder, _LOG_BYTES)
+                text = jobs.read_bytes(path, trial.folder, _LOG_BYTES)
             except JobError as error:
                 text = f"({error})".encode()
             if text:
@@ -262,7 +249,9 @@ def _llm(trial: Trial, run_dir: Path) -> dict[str, Any]:
         for name, key in (("input", "n_input_tokens"), ("cached", "n_cache_tokens"), ("output", "n_output_tokens"))
         if (count := _count(usage.get(key))) is not None
     }
-    known = _dollars(usage.get("cost_usd"))
+    known = jobs.number(usage.get("cost_usd"))
+    if known is not None and not 0 <= known < math.inf:
+        known = None
     calls = _calls(run_dir)
     model = trial.harbor_agent.get("model")
     if not tokens and known is None and not calls and not model:
@@ -277,11 +266,6 @@ def _llm(trial: Trial, run_dir: Path) -> dict[str, Any]:
     }
 
 
-def _dollars(value: Any) -> float | None:
-    found = number(value)
-    return found if found is not None and math.isfinite(found) and found >= 0 else None
-
-
 def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_TOKENS else None
 
@@ -289,17 +273,16 @@ def _count(value: Any) -> int | None:
 def _calls(run_dir: Path) -> int:
     """The model calls in the trajectory: the agent's steps for which it has metrics."""
     try:
-        found = read_object(run_dir / TRAJECTORY, run_dir, MAX_TRAJECTORY) or {}
+        found = jobs.read_object(run_dir / TRAJECTORY, run_dir, jobs.MAX_TRAJECTORY) or {}
     except JobError:
         return 0
-    steps = found.get("steps")
-    return sum(isinstance(step, dict) and bool(step.get("metrics")) for step in steps) if isinstance(steps, list) else 0
+    return sum(bool(step.get("metrics")) for step in steps_of(found))
 
 
 def _manifest(folder: Path, records: Sequence[RunRecord], bench: Bench, harbor: Mapping[str, str]) -> Manifest:
     """What is known of the group as a whole. There is no session: which machines did the runs was not recorded."""
     settings = bench.settings
-    competitions = {id: _dataset(bench, id).competition for id in sorted({record.competition_id for record in records})}
+    twins = {record.competition_id: bool(record.twin) for record in records}
     made = Manifest(
         run_group=folder.name,
         created_at=records[0].started_at,
@@ -311,15 +294,8 @@ def _manifest(folder: Path, records: Sequence[RunRecord], bench: Bench, harbor: 
             **({"description": OBFUSCATED} if settings.description == OBFUSCATED else {}),
             "agents": {record.agent: {**record.agent_definition, "sandbox": UNKNOWN} for record in records},
             "competitions": {
-                id: {
-                    "split": own.split_label,
-                    "category": own.category,
-                    "version": own.version,
-                    "digest": folder_digest(
-                        own.folder, [path.relative_to(own.folder).as_posix() for path in own.files]
-                    ),
-                }
-                for id, own in competitions.items()
+                id: about_competition(bench.catalogue[id].folder, settings.version, is_twin=twins[id])
+                for id in sorted(twins)
             },
         },
         runs=tuple(PlannedRun(*record.key) for record in records),

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.extras.interop.harbor.task import HIDDEN, ORGANISATION, SUBMISSION, TASK_FILE
-from pytest_mlebench.io.values import loads
+from pytest_mlebench.io.values import as_object, loads
 from pytest_mlebench.records.outcome import Ending
 
 RESULT = "result.json"
@@ -41,8 +41,6 @@ _ENDINGS: Mapping[str, Ending] = {
     "DownloadVerifierDirError": Ending.FINISHED,
 }
 """How the agent ended, by the exception that Harbor noted; any other one ended an agent that had begun."""
-_NOT_THE_AGENT = frozenset({"CancelledError"})
-"""An agent that Harbor stopped for another reason has no result."""
 
 
 class JobError(ValueError):
@@ -149,7 +147,7 @@ def read_trial(folder: Path) -> Trial | None:
     if organisation != ORGANISATION or not shown:
         raise JobError(f"{folder}: its task {name!r} is not one that `mlebench export --to=harbor` wrote")
     noted = read_object(folder / "verifier" / "report.json", folder) or {}
-    report, task = _object(noted.get("report")), _object(noted.get("task")) or _task(found, folder)
+    report, task = as_object(noted.get("report")), as_object(noted.get("task")) or _task(found, folder)
     competition_id = shown
     if HIDDEN.fullmatch(shown):
         competition_id = _text(task.get("competition_id"))
@@ -158,9 +156,9 @@ def read_trial(folder: Path) -> Trial | None:
     started, ended = (_moment(found.get(key)) for key in ("started_at", "finished_at"))
     if started is None or ended is None:
         raise JobError(f"{folder}: its result does not say when it started and finished")
-    execution = _object(found.get("agent_execution"))
+    execution = as_object(found.get("agent_execution"))
     began, stopped = (_moment(execution.get(key)) for key in ("started_at", "finished_at"))
-    exception = _object(found.get("exception_info"))
+    exception = as_object(found.get("exception_info"))
     ending, why = _ending(_text(exception.get("exception_type")), began is not None)
     about = ": ".join(filter(None, (_text(exception.get("exception_type")), _text(exception.get("exception_message")))))
     agent = _agent(found)
@@ -175,16 +173,16 @@ def read_trial(folder: Path) -> Trial | None:
         ending=ending,
         detail="" if why else about,
         error=f"Harbor could not run the agent: {about}" if why else None,
-        usage=_object(found.get("agent_result")),
+        usage=as_object(found.get("agent_result")),
         rewards={
             name[:_TEXT]: known
-            for name, value in _object(_object(found.get("verifier_result")).get("rewards")).items()
+            for name, value in as_object(as_object(found.get("verifier_result")).get("rewards")).items()
             if (known := number(value)) is not None
         },
         task=task,
         score=number(report.get("score")),
         graded="score" in report,
-        environment=_text(_object(_object(found.get("config")).get("environment")).get("type")),
+        environment=_text(as_object(as_object(found.get("config")).get("environment")).get("type")),
     )
 
 
@@ -193,7 +191,7 @@ def _task(found: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
     Harbor notes it as it was given, and makes its folder ``jobs`` where it is called.
     """
-    where = _object(_object(found.get("config")).get("task")).get("path")
+    where = as_object(as_object(found.get("config")).get("task")).get("path")
     if not isinstance(where, str) or "\0" in where:
         return {}
     path = folder.resolve().parents[2] / where
@@ -201,8 +199,8 @@ def _task(found: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _agent(found: Mapping[str, Any]) -> dict[str, str]:
-    info = _object(found.get("agent_info"))
-    model = _object(info.get("model_info"))
+    info = as_object(found.get("agent_info"))
+    model = as_object(info.get("model_info"))
     known = {
         "name": _text(info.get("name")) or "unknown",
         "version": _text(info.get("version")),
@@ -216,13 +214,9 @@ def _ending(exception: str, began: bool) -> tuple[Ending, bool]:
     """How the agent ended, and whether that is a failure of Harbor's and not of the agent."""
     if not exception:
         return Ending.FINISHED, False
-    if exception in _NOT_THE_AGENT or not began:
+    if exception == "CancelledError" or not began:  # what Harbor stopped for another reason has no result
         return Ending.NOT_STARTED, True
     return _ENDINGS.get(exception, Ending.CRASHED), False
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _text(value: Any) -> str:

@@ -383,12 +383,9 @@ def to_toml(values: Mapping[str, Any], prefix: str = "") -> str:
     c = ["d"]
     """
     plain = {name: value for name, value in values.items() if not isinstance(value, Mapping) and value is not None}
-    lines = [f"{name} = {_toml_value(value)}\n" for name, value in plain.items()]
+    texts = {name: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") for name, value in plain.items()}
+    lines = [f"{name} = {text}\n" for name, text in texts.items()]
     for name, value in values.items():
         if isinstance(value, Mapping):
             lines.append(f"\n[{prefix}{name}]\n{to_toml(value, f'{prefix}{name}.')}")
     return "".join(lines)
-
-
-def _toml_value(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -7,9 +7,9 @@ from starlette.responses import Response
 
 from pytest_mlebench.catalog import Catalogue, Competition, default_catalogue
 from pytest_mlebench.catalog.competition import is_twin_label
-from pytest_mlebench.extras.viewer.pictures import Placed, leaderboard
+from pytest_mlebench.extras.viewer.index import ListedRun
+from pytest_mlebench.extras.viewer.pictures import leaderboard
 from pytest_mlebench.extras.viewer.site import Missing, Site, seg
-from pytest_mlebench.io.units import format_score
 from pytest_mlebench.reports.plots import share_beaten
 
 
@@ -34,21 +34,12 @@ def competition(site: Site, request: Request) -> Response:
     order = sorted(runs, key=lambda run: (run.score is None, sign * (run.score or 0.0), run.group_name))
     board = known.leaderboard if known is not None else None
     places = {}
-    on_board = [run for run in order if not is_twin_label(run.split)]  # twins have leaderboards of their own
+    # Twins have leaderboards of their own.
+    on_board = [run for run in order if run.score is not None and not is_twin_label(run.split)]
     for run in on_board:
         share = share_beaten(board, run.score) if board is not None else None
         if board is not None and share is not None:
             places[run.group_name, run.run_id] = max(1, round(board.teams * (100 - share) / 100))
-    placed = [
-        Placed(
-            f"{run.agent} · {run.group_name}",
-            run.score,
-            f"{run.agent}, seed {run.seed} in {run.group_name}: {format_score(run.score)}, {run.result.label}",
-            f"/run/{seg(run.group_name)}/{seg(run.run_id)}",
-        )
-        for run in on_board
-        if run.score is not None
-    ]
     return site.page(
         request,
         "competition.html",
@@ -60,9 +51,13 @@ def competition(site: Site, request: Request) -> Response:
         runs=order,
         places=places,
         lower=lower,
-        picture=leaderboard(board, placed) if board is not None and placed else None,
+        picture=leaderboard(board, on_board, _address) if board is not None and on_board else None,
         costs=any(run.calls for run in runs),
     )
+
+
+def _address(run: ListedRun) -> str:
+    return f"/run/{seg(run.group_name)}/{seg(run.run_id)}"
 
 
 def known_competition(catalogue: Catalogue, id: str) -> Competition | None:

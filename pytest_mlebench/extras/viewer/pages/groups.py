@@ -29,7 +29,7 @@ def groups(site: Site, request: Request) -> Response:
         crumbs=[],
         groups=found,
         runs_dir=str(site.index.runs_dir),
-        live=any(group.is_live for group in found),
+        live=any(group.running for group in found),
         totals={
             "runs": sum(group.finished for group in found),
             "medals": sum(group.medals for group in found),

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -16,7 +17,8 @@ from pytest_mlebench.extras.viewer.folder import NotReadable, read
 from pytest_mlebench.extras.viewer.index import FACETS, ORDERS, Group, ListedRun, Search
 from pytest_mlebench.extras.viewer.live import log_end, log_state, running
 from pytest_mlebench.extras.viewer.pictures import run_timeline
-from pytest_mlebench.extras.viewer.site import Site, timestamp, whole_number
+from pytest_mlebench.extras.viewer.site import Site, whole_number
+from pytest_mlebench.extras.viewer.steps import timestamp
 from pytest_mlebench.extras.viewer.text import code
 from pytest_mlebench.io.units import no_formula, one_line
 from pytest_mlebench.records.record import RECORD, RunRecord
@@ -25,6 +27,8 @@ from pytest_mlebench.results.findings import findings
 
 _RECORD_SHOWN = 2 << 20
 _ROWS = 200
+_ELSEWHERE = {"run", "outcome", "score", "started", "limits", "versions", "connections"}
+"""Details that the overview of a run has in another place, or leaves to its record."""
 
 
 def all_runs(site: Site, request: Request) -> Response:
@@ -94,28 +98,30 @@ def run(site: Site, request: Request) -> Response:
     place = site.place(request)
     folder, run_id, record = place.folder, place.run_id, place.record
     state = log_state(folder, run_id)
-    calls = site.calls.of(folder, run_id)
+    about: dict[str, Any] = {}
     if record is not None:
-        started = timestamp(record.started_at)
-        calls = [replace(call, seconds=call.seconds - started) for call in calls] if started else []
+        made, started = site.calls.of(folder, run_id), timestamp(record.started_at)
+        calls = [replace(call, seconds=call.seconds - started) for call in made] if started else []
+        about = {
+            "details": [own for own in run_details(record) if own[0] not in _ELSEWHERE],
+            "siblings": _siblings(site, place.group, record),
+            "ladder": _ladder(record),
+            "failed": not record.outcome.passed,
+            "ended": ending_as_sentence(record),
+        }
+        if record.timeline or calls:
+            about["timeline"] = run_timeline(record, calls, f"{place.base}/trajectory?at=")
     active, stopped = running(folder, site.calls)
     now = [own for own in (*active, *stopped) if own.id == run_id]
     return site.page(
         request,
         "run.html",
         **site.run_context(place, "overview"),
-        details=_details(record) if record is not None else [],
-        timeline=run_timeline(record, calls, f"{place.base}/trajectory?at=")
-        if record is not None and (record.timeline or calls)
-        else None,
+        **about,
         state=state,
         findings=findings(folder / run_id)[:100],
         running=now[0] if now else None,
         log=log_end(folder, run_id, 12, 16384),
-        siblings=[] if record is None else _siblings(site, place.group, record),
-        ladder=_ladder(record),
-        failed=record is not None and not record.outcome.passed,
-        ended=ending_as_sentence(record) if record is not None else "",
     )
 
 
@@ -131,9 +137,6 @@ def record(site: Site, request: Request) -> Response:
         "record.html",
         **site.run_context(place, "record"),
         details=run_details(record) if record is not None else [],
-        connections=record.sandbox.connections[:500] if record is not None else (),
-        models=record.usage.models if record is not None else {},
-        confinement=record.confinement if record is not None else {},
         text=code(text),
         left_out=max(0, size - _RECORD_SHOWN),
     )
@@ -147,16 +150,8 @@ def _siblings(site: Site, group: Group, record: RunRecord) -> list[ListedRun]:
     return order[:12]
 
 
-def _details(record: RunRecord) -> list[tuple[str, str]]:
-    """What the overview of a run tells in words."""
-    hidden = {"run", "outcome", "score", "started", "limits", "versions", "connections"}
-    return [(term, text) for term, text in run_details(record) if term not in hidden]
-
-
-def _ladder(record: RunRecord | None) -> list[tuple[str, float, bool]]:
+def _ladder(record: RunRecord) -> list[tuple[str, float, bool]]:
     """The thresholds, the best first, and whether the score meets each: the median must be surpassed."""
-    if record is None:
-        return []
     score, sign = record.score, -1 if record.report.is_lower_better else 1
 
     def meets(name: str, value: float) -> bool:

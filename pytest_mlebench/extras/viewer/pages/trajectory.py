@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import bisect
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from pytest_mlebench.extras.viewer.site import Missing, Site, timestamp, whole_number
-from pytest_mlebench.extras.viewer.steps import KINDS, PAGE, SHOWN, Conversation
+from pytest_mlebench.extras.viewer.site import Missing, Site, whole_number
+from pytest_mlebench.extras.viewer.steps import KINDS, PAGE, SHOWN, Conversation, timestamp
 from pytest_mlebench.extras.viewer.text import code
 
 _EXPORTED = 400
@@ -29,9 +28,8 @@ def trajectory(site: Site, request: Request) -> Response:
     if own is not None:
         start = whole_number(query.get("from"), 1, max(1, len(own)))
         if "at" in query and run.record is not None and (began := timestamp(run.record.started_at)):
-            with suppress(ValueError, OverflowError):
-                at = datetime.fromtimestamp(began, UTC) + timedelta(seconds=float(query["at"]))
-                start = own.at(at)
+            with suppress(ValueError):
+                start = own.at(began + float(query["at"]))
         if query.get("from") == "error" and own.errors:
             start = own.errors[-1]
         if words:
