@@ -174,15 +174,18 @@ def blocks(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if message := step.get("message"):
         text = message if isinstance(message, str) else json.dumps(message, indent=2, ensure_ascii=False)
         yield "message" if reasoning else "", text
-    results = as_objects(as_object(step.get("observation")).get("results"))
+    results: dict[str | None, list[Any]] = {}
+    for result in as_objects(as_object(step.get("observation")).get("results")):
+        id = result.get("source_call_id")
+        results.setdefault(id if isinstance(id, str) else None, []).append(result.get("content"))
+    others = results.pop(None, [])
     for call in as_objects(step.get("tool_calls")):
         yield f"calls {one_line(str(call.get('function_name')))}", arguments_text(as_object(call.get("arguments")))
-        for result in results:
-            if result.get("source_call_id") == call.get("tool_call_id"):
-                yield "result", content_text(result.get("content"))
-    for result in results:
-        if result.get("source_call_id") is None:
-            yield "result", content_text(result.get("content"))
+        id = call.get("tool_call_id")
+        for content in results.pop(id, []) if isinstance(id, str) else []:
+            yield "result", content_text(content)
+    for content in others:
+        yield "result", content_text(content)
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str:
