@@ -145,15 +145,6 @@ def last_change(points: Sequence[TimelinePoint], report: Report) -> LastChange |
     )
 
 
-SUBMISSION = "submission/submission.csv"
-"""Where a run directory holds the agent's result."""
-RUN_LOG = "run.log"
-FILES = "files.zip"
-"""Where a run directory holds whatever else the agent left: data that nothing can import or execute in passing."""
-COLLECTED = ("submission", "logs", "code")
-"""The folders of an agent that are collected."""
-
-
 class Ending(StrEnum):
     """How an agent's run ended.
 

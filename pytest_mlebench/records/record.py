@@ -16,11 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pytest_mlebench.io.values import parse, write_json
 from pytest_mlebench.records.outcome import (
-    COLLECTED,
-    FILES,
     NO_SUBMISSION,
-    RUN_LOG,
-    SUBMISSION,
     THRESHOLDS,
     Ending,
     LastChange,
@@ -31,25 +27,6 @@ from pytest_mlebench.records.outcome import (
     last_change,
     without_submission,
 )
-
-__all__ = [
-    "COLLECTED",
-    "EVENTS",
-    "FILES",
-    "GRADING_REPORT",
-    "JOBS",
-    "LOCK",
-    "MANIFEST",
-    "METADATA",
-    "RECORD",
-    "REPORT",
-    "RUNNING",
-    "RUN_LOG",
-    "SUBMISSION",
-    "VALIDATION",
-    "WORKERS",
-]
-
 
 MANIFEST = "manifest.json"
 """What the runs of a group have in common (see ``records.manifest``)."""
@@ -71,6 +48,13 @@ RECORD = "run.json"
 """In a run directory: the record of a run that has ended (see ``RunRecord``)."""
 RUNNING = "running.json"
 """In a run directory: a run that has not ended yet (see ``records.group.shown_as_running``)."""
+SUBMISSION = "submission/submission.csv"
+"""In a run directory: the agent's result."""
+RUN_LOG = "run.log"
+FILES = "files.zip"
+"""In a run directory: whatever else the agent left, as data that nothing can import or execute in passing."""
+COLLECTED = ("submission", "logs", "code")
+"""The folders of an agent that are collected."""
 VALIDATION = "submission/validation.json"
 """Among the files that a run left: the score that the agent itself expects, if it says so."""
 
