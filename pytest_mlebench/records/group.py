@@ -82,7 +82,7 @@ class RunGroup:
 
     @cached_property
     def version(self) -> str:
-        """The version of the benchmark: a group is of one (see ``RunGroupWriter``)."""
+        """The version of the benchmark: a group is of one (see ``OpenGroup``)."""
         noted = self.manifest.settings.get("bench_version")
         return str(noted or next((record.report.bench_version for record in self.records), FIRST))
 
