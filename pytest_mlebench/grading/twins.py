@@ -21,7 +21,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -48,7 +48,7 @@ from pytest_mlebench.errors import CompetitionError, DataError, GraderDefect, In
 from pytest_mlebench.grading.scorer import Scorer
 from pytest_mlebench.io import files
 from pytest_mlebench.io.progress import Reporter, Step, silent
-from pytest_mlebench.io.values import loads
+from pytest_mlebench.io.values import loads, parse
 
 if TYPE_CHECKING:
     from pytest_mlebench.data.download.kaggle import KaggleDownloads
@@ -386,22 +386,15 @@ def _checked(competition: Competition, made: Any) -> Predictions:
 def medals_from_json(competition: Competition, values: Any) -> TwinMedals:
     """The reverse of ``asdict``. Raises CompetitionError: third-party code may have written them."""
     try:
-        board = values["leaderboard"]
-        numbers = {name: float(board[name]) for name in ("gold", "silver", "bronze", "median")}
-        percentiles = tuple(map(float, board["percentiles"]))
-        curve, controls = (tuple(map(float, values[name])) for name in ("curve", "controls"))
-        if not all(map(math.isfinite, (*numbers.values(), *percentiles, *curve))):
+        medals = parse(TwinMedals, values)
+        board = medals.leaderboard
+        thresholds = board.gold, board.silver, board.bronze, board.median, *board.percentiles
+        if not all(map(math.isfinite, (*thresholds, *medals.curve))):
             raise ValueError("a threshold is not finite")
-        leaderboard = Leaderboard(
-            teams=int(board["teams"]),
-            lower_is_better=competition.lower_is_better,
-            percentiles=percentiles,
-            source="twin",
-            **numbers,
-        )
-        return TwinMedals(leaderboard=leaderboard, curve=curve, controls=controls, floor=str(values["floor"])[:100])
-    except (TypeError, ValueError, LookupError) as error:
+    except ValueError as error:
         raise CompetitionError(f"{competition.id}: the medals of its twin cannot be read: {error}") from error
+    board = replace(board, lower_is_better=competition.lower_is_better, source="twin")
+    return replace(medals, leaderboard=board, floor=medals.floor[:100])
 
 
 class TwinStore(DataStore):
