@@ -18,6 +18,7 @@ from pytest_mlebench.io.values import parse, write_json
 from pytest_mlebench.records.outcome import (
     NO_SUBMISSION,
     THRESHOLDS,
+    WITHOUT_SUBMISSION,
     Ending,
     LastChange,
     Outcome,
@@ -25,7 +26,6 @@ from pytest_mlebench.records.outcome import (
     SandboxAccount,
     TimelinePoint,
     last_change,
-    without_submission,
 )
 
 MANIFEST = "manifest.json"
@@ -293,7 +293,9 @@ class RunRecord:
             return Outcome.error
         if report.valid_submission:
             return Outcome[report.medal or ("above_median" if report.above_median else "no_medal")]
-        return Outcome.invalid_submission if report.submission_exists else without_submission(self.ending)
+        if report.submission_exists:
+            return Outcome.invalid_submission
+        return WITHOUT_SUBMISSION.get(self.ending, Outcome.no_submission)
 
     @property
     def reason(self) -> str | None:
