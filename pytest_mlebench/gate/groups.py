@@ -124,8 +124,8 @@ def row_problems_here(competition: Competition, root: AnyPath, place: AnyPath) -
     rows = text_table(dataset.perfect_submission)
     if rows is None or len(rows) < 2:
         return []
-    grader = _Graded(competition, dataset, scratch)
-    score, backwards = grader.score(rows), grader.score(rows[::-1])
+    scorer = Scorer(competition, dataset.answers)
+    score, backwards = _score(scorer, rows, scratch), _score(scorer, rows[::-1], scratch)
     found = []
     if score is None:  # then nothing can be told
         return []
@@ -138,7 +138,7 @@ def row_problems_here(competition: Competition, root: AnyPath, place: AnyPath) -
         ("with its last row twice", pd.concat([rows, rows.tail(1)])),
         ("with its last row in place of the first", pd.concat([rows[1:], rows.tail(1)])),
     ):
-        if (given := grader.score(wrong)) is not None:
+        if (given := _score(scorer, wrong, scratch)) is not None:
             found.append(f"the perfect submission {what} scores {given:g}; it must be refused")
     return found
 
@@ -154,12 +154,13 @@ def medals_for_guesses(competition: Competition, dataset: Dataset, scratch: Path
 def medals_for_guesses_here(competition: Competition, root: AnyPath, place: AnyPath) -> list[str]:
     """As ``medals_for_guesses``, in this process."""
     dataset, scratch = Dataset(competition, Path(root)), Path(place)
-    grader = _Graded(competition, dataset, scratch)
-    return [
-        f"{what} earns {medal}: it scores {score:g}"
-        for what, rows in _guesses(dataset)
-        if (score := grader.score(rows)) is not None and (medal := competition.leaderboard.medal(round(score, 5)))
-    ]
+    scorer = Scorer(competition, dataset.answers)
+    found = []
+    for what, rows in _guesses(dataset):
+        score = _score(scorer, rows, scratch)
+        if score is not None and (medal := competition.leaderboard.medal(round(score, 5))):
+            found.append(f"{what} earns {medal}: it scores {score:g}")
+    return found
 
 
 def _confined(
@@ -183,19 +184,15 @@ def _guesses(dataset: Dataset) -> Iterator[tuple[str, pd.DataFrame]]:
         yield "the most frequent true value in all rows", perfect.assign(**usual)
 
 
-class _Graded:
-    def __init__(self, competition: Competition, dataset: Dataset, scratch: Path) -> None:
-        self._scorer = Scorer(competition, dataset.answers)
-        self._path = scratch / "rows.csv"
-
-    def score(self, rows: pd.DataFrame) -> float | None:
-        """None where it is refused, or has no score."""
-        rows.to_csv(self._path, index=False)
-        try:
-            score = float(self._scorer.score(self._path))
-        except (InvalidSubmission, GraderDefect):
-            return None
-        return None if math.isnan(score) else score
+def _score(scorer: Scorer, rows: pd.DataFrame, scratch: Path) -> float | None:
+    """None where they are refused, or have no score."""
+    path = scratch / "rows.csv"
+    rows.to_csv(path, index=False)
+    try:
+        score = float(scorer.score(path))
+    except (InvalidSubmission, GraderDefect):
+        return None
+    return None if math.isnan(score) else score
 
 
 def _shown(score: float | None) -> str:
