@@ -12,7 +12,7 @@ from pytest_mlebench.gate.golden import (
     rejection_differences,
     score_differences,
 )
-from pytest_mlebench.gate.groups import medals_for_guesses, row_problems
+from pytest_mlebench.gate.groups import grader_problems
 from pytest_mlebench.gate.leaks import exposed
 from pytest_mlebench.grading.grader import Grader
 
@@ -27,8 +27,7 @@ class Gate:
     changed_cells = staticmethod(changed_cells)
     checksum_errors = staticmethod(checksum_errors)
     exposed = staticmethod(exposed)
-    medals_for_guesses = staticmethod(medals_for_guesses)
+    grader_problems = staticmethod(grader_problems)
     prepared_differences = staticmethod(prepared_differences)
     rejection_differences = staticmethod(rejection_differences)
-    row_problems = staticmethod(row_problems)
     score_differences = staticmethod(score_differences)
