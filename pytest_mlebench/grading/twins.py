@@ -1,11 +1,6 @@
-"""Making twins: learnable raw data from a competition's ``twin.py``, prepared, with medals of its own.
+"""Making twins: learnable raw data from a competition's ``twin.py`` (see docs/twins.md), with medals of its own.
 
-``twin.py`` has ``make(raw, rng, size)``, which returns the predictions ``simple`` and ``ceiling``, and where its form
-asks for them ``units(submission)``, ``deal(submission, rng)`` and ``mix(submission, other, share, rng)``. If the form
-alone suggests a guess, such as a copy of each row's text, ``make`` returns it as ``floor``, too.
-
-A twin's maker knows what somebody would predict who knows its world (``ceiling``), or only the obvious part of it
-(``simple``). The floor needs no data: the best of the sample submission, the mode, the mean, the median, the twin's own
+The floor needs no data: the best of the sample submission, the mode, the mean, the median, the twin's own
 ``floor``, and the ceiling's own predictions dealt out to other rows. An entrant of skill s ≤ 1/2 has the simple
 prediction for a share 2s of the test's units and the floor's for the others; above, the ceiling's for a share 2s - 1,
 and the simple one for the others. The mean score over some draws, made monotone by isotonic regression, is what a skill
