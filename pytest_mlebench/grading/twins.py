@@ -27,17 +27,8 @@ import pandas as pd
 from pytest_mlebench.authoring.corrections import keyed
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.schema import Leaderboard
+from pytest_mlebench.data import preparing
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.preparing import (
-    Head,
-    Twins,
-    call,
-    call_module,
-    check_prepared,
-    is_third_party,
-    no_twin,
-    prepare_here,
-)
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import CompetitionError, DataError, GraderDefect, InvalidSubmission, MLEBenchError
 from pytest_mlebench.grading.scorer import Scorer
@@ -295,15 +286,15 @@ def make_twin(
     worlds were refused.
     """
     if not competition.has_twin:
-        raise CompetitionError(no_twin(competition))
+        raise CompetitionError(preparing.no_twin(competition))
     competition.require_modules()
     refused: list[str] = []
     for attempt in range(ATTEMPTS):
         folder.mkdir(parents=True)
         arguments = (str(folder.absolute()), seed, attempt, size, medals, solution)
         predictions: Predictions = {}
-        if is_third_party(competition):
-            reply = call(make_world_here, competition, *arguments, write=[folder])
+        if preparing.is_third_party(competition):
+            reply = preparing.call(make_world_here, competition, *arguments, write=[folder])
         else:
             reply, predictions = _make_world(competition, *arguments)
         if "refused" in reply:
@@ -311,7 +302,7 @@ def make_twin(
             shutil.rmtree(folder)
             continue
         dataset = Dataset(competition, folder)
-        check_prepared(dataset)
+        preparing.check_prepared(dataset)
         return MadeTwin(
             dataset=dataset,
             medals=None if reply["medals"] is None else medals_from_json(competition, reply["medals"]),
@@ -338,10 +329,10 @@ def _make_world(
     rng = np.random.default_rng([seed, attempt])
     key = hashlib.sha256(f"private randomness of world {attempt} of {seed}".encode()).hexdigest()
     with keyed(bytes.fromhex(key)):  # which a twin that knows how rows are split draws as well
-        predictions = _checked(competition, call_module(competition, "twin", "make", dataset.raw, rng, size))
+        predictions = _checked(competition, preparing.call_module(competition, "twin", "make", dataset.raw, rng, size))
     made = time.process_time()
-    prepare_here(competition, str(dataset.raw), folder, "twin.py", key)
-    check_prepared(dataset)
+    preparing.prepare_here(competition, str(dataset.raw), folder, "twin.py", key)
+    preparing.check_prepared(dataset)
     prepared = time.process_time()
     won = None
     if medals:
@@ -362,7 +353,7 @@ def _own(competition: Competition, name: str) -> Any:
     """A function that ``twin.py`` need not have; its errors name the line that failed."""
     if not hasattr(competition.module("twin"), name):
         return None
-    return lambda *arguments: call_module(competition, "twin", name, *arguments)
+    return lambda *arguments: preparing.call_module(competition, "twin", name, *arguments)
 
 
 def _checked(competition: Competition, made: Any) -> Predictions:
@@ -399,7 +390,7 @@ class TwinStore(DataStore):
     ``twin.json``, lies beside the prepared data, where no sandbox sees it; raw data is not kept.
     """
 
-    def __init__(self, data_dir: Path, twins: Twins) -> None:
+    def __init__(self, data_dir: Path, twins: preparing.Twins) -> None:
         super().__init__(twins.folder(data_dir))
         self.data_dir, self.twins = data_dir, twins
 
@@ -428,11 +419,11 @@ class TwinStore(DataStore):
     def find(self, competition: Competition, reporter: Reporter = silent, **options: Unpack[PrepareOptions]) -> None:
         """Check that the competition has a twin; raises DataError."""
         if not competition.has_twin:
-            raise DataError(no_twin(competition))
+            raise DataError(preparing.no_twin(competition))
 
     def _source_head(
         self, competition: Competition, reporter: Reporter, **options: Unpack[PrepareOptions]
-    ) -> Head | None:
+    ) -> preparing.Head | None:
         return None
 
     def _needs_raw(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:

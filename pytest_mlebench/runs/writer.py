@@ -93,7 +93,10 @@ class OpenGroup:
             self.manifest = known or Manifest(run_group=folder.name, created_at=now)
             comparable = {
                 "version": __version__,
-                "agents": {agent.id: _agent(agent, sandboxes[agent.id]) for agent in agents},
+                "agents": {
+                    own.id: {**own.describe(), "sandbox": sandboxes[own.id], "digest": folder_digest(own.folder)}
+                    for own in agents
+                },
                 "limits": asdict(limits),
                 **settings,
                 "competitions": self._competitions(self.manifest.runs),
@@ -280,10 +283,6 @@ def _await_workers(folder: Path, reporter: Reporter) -> None:
                 reporter(Note("waiting for the workers of a session that was killed"))
                 reported = True
             time.sleep(0.2)
-
-
-def _agent(agent: Agent, sandbox: str) -> dict[str, Any]:
-    return {**agent.describe(), "sandbox": sandbox, "digest": folder_digest(agent.folder)}
 
 
 def _competition(file: Path, version: str, *, is_twin: bool) -> dict[str, Any]:
