@@ -274,14 +274,10 @@ def _read_options(competition: Competition) -> dict[str, Any]:
 
 
 class Scorer:
-    """A competition's ``grade.py`` with the answers, which are read once and kept.
+    """A competition's ``grade.py`` (see docs/competitions.md) with the answers, which are read once and kept.
 
-    ``grade(submission, answers)`` is given the tables that were read; a ``read_answers(path)`` beside it reads answers
-    that are not a CSV file. Its scores are rounded as their type is, a ``np.float64`` otherwise than a ``float``: a
-    grader returns the type that the reference's does. Nothing limits what grading takes here: ``Grader`` grades in a
-    process with limits.
-    ``READ_OPTIONS`` in ``grade.py`` are those with which pandas reads submissions and answers. A
-    ``row_scores(submission, answers)`` there says how the score comes from the test's rows (see ``resampling``).
+    Its scores are rounded as their type is, a ``np.float64`` otherwise than a ``float``: a grader returns the type that
+    the reference's does. Nothing limits what grading takes here: ``Grader`` grades in a process with limits.
     """
 
     def __init__(self, competition: Competition, answers: Path, *, max_bytes: int = MAX_SUBMISSION_BYTES) -> None:
@@ -378,11 +374,9 @@ def _copy(answers: Any) -> Any:
 
 
 class Form:
-    """A competition's form of a submission, as its ``grade.py`` and the public files declare it.
+    """The form of a submission, as ``grade.py`` (see docs/competitions.md) and the public files declare it.
 
-    ``check(submission, template)`` in ``grade.py`` raises InvalidSubmission where the form is not as it should be. The
-    template is the sample submission, or what ``read_template(public)`` returns. Where a grader calls ``check`` with
-    the answers as the template, checker and grader cannot disagree. Without a ``check`` see ``check_like_sample``.
+    Where a grader calls ``check`` with the answers as the template, checker and grader cannot disagree.
     """
 
     def __init__(self, competition: Competition, public: Path, *, max_bytes: int = MAX_SUBMISSION_BYTES) -> None:

@@ -51,11 +51,9 @@ class OpenGroup:
     """A run group that this session writes. No other session can open it before ``close``, or this process's end.
     Closing it writes the manifest's end, the reports and the page.
 
-    ``sandboxes`` has the kind of sandbox of each agent; ``settings`` what else must stay the same for runs to compare,
-    ``options`` what ``--resume`` restores. ``competition_file`` finds the ``competition.yaml`` of a run's node id.
-    ``allow_changes`` accepts settings that differ from those the group was made with. ``cluster`` describes the engine
-    that runs are handed to. ``twins`` is what the manifest says of twins when all runs are done: until then, an agent
-    could make the answers of it. ``page`` makes the text of the page.
+    Most arguments are those of ``Bench.open_group``. ``settings`` has what else must stay the same for runs to compare
+    (``allow_changes`` accepts others), ``options`` what ``--resume`` restores. ``twins`` is what the manifest says of
+    twins when all runs are done: until then, an agent could make the answers of it. ``page`` makes the page's text.
 
     Raises UsageError where another session has the group, and where it was made with other settings, which are listed.
     """
