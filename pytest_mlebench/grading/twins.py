@@ -336,7 +336,11 @@ def _make_world(
     prepared = time.process_time()
     won = None
     if medals:
-        own = {name: _own(competition, name) for name in ("units", "deal", "mix")}
+        own = {
+            name: partial(preparing.call_module, competition, "twin", name)  # whose errors name the line that failed
+            for name in ("units", "deal", "mix")
+            if hasattr(competition.module("twin"), name)
+        }
         try:
             rng = np.random.default_rng([seed, attempt, 1])
             won = twin_medals(dataset, predictions, rng, **own, indicative=size == "micro")
@@ -347,13 +351,6 @@ def _make_world(
         ceiling = as_submission(predictions["ceiling"], read_sample(dataset), f"{competition.id}: twin.py")
         ceiling.to_csv(dataset.folder / SOLUTION, index=False)
     return {"medals": None if won is None else asdict(won), "seconds": seconds}, predictions
-
-
-def _own(competition: Competition, name: str) -> Any:
-    """A function that ``twin.py`` need not have; its errors name the line that failed."""
-    if not hasattr(competition.module("twin"), name):
-        return None
-    return lambda *arguments: preparing.call_module(competition, "twin", name, *arguments)
 
 
 def _checked(competition: Competition, made: Any) -> Predictions:
