@@ -32,7 +32,7 @@ from pytest_mlebench.io.progress import Reporter, WarningNote, silent
 from pytest_mlebench.records.group import RunGroup, find_group, read_group
 from pytest_mlebench.records.manifest import Manifest, PlannedRun
 from pytest_mlebench.records.record import RunKey
-from pytest_mlebench.runs.writer import OpenGroup, RunGroupWriter, make_runs_dir
+from pytest_mlebench.runs.writer import OpenGroup, make_runs_dir
 from pytest_mlebench.sandbox import Limits
 from pytest_mlebench.sandbox.collection import SnapshotPolicy
 from pytest_mlebench.sandbox.contract import choose
@@ -479,7 +479,7 @@ class Bench:
         from pytest_mlebench.reports.page import page  # and with it Jinja2 and the plots
 
         make_runs_dir(folder.parent)
-        writer = RunGroupWriter(
+        return OpenGroup(
             folder,
             agents=agents,
             sandboxes=sandboxes,
@@ -488,12 +488,12 @@ class Bench:
             settings=self.comparable_settings,
             options=self.session_options,
             competition_file=competition_file,
+            page=lambda group: page(self.report(group), folder=group.folder),
             allow_changes=self.settings.allow_changes,
             cluster=cluster,
             twins=self._disclosed,
             reporter=self.reporter,
         )
-        return OpenGroup(writer, self.reporter, lambda group: page(self.report(group), folder=group.folder))
 
     def grade(self, competition: str | Competition, submission: AnyPath) -> Report:
         """Grade a submission against the competition's prepared answers. Raises DataError where these are missing."""

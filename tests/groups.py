@@ -18,16 +18,8 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.group import write_group
-from pytest_mlebench.records.outcome import (
-    RUN_LOG,
-    SUBMISSION,
-    Ending,
-    Report,
-    SandboxAccount,
-    TimelinePoint,
-    Validation,
-)
-from pytest_mlebench.records.record import MANIFEST, RunKey, RunRecord
+from pytest_mlebench.records.outcome import Ending, Report, SandboxAccount, TimelinePoint, Validation
+from pytest_mlebench.records.record import MANIFEST, RUN_LOG, SUBMISSION, RunKey, RunRecord
 
 DAY = 24 * 3600.0
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

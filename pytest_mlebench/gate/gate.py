@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from pytest_mlebench.data.dataset import checksum_errors
 from pytest_mlebench.data.tables import changed_cells
-from pytest_mlebench.gate.golden import (
-    ANSWERS,
-    advice,
-    cell_differences,
-    prepared_differences,
-    rejection_differences,
-    score_differences,
-)
-from pytest_mlebench.gate.groups import medals_for_guesses, row_problems
+from pytest_mlebench.gate import golden
+from pytest_mlebench.gate.groups import grader_problems
 from pytest_mlebench.gate.leaks import exposed
 from pytest_mlebench.grading.grader import Grader
 
@@ -20,15 +13,14 @@ from pytest_mlebench.grading.grader import Grader
 class Gate:
     """Each finds problems, a text or a value for each, where a competition is not as it must be."""
 
-    ANSWERS = ANSWERS
+    ANSWERS = golden.ANSWERS
     Grader = Grader
-    advice = staticmethod(advice)
-    cell_differences = staticmethod(cell_differences)
+    advice = staticmethod(golden.advice)
+    cell_differences = staticmethod(golden.cell_differences)
     changed_cells = staticmethod(changed_cells)
     checksum_errors = staticmethod(checksum_errors)
     exposed = staticmethod(exposed)
-    medals_for_guesses = staticmethod(medals_for_guesses)
-    prepared_differences = staticmethod(prepared_differences)
-    rejection_differences = staticmethod(rejection_differences)
-    row_problems = staticmethod(row_problems)
-    score_differences = staticmethod(score_differences)
+    grader_problems = staticmethod(grader_problems)
+    prepared_differences = staticmethod(golden.prepared_differences)
+    rejection_differences = staticmethod(golden.rejection_differences)
+    score_differences = staticmethod(golden.score_differences)

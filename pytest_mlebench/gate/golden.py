@@ -239,7 +239,7 @@ def write_golden(competition: Competition, made: Mapping[str, Any], *, force: bo
     ) / "golden.json"
     golden = {"origin": "own", **made}
     if not force and path.is_file() and (old := competition.golden).get("origin") == "reference":
-        if wrong := _golden_differences(old, made):
+        if wrong := _golden_differences(competition, made):
             raise CompetitionError(
                 f"{path} holds the reference's results, and these differ:\n  " + "\n  ".join(wrong) + "\n"
                 f"Correct the competition's files; or write them as its own: `{golden_command(competition, '--force')}`"
@@ -255,15 +255,16 @@ def write_golden(competition: Competition, made: Mapping[str, Any], *, force: bo
     return golden
 
 
-def _golden_differences(old: Mapping[str, Any], made: Mapping[str, Any]) -> list[str]:
+def _golden_differences(competition: Competition, made: Mapping[str, Any]) -> list[str]:
     """What of the old results is missing or otherwise in the new ones."""
+    old = competition.golden
     grades = {name: Grade(name, score=score) for name, score in made["scores"].items()}
     grades |= {name: Grade(name, score=math.nan) for name in made["no_score"]}
     grades |= {name: Grade(name, reason="rejected") for name in made["invalid"]}
     return [
         *(line for side in ("public", "private") for line in differences(old[side], made[side], where=side)),
         *(line for name, score in _wanted(old).items() if (line := _differs(name, score, grades.get(name)))),
-        *_not_rejected(old, grades),
+        *rejection_differences(competition, grades),
     ]
 
 
@@ -309,10 +310,11 @@ def score_differences(competition: Competition, grades: Mapping[str, Grade]) -> 
     """Which valid submissions of the golden come out otherwise; empty if all hold."""
     golden = competition.golden
     wanted = _wanted(golden)
+    known = {*wanted, *golden["invalid"]}
     defects = _once([grades[name] for name in wanted if name in grades and grades[name].defect])
     sound = (name for name in wanted if name not in grades or not grades[name].defect)
     return [
-        *_unknown(golden, grades),
+        *(f"{name} is not in golden.json; run `mlebench golden`" for name in grades if name not in known),
         *(f"{grade.name}: {grade.reason}" for grade in defects),
         *(line for name in sound if (line := _differs(name, wanted[name], grades.get(name)))),
     ]
@@ -320,7 +322,14 @@ def score_differences(competition: Competition, grades: Mapping[str, Grade]) -> 
 
 def rejection_differences(competition: Competition, grades: Mapping[str, Grade]) -> list[str]:
     """Which malformed submissions of the golden are not rejected with a reason; empty if all are."""
-    return _not_rejected(competition.golden, grades)
+    names = competition.golden["invalid"]
+    wrong = [f"{name} is not among the synthetic submissions" for name in names if name not in grades]
+    for grade in _once([grades[name] for name in names if name in grades]):
+        if grade.reason is None:
+            wrong.append(f"{grade.name} must be invalid; it scores {grade.score!r}")
+        elif grade.defect or not grade.reason.strip():
+            wrong.append(f"{grade.name} must be rejected with a reason: {grade.reason}")
+    return wrong
 
 
 def _once(grades: Sequence[Grade]) -> list[Grade]:
@@ -341,17 +350,6 @@ def _wanted(golden: Mapping[str, Any]) -> dict[str, float]:
     return {**golden["scores"], **dict.fromkeys(golden["no_score"], math.nan)}
 
 
-def _not_rejected(golden: Mapping[str, Any], grades: Mapping[str, Grade]) -> list[str]:
-    names = golden["invalid"]
-    wrong = [f"{name} is not among the synthetic submissions" for name in names if name not in grades]
-    for grade in _once([grades[name] for name in names if name in grades]):
-        if grade.reason is None:
-            wrong.append(f"{grade.name} must be invalid; it scores {grade.score!r}")
-        elif grade.defect or not grade.reason.strip():
-            wrong.append(f"{grade.name} must be rejected with a reason: {grade.reason}")
-    return wrong
-
-
 def _differs(name: str, wanted: float, grade: Grade | None) -> str | None:
     if grade is None:
         return f"{name} is in golden.json, but not among the synthetic submissions"
@@ -363,8 +361,3 @@ def _differs(name: str, wanted: float, grade: Grade | None) -> str | None:
         else math.isclose(grade.score, wanted, rel_tol=1e-9, abs_tol=TOLERANCE)
     )
     return None if same else f"{grade.name} must score {wanted!r}; it scores {grade.score!r}"
-
-
-def _unknown(golden: Mapping[str, Any], grades: Mapping[str, Grade]) -> list[str]:
-    known = {*golden["scores"], *golden["no_score"], *golden["invalid"]}
-    return [f"{name} is not in golden.json; run `mlebench golden`" for name in grades if name not in known]

@@ -109,66 +109,55 @@ _MOSTLY = 0.6
 _FEW = 20
 
 
-def row_problems(competition: Competition, dataset: Dataset, scratch: Path) -> list[str]:
-    """What a grader does wrong with the rows of the perfect submission, a sentence for each; empty if nothing.
+def grader_problems(competition: Competition, dataset: Dataset, scratch: Path) -> tuple[list[str], list[str]]:
+    """What a grader does wrong with rows, and the medals that it gives for guesses, a sentence for each.
 
-    In another order they must score the same; a missing, a surplus and a repeated row must be refused. ``scratch`` is
-    a folder for the submissions.
+    The perfect submission must score the same in another order, and be refused with a missing, a surplus or a repeated
+    row. Guesses are the sample submission, and one value in all rows: synthetic data tells what that earns only if it
+    has some rows, and no value is the true one in most of them. ``scratch`` is a folder for the submissions.
     """
-    return _confined(row_problems_here, competition, dataset, scratch)
+    places = dataset.folder, scratch
+    rows, guesses = call(grader_problems_here, competition, *places, read=[dataset.folder], write=[scratch])
+    return list(map(str, rows)), list(map(str, guesses))
 
 
-def row_problems_here(competition: Competition, root: AnyPath, place: AnyPath) -> list[str]:
-    """As ``row_problems``, in this process."""
-    dataset, scratch = Dataset(competition, Path(root)), Path(place)
+def grader_problems_here(competition: Competition, root: AnyPath, place: AnyPath) -> tuple[list[str], list[str]]:
+    """As ``grader_problems``, in this process."""
+    dataset, path = Dataset(competition, Path(root)), Path(place, "rows.csv")
+    scorer = Scorer(competition, dataset.answers)
+
+    def score(rows: pd.DataFrame) -> float | None:
+        """None where they are refused, or have no score."""
+        rows.to_csv(path, index=False)
+        try:
+            found = float(scorer.score(path))
+        except (InvalidSubmission, GraderDefect):
+            return None
+        return None if math.isnan(found) else found
+
+    guesses = [
+        f"{what} earns {medal}: it scores {found:g}"
+        for what, rows in _guesses(dataset)
+        if (found := score(rows)) is not None and (medal := competition.leaderboard.medal(round(found, 5)))
+    ]
+    return list(_row_problems(dataset, score)), guesses
+
+
+def _row_problems(dataset: Dataset, score: Callable[[pd.DataFrame], float | None]) -> Iterator[str]:
     rows = text_table(dataset.perfect_submission)
-    if rows is None or len(rows) < 2:
-        return []
-    grader = _Graded(competition, dataset, scratch)
-    score, backwards = grader.score(rows), grader.score(rows[::-1])
-    found = []
-    if score is None:  # then nothing can be told
-        return []
-    if backwards is None or not math.isclose(score, backwards, rel_tol=1e-9, abs_tol=_SAME):
-        found.append(
-            f"the order of rows matters: the perfect submission scores {_shown(score)}, backwards {_shown(backwards)}"
-        )
+    if rows is None or len(rows) < 2 or (perfect := score(rows)) is None:  # then nothing can be told
+        return
+    backwards = score(rows[::-1])
+    if backwards is None or not math.isclose(perfect, backwards, rel_tol=1e-9, abs_tol=_SAME):
+        shown = "nothing" if backwards is None else f"{backwards:g}"
+        yield f"the order of rows matters: the perfect submission scores {perfect:g}, backwards {shown}"
     for what, wrong in (
         ("without its last row", rows[:-1]),
         ("with its last row twice", pd.concat([rows, rows.tail(1)])),
         ("with its last row in place of the first", pd.concat([rows[1:], rows.tail(1)])),
     ):
-        if (given := grader.score(wrong)) is not None:
-            found.append(f"the perfect submission {what} scores {given:g}; it must be refused")
-    return found
-
-
-def medals_for_guesses(competition: Competition, dataset: Dataset, scratch: Path) -> list[str]:
-    """Medals that the sample submission earns, or one value in all rows, a sentence for each; empty if none.
-
-    Synthetic data tells it only if it has some rows, and no value is the true one in most of them.
-    """
-    return _confined(medals_for_guesses_here, competition, dataset, scratch)
-
-
-def medals_for_guesses_here(competition: Competition, root: AnyPath, place: AnyPath) -> list[str]:
-    """As ``medals_for_guesses``, in this process."""
-    dataset, scratch = Dataset(competition, Path(root)), Path(place)
-    grader = _Graded(competition, dataset, scratch)
-    return [
-        f"{what} earns {medal}: it scores {score:g}"
-        for what, rows in _guesses(dataset)
-        if (score := grader.score(rows)) is not None and (medal := competition.leaderboard.medal(round(score, 5)))
-    ]
-
-
-def _confined(
-    find: Callable[[Competition, AnyPath, AnyPath], list[str]],
-    competition: Competition,
-    dataset: Dataset,
-    scratch: Path,
-) -> list[str]:
-    return list(map(str, call(find, competition, dataset.folder, scratch, read=[dataset.folder], write=[scratch])))
+        if (given := score(wrong)) is not None:
+            yield f"the perfect submission {what} scores {given:g}; it must be refused"
 
 
 def _guesses(dataset: Dataset) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -181,22 +170,3 @@ def _guesses(dataset: Dataset) -> Iterator[tuple[str, pd.DataFrame]]:
     if asked and len(perfect) >= _FEW and max(shares) <= _MOSTLY:
         usual = {column: perfect[column].mode()[0] for column in asked}
         yield "the most frequent true value in all rows", perfect.assign(**usual)
-
-
-class _Graded:
-    def __init__(self, competition: Competition, dataset: Dataset, scratch: Path) -> None:
-        self._scorer = Scorer(competition, dataset.answers)
-        self._path = scratch / "rows.csv"
-
-    def score(self, rows: pd.DataFrame) -> float | None:
-        """None where it is refused, or has no score."""
-        rows.to_csv(self._path, index=False)
-        try:
-            score = float(self._scorer.score(self._path))
-        except (InvalidSubmission, GraderDefect):
-            return None
-        return None if math.isnan(score) else score
-
-
-def _shown(score: float | None) -> str:
-    return "nothing" if score is None else f"{score:g}"

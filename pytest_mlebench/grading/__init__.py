@@ -15,17 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Grader", "InvalidSubmission", "Report", "grade"]
 
-_HOMES = {
-    "InvalidSubmission": "pytest_mlebench.errors",
-    "Grader": "pytest_mlebench.grading.grader",
-    "grade": "pytest_mlebench.grading.grader",
-    "Report": "pytest_mlebench.records.outcome",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    if name in __all__:
+        return getattr(import_module("pytest_mlebench"), name)
     authoring = import_module("pytest_mlebench.authoring")
     if name not in authoring.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,7 +23,7 @@ from typing import Any
 
 from pytest_mlebench import defaults
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.catalog.schema import Leaderboard
+from pytest_mlebench.catalog.schema import MEDALS, Leaderboard
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.preparing import fork, is_third_party
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
@@ -31,7 +31,7 @@ from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, e
 from pytest_mlebench.grading.process import MAX_REPLY, MAX_WORKERS, PRELOADED, Job, Reply, main
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.units import format_size
-from pytest_mlebench.records.outcome import TWIN, Report
+from pytest_mlebench.records.outcome import THRESHOLDS, TWIN, Report
 
 
 @dataclass(frozen=True)
@@ -320,14 +320,9 @@ def standing(leaderboard: Leaderboard, score: float | None) -> dict[str, Any]:
     """The fields of a report that follow from its score: thresholds, medals, and the place among the teams."""
     medal = leaderboard.medal(score)
     return {
-        "gold_threshold": leaderboard.gold,
-        "silver_threshold": leaderboard.silver,
-        "bronze_threshold": leaderboard.bronze,
-        "median_threshold": leaderboard.median,
+        **{f"{name}_threshold": getattr(leaderboard, name) for name in THRESHOLDS},
         "any_medal": medal is not None,
-        "gold_medal": medal == "gold",
-        "silver_medal": medal == "silver",
-        "bronze_medal": medal == "bronze",
+        **{f"{name}_medal": medal == name for name in MEDALS},
         "above_median": leaderboard.is_above_median(score),
         "is_lower_better": leaderboard.lower_is_better,
         "percentile": leaderboard.percentile(score),

@@ -49,7 +49,7 @@ from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.data.preparing import heavy_imports, python_paths
 from pytest_mlebench.errors import GraderDefect, InvalidSubmission, MLEBenchError
-from pytest_mlebench.io.processes import end_with, preload, read_only
+from pytest_mlebench.io.processes import end_with, kill_group, preload, read_only
 from pytest_mlebench.io.values import loads
 
 MAX_REPLY = 1 << 16
@@ -190,9 +190,7 @@ class _Worker:
 
     def kill(self) -> None:
         if self.alive:
-            for kill in (os.killpg, os.kill):  # it may not lead its group yet
-                with suppress(ProcessLookupError):
-                    kill(self.pid, signal.SIGKILL)
+            kill_group(self.pid)
             os.waitpid(self.pid, 0)
             self._close()
 

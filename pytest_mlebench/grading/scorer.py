@@ -34,20 +34,8 @@ from pytest_mlebench.catalog.competition import Competition, command
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.errors import CompetitionError, DataError, GraderDefect, InvalidSubmission, MLEBenchError, reason
 
-
-@dataclass(frozen=True)
-class Pieces:
-    """When a table is read piece by piece, in rows: from how many on, in pieces of how many.
-
-    The ``first`` rows tell most files of texts from those of numbers.
-    """
-
-    many: int = 1 << 20
-    piece: int = 1 << 17
-    first: int = 1000
-
-
-PIECES = Pieces()
+MANY, PIECE, FIRST = 1 << 20, 1 << 17, 1000
+"""Rows: of a table that is read piece by piece, of a piece, and of a table's start, which tells texts from numbers."""
 _BLOCK = 1 << 18
 _KEPT = 16 << 20
 """Bytes: once a block of that size was given back, untouched, glibc keeps up to twice as many for the next piece.
@@ -56,13 +44,13 @@ Otherwise the kernel takes back each piece's memory and clears it again for the 
 """
 
 
-def read_table(file: IO[bytes], rows: int, pieces: Pieces = PIECES, **options: Any) -> pd.DataFrame:
+def read_table(file: IO[bytes], rows: int, **options: Any) -> pd.DataFrame:
     """The table that pandas' ``read_csv`` makes of a file that it has from the start, of at most ``rows`` rows.
 
     ``options`` are those of ``read_csv``; raises as it does.
     """
-    if rows >= pieces.many and not options:
-        table = _numbers(file, rows, pieces)
+    if rows >= MANY and not options:
+        table = _numbers(file, rows)
         file.seek(0)
         if table is not None:
             return table
@@ -77,7 +65,7 @@ def read_answers(path: Path, **options: Any) -> pd.DataFrame:
         return read_table(file, rows, **options)
 
 
-def _numbers(file: IO[bytes], rows: int, size: Pieces) -> pd.DataFrame | None:
+def _numbers(file: IO[bytes], rows: int) -> pd.DataFrame | None:
     """None where pandas would find anything but 64-bit integers or floats throughout each column, or an error.
 
     Where every piece of a column has one of these types, pandas comes to the same for the whole column: it reads in
@@ -86,12 +74,12 @@ def _numbers(file: IO[bytes], rows: int, size: Pieces) -> pd.DataFrame | None:
     columns: list[NDArray[Any]] = []
     end = 0
     with suppress(ValueError, OverflowError):  # pandas' own errors are ValueErrors; reading all at once raises it again
-        first = pd.read_csv(file, nrows=size.first)
+        first = pd.read_csv(file, nrows=FIRST)
         if not _is_of_numbers(first):
             return None
         file.seek(0)
         np.empty(_KEPT, dtype=np.uint8)
-        with pd.read_csv(file, chunksize=size.piece) as pieces:
+        with pd.read_csv(file, chunksize=PIECE) as pieces:
             for piece in pieces:
                 start, end = end, end + len(piece)
                 if end > rows or not _is_of_numbers(piece):
@@ -286,14 +274,10 @@ def _read_options(competition: Competition) -> dict[str, Any]:
 
 
 class Scorer:
-    """A competition's ``grade.py`` with the answers, which are read once and kept.
+    """A competition's ``grade.py`` (see docs/competitions.md) with the answers, which are read once and kept.
 
-    ``grade(submission, answers)`` is given the tables that were read; a ``read_answers(path)`` beside it reads answers
-    that are not a CSV file. Its scores are rounded as their type is, a ``np.float64`` otherwise than a ``float``: a
-    grader returns the type that the reference's does. Nothing limits what grading takes here: ``Grader`` grades in a
-    process with limits.
-    ``READ_OPTIONS`` in ``grade.py`` are those with which pandas reads submissions and answers. A
-    ``row_scores(submission, answers)`` there says how the score comes from the test's rows (see ``resampling``).
+    Its scores are rounded as their type is, a ``np.float64`` otherwise than a ``float``: a grader returns the type that
+    the reference's does. Nothing limits what grading takes here: ``Grader`` grades in a process with limits.
     """
 
     def __init__(self, competition: Competition, answers: Path, *, max_bytes: int = MAX_SUBMISSION_BYTES) -> None:
@@ -390,11 +374,9 @@ def _copy(answers: Any) -> Any:
 
 
 class Form:
-    """A competition's form of a submission, as its ``grade.py`` and the public files declare it.
+    """The form of a submission, as ``grade.py`` (see docs/competitions.md) and the public files declare it.
 
-    ``check(submission, template)`` in ``grade.py`` raises InvalidSubmission where the form is not as it should be. The
-    template is the sample submission, or what ``read_template(public)`` returns. Where a grader calls ``check`` with
-    the answers as the template, checker and grader cannot disagree. Without a ``check`` see ``check_like_sample``.
+    Where a grader calls ``check`` with the answers as the template, checker and grader cannot disagree.
     """
 
     def __init__(self, competition: Competition, public: Path, *, max_bytes: int = MAX_SUBMISSION_BYTES) -> None:

@@ -1,11 +1,6 @@
-"""Making twins: learnable raw data from a competition's ``twin.py``, prepared, with medals of its own.
+"""Making twins: learnable raw data from a competition's ``twin.py`` (see docs/twins.md), with medals of its own.
 
-``twin.py`` has ``make(raw, rng, size)``, which returns the predictions ``simple`` and ``ceiling``, and where its form
-asks for them ``units(submission)``, ``deal(submission, rng)`` and ``mix(submission, other, share, rng)``. If the form
-alone suggests a guess, such as a copy of each row's text, ``make`` returns it as ``floor``, too.
-
-A twin's maker knows what somebody would predict who knows its world (``ceiling``), or only the obvious part of it
-(``simple``). The floor needs no data: the best of the sample submission, the mode, the mean, the median, the twin's own
+The floor needs no data: the best of the sample submission, the mode, the mean, the median, the twin's own
 ``floor``, and the ceiling's own predictions dealt out to other rows. An entrant of skill s ≤ 1/2 has the simple
 prediction for a share 2s of the test's units and the floor's for the others; above, the ceiling's for a share 2s - 1,
 and the simple one for the others. The mean score over some draws, made monotone by isotonic regression, is what a skill
@@ -21,7 +16,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -32,23 +27,14 @@ import pandas as pd
 from pytest_mlebench.authoring.corrections import keyed
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.schema import Leaderboard
+from pytest_mlebench.data import preparing
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.preparing import (
-    Head,
-    Twins,
-    call,
-    call_module,
-    check_prepared,
-    is_third_party,
-    no_twin,
-    prepare_here,
-)
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import CompetitionError, DataError, GraderDefect, InvalidSubmission, MLEBenchError
 from pytest_mlebench.grading.scorer import Scorer
 from pytest_mlebench.io import files
 from pytest_mlebench.io.progress import Reporter, Step, silent
-from pytest_mlebench.io.values import loads
+from pytest_mlebench.io.values import loads, parse
 
 if TYPE_CHECKING:
     from pytest_mlebench.data.download.kaggle import KaggleDownloads
@@ -300,15 +286,15 @@ def make_twin(
     worlds were refused.
     """
     if not competition.has_twin:
-        raise CompetitionError(no_twin(competition))
+        raise CompetitionError(preparing.no_twin(competition))
     competition.require_modules()
     refused: list[str] = []
     for attempt in range(ATTEMPTS):
         folder.mkdir(parents=True)
         arguments = (str(folder.absolute()), seed, attempt, size, medals, solution)
         predictions: Predictions = {}
-        if is_third_party(competition):
-            reply = call(make_world_here, competition, *arguments, write=[folder])
+        if preparing.is_third_party(competition):
+            reply = preparing.call(make_world_here, competition, *arguments, write=[folder])
         else:
             reply, predictions = _make_world(competition, *arguments)
         if "refused" in reply:
@@ -316,7 +302,7 @@ def make_twin(
             shutil.rmtree(folder)
             continue
         dataset = Dataset(competition, folder)
-        check_prepared(dataset)
+        preparing.check_prepared(dataset)
         return MadeTwin(
             dataset=dataset,
             medals=None if reply["medals"] is None else medals_from_json(competition, reply["medals"]),
@@ -343,14 +329,18 @@ def _make_world(
     rng = np.random.default_rng([seed, attempt])
     key = hashlib.sha256(f"private randomness of world {attempt} of {seed}".encode()).hexdigest()
     with keyed(bytes.fromhex(key)):  # which a twin that knows how rows are split draws as well
-        predictions = _checked(competition, call_module(competition, "twin", "make", dataset.raw, rng, size))
+        predictions = _checked(competition, preparing.call_module(competition, "twin", "make", dataset.raw, rng, size))
     made = time.process_time()
-    prepare_here(competition, str(dataset.raw), folder, "twin.py", key)
-    check_prepared(dataset)
+    preparing.prepare_here(competition, str(dataset.raw), folder, "twin.py", key)
+    preparing.check_prepared(dataset)
     prepared = time.process_time()
     won = None
     if medals:
-        own = {name: _own(competition, name) for name in ("units", "deal", "mix")}
+        own = {
+            name: partial(preparing.call_module, competition, "twin", name)  # whose errors name the line that failed
+            for name in ("units", "deal", "mix")
+            if hasattr(competition.module("twin"), name)
+        }
         try:
             rng = np.random.default_rng([seed, attempt, 1])
             won = twin_medals(dataset, predictions, rng, **own, indicative=size == "micro")
@@ -361,13 +351,6 @@ def _make_world(
         ceiling = as_submission(predictions["ceiling"], read_sample(dataset), f"{competition.id}: twin.py")
         ceiling.to_csv(dataset.folder / SOLUTION, index=False)
     return {"medals": None if won is None else asdict(won), "seconds": seconds}, predictions
-
-
-def _own(competition: Competition, name: str) -> Any:
-    """A function that ``twin.py`` need not have; its errors name the line that failed."""
-    if not hasattr(competition.module("twin"), name):
-        return None
-    return lambda *arguments: call_module(competition, "twin", name, *arguments)
 
 
 def _checked(competition: Competition, made: Any) -> Predictions:
@@ -386,22 +369,15 @@ def _checked(competition: Competition, made: Any) -> Predictions:
 def medals_from_json(competition: Competition, values: Any) -> TwinMedals:
     """The reverse of ``asdict``. Raises CompetitionError: third-party code may have written them."""
     try:
-        board = values["leaderboard"]
-        numbers = {name: float(board[name]) for name in ("gold", "silver", "bronze", "median")}
-        percentiles = tuple(map(float, board["percentiles"]))
-        curve, controls = (tuple(map(float, values[name])) for name in ("curve", "controls"))
-        if not all(map(math.isfinite, (*numbers.values(), *percentiles, *curve))):
+        medals = parse(TwinMedals, values)
+        board = medals.leaderboard
+        thresholds = board.gold, board.silver, board.bronze, board.median, *board.percentiles
+        if not all(map(math.isfinite, (*thresholds, *medals.curve))):
             raise ValueError("a threshold is not finite")
-        leaderboard = Leaderboard(
-            teams=int(board["teams"]),
-            lower_is_better=competition.lower_is_better,
-            percentiles=percentiles,
-            source="twin",
-            **numbers,
-        )
-        return TwinMedals(leaderboard=leaderboard, curve=curve, controls=controls, floor=str(values["floor"])[:100])
-    except (TypeError, ValueError, LookupError) as error:
+    except ValueError as error:
         raise CompetitionError(f"{competition.id}: the medals of its twin cannot be read: {error}") from error
+    board = replace(board, lower_is_better=competition.lower_is_better, source="twin")
+    return replace(medals, leaderboard=board, floor=medals.floor[:100])
 
 
 class TwinStore(DataStore):
@@ -411,7 +387,7 @@ class TwinStore(DataStore):
     ``twin.json``, lies beside the prepared data, where no sandbox sees it; raw data is not kept.
     """
 
-    def __init__(self, data_dir: Path, twins: Twins) -> None:
+    def __init__(self, data_dir: Path, twins: preparing.Twins) -> None:
         super().__init__(twins.folder(data_dir))
         self.data_dir, self.twins = data_dir, twins
 
@@ -440,11 +416,11 @@ class TwinStore(DataStore):
     def find(self, competition: Competition, reporter: Reporter = silent, **options: Unpack[PrepareOptions]) -> None:
         """Check that the competition has a twin; raises DataError."""
         if not competition.has_twin:
-            raise DataError(no_twin(competition))
+            raise DataError(preparing.no_twin(competition))
 
     def _source_head(
         self, competition: Competition, reporter: Reporter, **options: Unpack[PrepareOptions]
-    ) -> Head | None:
+    ) -> preparing.Head | None:
         return None
 
     def _needs_raw(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:

@@ -210,7 +210,7 @@ def serve() -> NoReturn:
         order, descriptors, *_ = socket.recv_fds(orders, 1 << 16, 4)
         if not order:
             for child in children:
-                _kill(child)
+                kill_group(child)
             os._exit(0)
         if descriptors:
             function, *names = order.decode().split()
@@ -224,12 +224,13 @@ def serve() -> NoReturn:
                 os.close(descriptor)
         else:
             children.remove(int(order))
-            _kill(int(order))
+            kill_group(int(order))
             answer = os.waitstatus_to_exitcode(os.waitpid(int(order), 0)[1])
         orders.send(str(answer).encode())
 
 
-def _kill(child: int) -> None:
+def kill_group(child: int) -> None:
+    """Kill a process that this one has forked, and the group that it leads."""
     for kill in (os.killpg, os.kill):  # it may not lead its group yet
         with suppress(ProcessLookupError):
             kill(child, signal.SIGKILL)

@@ -77,8 +77,7 @@ def synthetic_rejections(
     """Every malformed submission is rejected, with a reason; rows are matched by ids; guesses earn no medal."""
     _none(_gate().rejection_differences(competition, synthetic_grades), _gate().advice(competition, "grade.py"))
     try:
-        rows = _gate().row_problems(competition, synthetic_dataset, tmp_path)
-        guesses = _gate().medals_for_guesses(competition, synthetic_dataset, tmp_path)
+        rows, guesses = _gate().grader_problems(competition, synthetic_dataset, tmp_path)
     except CompetitionError as error:
         pytest.fail(str(error), pytrace=False)
     unmatched = _excepted(competition, "rows_are_matched", rows, request)

@@ -82,7 +82,7 @@ class RunGroup:
 
     @cached_property
     def version(self) -> str:
-        """The version of the benchmark: a group is of one (see ``RunGroupWriter``)."""
+        """The version of the benchmark: a group is of one (see ``OpenGroup``)."""
         noted = self.manifest.settings.get("bench_version")
         return str(noted or next((record.report.bench_version for record in self.records), FIRST))
 
@@ -187,8 +187,7 @@ class GroupReader:
                     run_id=f"{id}_{seed}",
                     run_group=name,
                     competition_id=id,
-                    split=place.split,
-                    category=place.category,
+                    **place._asdict(),
                     agent=name,
                     seed=seed,
                     started_at=report.created_at,
@@ -428,13 +427,9 @@ def latest_events(group_dir: Path, number: int) -> list[LoggedEvent]:
             lines = file.read().splitlines()
     except OSError:
         return []
-    return list(_parsed(lines[1:] if start else lines))[-number:]
-
-
-def _parsed(lines: list[bytes]) -> Iterator[LoggedEvent]:
-    for line in lines:
-        try:
+    found = []
+    for line in lines[1:] if start else lines:
+        with suppress(ValueError, TypeError, LookupError, AttributeError):  # a full disk or a power cut shortened it
             values = loads(line)
-            yield LoggedEvent(str(values.pop("at")), str(values.pop("worker")), event_from_json(values))
-        except (ValueError, TypeError, LookupError, AttributeError):
-            continue  # a line that a full disk or a power cut shortened
+            found.append(LoggedEvent(str(values.pop("at")), str(values.pop("worker")), event_from_json(values)))
+    return found[-number:]

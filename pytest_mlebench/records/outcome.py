@@ -145,15 +145,6 @@ def last_change(points: Sequence[TimelinePoint], report: Report) -> LastChange |
     )
 
 
-SUBMISSION = "submission/submission.csv"
-"""Where a run directory holds the agent's result."""
-RUN_LOG = "run.log"
-FILES = "files.zip"
-"""Where a run directory holds whatever else the agent left: data that nothing can import or execute in passing."""
-COLLECTED = ("submission", "logs", "code")
-"""The folders of an agent that are collected."""
-
-
 class Ending(StrEnum):
     """How an agent's run ended.
 
@@ -382,12 +373,8 @@ class Outcome(StrEnum):
 
 
 _BY_THRESHOLD = {outcome.threshold: outcome for outcome in Outcome if outcome.threshold}
-_BY_ENDING = {outcome.ending: outcome for outcome in Outcome if outcome.ending}
+WITHOUT_SUBMISSION = {outcome.ending: outcome for outcome in Outcome if outcome.ending}
+"""The outcome of a run that left no submission, where the way in which it ended explains that."""
 THRESHOLDS = tuple(_BY_THRESHOLD)
 """What ``--min-medal`` may require: gold, silver, bronze, median."""
 FAILURES = tuple(outcome for outcome in Outcome if not outcome.passed)
-
-
-def without_submission(ending: Ending) -> Outcome:
-    """The outcome of a run that ended like this and left no submission."""
-    return _BY_ENDING.get(ending, Outcome.no_submission)

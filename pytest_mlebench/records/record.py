@@ -16,12 +16,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from pytest_mlebench.io.values import parse, write_json
 from pytest_mlebench.records.outcome import (
-    COLLECTED,
-    FILES,
     NO_SUBMISSION,
-    RUN_LOG,
-    SUBMISSION,
     THRESHOLDS,
+    WITHOUT_SUBMISSION,
     Ending,
     LastChange,
     Outcome,
@@ -29,27 +26,7 @@ from pytest_mlebench.records.outcome import (
     SandboxAccount,
     TimelinePoint,
     last_change,
-    without_submission,
 )
-
-__all__ = [
-    "COLLECTED",
-    "EVENTS",
-    "FILES",
-    "GRADING_REPORT",
-    "JOBS",
-    "LOCK",
-    "MANIFEST",
-    "METADATA",
-    "RECORD",
-    "REPORT",
-    "RUNNING",
-    "RUN_LOG",
-    "SUBMISSION",
-    "VALIDATION",
-    "WORKERS",
-]
-
 
 MANIFEST = "manifest.json"
 """What the runs of a group have in common (see ``records.manifest``)."""
@@ -71,6 +48,13 @@ RECORD = "run.json"
 """In a run directory: the record of a run that has ended (see ``RunRecord``)."""
 RUNNING = "running.json"
 """In a run directory: a run that has not ended yet (see ``records.group.shown_as_running``)."""
+SUBMISSION = "submission/submission.csv"
+"""In a run directory: the agent's result."""
+RUN_LOG = "run.log"
+FILES = "files.zip"
+"""In a run directory: whatever else the agent left, as data that nothing can import or execute in passing."""
+COLLECTED = ("submission", "logs", "code")
+"""The folders of an agent that are collected."""
 VALIDATION = "submission/validation.json"
 """Among the files that a run left: the score that the agent itself expects, if it says so."""
 
@@ -309,7 +293,9 @@ class RunRecord:
             return Outcome.error
         if report.valid_submission:
             return Outcome[report.medal or ("above_median" if report.above_median else "no_medal")]
-        return Outcome.invalid_submission if report.submission_exists else without_submission(self.ending)
+        if report.submission_exists:
+            return Outcome.invalid_submission
+        return WITHOUT_SUBMISSION.get(self.ending, Outcome.no_submission)
 
     @property
     def reason(self) -> str | None:

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_mlebench import defaults
-from pytest_mlebench.catalog.schema import Medal
 from pytest_mlebench.errors import DataError, UsageError, unusable
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.io.values import loads
@@ -345,7 +344,8 @@ def timeline(
     Grading ends after ``limit`` seconds; until then the order is such that what is graded covers the whole run.
     """
     taken, final = list(snapshots.taken), run_dir / SUBMISSION
-    final_digest = digest_of(final) if report.submission_exists and _is_file(final) else None
+    has_file = report.submission_exists and final.is_file() and not final.is_symlink()
+    final_digest = digest_of(final) if has_file else None
     reports = {final_digest: report} if final_digest else {}
     started = time.monotonic()
     for number in _spread(len(taken)):
@@ -353,9 +353,8 @@ def timeline(
         if grade is not None and not late and taken[number].digest not in reports:
             reports[taken[number].digest] = grade(taken[number].path)
     missing = _INTERRUPTED if grade is None else _LATE
-    points = []
-    for snapshot in taken:
-        point = _point(
+    points = [
+        _point(
             reports.get(snapshot.digest),
             missing,
             seconds=min(snapshot.seconds, round(seconds, 3)),  # a sandbox measures the run a little later
@@ -364,13 +363,12 @@ def timeline(
             file=snapshot.path.relative_to(run_dir).as_posix(),
             final=snapshot is taken[-1] and snapshot.digest == final_digest,
         )
-        points.append(point)
+        for snapshot in taken
+    ]
     if final_digest and not (points and points[-1].final):
         at = seconds if snapshots.changed_at is None else min(seconds, snapshots.changed_at)
         calls, cost = spent.get("calls"), spent.get("cost")
-        points.append(
-            _point(report, "", seconds=round(at, 3), calls=calls, cost=cost, file=SUBMISSION, final=True),
-        )
+        points.append(_point(report, "", seconds=round(at, 3), calls=calls, cost=cost, file=SUBMISSION, final=True))
     return tuple(points)
 
 
@@ -396,8 +394,7 @@ def read_validation_score(run_dir: Path) -> float | None:
 def _point(report: Report | None, missing: str, **known: Any) -> TimelinePoint:
     if report is None:
         return TimelinePoint(**known, error=missing)
-    medal: Medal | None = report.medal
-    return TimelinePoint(**known, score=report.score, medal=medal, error=report.error)
+    return TimelinePoint(**known, score=report.score, medal=report.medal, error=report.error)
 
 
 def _spread(count: int) -> Iterator[int]:
@@ -414,7 +411,3 @@ def _spread(count: int) -> Iterator[int]:
     while step:
         yield from range(step, count - 1, 2 * step)
         step //= 2
-
-
-def _is_file(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()

@@ -111,8 +111,8 @@ class Regrader:
             return None
         return found if found.is_prepared else None
 
-    def obstacle(self, record: RunRecord, *, any_data: bool = False) -> str | None:
-        """Why a run cannot be graded again here; None if it can. ``any_data``: other data than the run's will do."""
+    def obstacle(self, record: RunRecord) -> str | None:
+        """Why a run cannot be graded again here; None if it can."""
         id = record.competition_id
         if id not in self.catalogue:
             return f"there is no competition {id[:100]!r} here"
@@ -120,7 +120,7 @@ class Regrader:
             return self._absent(record)
         if isinstance(grader := self._grader(dataset), str):
             return grader
-        if not any_data and record.data and dict(record.data) != fingerprint(dataset):
+        if record.data and dict(record.data) != fingerprint(dataset):
             return f"the data of {id} here is not that of the run: their digests differ"
         return None
 

@@ -9,7 +9,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -47,14 +47,13 @@ _WAIT_FOR_WORKERS_SECONDS = 120.0
 """Seconds that the workers of a killed session get to end; they stop their agents first."""
 
 
-class RunGroupWriter:
+class OpenGroup:
     """A run group that this session writes. No other session can open it before ``close``, or this process's end.
+    Closing it writes the manifest's end, the reports and the page.
 
-    ``sandboxes`` has the kind of sandbox of each agent; ``settings`` what else must stay the same for runs to compare,
-    ``options`` what ``--resume`` restores. ``competition_file`` finds the ``competition.yaml`` of a run's node id.
-    ``allow_changes`` accepts settings that differ from those the group was made with. ``cluster`` describes the engine
-    that runs are handed to. ``twins`` is what the manifest says of twins when all runs are done: until then, an agent
-    could make the answers of it. ``reporter`` is called when the writer has to wait.
+    Most arguments are those of ``Bench.open_group``. ``settings`` has what else must stay the same for runs to compare
+    (``allow_changes`` accepts others), ``options`` what ``--resume`` restores. ``twins`` is what the manifest says of
+    twins when all runs are done: until then, an agent could make the answers of it. ``page`` makes the page's text.
 
     Raises UsageError where another session has the group, and where it was made with other settings, which are listed.
     """
@@ -70,12 +69,14 @@ class RunGroupWriter:
         settings: Mapping[str, Any],
         options: Mapping[str, Any],
         competition_file: Callable[[str], Path],
+        page: Callable[[RunGroup], str],
         allow_changes: bool = False,
         cluster: Mapping[str, str] | None = None,
         twins: Mapping[str, Any] | None = None,
         reporter: Reporter = silent,
     ) -> None:
-        self.folder = folder
+        self.folder, self.reader = folder, GroupReader(folder)
+        self._page, self._reporter = page, reporter
         self._twins = twins or {}
         self._competition_file = competition_file
         self._version = str(settings.get("bench_version", FIRST))
@@ -90,7 +91,10 @@ class RunGroupWriter:
             self.manifest = known or Manifest(run_group=folder.name, created_at=now)
             comparable = {
                 "version": __version__,
-                "agents": {agent.id: _agent(agent, sandboxes[agent.id]) for agent in agents},
+                "agents": {
+                    own.id: {**own.describe(), "sandbox": sandboxes[own.id], "digest": folder_digest(own.folder)}
+                    for own in agents
+                },
                 "limits": asdict(limits),
                 **settings,
                 "competitions": self._competitions(self.manifest.runs),
@@ -149,11 +153,40 @@ class RunGroupWriter:
             settings = merge(self.manifest.settings, {"competitions": self._competitions(added)})
             self._write(replace(self.manifest, runs=(*self.manifest.runs, *added), settings=settings))
 
-    def discard_empty(self) -> bool:
-        """Remove a group that this session has made and planned no runs of, as where it could not start; whether it
-        was one. What others have put into its folder stays, and the folder with it."""
-        if not self._is_new or self.manifest.runs:
-            return False
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self, reader: GroupReader | None = None) -> RunGroup | None:
+        """Write the group's metadata, grading report and page, and complete its manifest; None for an empty new group.
+
+        ``reader`` is one that has read the group's records already. What cannot be written is reported as a warning:
+        each run's own record is there already.
+        """
+        if self._is_new and not self.manifest.runs:
+            self._discard()
+            return None
+        reader = reader or self.reader
+        try:
+            records = reader.records()
+            if records:
+                write_group(self.folder, self.manifest.created_at, records)
+            self._complete(records)
+            group = reader.read()
+            (self.folder / REPORT).write_text(self._page(group), encoding="utf-8")
+        except (OSError, UsageError) as error:
+            why = unusable(error) if isinstance(error, OSError) else str(error)
+            self._reporter(WarningNote(f"the run group's reports cannot be written: {why}"))
+            return None
+        return group
+
+    def _discard(self) -> None:
+        """Remove a group that this session has made and planned no runs of, as where it could not start.
+
+        What others have put into its folder stays, and the folder with it.
+        """
         self._lock.release()
         with suppress(OSError):
             if has_guard(self.folder):
@@ -161,13 +194,11 @@ class RunGroupWriter:
             for name in (MANIFEST, EVENTS, WORKERS, LOCK):
                 (self.folder / name).unlink(missing_ok=True)
             self.folder.rmdir()
-        return True
 
-    def close(self, records: Iterable[RunRecord]) -> None:
+    def _complete(self, records: Sequence[RunRecord]) -> None:
         """Complete the manifest, and release the group."""
         *earlier, own = self.manifest.sessions
         ended = replace(own, ended_at=datetime.now(UTC).isoformat())
-        records = tuple(records)
         is_done = self.manifest.keys <= {record.key for record in records}
         self._write(
             replace(
@@ -188,49 +219,6 @@ class RunGroupWriter:
             manifest.write(self.folder)
         except OSError as error:
             raise UsageError(f"{self.folder} cannot be written: {error.strerror}") from error
-
-
-class OpenGroup:
-    """A run group that this process writes; closing it writes the manifest's end, the reports and the page.
-
-    ``page`` makes the text of the page.
-    """
-
-    def __init__(self, writer: RunGroupWriter, reporter: Reporter, page: Callable[[RunGroup], str]) -> None:
-        self.folder, self.reader = writer.folder, GroupReader(writer.folder)
-        self._writer, self._reporter, self._page = writer, reporter, page
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def plan(self, runs: Iterable[PlannedRun]) -> None:
-        """Note runs that are going to be done; those that are known already count once."""
-        self._writer.plan(runs)
-
-    def close(self, reader: GroupReader | None = None) -> RunGroup | None:
-        """Write the group's metadata, grading report and page, and complete its manifest; None for an empty new group.
-
-        ``reader`` is one that has read the group's records already. What cannot be written is reported as a warning:
-        each run's own record is there already.
-        """
-        if self._writer.discard_empty():
-            return None
-        reader = reader or self.reader
-        try:
-            records = reader.records()
-            if records:
-                write_group(self.folder, self._writer.manifest.created_at, records)
-            self._writer.close(records)
-            group = reader.read()
-            (self.folder / REPORT).write_text(self._page(group), encoding="utf-8")
-        except (OSError, UsageError) as error:
-            why = unusable(error) if isinstance(error, OSError) else str(error)
-            self._reporter(WarningNote(f"the run group's reports cannot be written: {why}"))
-            return None
-        return group
 
 
 def make_folder(folder: Path) -> None:
@@ -293,10 +281,6 @@ def _await_workers(folder: Path, reporter: Reporter) -> None:
                 reporter(Note("waiting for the workers of a session that was killed"))
                 reported = True
             time.sleep(0.2)
-
-
-def _agent(agent: Agent, sandbox: str) -> dict[str, Any]:
-    return {**agent.describe(), "sandbox": sandbox, "digest": folder_digest(agent.folder)}
 
 
 def about_competition(file: Path, version: str, *, is_twin: bool) -> dict[str, Any]:

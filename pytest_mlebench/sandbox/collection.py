@@ -29,7 +29,7 @@ from typing import IO, Any, Protocol, Self
 from pytest_mlebench import defaults
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.units import format_size
-from pytest_mlebench.records.outcome import FILES, SUBMISSION
+from pytest_mlebench.records.record import FILES, SUBMISSION
 from pytest_mlebench.sandbox.redaction import Redactor
 
 SUBMISSION_NAME = "submission.csv"

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import owned
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.records.outcome import RUN_LOG
+from pytest_mlebench.records.record import RUN_LOG
 from pytest_mlebench.sandbox import channels, contract
 from pytest_mlebench.sandbox.checker import PORT, SubmissionChecker
 from pytest_mlebench.sandbox.collection import taking_snapshots

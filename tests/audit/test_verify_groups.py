@@ -52,7 +52,7 @@ class Graders(Regrader):
 
     obstacles: Mapping[str, str] = {}
 
-    def obstacle(self, record: RunRecord, *, any_data: bool = False) -> str | None:
+    def obstacle(self, record: RunRecord) -> str | None:
         return self.obstacles.get(record.run_id)
 
     def grade(self, record: RunRecord, path: Path) -> Report:

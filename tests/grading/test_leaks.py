@@ -24,7 +24,7 @@ from pytest_mlebench.authoring.tfrecord import tfrecord
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import CompetitionError
-from pytest_mlebench.gate.groups import medals_for_guesses, row_problems, shared_groups
+from pytest_mlebench.gate.groups import grader_problems, shared_groups
 from pytest_mlebench.gate.leaks import find_leaks, neighbours_agree
 
 YAML = """\
@@ -347,8 +347,7 @@ PLANTED: dict[Plant, str] = {
 @pytest.mark.full
 def test_nothing_is_found_where_nothing_is_wrong(dataset: Dataset, tmp_path: Path) -> None:
     assert not find_leaks(dataset) and not shared_groups(dataset.competition, dataset)
-    assert not row_problems(dataset.competition, dataset, tmp_path)
-    assert not medals_for_guesses(dataset.competition, dataset, tmp_path)
+    assert grader_problems(dataset.competition, dataset, tmp_path) == ([], [])
 
 
 @pytest.mark.usefixtures("without_classifier")
@@ -405,11 +404,11 @@ def test_a_group_on_both_sides_is_found_by_its_name_or_as_it_is_declared(dataset
 def test_a_grader_that_does_not_match_rows_is_found(dataset: Dataset, tmp_path: Path, grade: str, problem: str) -> None:
     file = dataset.competition.folder / "grade.py"
     file.write_text(GRADE.replace('align(submission, answers, on="id")["label"]', grade))
-    assert any(problem in line for line in row_problems(dataset.competition, dataset, tmp_path))
+    assert any(problem in line for line in grader_problems(dataset.competition, dataset, tmp_path)[0])
 
 
 def test_medals_for_one_value_in_all_rows_are_found(dataset: Dataset, tmp_path: Path) -> None:
     yaml = dataset.competition.folder / "competition.yaml"
     yaml.write_text(YAML.replace("bronze: 0.7, median: 0.6", "bronze: 0.4, median: 0.3"))
-    found = medals_for_guesses(Competition.load(yaml), dataset, tmp_path)
+    _, found = grader_problems(Competition.load(yaml), dataset, tmp_path)
     assert any("in all rows earns bronze" in line for line in found)

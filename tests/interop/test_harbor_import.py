@@ -20,7 +20,8 @@ from pytest_mlebench.extras.interop.harbor.job import JobError, read_trial
 from pytest_mlebench.extras.viewer.app import application
 from pytest_mlebench.extras.viewer.index import RunIndex
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.outcome import RUN_LOG, SUBMISSION, Ending
+from pytest_mlebench.records.outcome import Ending
+from pytest_mlebench.records.record import RUN_LOG, SUBMISSION
 from pytest_mlebench.results.profile import State, fairness_profile
 from tests.interop.harbor_jobs import TASK, add_trial, make_job
 from tests.viewer.conftest import asker

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.records.outcome import Limits
-from pytest_mlebench.runs.writer import RunGroupWriter
+from pytest_mlebench.runs.writer import OpenGroup
 from tests.kaggle_server import KaggleServer
 from tests.plugin.workers import in_one_process_and_with_xdist
 
@@ -101,7 +101,7 @@ def test_an_unusable_data_folder_is_named_before_images_are_built_and_leaves_no_
 def test_a_group_without_runs_keeps_what_others_put_there(tmp_path: Path) -> None:
     for name, others in (("ours", ()), ("theirs", ("notes.txt",))):
         folder = tmp_path / name
-        writer = RunGroupWriter(
+        opened = OpenGroup(
             folder,
             agents=[],
             sandboxes={},
@@ -110,10 +110,11 @@ def test_a_group_without_runs_keeps_what_others_put_there(tmp_path: Path) -> Non
             settings={},
             options={},
             competition_file=Path,
+            page=str,
         )
         for other in others:
             (folder / other).touch()
-        assert writer.discard_empty()
+        assert opened.close() is None
         assert [path.name for path in tmp_path.glob(f"{name}/*")] == list(others)
 
 

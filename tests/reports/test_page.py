@@ -14,8 +14,8 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.records.group import read_group
-from pytest_mlebench.records.outcome import RUN_LOG, Connection, Outcome, SandboxAccount, Validation
-from pytest_mlebench.records.record import RunKey, RunRecord
+from pytest_mlebench.records.outcome import Connection, Outcome, SandboxAccount, Validation
+from pytest_mlebench.records.record import RUN_LOG, RunKey, RunRecord
 from pytest_mlebench.reports.page import LOG_BYTES, LOGS_BYTES, page
 from pytest_mlebench.reports.run_details import run_details
 from pytest_mlebench.reports.tables import in_order

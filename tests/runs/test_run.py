@@ -13,8 +13,8 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.records.group import read_group
-from pytest_mlebench.records.outcome import SUBMISSION, Connection, SandboxAccount, Validation
-from pytest_mlebench.records.record import RunRecord, bounded
+from pytest_mlebench.records.outcome import Connection, SandboxAccount, Validation
+from pytest_mlebench.records.record import SUBMISSION, RunRecord, bounded
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Ending, Execution, Task
 

@@ -18,7 +18,7 @@ from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.extras.apptainer.program import InstalledProgram, environment
 from pytest_mlebench.io.files import open_up, remove_tree
 from pytest_mlebench.io.processes import owned
-from pytest_mlebench.records.outcome import COLLECTED, SUBMISSION
+from pytest_mlebench.records.record import COLLECTED, SUBMISSION
 from pytest_mlebench.sandbox.collection import Collector, collect_archive
 from pytest_mlebench.sandbox.contract import SOCKETS
 from pytest_mlebench.sandbox.wiring import HOME

@@ -27,7 +27,7 @@ from pytest_mlebench.extras.apptainer.program import InstalledProgram, find_prog
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.units import format_size, listed, pluralize
-from pytest_mlebench.records.outcome import RUN_LOG
+from pytest_mlebench.records.record import RUN_LOG
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
 from pytest_mlebench.sandbox.contract import Task, check_agent_folder, clean_folders
 from pytest_mlebench.sandbox.gpus import GpuPool

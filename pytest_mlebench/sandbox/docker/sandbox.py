@@ -21,7 +21,8 @@ from pytest_mlebench.errors import SandboxError, number
 from pytest_mlebench.io.processes import LABEL, owner_labels, sigterm_interrupts
 from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.io.units import listed
-from pytest_mlebench.records.outcome import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
+from pytest_mlebench.records.outcome import Limits, SandboxAccount
+from pytest_mlebench.records.record import COLLECTED, RUN_LOG, SUBMISSION
 from pytest_mlebench.sandbox import collection
 from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder
 from pytest_mlebench.sandbox.docker.client import DOCKER, client_errors, free_space, has_quota

@@ -29,7 +29,8 @@ from pytest_mlebench.io.files import remove_tree
 from pytest_mlebench.io.processes import owned, sigterm_interrupts
 from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.io.units import format_size
-from pytest_mlebench.records.outcome import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
+from pytest_mlebench.records.outcome import Limits, SandboxAccount
+from pytest_mlebench.records.record import COLLECTED, RUN_LOG, SUBMISSION
 from pytest_mlebench.sandbox import contract
 from pytest_mlebench.sandbox.checker import SubmissionChecker
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter, SubmissionFile, taking_snapshots

@@ -29,8 +29,8 @@ from pytest_mlebench.io.values import as_object, loads, write_json
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import write_group
 from pytest_mlebench.records.manifest import UNKNOWN, Manifest, PlannedRun
-from pytest_mlebench.records.outcome import RUN_LOG, SUBMISSION, Report, SandboxAccount
-from pytest_mlebench.records.record import RunKey, RunRecord, bounded
+from pytest_mlebench.records.outcome import Report, SandboxAccount
+from pytest_mlebench.records.record import RUN_LOG, SUBMISSION, RunKey, RunRecord, bounded
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.run_details import steps_of
 from pytest_mlebench.runs.guard import protect
