@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,11 @@ def test_podman_builds_the_packages_own_agents_with_a_network_unless_told_otherw
     ):
         made = ContainerOptions(**Bench(settings=read(from_words(tmp_path, words))).container_options)
         assert (made.build_network, made.bundled_build_network) == (network, bundled), words
+
+
+def test_a_sandbox_that_a_package_adds_builds_without_a_network_where_agents_have_none(tmp_path: Path) -> None:
+    added = replace(read(from_words(tmp_path, "--network=none")), sandbox="added")
+    assert Bench(settings=added).container_options["build_network"] == "none"
 
 
 def test_the_environment_is_checked_and_named(tmp_path: Path) -> None:
