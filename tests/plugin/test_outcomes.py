@@ -343,6 +343,7 @@ def test_a_session_that_is_killed_leaves_no_agent_running(project: pytest.Pytest
 def test_pytest_timeout_kills_no_agent_and_a_step_of_github_gets_a_summary(
     project: pytest.Pytester, run_toys: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("PYTEST_ADDOPTS")  # which leaves it out
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.path / "summary.md"))
     result = run_toys("gold", "sleeps", options=("--timeout=1", "--time-limit=4s"))
     assert "1 gold" in result.outlines[-1] and "1 timed out" in result.outlines[-1]
