@@ -43,10 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist starts its workers
 def pytest_configure(config: pytest.Config) -> None:
-    """Sessions that tests start are without our plugins, and compiled modules are kept, out of the way.
-
-    The tests start many processes, each of which would import the former and compile all of the latter.
-    """
+    """The tests start many processes: these share compiled modules, and load none of the plugins that only we use."""
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         os.environ["PYTEST_ADDOPTS"] = _WITHOUT_OURS  # not for this session's own workers
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
@@ -105,7 +102,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """As pytest has it, which removes the variable."""
+    """Pytest's own fixture removes the variable, so it is set again."""
     monkeypatch.setenv("PYTEST_ADDOPTS", _WITHOUT_OURS)
     return pytester
 

@@ -34,8 +34,20 @@ from pytest_mlebench.catalog.competition import Competition, command
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.errors import CompetitionError, DataError, GraderDefect, InvalidSubmission, MLEBenchError, reason
 
-MANY, PIECE, FIRST = 1 << 20, 1 << 17, 1000
-"""Rows: of a table that is read piece by piece, of a piece, and of a table's start, which tells texts from numbers."""
+
+@dataclass(frozen=True)
+class Pieces:
+    """When a table is read piece by piece, in rows: from how many on, in pieces of how many.
+
+    The ``first`` rows tell most files of texts from those of numbers.
+    """
+
+    many: int = 1 << 20
+    piece: int = 1 << 17
+    first: int = 1000
+
+
+PIECES = Pieces()
 _BLOCK = 1 << 18
 _KEPT = 16 << 20
 """Bytes: once a block of that size was given back, untouched, glibc keeps up to twice as many for the next piece.
@@ -44,13 +56,13 @@ Otherwise the kernel takes back each piece's memory and clears it again for the 
 """
 
 
-def read_table(file: IO[bytes], rows: int, **options: Any) -> pd.DataFrame:
+def read_table(file: IO[bytes], rows: int, pieces: Pieces = PIECES, **options: Any) -> pd.DataFrame:
     """The table that pandas' ``read_csv`` makes of a file that it has from the start, of at most ``rows`` rows.
 
     ``options`` are those of ``read_csv``; raises as it does.
     """
-    if rows >= MANY and not options:
-        table = _numbers(file, rows)
+    if rows >= pieces.many and not options:
+        table = _numbers(file, rows, pieces)
         file.seek(0)
         if table is not None:
             return table
@@ -65,7 +77,7 @@ def read_answers(path: Path, **options: Any) -> pd.DataFrame:
         return read_table(file, rows, **options)
 
 
-def _numbers(file: IO[bytes], rows: int) -> pd.DataFrame | None:
+def _numbers(file: IO[bytes], rows: int, size: Pieces) -> pd.DataFrame | None:
     """None where pandas would find anything but 64-bit integers or floats throughout each column, or an error.
 
     Where every piece of a column has one of these types, pandas comes to the same for the whole column: it reads in
@@ -74,12 +86,12 @@ def _numbers(file: IO[bytes], rows: int) -> pd.DataFrame | None:
     columns: list[NDArray[Any]] = []
     end = 0
     with suppress(ValueError, OverflowError):  # pandas' own errors are ValueErrors; reading all at once raises it again
-        first = pd.read_csv(file, nrows=FIRST)
+        first = pd.read_csv(file, nrows=size.first)
         if not _is_of_numbers(first):
             return None
         file.seek(0)
         np.empty(_KEPT, dtype=np.uint8)
-        with pd.read_csv(file, chunksize=PIECE) as pieces:
+        with pd.read_csv(file, chunksize=size.piece) as pieces:
             for piece in pieces:
                 start, end = end, end + len(piece)
                 if end > rows or not _is_of_numbers(piece):

@@ -17,7 +17,7 @@ TOYS = Path(__file__).parents[1] / "toys"
 
 @pytest.fixture
 def project(pytester: pytest.Pytester) -> pytest.Pytester:
-    """An empty project beside the toys; data and results stay inside of it."""
+    """An empty project beside the toys; data and results stay inside it."""
     shutil.copytree(TOYS, pytester.path, dirs_exist_ok=True)
     trusted = " ".join(agent.id for agent in read_config(TOYS / "agents/toy/config.yaml") if agent.trusted)
     pytester.makeini(f"""

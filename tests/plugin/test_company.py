@@ -68,13 +68,15 @@ def pytest_runtest_logreport(report):
 """
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def company(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plugins of ``COMPANY`` in the project."""
     monkeypatch.delenv("PYTEST_ADDOPTS")  # it blocks any plugin of the name `timeout`
     project.makeconftest(COMPANY)
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("company")
 def test_another_attempt_counts_once_and_reports_get_scores_and_thresholds(
     project: pytest.Pytester,
     run_toys: Callable[..., pytest.RunResult],
@@ -113,6 +115,7 @@ def test_a_step_summary_that_cannot_be_written_is_named(
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("company")
 def test_parts_for_the_company_of_others_can_be_turned_off(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

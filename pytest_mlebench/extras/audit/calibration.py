@@ -1,8 +1,10 @@
 """How well scanners and judge tell fair runs from unfair ones, on labelled cases.
 
-A fair case belongs to the category that it might be taken for. Both halves were written before any scanner was run on
-them, and the scanners were mended with the first one in sight: on the second they then had a precision and a recall of
-15/18. One author did both, so figures on other people's runs may be worse.
+A fair case belongs to the category that it might be mistaken for. Both halves of the cases were written before any
+scanner was run on them. The scanners were then improved on the first half alone; after that, their precision and recall
+on the second half were 15/18 each (8/10 and 8/18 if only violations count). Two fair cases of the second half that were
+called violations were fixed later. The same author wrote the cases and the scanners, so expect worse figures on other
+people's runs.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ nothing. Of all sequences of ``kgram`` characters of that, winnowing keeps one i
 (Schleimer, Wilkerson and Aiken, SIGMOD 2003): a passage of ``kgram + window - 1`` characters that two programs share
 is never missed.
 
-Library: copydetect 0.5 and @dodona/dolos-lib 3.5 both find 95 % or more of the copies in ``tests/audit/copies.py``. Of
-honest programs copydetect finds at most 10 % in the original, Dolos 23 to 37 %: its tokens are nodes of a syntax tree,
-of which programs for one task share more. It also takes 455 MB, Node.js and a C++ compiler.
+Library: copydetect 0.5 and @dodona/dolos-lib 3.5 both find at least 95 % of the code that was copied in
+``tests/audit/copies.py``. Of the honest programs there, copydetect finds at most 10 % in the original. Dolos finds 23 to
+37 %, because it compares nodes of syntax trees, and programs for the same task have many of these in common. Dolos also
+needs 455 MB of disk space, Node.js and a C++ compiler.
 """
 
 from __future__ import annotations
