@@ -21,6 +21,7 @@ import pytest
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.extras.audit.calibration import labelled_cases
+from pytest_mlebench.extras.audit.completions import error_text
 from pytest_mlebench.extras.audit.judge import VOTES, questions
 from pytest_mlebench.extras.bundles.bundle import write_bundle
 from pytest_mlebench.llm.ledger import read_calls
@@ -342,6 +343,13 @@ def test_a_judge_whose_key_is_wrong_is_one_clear_line(
     assert main(["audit", str(group), f"--judge={MODELS['openai']}"]) == 2
     assert "cannot be asked: Incorrect API key provided" in capsys.readouterr().err
     assert len(upstream.seen) <= 6
+
+
+def test_of_a_web_page_the_status_is_told() -> None:
+    assert (
+        error_text(b"\n<!DOCTYPE html><html>Bad Gateway</html>") == ""
+        and error_text(b"no such model") == "no such model"
+    )
 
 
 def test_an_error_in_a_form_of_the_providers_own_is_quoted(

@@ -21,10 +21,11 @@ import pytest
 from backports import zstd
 
 from pytest_mlebench._version import __version__
-from pytest_mlebench.catalog import Catalogue
+from pytest_mlebench.catalog import Catalogue, Competition
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError
+from pytest_mlebench.extras.audit.familiarity import scores
 from pytest_mlebench.extras.bundles.api import group_files
 from pytest_mlebench.extras.bundles.bundle import TABLES, Bundle, read_bundle, write_bundle
 from pytest_mlebench.extras.bundles.card import Card, CheckResult, card_sections
@@ -285,6 +286,18 @@ def _familiarity(group: Path, r: float = 0.1) -> None:
     (group / "familiarity-base.json").write_text(json.dumps(values))
 
 
+def _familiarity_twice(group: Path) -> None:
+    """A competition that is listed once with a wrong score, and once with the right one."""
+    load = Competition.load
+    own, _ = scores(read_group(group).records, lambda id: load(TOYS / f"competitions/{id}/competition.yaml"))
+    listed = [
+        {"competition_id": "toy-parity", "familiarity": 0.1, "scores": {"toy/gold": score}}
+        for score in (0.123, own["toy/gold"]["toy-parity"])
+    ]
+    values = {"model": "base", "correlations": [], "competitions": listed}
+    (group / "familiarity-base.json").write_text(json.dumps(values))
+
+
 TAMPERINGS: dict[str, Callable[[Path], object]] = {
     "a score in a record": in_record(lambda v: v["report"].update(score=0.99)),
     "a medal and all that belongs to it": in_record(_promote, "silver"),
@@ -332,6 +345,7 @@ TAMPERINGS: dict[str, Callable[[Path], object]] = {
     ),
     "later grades that cannot be read": lambda group: (group / "regraded-v1-1.json").write_text("[]"),
     "a familiarity": _familiarity,
+    "a familiarity that is listed twice": _familiarity_twice,
     "calls taken out of ledger, record and manifest alike": _calls_that_never_were,
     "a cost that is not a number": lambda group: edit(
         _with_calls_of(group).parents[1] / "run.json", lambda v: v["llm"].update(known_cost=float("nan"))
@@ -364,6 +378,7 @@ SEEN_BY = {
     "a later grade of a run that never was": "later grades",
     "later grades that cannot be read": "later grades",
     "a familiarity": "familiarity",
+    "a familiarity that is listed twice": "familiarity",
     "calls taken out of ledger, record and manifest alike": "models",
     "a cost that is not a number": "models",
     "a key that comes twice": "records",

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.llm.trajectory import TRAJECTORY
-from pytest_mlebench.reports.run_details import markdown, page
+from pytest_mlebench.reports.run_details import blocks, markdown, page
 from tests.llm.atif import problems
 from tests.llm.test_trajectory import agent, recorded, user
 
@@ -20,6 +20,15 @@ HOSTILE = (
     "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\x1b]0;title\x07\x9b31m\r"
     "```\n# heading\n\u202egnp.exe\x00 {{ x }} <!-- &lt; "
 )
+
+
+def test_each_result_of_a_step_is_shown_once_whatever_the_ids_are() -> None:
+    calls = [{"tool_call_id": "1", "function_name": "bash", "arguments": {}}] * 300
+    results = [{"source_call_id": "1", "content": "said"}] * 300
+    others = [{"source_call_id": id, "content": "more"} for id in (None, 1, ["1"])]
+    shown = list(blocks({"tool_calls": calls, "observation": {"results": [*results, *others]}}))
+    assert [text for title, text in shown if title == "result"] == ["said"] * 300 + ["more"] * 3
+    assert len(shown) == 603
 
 
 def example(text: str = "Let us look.") -> dict[str, Any]:

@@ -23,7 +23,7 @@ from pytest_mlebench.extras.viewer.app import application
 from pytest_mlebench.extras.viewer.index import FILE, RunIndex
 from pytest_mlebench.extras.viewer.pages import groups as group_pages
 from pytest_mlebench.extras.viewer.pages.compare import aligned
-from pytest_mlebench.extras.viewer.steps import SHOWN, OutlineStep
+from pytest_mlebench.extras.viewer.steps import SHOWN, OutlineStep, timestamp
 from pytest_mlebench.extras.viewer.text import code, coloured, markdown
 from pytest_mlebench.records.group import RunGroup, read_group, shown_as_running
 from pytest_mlebench.records.outcome import Ending
@@ -218,6 +218,11 @@ def test_groups_without_a_common_competition_are_compared_in_a_sentence(
     for name, id in zip("ab", SMOKE, strict=False):
         save_group(tmp_path / name, [record_with(default_catalogue()[id], "gold", agent=name)])
     assert "<p>No competition has runs of all these agents.</p>" in asked_of()("/compare?g=a&g=b").text
+
+
+def test_a_time_without_a_zone_is_none() -> None:
+    assert timestamp("2026-03-01T12:00:05") is None
+    assert timestamp("2026-03-01T12:00:05+00:00") == 1772366405
 
 
 @pytest.mark.parametrize("others", [5, "text", {"steps": []}, [3, {"steps": 4}]])

@@ -176,8 +176,10 @@ def _is_about_length(said: str) -> bool:
 
 
 def error_text(body: bytes) -> str:
-    """What an error's body says, in one line."""
-    text = body.decode("utf-8", "replace")
+    """What an error's body says, in one line; nothing where it is a web page."""
+    text = body.decode("utf-8", "replace").strip()
+    if text.startswith("<"):
+        return ""
     with suppress(ValueError):
         found = loads(text)
         error = found.get("error", found) if isinstance(found, dict) else found

@@ -357,10 +357,11 @@ def _is_error(text: str) -> bool:
 
 
 def timestamp(text: Any) -> float | None:
-    """A moment in seconds since 1970; None where it is none."""
+    """A moment in seconds since 1970; None where it is none, or has no time zone."""
     if isinstance(text, str) and len(text) <= 40:
         with suppress(ValueError, OverflowError):
-            return datetime.fromisoformat(text).timestamp()
+            moment = datetime.fromisoformat(text)
+            return moment.timestamp() if moment.tzinfo else None
     return None
 
 
