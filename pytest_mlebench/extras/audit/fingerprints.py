@@ -6,9 +6,9 @@ nothing. Of all sequences of ``kgram`` characters of that, winnowing keeps one i
 is never missed.
 
 Library: copydetect 0.5 and @dodona/dolos-lib 3.5 both find at least 95 % of the code that was copied in
-``tests/audit/copies.py``. Of the honest programs there, copydetect finds at most 10 % in the original. Dolos finds 23 to
-37 %, because it compares nodes of syntax trees, and programs for the same task have many of these in common. Dolos also
-needs 455 MB of disk space, Node.js and a C++ compiler.
+``tests/audit/copies.py``. Of the honest programs there, copydetect finds at most 10 % in the original. Dolos finds 23
+to 37 %, because it compares nodes of syntax trees, and programs for the same task have many of these in common. Dolos
+also needs 455 MB of disk space, Node.js and a C++ compiler.
 """
 
 from __future__ import annotations
