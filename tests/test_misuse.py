@@ -172,8 +172,10 @@ def test_a_run_that_cannot_begin_leaves_no_directory(monkeypatch: pytest.MonkeyP
 def test_help_shows_no_value_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Defaults of parameters are shown by ``help``, in notebooks and in documentation made from signatures."""
     for name in pytest_mlebench.__all__:
-        shown = io.StringIO()
-        pydoc.Helper(output=shown).help(getattr(pytest_mlebench, name))
+        shown, value = io.StringIO(), getattr(pytest_mlebench, name)
+        if isinstance(value, str):  # of which `help` takes the topic
+            continue
+        pydoc.Helper(output=shown).help(value)
         assert os.environ["PATH"] not in shown.getvalue(), name
 
 

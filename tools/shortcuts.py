@@ -12,9 +12,11 @@ import math
 import os
 import re
 import shutil
+import tarfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -136,10 +138,10 @@ def _unpack(folder: Path) -> Iterator[tuple[Path, str]]:
         archive = next((kind for suffix, kind in _ARCHIVES.items() if path.name.endswith(suffix)), None)
         if archive is not None:
             packed = path.rename(path.with_name(f"{path.name}.packed"))
-            if archive.endswith("tar"):
-                shutil.unpack_archive(packed, path, archive, filter="data")
-            else:
-                shutil.unpack_archive(packed, path, archive)
+            # Python before 3.11.4 has no filter; what is unpacked is our own.
+            is_filtered = archive.endswith("tar") and hasattr(tarfile, "data_filter")
+            options: dict[str, Any] = {"filter": "data"} if is_filtered else {}
+            shutil.unpack_archive(packed, path, archive, **options)
             packed.unlink()
             yield path, archive
             yield from _unpack(path)

@@ -36,10 +36,20 @@ def unpacked(path: Path) -> Path | None:
                 archive.extractall(folder)
         else:
             with tarfile.open(path) as archive:
-                archive.extractall(folder, filter="data")
+                _extract(archive, folder)
     except Exception:  # a library raises what it likes for a damaged file
         return None
     return folder
+
+
+def _extract(archive: tarfile.TarFile, folder: Path) -> None:
+    """Unpack files and folders, none of them elsewhere."""
+    if hasattr(tarfile, "data_filter"):
+        archive.extractall(folder, filter="data")
+        return
+    # Python before 3.11.4, such as that of Debian 12
+    inside = [own for own in archive if (folder / own.name).resolve().is_relative_to(folder.resolve())]
+    archive.extractall(folder, [own for own in inside if own.isfile() or own.isdir()])
 
 
 def listed_pictures(data: Path) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import runpy
+import tarfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +16,6 @@ import pytest
 pytestmark = pytest.mark.full
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.agents.conftest import Start
 
 
@@ -216,3 +218,23 @@ def test_it_adds_the_word_that_a_sentence_lacks(data: Path, start: Start) -> Non
     ran = start("baseline", data)
     found = pd.read_csv(ran.submission)["sentence"]
     assert (found == [" ".join(words) for words in sentences[5100:]]).mean() > 0.5, ran.output
+
+
+@pytest.mark.parametrize("is_filtered", [True, False])
+def test_a_tar_archive_is_unpacked_with_any_python_and_nothing_elsewhere(
+    is_filtered: bool, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_filtered:  # as before Python 3.11.4, which agents' containers have
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    elif not hasattr(tarfile, "data_filter"):
+        pytest.skip("this Python has no filters of archives")
+    with tarfile.open(data / "train.tar", "w") as archive:
+        for name in ("train/0.txt", *([] if is_filtered else ["../elsewhere.txt"])):
+            (member := tarfile.TarInfo(name)).size = 2
+            archive.addfile(member, io.BytesIO(b"hi"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = runpy.run_path(str(Path(__file__).parents[2] / "agents/baseline/archives.py"))["unpacked"](
+        data / "train.tar"
+    )
+    assert [path.read_bytes() for path in folder.rglob("*.txt")] == [b"hi"]
+    assert not list(tmp_path.glob("elsewhere.txt"))
