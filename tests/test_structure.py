@@ -17,6 +17,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MOST_MODULES = 60
 MOST_LATE_IMPORTS = 60
+MOST_LINES, MOST_CORE_FILES = 80, 160
+FILES = sorted(path for path in (ROOT / "pytest_mlebench").rglob("*.py") if "templates" not in path.parts)
 
 
 def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
@@ -101,23 +103,29 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 def test_few_modules_of_the_package_are_imported_within_functions() -> None:
     """Which hides what a module needs: only what is heavy, and not always needed, is imported so."""
-    late = [
-        f"{path.relative_to(ROOT)}:{line}"
-        for path in sorted((ROOT / "pytest_mlebench").rglob("*.py"))
-        if "templates" not in path.parts
-        for line in late_imports(ast.parse(path.read_text()))
-    ]
+    late = [f"{path.relative_to(ROOT)}:{line}" for path in FILES for line in late_imports(ast.parse(path.read_text()))]
     assert 0 < len(late) <= MOST_LATE_IMPORTS, "\n".join(late)
+
+
+def test_no_function_is_longer_than_80_lines_and_the_core_has_few_files() -> None:
+    long = [
+        f"{path}:{node.lineno} {node.name}"
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or node.lineno) - node.lineno >= MOST_LINES
+    ]
+    assert not long
+    assert sum("extras" not in path.parts for path in FILES) <= MOST_CORE_FILES
 
 
 def test_each_public_class_has_a_name_of_its_own() -> None:
     """So that a name in a traceback or a search means one thing."""
     places: dict[str, list[str]] = {}
-    for path in sorted((ROOT / "pytest_mlebench").rglob("*.py")):
-        if "templates" not in path.parts:
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     assert "Bench" in places
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
