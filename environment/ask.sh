@@ -1,8 +1,9 @@
 #!/bin/bash
-# ask.sh FIRST [AGAIN] runs the command FIRST with the prompt as its standard input. With --until=limit it then runs
-# AGAIN, which goes on with the same conversation, as long as there is time: each gets the time that is left and is asked
-# for a better result. Three in a row that fail or say nothing new within seconds end it: then the budget or the model's
-# provider is gone. The status is that of the last command. Without AGAIN, the log says that FIRST is all there is.
+# ask.sh FIRST [AGAIN] runs the command FIRST with the prompt as its standard input. With --until=limit, it then repeats
+# AGAIN, which continues the same conversation, until the time is over. Each prompt states the remaining time and asks
+# for a better result. It stops after three commands in a row that fail or end within 5 seconds: the budget is probably
+# exhausted, or the provider down. The exit status is that of the last command. Without AGAIN, it logs that it cannot
+# continue.
 set -u
 home=$(dirname "$(readlink -f "$0")")
 command=$1 what=first failures=0

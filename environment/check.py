@@ -1,7 +1,7 @@
-"""The self-test of an image: `python check.py` trains each library of its environment once, each in its own process.
+"""The self-test of an image: `python check.py` runs each library of its environment once, each in a separate process.
 
-It prints a line for each: what was done, the version, the time; or why it failed. The status is 1 if one failed.
-`python check.py gpus` computes on the GPUs that the container has, with each library that can. No network is needed.
+It prints a line per library: its version, the time, and the result or the error. The exit status is 1 if one failed.
+`python check.py gpus` computes on the container's GPUs, with each library that supports them. No network is needed.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ def computes(module):
     return lambda function: ON_GPU.setdefault(module, function)
 
 
-# --- each of these does a library's main work once, on data of its own
+# --- each of these runs a library's main operation once, on generated data
 
 
 def table():
@@ -47,7 +47,7 @@ def wave():
 
 
 def training_step(model, inputs, *, device="cpu"):
-    """One step of gradient descent; the loss must be a number and every gradient too."""
+    """Run one step of gradient descent. Fails if the loss is not finite."""
     import torch
 
     optimizer = torch.optim.AdamW(model.to(device).parameters())
@@ -484,7 +484,7 @@ def _():
     import torch
 
     if torch.version.cuda is None or not torch.cuda.is_available():
-        raise RuntimeError("torch sees no GPU; the packages for GPUs are those of --heavy=cuda")
+        raise RuntimeError("torch finds no GPU; the packages for GPUs are built with --heavy=cuda")
     for number in range(torch.cuda.device_count()):
         device = f"cuda:{number}"
         square = torch.randn(512, 512, dtype=torch.float64)
@@ -502,7 +502,7 @@ def _():
 
     gpus = tensorflow.config.list_physical_devices("GPU")
     if not gpus:
-        raise RuntimeError("TensorFlow sees no GPU; the packages for GPUs are those of --heavy=cuda")
+        raise RuntimeError("TensorFlow finds no GPU; the packages for GPUs are built with --heavy=cuda")
     for number in range(len(gpus)):
         with tensorflow.device(f"/GPU:{number}"):
             square = numpy.random.default_rng(0).normal(size=(512, 512))
@@ -524,12 +524,12 @@ def _():
 
 
 def driver():
-    """How many GPUs the driver shows in this container; raises RuntimeError if none, or if there is no driver."""
+    """Report how many GPUs the driver shows in this container. Raises RuntimeError if there are none, or no driver."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
         raise RuntimeError(
-            "the container has no NVIDIA driver: install NVIDIA's container toolkit on the machine and restart Docker"
+            "the container has no NVIDIA driver: install NVIDIA's container toolkit on the host and restart Docker"
         ) from None
     number = ctypes.c_int()
     if status := cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(number)):
@@ -539,11 +539,11 @@ def driver():
     return f"the driver shows {number.value}"
 
 
-# --- which libraries there are, and how each is tried
+# --- the list of libraries, and how each is tested
 
 
 def modules():
-    """The module of each package that libraries.txt names and that is for this machine, by the package's name."""
+    """Return the module of each package in libraries.txt that applies to this machine, by the package's name."""
     from pip._vendor.packaging.requirements import Requirement
 
     def plain(name):
@@ -570,7 +570,7 @@ def rank(name):
 
 
 def try_one(action, module):
-    """What happens in a process of its own; returns its result."""
+    """Test one module in this process, which is used for nothing else. Returns the result as text."""
     with tempfile.TemporaryDirectory() as work:
         os.chdir(work)
         os.environ["HOME"] = work
@@ -585,10 +585,10 @@ def try_one(action, module):
 
 
 def run(action, module):
-    """Whether it went well, and its result or error in one line."""
+    """Test one module in a new process. Returns whether it succeeded, and its result or error in one line."""
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "HF_HUB_OFFLINE": "1", "NO_ALBUMENTATIONS_UPDATE": "1"}
     with tempfile.TemporaryDirectory() as folder:
-        # Files, as a library's own processes may outlive the one that started them and would hold pipes open.
+        # Files instead of pipes: a library's own processes may outlive their parent, and would hold pipes open.
         result, log = Path(folder, "result"), Path(folder, "log")
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -645,7 +645,7 @@ def main():
             if module == "driver":
                 break
     if failed:
-        print(f"check: {', '.join(failed)} failed", flush=True)  # the last line: not to stderr, which has its own order
+        print(f"check: {', '.join(failed)} failed", flush=True)  # on stdout, so that it is the last line
         sys.exit(1)
 
 

@@ -1,30 +1,30 @@
 #!/usr/bin/python3 -I
-"""The first process of every container: starts the agent as `nonroot`, and is its way to the submission checker.
+"""The first process of every container: starts the agent as `nonroot`, and connects it to the submission checker.
 
-It runs as root with hardly a capability, so the agent can neither stop nor trace it, and in one thread of one process,
-so that an agent which uses up all processes cannot starve it. Where a container has no users but the one that started
-it (Apptainer's), it runs as the agent's user: then it hides its memory and files, and the kernel gives it, as the first
-process of its namespace, no signal of the agent's. It has one channel to the harness, a Unix socket, with a line of
-JSON for each message:
+It runs as root with almost no capabilities, so the agent can neither stop nor trace it. It has one thread and one
+process, so an agent that uses up all processes cannot starve it. If the container has only the user that started it
+(Apptainer), it runs as the agent's user. It then hides its memory and files. The kernel does not deliver the agent's
+signals to it, because it is the first process of its namespace. It has one channel to the harness, a Unix socket with
+one line of JSON per message:
 
     harness -> init   {"command": […], "environment": {…}, "files": {path: text}, "relays": {port: socket name},
                        "gpus": [UUIDs], "user": number, "limits": {name of RLIMIT_…: number},
                        "filter": a filter of system calls in base64}
     init -> harness   {"started": true}
-                      or {"gpus_seen": number}, which is fewer than the order's, and the agent is not started
+                      or {"gpus_seen": number}, if that is fewer than ordered; the agent is then not started
     harness -> init   {"signal": "SIGTERM"}
     init -> harness   {"exit_code": 1} or {"signal": "SIGKILL"}, with "oom_kills": number or null
 
-What the agent is given (its secrets among it) comes over this channel and is thus in no container's configuration. When
-the channel closes, because the harness died, the container ends. It needs nothing but the standard library.
+The agent's inputs, including its secrets, come over this channel, so they are not in the container's configuration.
+When the channel closes because the harness died, the container ends. Only the standard library is needed.
 
-If the order names a socket as "submission", the harness asks there for the submission while the agent writes it; an
-identity is five numbers that say which state of which file it is:
+If the order names a socket as "submission", the harness uses it to fetch the submission while the agent writes it. An
+identity is five numbers that identify one version of a file:
 
     harness -> init   {"look": true}
-    init -> harness   {"identity": […]}, or null for what is no regular file
+    init -> harness   {"identity": […]}, or null if it is not a regular file
     harness -> init   {"copy": […]}, with the identity that was found
-    init -> harness   {"size": number}, the bytes, {"identity": […]}; or {"size": null} where it is another file by now
+    init -> harness   {"size": number}, the bytes, {"identity": […]}; or {"size": null} if the file has changed
 """
 
 import asyncio
@@ -43,40 +43,40 @@ import subprocess
 import sys
 from pathlib import Path
 
-# The harness's folder of sockets, behind a folder that only root may enter.
+# The folder of the harness's sockets, inside a folder that only root can enter.
 HARNESS = sys.argv[1] if len(sys.argv) > 1 else "/opt/mlebench/private/harness"
 ROOT = os.getuid() == 0
 PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 4, 22, 38
 SECCOMP_MODE_FILTER = 2
 USER = "nonroot"
-CONNECTIONS = 512  # of each relay at once, further ones wait; agents stream hundreds of answers at once
-OOM_SCORE = 900  # where memory runs out, a process of the agent goes, not this one
+CONNECTIONS = 512  # maximum per relay, more wait; agents stream hundreds of answers at once
+OOM_SCORE = 900  # if memory runs out, the kernel kills a process of the agent, not this one
 BLOCK = 1 << 16
 LINE = 64 << 20
 SUBMISSION = ("/home/submission", "submission.csv")
 PASSWORDS = Path("/etc/passwd")
 HOME, SHARED = "/home", "/home/data"
-OWNED_BYTES = 1 << 20  # a larger file stays its group's: the engine would have to copy it
+OWNED_BYTES = 1 << 20  # larger files keep their owner (and group access), or the runtime would have to copy them
 OWNED_ENTRIES = 20_000
 
 
 async def main():
     if not ROOT:
-        os.open("/dev/shm", os.O_RDONLY | os.O_DIRECTORY)  # the harness takes it, to see how full this is
+        os.open("/dev/shm", os.O_RDONLY | os.O_DIRECTORY)  # the harness uses it to see how full /dev/shm is
     reader, writer = await asyncio.open_unix_connection(f"{HARNESS}/control.sock", limit=LINE)
     order = json.loads(await reader.readline())
     if not ROOT:
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # relays need more than the agent, which has a limit
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # relays need more than the agent's limit
         rename()
     if ROOT:
         renumber(order["user"])
     if (seen := gpus_seen(order["gpus"])) < len(order["gpus"]):
         send(writer, {"gpus_seen": seen})
         await writer.drain()
-        await reader.read()  # the harness ends the container when it has read this
+        await reader.read()  # the harness ends the container after it has read this
         os._exit(1)
     for port, name in order["relays"].items():
         await relay(int(port), f"{HARNESS}/{name}")
@@ -85,24 +85,24 @@ async def main():
     ended = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, lambda: reap(agent, ended))
     agent = start(order)
-    reap(agent, ended)  # it may have ended before its number was known
+    reap(agent, ended)  # it may have ended before its pid was known
     send(writer, {"started": True})
     commands = asyncio.ensure_future(obey(reader))
     await asyncio.wait([commands, ended], return_when=asyncio.FIRST_COMPLETED)
     if not ended.done():
-        os._exit(129)  # nobody is left to report to
+        os._exit(129)  # the harness has gone
     code = ended.result()
     for task in background:
         task.cancel()
     report = {"signal": signal.Signals(-code).name} if code < 0 else {"exit_code": code}
     send(writer, report | {"oom_kills": oom_kills()})
     await writer.drain()
-    await asyncio.wait([commands], timeout=60)  # the harness reads the control group, which goes with this process
+    await asyncio.wait([commands], timeout=60)  # the harness reads the control group, which ends with this process
     os._exit(code if code >= 0 else 128 - code)
 
 
 def gpus_seen(uuids):
-    """How many of these GPUs the container has: those that the driver lists, or else the devices that there are."""
+    """Return how many of these GPUs the driver lists; without nvidia-smi, how many GPU devices there are."""
     if not uuids:
         return 0
     user = pwd.getpwnam(USER)
@@ -120,7 +120,7 @@ def gpus_seen(uuids):
 
 
 def renumber(wanted):
-    """Give the agent's user a number of its own: the kernel counts watches, signals, pipes … for each number."""
+    """Give the agent's user a separate uid, because the kernel limits watches, signals, pipes … per uid."""
     old = pwd.getpwnam(USER)
     number = available(wanted)
     if number is None or old.pw_uid == 0:
@@ -129,12 +129,12 @@ def renumber(wanted):
     text = "".join(":".join([*line[:2], str(number), *line[3:]] if line[0] == USER else line) + "\n" for line in lines)
     PASSWORDS.write_text(text, errors="surrogateescape")
     if pwd.getpwnam(USER).pw_uid != number:
-        raise ValueError(f"the image has its user {USER} elsewhere than in {PASSWORDS}")
+        raise ValueError(f"the image does not define its user {USER} in {PASSWORDS}")
     hand_over(HOME, number, [OWNED_ENTRIES])
 
 
 def rename():
-    """Call this process's user as the agent's, whose home the image has; the runtime gave it the name of the host's."""
+    """Rename this process's user to the agent's, whose home is in the image. The runtime used the host user's name."""
     with contextlib.suppress(OSError):
         lines = [line.split(":") for line in PASSWORDS.read_text(errors="surrogateescape").splitlines()]
         others = [":".join(line) for line in lines if len(line) > 2 and line[0] != USER and line[2] != str(os.getuid())]
@@ -143,7 +143,7 @@ def rename():
 
 
 def available(wanted):
-    """This number, or one for it from those that this namespace has; None if it has few."""
+    """Return this uid, or a substitute if the namespace does not have it; None if the namespace has too few uids."""
     maps = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
     if any(first <= wanted < first + count for first, _, count in maps):
         return wanted
@@ -152,9 +152,9 @@ def available(wanted):
 
 
 def hand_over(folder, number, left):
-    """Make the agent's user the owner of a folder and of what is in it, without following links.
+    """Make the agent's user the owner of a folder and its contents, without following links.
 
-    A folder is root's while this looks into it: root has no right to look into those of others.
+    Root owns a folder while listing it, because it has no capability to read other users' folders.
     """
     os.chown(folder, 0, -1, follow_symlinks=False)
     try:
@@ -184,7 +184,7 @@ async def obey(reader):
 
 
 def reap(agent, ended):
-    """Collect every process that ended: orphans come to the first process."""
+    """Collect every process that has ended: orphans become children of the first process."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -203,7 +203,7 @@ def start(order):
         return pid
     try:
         become(user, order["files"], order.get("limits", {}), order.get("filter", ""))
-        runtimes = ("APPTAINER_", "SINGULARITY_", "PS1", "PROMPT_COMMAND")  # what these add
+        runtimes = ("APPTAINER_", "SINGULARITY_", "PS1", "PROMPT_COMMAND")  # variables that these set
         environment = {
             **{name: value for name, value in os.environ.items() if ROOT or not name.startswith(runtimes)},
             "HOME": user.pw_dir,
@@ -221,13 +221,13 @@ def start(order):
 
 def become(user, files, limits, program):
     if ROOT and user.pw_uid == 0:
-        raise PermissionError(f"the Dockerfile made {USER} another name of root")
+        raise PermissionError(f"the Dockerfile made {USER} another name for root")
     os.setsid()
-    os.dup2(1, 2)  # the engine reads two pipes in any order; one keeps the order of what was printed
-    os.fchmod(1, 0o622)  # else /dev/stdout and /dev/stderr, which open it anew, are closed to the agent
+    os.dup2(1, 2)  # one pipe keeps the order of the output; the runtime reads two in any order
+    os.fchmod(1, 0o622)  # otherwise the agent cannot open /dev/stdout and /dev/stderr
     if not ROOT:
-        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # its files in /proc are its own again
-    # Python ignores two of them, and what is ignored would be inherited.
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # the agent owns its files in /proc again
+    # Python ignores two of these signals, and the agent would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
@@ -245,16 +245,16 @@ def become(user, files, limits, program):
 
 
 def apply(program):
-    """Have the kernel refuse this process, and what it starts, the system calls that a filter does not allow."""
+    """Make the kernel refuse the system calls that a filter does not allow, for this process and its children."""
     length, code = len(program) // 8, ctypes.create_string_buffer(program)
     filter_ = ctypes.create_string_buffer(struct.pack("HxxxxxxP", length, ctypes.addressof(code)))
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter_):
-        raise OSError(ctypes.get_errno(), "the filter of system calls")
+        raise OSError(ctypes.get_errno(), "cannot set the filter of system calls")
 
 
 def oom_kills():
-    """How many processes the kernel killed for memory; None where that cannot be read (cgroup v2, then v1)."""
+    """Return how many processes the kernel killed for memory; None if that is unknown (cgroup v2, then v1)."""
     for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
         with contextlib.suppress(OSError, ValueError, KeyError):
             return int(dict(line.split() for line in Path(path).read_text().splitlines())["oom_kill"])
@@ -262,7 +262,7 @@ def oom_kills():
 
 
 async def relay(port, path):
-    """Offer a socket of the harness at a port of localhost."""
+    """Forward a port of localhost to a socket of the harness."""
     free = asyncio.Semaphore(CONNECTIONS)
 
     async def connected(reader, writer):
@@ -283,7 +283,7 @@ async def relay(port, path):
 
 
 async def connection_to(path):
-    """A Unix socket whose listener is busy refuses for a moment, which asyncio would take for success."""
+    """Connect to a Unix socket. Retries while its listener is busy; asyncio would treat the refusal as success."""
     there = socket.socket(socket.AF_UNIX)
     there.setblocking(False)
     while True:
@@ -298,7 +298,7 @@ async def connection_to(path):
 
 
 async def show_submission(path):
-    with contextlib.suppress(OSError, ValueError, KeyError):  # no reason for a run to end
+    with contextlib.suppress(OSError, ValueError, KeyError):  # a failure must not end the run
         reader, writer = await asyncio.open_unix_connection(path)
         while line := await reader.readline():
             question = json.loads(line)
@@ -318,7 +318,7 @@ async def copy(wanted, writer):
     with contextlib.ExitStack() as stack:
         try:
             with rights_of_the_agent(), opened(SUBMISSION[0], os.O_DIRECTORY) as folder:
-                try:  # as its owner, who may read without a trace in the file's time of access
+                try:  # only the owner may read without changing the file's access time
                     file = stack.enter_context(opened(SUBMISSION[1], os.O_NONBLOCK | os.O_NOATIME, dir_fd=folder))
                 except PermissionError:
                     file = stack.enter_context(opened(SUBMISSION[1], os.O_NONBLOCK, dir_fd=folder))
@@ -330,7 +330,7 @@ async def copy(wanted, writer):
         left = wanted[2]
         send(writer, {"size": left})
         while left:
-            block = os.read(file, min(BLOCK, left)) or bytes(min(BLOCK, left))  # it shrinks: the identity will tell
+            block = os.read(file, min(BLOCK, left)) or bytes(min(BLOCK, left))  # it shrank: the identity shows that
             writer.write(block)
             await writer.drain()
             left -= len(block)
@@ -354,7 +354,7 @@ def opened(path, flags, **options):
 
 @contextlib.contextmanager
 def rights_of_the_agent():
-    """Open files as the agent's user, and stay root in all else, so that the agent cannot signal or trace this."""
+    """Context manager: open files as the agent's user, but stay root, so that the agent cannot signal or trace this."""
     user = pwd.getpwnam(USER)
     libc = ctypes.CDLL(None)
     libc.setfsgid(user.pw_gid)

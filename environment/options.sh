@@ -3,7 +3,7 @@
 #     model= turns=30                 # arguments with their defaults: --model NAME --turns N
 #     . "$AGENT_DIR/../options.sh"
 #
-# Where there is a variable api (openai, anthropic, openrouter), url and key become those of that provider.
+# If the variable api is set (openai, anthropic or openrouter), this also sets url and key for that provider.
 while [ $# -gt 0 ]; do
     if [ $# -lt 2 ] || ! [[ $1 =~ ^--[a-z]+$ ]] || ! declare -p "${1#--}" >/dev/null 2>&1; then
         echo "$0: unknown argument $*" >&2

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Prints what an agent is asked, the same for all: instructions, the competition's description, the time that is left.
-# `prompt.sh again` asks for a better result. A very long description is cut, with the name of its file.
+# Prints the prompt, the same for all agents: instructions, the competition's description and the remaining time.
+# `prompt.sh again` asks for a better result. A very long description is truncated, followed by the name of its file.
 set -eu
 home=$(dirname "$(readlink -f "$0")")
 left=$((${DEADLINE%.*} - $(date +%s)))

@@ -1,8 +1,8 @@
-"""Runs AIDE step by step, and puts after each step what is best so far where it is collected.
+"""Runs AIDE step by step, and saves the best submission and program so far after each step.
 
-AIDE's own command line leaves in the workspace what its last program wrote, whether it was good or not, and shows a
-screen that a log cannot hold; so this drives its parts (agent, interpreter, journal) itself. Arguments: `key=value` of
-AIDE's configuration.
+AIDE's own command line keeps only the output of its last program, whether it was good or not, and prints a live screen
+that is unusable in a log. This script therefore runs AIDE's agent, interpreter and journal directly. Arguments:
+`key=value` pairs of AIDE's configuration.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ SUBMISSION = Path(os.environ["SUBMISSION_DIR"]) / "submission.csv"
 SOLUTION = Path(os.environ["CODE_DIR"]) / "solution.py"
 LOGS = Path(os.environ["LOGS_DIR"])
 FAILURES = 5
-"""So many steps in a row may fail in AIDE itself, for example on a reply that it does not understand."""
+"""The run ends after this many steps in a row fail in AIDE itself, for example on a reply that it cannot parse."""
 LAST_SECONDS = 30
-"""Less time than this is too little for another step."""
+"""Minimum remaining time for another step."""
 ATTEMPTS = int(os.environ.get("MODEL_ATTEMPTS", "15"))
-"""At a call that the provider refuses as overloaded, or does not answer; AIDE itself would try for ever."""
+"""Attempts at a call if the provider is overloaded or does not answer; AIDE itself would retry forever."""
 
 COMPATIBLE = {
     "gemini": ("GEMINI_API_KEY", "GEMINI_OPENAI_BASE_URL", "https://generativelanguage.googleapis.com/v1beta/openai"),
     "openrouter": ("OPENROUTER_API_KEY", "OPENROUTER_BASE_URL", "https://openrouter.ai/api/v1"),
 }
-"""Providers of OpenAI's chat completions: the variables with their key and base URL, and their usual base URL."""
+"""Providers with OpenAI's chat completions API: the variables with their key and base URL, and the default base URL."""
 
 
 def main() -> None:
     use_base_urls()
-    random.seed(int(os.environ.get("SEED", "0")))  # AIDE shuffles and chooses; a replay has to ask the same
+    random.seed(int(os.environ.get("SEED", "0")))  # AIDE makes random choices; a replay must repeat them
     end = time.monotonic() + float(os.environ.get("TIME_LIMIT_SECS", 24 * 3600))
     config = load_cfg()
     config.log_dir = LOGS
@@ -56,23 +56,23 @@ def main() -> None:
     written = Path(config.workspace_dir) / "working/submission.csv"
 
     def execute(code: str, reset_session: bool = True) -> ExecutionResult:
-        written.unlink(missing_ok=True)  # what is there afterwards is this program's
+        written.unlink(missing_ok=True)  # a file that exists afterwards is from this program
         interpreter.timeout = max(1, min(config.exec.timeout, int(end - time.monotonic())))
         try:
             return interpreter.run(code, reset_session)
-        except RuntimeError as error:  # the program took its process with it, or used up its memory
+        except RuntimeError as error:  # the program crashed its process, or ran out of memory
             return ExecutionResult([f"{error} (killed, perhaps for its use of memory)"], 0.0, "RuntimeError", {}, [])
 
     try:
         solve(config, agent, execute, written, end)
-    finally:  # a program's process that is still there would be waited for
+    finally:  # otherwise Python would wait for a program that is still running
         interpreter.cleanup_session()
 
 
 def solve(config: Config, agent: Agent, execute: Callable[..., ExecutionResult], written: Path, end: float) -> None:
-    """One step after another, until there are enough, or little time is left, or AIDE fails again and again."""
+    """Run steps until there are enough, too little time remains, or AIDE fails repeatedly."""
     journal, failures = agent.journal, 0
-    endless = os.environ.get("UNTIL") == "limit"  # AIDE is done when it has made its steps; asked again, it makes more
+    endless = os.environ.get("UNTIL") == "limit"  # continue after AIDE's configured number of steps
     while (endless or len(journal) < config.agent.steps) and time.monotonic() < end - LAST_SECONDS:
         try:
             agent.step(exec_callback=execute)
@@ -85,14 +85,14 @@ def solve(config: Config, agent: Agent, execute: Callable[..., ExecutionResult],
             continue
         try:
             keep(config, journal, journal[-1], written)
-        except Exception:  # AIDE cannot compare metrics whose direction the model did not say alike
+        except Exception:  # AIDE cannot compare metrics if the model reported different directions
             traceback.print_exc()
 
 
 def use_base_urls() -> None:
-    """Ask models at the base URLs of the environment: in AIDE's backends, all but Anthropic's are written down.
+    """Use the base URLs from the environment; all of AIDE's backends except Anthropic's have hard-coded URLs.
 
-    OpenRouter's backend cannot call functions either, which reviews need, so Gemini's is used for both.
+    OpenRouter's backend does not support function calls, which reviews need, so Gemini's backend is used for both.
     """
     for module in (backend.backend_openai, backend.backend_anthropic, backend.backend_gemini):
         module.backoff_create = create
@@ -102,13 +102,13 @@ def use_base_urls() -> None:
         if key := os.environ.get(secret):
             client = openai.OpenAI(api_key=key, base_url=os.environ.get(variable, usual), max_retries=0)
             backend.provider_to_query_func[provider] = partial(ask, client)
-    if "OPENROUTER_API_KEY" in os.environ:  # else AIDE takes OPENAI_BASE_URL for the place of all other models
+    if "OPENROUTER_API_KEY" in os.environ:  # otherwise AIDE would send all other models to OPENAI_BASE_URL
         others = backend.determine_provider
         backend.determine_provider = lambda model: "openrouter" if "/" in model else others(model)
 
 
 def create(call: Callable[..., Any], retried: tuple[type[Exception], ...], *arguments: Any, **question: Any) -> Any:
-    """An answer of the provider; ends the run where it has none for good."""
+    """Return the provider's answer; ends the run if all attempts fail."""
     for attempt in range(ATTEMPTS):
         try:
             return call(*arguments, **question)
@@ -125,7 +125,7 @@ def ask(client: openai.OpenAI, **question: Any) -> Any:
 
 
 def keep(config: Config, journal: Journal, node: Node, written: Path) -> None:
-    """Keep the journal, and submission and program of the newest node if it is the best, or the only one."""
+    """Save the journal, and the newest node's submission and program if it is the best or there are none yet."""
     best = node is journal.get_best_node()
     found = written.is_file()
     print(

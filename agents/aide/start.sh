@@ -1,7 +1,7 @@
 #!/bin/bash
 set -eu
 
-# What AIDE reads: what every agent is asked, and how it differs here.
+# AIDE's task: the prompt of all agents, and notes on what is different for AIDE.
 { bash "${AGENT_DIR}/../prompt.sh" && cat "${AGENT_DIR}/additional_notes.txt"; } > "${AGENT_DIR}/task.md"
 
 cd "${AGENT_DIR}"

@@ -1,4 +1,4 @@
-"""Texts to write: remembered answers, parts of the text that is given, and lists of labels."""
+"""Predicts texts: known answers, parts of the given text, and lists of labels."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from task import CannotSolve
 
 MAX_ROWS, MAX_LABELS, MAX_WORDS = 20_000, 500, 300_000
 MANY_NUMBERS = 30
-"""With so many columns of numbers, a row is what is measured of a picture or a sound."""
+"""A row with at least this many numeric columns describes a picture or a sound."""
 Model = Callable[[pd.DataFrame], list[str]]
 
 log = logging.getLogger("baseline")
 
 
 def text_answers(train: pd.DataFrame, test: pd.DataFrame, features: list[str], answer: str, count: int) -> list[str]:
-    """The answers to the test rows by whichever way of writing them is best for held-out training rows.
+    """Return the answers to the test rows, by the method that is best for held-out training rows.
 
-    All columns are text. ``count`` is how many labels each answer is to list, the likeliest first; 0 if that is not
-    fixed. Raises CannotSolve where no way beats the most frequent answer.
+    All columns are text. ``count`` is the number of labels in each answer, most likely first; 0 if it is not fixed.
+    Raises CannotSolve if no method beats the most frequent answer.
     """
     rows = train.sample(min(len(train), MAX_ROWS), random_state=SEED)
     columns = [name for name in features if rows[name].nunique() > 1]
@@ -56,7 +56,7 @@ def _ways(
     answers = rows[answer]
     words = answers.str.split()
     counts = Counter(word for own in words for word in set(own))
-    # Labels are of one kind, and none is named twice.
+    # Labels are all numbers or all words, without duplicates.
     distinct = words.map(lambda own: len(set(own)) == len(own)).mean() > 0.9
     alike = len({word.isdecimal() for word in counts}) == 1
     few = count > 0 or (distinct and alike and len(counts) < 0.2 * sum(counts.values()))
@@ -77,7 +77,7 @@ def _ways(
 
 
 def _is_measured(column: pd.Series) -> bool:
-    """Whether a column of texts holds nothing but numbers and gaps."""
+    """Return whether a text column contains only numbers and missing values."""
     values = column[column != ""]
     return len(values) > 0 and bool(pd.to_numeric(values, errors="coerce").notna().all())
 
@@ -87,19 +87,19 @@ def _numbers(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 
 
 def _likeness(found: list[str], true: pd.Series, count: int) -> float:
-    """The mean Jaccard index of the words; of lists of fixed length, the mean share of true words that are in them."""
+    """Return the mean Jaccard index of the words; for lists of fixed length, the mean recall of the true words."""
     pairs = [(_parts(a), _parts(b)) for a, b in zip(found, true, strict=True)]
     return float(np.mean([len(a & b) / max(1, len(b if count else a | b)) if a or b else 1.0 for a, b in pairs]))
 
 
 def _parts(text: str) -> set[str]:
-    """The words of a text; of a single long word, all runs of four letters."""
+    """Return the words of a text; for a single long word, all substrings of four letters."""
     words = text.split()
     return set(words) if len(words) != 1 or len(text) < 20 else {text[k : k + 4] for k in range(len(text) - 3)}
 
 
 def _nearest(rows: pd.DataFrame, column: str, columns: list[str], answer: str, *, numbers: list[str]) -> Model:
-    """The answer of the training row with the nearest numbers."""
+    """Predict the answer of the training row with the nearest numbers."""
     model = make_pipeline(SimpleImputer(), StandardScaler(), PCA(0.95), KNeighborsClassifier(1))
     model.fit(_numbers(rows, numbers), np.arange(len(rows)))
     answers = rows[answer].to_numpy(object)
@@ -107,7 +107,7 @@ def _nearest(rows: pd.DataFrame, column: str, columns: list[str], answer: str, *
 
 
 def _remembered(rows: pd.DataFrame, column: str, columns: list[str], answer: str) -> Model:
-    """The most frequent answer to the same text; a text that was never seen is its own answer."""
+    """Predict the most frequent answer to the same text; an unknown text is its own answer."""
     known = rows.groupby(column)[answer].agg(lambda own: own.mode().iloc[0]).to_dict()
     return lambda table: [str(known.get(text, text)) for text in table[column]]
 
@@ -115,7 +115,7 @@ def _remembered(rows: pd.DataFrame, column: str, columns: list[str], answer: str
 def _labels(
     rows: pd.DataFrame, column: str, columns: list[str], answer: str, *, count: int, numbers: list[str] | None = None
 ) -> Model:
-    """Several of the frequent words of answers for each text, or row of numbers: a linear model for each word."""
+    """Predict frequent answer words for each text, or row of numbers, with a linear model per word."""
     lists = rows[answer].str.split()
     names = [name for name, _ in Counter(word for own in lists for word in own).most_common(MAX_LABELS)]
     truth = np.array([[name in own for name in names] for own in lists], dtype=float)
@@ -148,7 +148,7 @@ def _labels(
 
 
 def _part(rows: pd.DataFrame, column: str, columns: list[str], answer: str) -> Model:
-    """The run of words of the text whose words are likeliest to belong to answers."""
+    """Predict the run of words in the text that most likely belong to an answer."""
     short = [name for name in columns if name != column and rows[name].nunique() <= 20]
     other = [name for name in columns if name != column and name not in short]
     hasher = FeatureHasher(1 << 18, input_type="string")
@@ -183,7 +183,7 @@ def _part(rows: pd.DataFrame, column: str, columns: list[str], answer: str) -> M
 
 
 def _words(row: dict[str, str], column: str, short: list[str], other: list[str]) -> Iterator[list[str]]:
-    """What is known of each word of a text: itself, its neighbours, and what other columns say."""
+    """Yield the features of each word of a text: the word, its neighbours, and the values of other columns."""
     words = row[column].split()
     kinds = [f"{name}={row[name]}" for name in short]
     asked = {word.lower() for name in other for word in row[name].split()}
@@ -197,7 +197,7 @@ def _words(row: dict[str, str], column: str, short: list[str], other: list[str])
 
 
 def _best_run(values: np.ndarray) -> tuple[int, int]:
-    """The run with the largest sum, of one word at least.
+    """Return the run with the largest sum, of at least one word.
 
     >>> _best_run(np.array([-1, 2, -1, 3, -2]))
     (1, 4)

@@ -1,4 +1,4 @@
-"""What a competition packs together: archives of many files, and JSON files that list pictures with their labels."""
+"""Reads archives of many files, and JSON files that list pictures with their labels."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 import pandas as pd
 
 MAX_BYTES = 1 << 30
-"""Larger archives are not unpacked; of a larger table, only some rows are kept while it is read."""
+"""Larger archives are not unpacked. Larger tables are sampled while they are read."""
 MAX_LISTS = 50
-"""More JSON files than this are records of one kind, not lists of pictures."""
+"""If there are more JSON files than this, they are single records, not lists of pictures."""
 TARS = (".tar", ".tar.gz", ".tgz")
 
 
 @cache
 def unpacked(path: Path) -> Path | None:
-    """A folder with the files of a tar or 7z archive; None for what is neither, too large or damaged."""
+    """Return a folder with the files of a tar or 7z archive; None if it is neither, too large or damaged."""
     name = path.name.lower()
     if not name.endswith((*TARS, ".7z")) or path.stat().st_size > MAX_BYTES:
         return None
@@ -37,25 +37,25 @@ def unpacked(path: Path) -> Path | None:
         else:
             with tarfile.open(path) as archive:
                 _extract(archive, folder)
-    except Exception:  # a library raises what it likes for a damaged file
+    except Exception:  # libraries raise any exception for damaged files
         return None
     return folder
 
 
 def _extract(archive: tarfile.TarFile, folder: Path) -> None:
-    """Unpack files and folders, none of them elsewhere."""
+    """Unpack files and folders, but none outside the folder."""
     if hasattr(tarfile, "data_filter"):
         archive.extractall(folder, filter="data")
         return
-    # Python before 3.11.4, such as that of Debian 12
+    # Python before 3.11.4, as in Debian 12
     inside = [own for own in archive if (folder / own.name).resolve().is_relative_to(folder.resolve())]
     archive.extractall(folder, [own for own in inside if own.isfile() or own.isdir()])
 
 
 def listed_pictures(data: Path) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Tables of pictures from JSON files in the form of COCO, with the labels of those that have annotations.
+    """Yield tables of pictures from JSON files in COCO format, with the labels of annotated pictures.
 
-    The first annotation of a picture counts. The name is the file's path.
+    Only the first annotation of a picture is used. The name is the file's path.
     """
     paths = sorted(data.rglob("*.json"))
     for path in paths if len(paths) <= MAX_LISTS else ():

@@ -1,4 +1,4 @@
-"""Rows and labels that come as NumPy arrays."""
+"""Reads rows and labels from NumPy arrays."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MAX_ROWS, MAX_COLUMNS = 20_000, 5_000
 
 
 def array_tables(data: Path, sample: pd.DataFrame) -> list[Frame]:
-    """A training and a test table from arrays with a row for each row of the sample, and with labels.
+    """Return a training and a test table from arrays of training rows, labels, and a row per row of the sample.
 
-    None where there are not three such arrays, or where the sample's ids do not count the rows.
+    Returns no tables if such arrays are missing, or if the sample's ids are not consecutive numbers.
     """
     id, *targets = sample.columns
     numbers = pd.to_numeric(sample[id], errors="coerce")

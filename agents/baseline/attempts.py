@@ -1,4 +1,4 @@
-"""Fitting pipelines, and what cross-validation says of them."""
+"""Fits pipelines, and scores them by cross-validation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from task import Target
 
 SLOW = ("support vectors", "gradient boosting")
 MANY_TARGETS, MOST_TARGETS = 4, 15
-"""With more targets, slow models are left out; with still more, all but linear ones."""
+"""Slow models are skipped if there are more targets than the first number, and non-linear ones above the second."""
 _POWERS, _PARTS = (0.3, 0.5, 0.7, 1.0, 1.5), (0.0, 0.02, 0.1, 0.3, 0.6)
 
 log = logging.getLogger("baseline")
@@ -29,9 +29,9 @@ log = logging.getLogger("baseline")
 
 @dataclass(frozen=True)
 class Attempt:
-    """A model's predictions, for each target: of the training rows, by models that did not see them, and of the test.
+    """A model's predictions for each target: out-of-fold for the training rows, and for the test rows.
 
-    Shape (rows, classes) for classification, (rows, 1) for regression.
+    The shape is (rows, classes) for classification, and (rows, 1) for regression.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Attempt:
     test: list[np.ndarray]
 
     def averaged(self, places: np.ndarray) -> Attempt:
-        """With the mean of the test rows that count for the same row of the submission."""
+        """Average the test rows that belong to the same row of the submission."""
         counts = np.bincount(places)[:, None]
         sums = [np.zeros((len(counts), own.shape[1])) for own in self.test]
         for total, own in zip(sums, self.test, strict=True):
@@ -50,7 +50,7 @@ class Attempt:
 def attempts(
     features: Features, train: pd.DataFrame, test: pd.DataFrame, targets: list[Target], metric: str
 ) -> Iterator[Attempt]:
-    """Fit the candidates one after the other; one that fails is logged and left out."""
+    """Fit the candidates one by one. A candidate that fails is logged and skipped."""
     models = [
         dict(regressors(features, len(train)) if not t.classes else classifiers(features, len(train), len(t.classes)))
         for t in targets
@@ -61,7 +61,7 @@ def attempts(
             continue
         started = time.monotonic()
         try:
-            # A target of another kind may have no candidate of this name: it takes its first one.
+            # A target of another kind may have no candidate with this name, and then uses its first one.
             names = [name if name in named else next(iter(named)) for named in models]
             chosen = [(own, named[own]) for own, named in zip(names, models, strict=True)]
             pairs = _predictions(chosen, targets, train, test, metric)
@@ -75,9 +75,9 @@ def attempts(
 
 
 def _softened(target: Target, held_out: np.ndarray, unseen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities of several classes as certain as they deserve, by the logarithmic loss of the training rows.
+    """Calibrate the probabilities of three or more classes by the logarithmic loss on the training rows.
 
-    Rare classes may be missing in what a model was fitted to: some of the whole goes to each.
+    Every class gets some probability, because rare classes may be missing from the rows that a model was fitted to.
     """
     if target.kind != "probability" or len(target.classes) < 3:
         return held_out, unseen
@@ -96,9 +96,9 @@ def _softened(target: Target, held_out: np.ndarray, unseen: np.ndarray) -> tuple
 def _predictions(
     models: list[tuple[str, Pipeline]], targets: list[Target], train: pd.DataFrame, test: pd.DataFrame, metric: str
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each target: predictions of the training rows, by models fitted without them, and of the test rows.
+    """Return out-of-fold predictions of the training rows, and predictions of the test rows, for each target.
 
-    Models of the same name share their transformers, which know no target: each is fitted once for all targets.
+    Models with the same name share their transformers, which do not depend on the target and are fitted only once.
     """
     folds = 5 if len(train) <= 5_000 else 3
     splitter: KFold | StratifiedKFold = KFold(folds, shuffle=True, random_state=SEED)
@@ -125,10 +125,10 @@ def _predictions(
 
 
 def _fitted(model: BaseEstimator, target: Target, rows: np.ndarray, seen: Any, unseen: Any, metric: str) -> np.ndarray:
-    """What a model that is fitted to these rows, whose inputs are ``seen``, says of the inputs ``unseen``."""
+    """Fit a model to these rows, with the inputs ``seen``, and return its predictions for the inputs ``unseen``."""
     logarithmic = metric == "rmsle" and target.y.min() >= 0
     y = np.log1p(target.y[rows]) if logarithmic else target.y[rows]
-    if len(target.classes) == 2 and len(set(y)) == 1:  # a label that only other rows have
+    if len(target.classes) == 2 and len(set(y)) == 1:  # only other rows have the other label
         return np.tile([float(y[0] == label) for label in target.classes], (unseen.shape[0], 1))
     fitted = clone(model).fit(seen, y)
     if not target.classes:
@@ -140,14 +140,14 @@ def _fitted(model: BaseEstimator, target: Target, rows: np.ndarray, seen: Any, u
 
 
 def blend(members: list[Attempt]) -> Attempt:
-    """The mean of several attempts."""
+    """Return the mean of several attempts."""
     train = [np.mean(parts, axis=0) for parts in zip(*(member.train for member in members), strict=True)]
     test = [np.mean(parts, axis=0) for parts in zip(*(member.test for member in members), strict=True)]
     return Attempt(f"mean of {', '.join(member.name for member in members)}", train, test)
 
 
 def score(attempt: Attempt, targets: list[Target], metric: str) -> float:
-    """What is compared, higher is better: the mean over the targets, errors with a minus sign."""
+    """Return the mean score over the targets; higher is better, so errors are negative."""
     return float(np.mean([_score_one(*pair, metric) for pair in zip(attempt.train, targets, strict=True)]))
 
 

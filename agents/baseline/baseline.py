@@ -1,11 +1,11 @@
 """An honest agent without a language model.
 
-It reads the public tables, texts, pictures, scans, sounds and series, infers from the sample submission what is asked
-for, compares a few scikit-learn pipelines by cross-validation, and leaves the best one's predictions, or those of the
-best ones' mean. Masks and boxes come from a model of single pixels, texts from training answers and from the given
-text. Recommendations, forecasts, tracks, directions and orders have a way of their own, each in a module. The
-submission is there from the first second (a copy of the sample) and replaced whenever something better is found, so
-that the end of the time may come at any moment. Where it has no model (videos), it says so and the copy stays.
+It reads the public tables, texts, pictures, scans, sounds and series, and infers the task from the sample submission.
+It compares a few scikit-learn pipelines by cross-validation, and submits the predictions of the best one, or the mean
+of the best ones. Masks and boxes come from a model of single pixels, texts from training answers and the given text.
+Recommendations, forecasts, tracks, directions and orders each have a separate module. The submission exists from the
+first second (as a copy of the sample) and is replaced by each improvement, so the time can end at any moment. If there
+is no model for the task (such as for videos), the agent logs this and the copy remains.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from media import Frame
 
 TIME_SHARE = 0.6
-"""Of the time limit: an interrupted fit may take a while to notice."""
+"""Share of the time limit that is used: an interrupted fit may stop late."""
 MAX_SECONDS = 3600.0
 MEDIA_SHARE = 0.3
-"""Of that time: reading pictures and sounds."""
+"""Share of that time for reading pictures and sounds."""
 MAX_ROWS = 60_000
 MAX_CELLS = 20_000_000
 
@@ -58,7 +58,7 @@ log = logging.getLogger("baseline")
 
 
 class TimeUp(BaseException):
-    """The time that this agent gives itself is over. No ``except Exception`` on its way up shall stop it."""
+    """The agent's own time limit is over. A BaseException, so that no ``except Exception`` catches it."""
 
 
 def main() -> int:
@@ -70,7 +70,7 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
     handlers = [logging.StreamHandler(sys.stdout), logging.FileHandler(logs / "baseline.log", encoding="utf-8")]
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=handlers)
-    warnings.simplefilter("ignore")  # one for each fold and model would bury the rest
+    warnings.simplefilter("ignore")  # one per fold and model would flood the log
     programs = Path(__file__).parent
     if not programs.samefile(code):
         for path in programs.glob("*.py"):
@@ -81,18 +81,18 @@ def main() -> int:
     tables = find_tables(data)
     sample = find_sample(tables) or find_test_in_form(data)
     if sample is None:
-        log.info("there is no sample submission in %s: this agent cannot know what is asked for", data)
+        log.info("there is no sample submission in %s, so this agent cannot infer the task", data)
         return 0
     target = submission / "submission.csv"
     _replace(target, sample.copy)
-    log.info("submission: a copy of %s, for a start", sample.name)
+    log.info("submission: initially a copy of %s", sample.name)
     limit = float(os.environ.get("TIME_LIMIT_SECS") or 24 * 3600)
     try:
         seconds = min(TIME_SHARE * limit, MAX_SECONDS) - (time.monotonic() - started)
         _set_alarm(seconds)
         solve(data, [table for table in tables if table != sample], sample, target, seconds)
     except CannotSolve as reason:
-        log.info("this agent has no model for this competition, the sample submission stays: %s", reason)
+        log.info("this agent has no model for this competition, so the sample submission remains: %s", reason)
     except TimeUp:
         log.info("the time is over; the submission is the best so far")
     except Exception:
@@ -104,7 +104,7 @@ def main() -> int:
 
 
 def _roles(data: Path, sample: pd.DataFrame, tables: list[Source], seconds: float) -> Roles:
-    """What to learn from: files that the ids name, or else tables; raises CannotSolve."""
+    """Find the training data: files that the ids name, otherwise tables. Raises CannotSolve."""
     from arrays import array_tables
     from joining import joined_tables
     from media import media_tables
@@ -120,17 +120,17 @@ def _roles(data: Path, sample: pd.DataFrame, tables: list[Source], seconds: floa
     for way in ways:
         try:
             made = way()
-        except Exception as error:  # then the tables as they are may still say enough
+        except Exception as error:  # the original tables may still be enough
             log.info("left out: %s: %s", type(error).__name__, str(error)[:300])
             continue
         if made:
-            log.info("rows made here: %d for training, %d of the test", *(len(frame.table) for frame in made))
+            log.info("generated rows: %d for training, %d for the test", *(len(frame.table) for frame in made))
             return find_roles(sample, made)
     return find_roles(sample, [_with_joined_id(table, sample) for table in tables])
 
 
 def _with_joined_id(table: Source, sample: pd.DataFrame) -> Source | Frame:
-    """A test table with the submission's id, where that joins the values of several of its columns."""
+    """Add the submission's id to a test table, if the id joins the values of two of its columns."""
     from media import Frame
 
     id, example = sample.columns[0], str(sample.iloc[0, 0])
@@ -146,12 +146,12 @@ def _with_joined_id(table: Source, sample: pd.DataFrame) -> Source | Frame:
 
 
 def solve(data: Path, tables: list[Source], sample_source: Source, submission: Path, seconds: float) -> None:
-    """Improve the submission step by step, within so many seconds; raises CannotSolve where there is no way to."""
+    """Improve the submission step by step within this time. Raises CannotSolve if there is no model for the task."""
     path = data / "description.md"
     description = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     metric = metric_of(description)
     sample = sample_source.read()
-    if re.fullmatch(r"|Unnamed: 0", sample.columns[0]) and len(sample.columns) > 2:  # numbers of the rows
+    if re.fullmatch(r"|Unnamed: 0", sample.columns[0]) and len(sample.columns) > 2:  # row numbers
         sample = sample.set_index(sample.columns[0]).rename_axis("")
     if _solve_otherwise(data, sample, tables, submission, description):
         return
@@ -168,7 +168,7 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
     train = train[(train[answers] != "").all(axis=1)]
     rows = min(MAX_ROWS, MAX_CELLS // len(roles.features))
     if len(train) > rows:
-        log.info("of %d training rows %d are used", len(train), rows)
+        log.info("%d training rows, of which %d are used", len(train), rows)
         train = train.sample(rows, random_state=SEED)
     if len(train) < 10:
         raise CannotSolve(f"there are {len(train)} training rows")
@@ -188,7 +188,7 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
 
 
 def _solve_pixels(data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path, description: str) -> bool:
-    """Whether masks or values of pixels are asked for, which are then predicted."""
+    """Predict masks or pixel values; returns False if the sample does not ask for them."""
     from masks import asks_for_pixels, submissions
 
     if not asks_for_pixels(data, sample, tables):
@@ -197,7 +197,7 @@ def _solve_pixels(data: Path, sample: pd.DataFrame, tables: list[Source], submis
         for made in submissions(data, sample, tables, description):
             _replace(submission, lambda path, made=made: _save(made, path))
             log.info("submission: a model of pixels")
-    except CannotSolve as reason:  # then the numbers may be labels
+    except CannotSolve as reason:  # the numbers may be labels
         log.info("no masks: %s", reason)
         return False
     return True
@@ -206,7 +206,7 @@ def _solve_pixels(data: Path, sample: pd.DataFrame, tables: list[Source], submis
 def _solve_otherwise(
     data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path, description: str
 ) -> bool:
-    """Whether the sample asks for what has a way of its own, such as lists of items, which is then written."""
+    """Solve tasks that have a separate module, such as lists of items; returns False if this is not one of them."""
     from boxes import box_submission
     from clouds import cloud_submission
     from completing import completed
@@ -237,7 +237,7 @@ def _solve_otherwise(
     for name, way in ways.items():
         try:
             made = way()
-        except Exception as error:  # then the tables may still say enough
+        except Exception as error:  # the tables may still be enough
             log.info("no %s: %s: %s", name, type(error).__name__, str(error)[:300])
             continue
         if made is not None:
@@ -258,7 +258,7 @@ def _write_texts(roles: Roles, sample: pd.DataFrame, submission: Path) -> None:
         raise CannotSolve(f"{roles.test.name} lacks rows that the sample submission asks for")
     asked, given = (_kinds_of_words(own) for own in (sample[roles.targets[0]].iloc[0], train[answer].iloc[0]))
     if asked and not given.startswith(asked[:4]) and len(set(asked)) > 1:
-        raise CannotSolve(f"{answer!r} has answers of another form than the sample submission")
+        raise CannotSolve(f"{answer!r} has answers in a different format than the sample submission")
     lengths = sample[roles.targets[0]].str.split().str.len()
     single = not train[answer].str.strip().str.contains(" ").any()
     count = int(lengths.iloc[0]) if single and lengths.iloc[0] > 1 and lengths.nunique() == 1 else 0
@@ -269,7 +269,7 @@ def _write_texts(roles: Roles, sample: pd.DataFrame, submission: Path) -> None:
 
 
 def _kinds_of_words(text: str) -> str:
-    """A letter for each word: n for whole numbers, w for others."""
+    """Return a letter for each word: n for whole numbers, w for others."""
     return "".join("n" if word.isdecimal() else "w" for word in text.split())
 
 
@@ -281,14 +281,14 @@ def improve(
     metric: str,
     write: Callable[[Attempt], None],
 ) -> None:
-    """Fit what there is to try, and write whenever something is better than all before."""
-    # Importing scikit-learn takes seconds: only where there is something to fit.
+    """Fit all candidates, and write the submission for each that is better than all before."""
+    # Importing scikit-learn takes seconds, so this is done only if there is something to fit.
     from attempts import attempts, blend, score
     from models import Features
 
     features = Features(train[roles.features])
     if not features:
-        raise CannotSolve("no column of the tables is of use: names only, or the same in every row")
+        raise CannotSolve("no column of the tables is useful: all are names, or the same in every row")
     log.info("features: %s", features.describe())
     scored: list[tuple[float, Attempt]] = []
     best = -math.inf
@@ -312,7 +312,7 @@ def improve(
 
 
 def _in_order(roles: Roles, sample: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
-    """The test rows that the sample submission asks for, and for each the row of the submission that it counts for."""
+    """Return the test rows that the sample submission asks for, and the submission's row for each of them."""
     test = roles.test.read(as_text=roles.ids)
     if len(test) == len(sample) and (test[roles.ids].to_numpy() == sample[roles.ids].to_numpy()).all():
         return test, np.arange(len(sample))
@@ -324,7 +324,7 @@ def _in_order(roles: Roles, sample: pd.DataFrame) -> tuple[pd.DataFrame, np.ndar
 
 
 def _write(attempt: Attempt, targets: list[Target], sample: pd.DataFrame, submission: Path) -> None:
-    """The sample submission with the predictions in place of its values."""
+    """Write the sample submission with the predictions instead of its values."""
     table = sample.copy()
     for predicted, target in zip(attempt.test, targets, strict=True):
         if target.kind == "regression":
@@ -334,7 +334,7 @@ def _write(attempt: Attempt, targets: list[Target], sample: pd.DataFrame, submis
             table[target.columns[0]] = _as_in(sample[target.columns[0]], labels)
         else:
             shares = predicted / predicted.sum(axis=1, keepdims=True)
-            # One column asks for the class that comes last: 1, True, yes.
+            # A single column asks for the probability of the last class: 1, True, yes.
             table[target.columns] = shares if len(target.columns) > 1 else shares[:, -1:]
     columns = [column for target in targets for column in target.columns]
     if len(targets) > 1 and are_shares(sample[columns]):
@@ -345,7 +345,7 @@ def _write(attempt: Attempt, targets: list[Target], sample: pd.DataFrame, submis
 
 
 def _as_in(sample: pd.Series, labels: np.ndarray) -> np.ndarray:
-    """The labels as the sample submission writes such: as whole numbers where all of its values are."""
+    """Return the labels in the sample submission's format: as whole numbers if all of its values are."""
     if not sample.str.fullmatch(r"-?\d+").all():
         return labels
     numbers = pd.to_numeric(pd.Series(labels).replace({"False": 0, "True": 1}), errors="coerce")
@@ -357,7 +357,7 @@ def _save(table: pd.DataFrame, path: Path) -> None:
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file in one go: whoever looks, or stops us, finds the old one or the new one."""
+    """Replace a file atomically, so that it is always complete, even if this process is stopped."""
     new = path.with_name(f".{path.name}.new")
     write(new)
     new.replace(path)

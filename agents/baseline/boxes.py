@@ -1,4 +1,4 @@
-"""Boxes in pictures, as texts of label, confidence and corners: a model of single pixels, and one of whole pictures."""
+"""Finds boxes in pictures (label, confidence, corners), with a model of single pixels and one of whole pictures."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ BOX = r"\S+ \d+(?:\.\d+)?(?: -?\d+(?:\.\d+)?){4}"
 BOXES = re.compile(rf"{BOX}(?: {BOX})*")
 CORNERS = ("x_?min", "y_?min", "x_?max", "y_?max")
 WHOLE = (0.0, 0.0, 1.0, 1.0)
-"""The box that stands for a picture as a whole."""
+"""The box that stands for a whole picture."""
 SIDE, STEP = 64, 2
-"""Pictures are looked at in this size; of so many rows and columns one is."""
+"""Size to which pictures are scaled, and the step between the rows and columns for which boxes are predicted."""
 MAX_PICTURES, SAMPLED, TREES = 450, 40_000, 30
 LEAST_PEAK, MOST_BOXES = 0.08, 4
-"""Shares below are no boxes, and a picture has so many of a label at most."""
+"""Minimum probability of a box, and maximum number of boxes per label in a picture."""
 LEVELS = np.arange(0.3, 0.85, 0.1)
-"""A box surrounds the pixels whose share is at least such a part of the largest one."""
+"""A box surrounds the pixels whose probability is at least this fraction of the largest one."""
 
 Boxes = list[tuple[str, np.ndarray]]
 
@@ -42,7 +42,7 @@ log = logging.getLogger("baseline")
 
 @dataclass
 class Picture:
-    """A picture of a fixed size, the sides (width, height) that it had, and its labels: boxes in this size."""
+    """A picture scaled to a fixed size, its original sides (width, height), and its labels: boxes at the fixed size."""
 
     pixels: np.ndarray
     sides: np.ndarray
@@ -54,7 +54,7 @@ def asks_for_boxes(sample: pd.DataFrame) -> bool:
 
 
 def parse(text: str) -> Boxes:
-    """Labels and corners (x0, y0, x1, y1).
+    """Return labels and corners (x0, y0, x1, y1).
 
     >>> parse("cat 0.5 1 2 3 4")
     [('cat', array([1., 2., 3., 4.]))]
@@ -64,7 +64,7 @@ def parse(text: str) -> Boxes:
 
 
 def _truths(sample: pd.DataFrame, tables: list[Source]) -> dict[str, Boxes]:
-    """The boxes of each id of training tables: as texts, as corners in columns, or as columns of zeros and ones."""
+    """Read the boxes of each id from training tables: from texts, corners in columns, or columns of zeros and ones."""
     id, common = sample.columns[0], {name for name, _ in parse(sample.iloc[0, 1])}
     found: dict[str, Boxes] = {}
     for table in tables:
@@ -81,7 +81,7 @@ def _truths(sample: pd.DataFrame, tables: list[Source]) -> dict[str, Boxes]:
             values = rows[corners].apply(pd.to_numeric, errors="coerce").to_numpy(float)
             values = np.where(np.isnan(values), WHOLE, values)
             own = [(key, [(kind, box)]) for key, kind, box in zip(rows[id], rows[kinds[0]], values, strict=True)]
-        else:  # whose names may be shortened to their first words
+        else:  # labels may be shortened to their first words
             words = {name: name.split()[0].lower() for name in flags}
             names = words if common & set(words.values()) else {name: name for name in flags}
             own = [
@@ -93,7 +93,7 @@ def _truths(sample: pd.DataFrame, tables: list[Source]) -> dict[str, Boxes]:
 
 
 def _files(data: Path, ids: pd.Series, *, is_test: bool) -> dict[str, list[File]]:
-    """The pictures that an id, or what it begins with, names: by the file or by the folder."""
+    """Find the pictures of each id: the id, or its beginning, is the name of a file or folder."""
     by_key: dict[str, list[File]] = {}
     for file in find_files(data):
         path = Path(file.name)
@@ -118,7 +118,7 @@ def _read(file: File) -> Picture:
 
 
 class BoxModel:
-    """Shares of labels at each pixel, from a forest, and of a picture as a whole, from what those and others say."""
+    """Predicts the probability of labels at each pixel, with a forest, and from that and other features per picture."""
 
     def __init__(self, pictures: list[Picture]) -> None:
         from sklearn.ensemble import ExtraTreesRegressor
@@ -157,7 +157,7 @@ class BoxModel:
         return forest.fit(np.concatenate(rows), np.concatenate(answers))
 
     def _maps(self, picture: Picture, forests: list[ExtraTreesRegressor]) -> np.ndarray:
-        """The share of each label that has boxes, shape (labels, height, width)."""
+        """Return the probability of each label that has boxes, shape (labels, height, width)."""
         if not self.local:
             return np.zeros((0, SIDE, SIDE))
         seen = features(picture.pixels[..., None])[::STEP, ::STEP]
@@ -171,7 +171,7 @@ class BoxModel:
         return np.concatenate([plane_numbers(picture.pixels), *sums])
 
     def _agreement(self, picture: Picture, maps: np.ndarray, level: float) -> float:
-        """How well the best box for each of the true ones overlaps it."""
+        """Return the summed overlap of each true box with its best prediction."""
         found = {name: _boxes(plane, level) for name, plane in zip(self.local, maps, strict=True)}
         return sum(
             max((_overlap(box, own) for _, own in found[name]), default=0.0)
@@ -190,7 +190,7 @@ class BoxModel:
 
 
 def _boxes(plane: np.ndarray, level: float) -> list[tuple[float, np.ndarray]]:
-    """Confidences and boxes around the highest places of a map of shares."""
+    """Return confidences and boxes around the peaks of a probability map."""
     plane, found = plane.copy(), []
     while len(found) < MOST_BOXES and (peak := float(plane.max())) > LEAST_PEAK:
         parts, _ = connected(plane >= level * peak)
@@ -209,16 +209,16 @@ def _overlap(box: np.ndarray, other: np.ndarray) -> float:
 
 
 def box_submission(data: Path, sample: pd.DataFrame, tables: list[Source]) -> pd.DataFrame | None:
-    """The sample submission with boxes that a model finds; raises CannotSolve."""
+    """Return the sample submission with predicted boxes; None if it does not ask for boxes. Raises CannotSolve."""
     if not asks_for_boxes(sample):
         return None
     truths = _truths(sample, tables)
     known = _files(data, pd.Series(list(truths), dtype=object), is_test=False)
     asked = _files(data, sample.iloc[:, 0], is_test=True)
     if len(known) < 10 or len(asked) < len(sample):
-        raise CannotSolve(f"there are {len(known)} pictures with boxes, and {len(asked)} of the test's")
+        raise CannotSolve(f"there are {len(known)} pictures with boxes, and {len(asked)} test pictures")
     pictures: dict[File, Picture] = {}
-    labels: dict[str, set[str]] = {}  # which labels are asked for, by the ends of ids
+    labels: dict[str, set[str]] = {}  # which labels are asked for, by the suffix of ids
     chosen = np.random.default_rng(SEED).permutation(sorted({file.name for files in known.values() for file in files}))
     read = set(chosen[:MAX_PICTURES])
     for key, files in known.items():
@@ -230,7 +230,7 @@ def box_submission(data: Path, sample: pd.DataFrame, tables: list[Source]) -> pd
                 picture.labels += [
                     (name, box if tuple(box) == WHOLE else (box * scale).clip(0, SIDE)) for name, box in truths[key]
                 ]
-    log.info("pictures: %d for training, %d of the test", len(pictures), len(asked))
+    log.info("pictures: %d for training, %d for the test", len(pictures), len(asked))
     model = BoxModel(list(pictures.values()))
     found, texts = {}, []
     for key in sample.iloc[:, 0]:
@@ -249,6 +249,6 @@ def box_submission(data: Path, sample: pd.DataFrame, tables: list[Source]) -> pd
 
 
 def _end(key: str, files: list[File]) -> str:
-    """What an id has behind the name of its file or folder: '_study', for instance."""
+    """Return the suffix that an id adds to the name of its file or folder, such as 'study'."""
     path = Path(files[0].name)
     return "" if key in {path.stem, *(folder.name for folder in path.parents)} else key.rsplit("_", 1)[1]

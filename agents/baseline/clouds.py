@@ -1,4 +1,4 @@
-"""Boxes in clouds of points, with tables in the form of nuScenes: what stands on the ground, measured and named."""
+"""Finds boxes in point clouds with nuScenes tables: measures and classifies the objects that stand on the ground."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BOXES = re.compile(rf"{BOX}(?: {BOX})*")
 FIELDS = 5
 """Numbers per point. The first three are its coordinates."""
 MAX_SAMPLES, CELL = 400, 5.0
-"""Training samples that are looked at; the ground is looked for in squares of so many metres."""
+"""Maximum number of training samples, and the size in metres of the squares in which the ground is estimated."""
 ABOVE, HIGHEST, NEAR, LEAST_POINTS = 0.15, 5.0, 0.9, 5
-"""Metres above the ground that points of things lie at, and that they are apart at most; how many make a thing."""
+"""Points of objects: minimum and maximum metres above the ground, maximum distance in metres, minimum number."""
 LEAST_SHARE = 0.05
 NOTHING = ""
 
@@ -40,7 +40,7 @@ def _turn(quaternion: list[float]) -> np.ndarray:
 
 
 class Clouds:
-    """The points of samples, in the coordinates of the world."""
+    """The points of samples, in world coordinates."""
 
     def __init__(self, data: Path) -> None:
         poses = [*_entries(data, "ego_pose"), *_entries(data, "calibrated_sensor")]
@@ -64,13 +64,13 @@ class Clouds:
 
 
 def _heaps(points: np.ndarray) -> list[np.ndarray]:
-    """What stands on the ground, each with heights above it and the ground's own height: (x, y, height, ground)."""
+    """Cluster the points above the ground. Each point is (x, y, height above the ground, height of the ground)."""
     from sklearn.cluster import DBSCAN
 
     squares = np.unique((points[:, :2] // CELL).astype(int), axis=0, return_inverse=True)[1].reshape(-1)
     lows = pd.Series(points[:, 2]).groupby(squares).quantile(0.05).to_numpy()[squares]
     usual = float(np.quantile(points[:, 2], 0.1))
-    ground = np.where(lows - usual > 1, usual, lows)  # a square that is covered shows no ground
+    ground = np.where(lows - usual > 1, usual, lows)  # the ground may be hidden in a square
     raised = points[:, 2] - ground
     is_thing = (raised > ABOVE) & (raised < HIGHEST)
     things = np.column_stack([points[:, :2], raised, ground])[is_thing]
@@ -82,7 +82,7 @@ def _heaps(points: np.ndarray) -> list[np.ndarray]:
 
 
 def _measured(heap: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The smallest rectangle around a heap as (x, y, ground, width, length, height, yaw), and what tells its kind."""
+    """Return the smallest box around a cluster, as (x, y, ground, width, length, height, yaw), and its features."""
     turns = np.arange(0, np.pi / 2, np.pi / 90)
     axes = np.array([[np.cos(turns), -np.sin(turns)], [np.sin(turns), np.cos(turns)]])  # (2, 2, turns)
     sides = np.einsum("np,pqt->nqt", heap[:, :2], axes)
@@ -102,7 +102,7 @@ def _true_boxes(text: str) -> list[tuple[str, np.ndarray]]:
 
 
 def cloud_submission(data: Path, sample: pd.DataFrame, tables: list[Source]) -> pd.DataFrame | None:
-    """Boxes as texts of confidence, place, size, direction and kind; None where there are no clouds of points."""
+    """Return boxes as texts of confidence, position, size, yaw and class; None if there are no point clouds."""
     if sample.shape[1] != 2 or not any(data.glob("*/sample_data.json")):
         return None
     id, target = sample.columns
@@ -122,7 +122,7 @@ Known = tuple[tuple[np.ndarray, np.ndarray], tuple[str, np.ndarray]]
 
 
 def _matched(clouds: Clouds, ids: pd.Series, texts: pd.Series) -> list[Known]:
-    """What is measured of heaps, and the true box that each lies in, or nothing."""
+    """Measure clusters, and match each to the true box it lies in, if any."""
     found: list[Known] = []
     for token, text in zip(ids, texts, strict=True):
         boxes = _true_boxes(text)
@@ -145,7 +145,7 @@ def _predicted(known: list[Known], clouds: Clouds, ids: pd.Series) -> list[str]:
     lifts = np.array([box[2] - own[0][2] for own, (_, box) in known])[things]
     sizes = ExtraTreesRegressor(100, min_samples_leaf=3, random_state=SEED)
     sizes.fit(x[things], np.column_stack([sides, lifts]))
-    log.info("%d heaps of points for training, %d of them things", len(x), things.sum())
+    log.info("%d clusters of points for training, %d of them objects", len(x), things.sum())
     texts = []
     for token in ids:
         parts = []

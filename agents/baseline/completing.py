@@ -1,4 +1,4 @@
-"""Sentences that each lack one word: where it is missing, and which it is, by the counts of neighbouring words."""
+"""Completes sentences that lack one word: predicts its place and the word from counts of neighbouring words."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ MAX_WORDS = 3_000_000
 HELD = 400
 LEVELS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 ALONE, SMALL = 0.01, 1e-6
-"""The weight of a word's own frequency, and the share of pairs of words that were never seen."""
+"""Weight of a word's own frequency, and probability of pairs of words that were never seen."""
 
 logger = logging.getLogger("baseline")
 
 
 def completed(data: Path, sample: pd.DataFrame) -> pd.DataFrame | None:
-    """The sample with a word added to each sentence where that pays; None if it is no test of such sentences.
+    """Return the sample with a word added to each sentence if the model is confident; None if this is another task.
 
-    The sample itself holds the sentences, and a text file of training whole ones of the same words, one a line.
+    The sample itself contains the sentences. A training text file contains complete ones, one per line.
     """
     column = sample.columns[-1]
     if sample.shape[1] != 2 or sample[column].str.split().str.len().mean() < 5:
@@ -60,7 +60,7 @@ def completed(data: Path, sample: pd.DataFrame) -> pd.DataFrame | None:
 
 
 def _lines(data: Path) -> list[list[str]]:
-    """The words of each sentence in the training text file; MAX_WORDS in all."""
+    """Return the words of each sentence in the training text file, up to about MAX_WORDS in total."""
     source = next((own for own in find_texts(data) if "train" in own.name), None)
     found: list[list[str]] = []
     if source is not None:
@@ -75,7 +75,7 @@ def _lines(data: Path) -> list[list[str]]:
 
 
 class _Pairs:
-    """How often words follow each other."""
+    """Counts how often words follow each other."""
 
     def __init__(self, lines: list[list[str]]) -> None:
         self.counts: Counter[str] = Counter(word for words in lines for word in words)
@@ -89,12 +89,12 @@ class _Pairs:
                 self.between[first, last][middle] += 1
 
     def share(self, first: str, second: str) -> float:
-        """How likely the second word is after the first one."""
+        """Return the probability of the second word after the first one."""
         seen = self.after[first][second] / max(1, self.counts[first])
         return (1 - ALONE) * seen + ALONE * self.counts[second] / self.total + SMALL
 
     def missing(self, words: list[str]) -> tuple[int, str, float]:
-        """The likeliest place of a missing word, that word, and how likely both are together."""
+        """Return the most likely place of a missing word, that word, and the probability of both together."""
         found = []
         for gap in range(1, len(words)):
             first, last = words[gap - 1], words[gap]

@@ -1,4 +1,4 @@
-"""Files of BSON documents (https://bsonspec.org): their fields as a table, and where their pictures lie."""
+"""Reads files of BSON documents (https://bsonspec.org): their fields as a table, and the positions of pictures."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from archives import MAX_BYTES
 
 SUFFIX = ".bson"
 MAX_DOCUMENTS = 30_000
-"""Of a training file no more are read."""
+"""Maximum number of documents that are read from a training file."""
 _FORMATS = {0x01: "<d", 0x08: "<?", 0x09: "<q", 0x10: "<i", 0x12: "<q"}
 _SKIPPED = {0x06: 0, 0x07: 12, 0x0A: 0, 0x11: 8, 0x13: 16}
 _TEXT, _DOCUMENT, _ARRAY, _BINARY = 0x02, 0x03, 0x04, 0x05
 
 
 def read_documents(path: Path, most: int | None = None) -> Iterator[tuple[dict[str, Any], list[tuple[int, int]]]]:
-    """The fields of each document, nested ones aside, and the places (start, end) of its binary values."""
+    """Yield the fields of each document, without nested ones, and the positions (start, end) of its binary values."""
     start = count = 0
     with path.open("rb") as file:
         while len(head := file.read(4)) == 4 and (most is None or count < most):
@@ -61,7 +61,7 @@ def _elements(content: bytes, place: int) -> tuple[dict[str, Any], list[tuple[in
 
 
 def document_table(path: Path) -> tuple[pd.DataFrame, list[tuple[int, int]]]:
-    """The fields of the documents that hold pictures, and where each one's first picture lies."""
+    """Return the fields of the documents that contain pictures, and the position of each one's first picture."""
     found = [
         (fields, places[0])
         for fields, places in read_documents(path, MAX_DOCUMENTS if "train" in path.name.lower() else None)

@@ -1,4 +1,4 @@
-"""Events of many readings of sensors, and the direction that each event came from."""
+"""Predicts the direction that an event came from, from many readings of sensors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ log = logging.getLogger("baseline")
 
 
 def directions(data: Path, sample: pd.DataFrame, tables: list[Source]) -> pd.DataFrame | None:
-    """The sample with directions; None if it does not ask for azimuth and zenith of events in Parquet files.
+    """Return the sample with directions; None if it does not ask for azimuth and zenith of events in Parquet files.
 
-    The files must have a row for each reading of a sensor, a table the places of the sensors, and another one the
+    The files must have a row per sensor reading. One table must have the positions of the sensors, and another one the
     true directions of training events.
     """
     id = sample.columns[0]
@@ -27,7 +27,7 @@ def directions(data: Path, sample: pd.DataFrame, tables: list[Source]) -> pd.Dat
         return None
     from pyarrow.parquet import read_schema
 
-    columns = {path: set(read_schema(path).names) for path in sorted(data.rglob("*.parquet"))}  # the index's, too
+    columns = {path: set(read_schema(path).names) for path in sorted(data.rglob("*.parquet"))}  # includes the index
     truths = [path for path, names in columns.items() if {id, *ANGLES} <= names]
     places = next((t for t in tables if set(AXES) <= set(t.columns()) and len(t.columns()) == 4), None)
     if not truths or places is None:
@@ -49,12 +49,12 @@ def directions(data: Path, sample: pd.DataFrame, tables: list[Source]) -> pd.Dat
 
 
 def _events(path: Path, id: str, sensor: str, where: pd.DataFrame) -> pd.DataFrame:
-    """What is measured of each event: where and when its readings are, and the line that they move along."""
+    """Return features of each event: the place and time of its readings, and the line that they move along."""
     rows = pd.read_parquet(path).reset_index().merge(where, left_on=sensor, right_index=True)
     flags = [name for name in rows if rows[name].dtype == bool]
     weights = next((name for name in rows if "charge" in name), None)
     rows["weight"] = rows[weights].astype(float) if weights else 1.0
-    for name in flags:  # readings that are marked as doubtful count little
+    for name in flags:  # flagged readings are less reliable
         rows["weight"] = rows["weight"] * np.where(rows[name], 0.1, 1.0)
     rows["weight"] = np.minimum(rows["weight"], rows["weight"].quantile(0.95))
     return pd.DataFrame({event: _measured(own) for event, own in rows.groupby(id)}).T
@@ -78,7 +78,7 @@ def _measured(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def _learned(train: pd.DataFrame, truth: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
-    """Azimuth and zenith of the test's events: the line itself, or what trees make of it, if that is nearer."""
+    """Predict azimuth and zenith of the test events: from the line itself, or with trees if they are more accurate."""
     from sklearn.ensemble import ExtraTreesRegressor
     from sklearn.model_selection import cross_val_predict
 

@@ -1,4 +1,4 @@
-"""Later values of those whose first measurement is known, and how far the forecasts may be off."""
+"""Forecasts later values of subjects whose first measurement is known, and the uncertainty of the forecasts."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tables import SEED, Source
 MIN_PAIRS = 50
 MAX_PAIRS = 20_000
 FIRST = 2
-"""So many of the measurements of each are taken as the first one in training."""
+"""Number of measurements of each subject that serve as the first one in training."""
 SURENESS = r"confidence|sigma|std|uncertain|deviation"
 
 log = logging.getLogger("baseline")
 
 
 def forecasts(sample: pd.DataFrame, tables: list[Source]) -> pd.DataFrame | None:
-    """The sample submission with forecasts; None where it does not ask for values of someone at some time.
+    """Return the sample submission with forecasts; None if it does not ask for values of subjects at given times.
 
-    Its id must be that of someone and a whole number for the time, in columns of a test and a training table,
-    and the training table must have the values at several times. Another column asked for may be the deviation.
+    Its id must join a subject and a whole number for the time, which are columns of a test and a training table.
+    The training table must have values at several times. One more target may be the uncertainty.
     """
     id = sample.columns[0]
     parts = sample[id].str.extract(r"^(.+?)_(-?\d+)$")
@@ -85,7 +85,7 @@ def _forecast(
 
 
 def _pairs(known: pd.DataFrame, who: str, when: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A first measurement and another one of the same, a row for each such pair."""
+    """Pair a first measurement with another one of the same subject; each pair is a row of both tables."""
     known = known.sort_values([who, when], kind="stable").reset_index(drop=True)
     place = known.groupby(who).cumcount()
     starts = known.index[place < FIRST]
@@ -105,7 +105,7 @@ def _pairs(known: pd.DataFrame, who: str, when: str) -> tuple[pd.DataFrame, pd.D
 def _features(
     before: pd.DataFrame, first: pd.DataFrame, times: np.ndarray, wanted: np.ndarray, when: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What the first measurement says, how much later the other one is, and the products of both."""
+    """Return features: the first measurement, the time until the other one, and the products of both."""
     both = pd.concat([before, first], ignore_index=True)
     later = np.concatenate([times, wanted]) - both[when].to_numpy(float)
     text = [name for name in both if not pd.api.types.is_numeric_dtype(both[name])]

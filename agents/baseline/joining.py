@@ -1,4 +1,4 @@
-"""Ids that join the values of several columns, and what other tables say of these values."""
+"""Splits ids that join the values of several columns, and adds features of these values from other tables."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from task import CannotSolve
 MAX_ROWS = 10_000
 MIN_PARTS, MAX_PARTS = 2, 6
 LEAST_KNOWN = 0.5
-"""The share of the test's values that training must have had for a part of the id to be a feature."""
+"""A part of the id is a feature if at least this share of its test values occurs in training."""
 
 
 def joined_tables(sample: pd.DataFrame, tables: list[Source]) -> list[Frame]:
-    """Training and test rows by the parts of their ids, with columns of the tables that have rows for these parts.
+    """Return training and test rows with the parts of their ids, and with columns of tables that describe these parts.
 
-    None where there is no training table with the sample's columns, and columns that together are its id.
+    Returns no tables if no training table has the sample's columns, and columns that together form its id.
     """
     id, targets = sample.columns[0], list(sample.columns[1:])
     if any(id in table.columns() for table in tables if "test" in table.name):
@@ -43,7 +43,7 @@ def joined_tables(sample: pd.DataFrame, tables: list[Source]) -> list[Frame]:
 
 
 def _parts(rows: pd.DataFrame, id: str, targets: list[str], found: list[str]) -> Iterator[list[str]]:
-    """The columns whose values, joined by underscores, are the ids from a column's place on."""
+    """Yield lists of columns whose values, joined by underscores, form the rest of the ids."""
     rest = rows["rest"] if "rest" in rows else rows[id]
     for column in rows.columns:
         if column in (id, "rest", *targets, *found) or len(found) >= MAX_PARTS:
@@ -57,7 +57,7 @@ def _parts(rows: pd.DataFrame, id: str, targets: list[str], found: list[str]) ->
 
 
 def _split(ids: pd.Series, train: pd.DataFrame, names: list[str]) -> pd.DataFrame | None:
-    """The ids in parts: each has as many underscores as in training."""
+    """Split the ids into parts. Each part has as many underscores as in training."""
     counts = [int(train[name].iloc[0].count("_")) for name in names]
     pattern = "_".join("(" + "_".join(["[^_]+"] * (count + 1)) + ")" for count in counts)
     parts = ids.str.extract(f"^{pattern}$")
@@ -66,7 +66,7 @@ def _split(ids: pd.Series, train: pd.DataFrame, names: list[str]) -> pd.DataFram
 
 
 def _with_beside(rows: pd.DataFrame, names: list[str], tables: list[Source], kind: str) -> pd.DataFrame:
-    """With the columns of every table of this kind that has one row for some of the parts."""
+    """Add the columns of each table of this kind that has one row per value of some parts."""
     ends = sorted({match[1] for name in names if (match := re.fullmatch(r".*?(_?\d)", name))})
     for table in tables:
         if kind not in table.name or not re.search(r"[a-z]{3}", table.name.replace(kind, "").partition(".")[0]):
@@ -87,7 +87,7 @@ def _with_beside(rows: pd.DataFrame, names: list[str], tables: list[Source], kin
 
 
 def _with_differences(rows: pd.DataFrame, ends: list[str]) -> pd.DataFrame:
-    """Where two of the parts are of one kind: how far they are apart in each column, and in space."""
+    """If two of the parts are of one kind, add their differences in each column, and their distance in space."""
     if len(ends) != 2:
         return rows
     first, second = (f" of {end}" for end in ends)
@@ -108,8 +108,8 @@ def _with_differences(rows: pd.DataFrame, ends: list[str]) -> pd.DataFrame:
 
 
 def _without_names(rows: pd.DataFrame, names: list[str], train: pd.DataFrame, test: pd.DataFrame) -> pd.DataFrame:
-    """Without the parts of ids that are new in the test, such as the names of games."""
+    """Remove the parts of ids whose values are new in the test, such as the names of games."""
     new = [name for name in names if test[name].isin(set(train[name])).mean() < LEAST_KNOWN]
     if len(new) == len(names) and rows.shape[1] == len(names) + 1:
-        raise CannotSolve("nothing is known of the parts of the ids")
+        raise CannotSolve("no features of the parts of the ids are known")
     return rows.drop(columns=new)

@@ -1,4 +1,4 @@
-"""Text files with a line for each recording: its number, then measurements, or the classes that occur in it."""
+"""Reads text files with a line per recording: its number, then measurements, or the classes that occur in it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ log = logging.getLogger("baseline")
 
 
 def classes_of_recordings(data: Path, sample: pd.DataFrame) -> pd.DataFrame | None:
-    """The sample with shares for each recording and class; None where the labels are not in such a file.
+    """Return the sample with the probability of each class in each recording; None if no such file has the labels.
 
-    The ids of the sample are the number of a recording times 100 (or 10, or 1000) plus the number of a class.
+    An id of the sample is the number of a recording times 100 (or 10, or 1000) plus the number of a class.
     """
     id, *targets = sample.columns
     ids = pd.to_numeric(sample[id], errors="coerce")
@@ -48,14 +48,14 @@ def classes_of_recordings(data: Path, sample: pd.DataFrame) -> pd.DataFrame | No
 
 
 def _lines(path: Path) -> list[list[str]]:
-    """The fields of the lines that begin with a whole number."""
+    """Return the fields of the lines that begin with a whole number."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     fields = [[value.strip() for value in line.split(",") if value.strip()] for line in lines]
     return [own for own in fields if own and own[0].isdecimal()]
 
 
 def _measured(files: list[list[list[str]]], wanted: list[int]) -> pd.DataFrame:
-    """What the files say of each recording: of several lines their number, mean and spread."""
+    """Return the numbers in the files for each recording; for several lines, their count, mean, maximum and minimum."""
     made = []
     for k, lines in enumerate(files):
         rows = pd.DataFrame([own for own in lines if len(own) == len(lines[0])])
@@ -77,7 +77,7 @@ def _measured(files: list[list[list[str]]], wanted: list[int]) -> pd.DataFrame:
 
 
 def _shares(rows: pd.DataFrame, truth: np.ndarray, new: pd.DataFrame) -> np.ndarray:
-    """For each of the new rows the share of each class: the mean of trees and of a linear model."""
+    """Predict the probability of each class for the new rows, as the mean of trees and a linear model."""
     from sklearn.ensemble import ExtraTreesRegressor
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline

@@ -1,4 +1,4 @@
-"""Masks and cleaned pictures: a model of single pixels, from what surrounds them."""
+"""Predicts masks and cleaned pictures, with a model of single pixels and their surroundings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from task import CannotSolve
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".npy")
 MAX_PIXELS = 200_000_000
 MAX_SIDE, MAX_CHANNELS = 768, 12
-"""Longer pictures are looked at smaller; with more channels, fewer things are measured of each."""
+"""Larger pictures are reduced to this size. With more channels, there are fewer features per channel."""
 SAMPLED, MAX_SCENES = 60_000, 150
-"""Pixels that the model sees, and scenes that they come from."""
+"""Maximum number of training pixels, and of scenes that they come from."""
 RUNS = re.compile(r"\d+ \d+( \d+ \d+)*")
 TRUTH = re.compile("mask|label|truth|clean", re.I)
 _TEST = re.compile("test", re.I)
@@ -32,7 +32,7 @@ log = logging.getLogger("baseline")
 
 @dataclass(frozen=True)
 class Scene:
-    """The files of the same place: their arrays are the channels; ``truths`` maps names to masks or values."""
+    """The files of one place. Their arrays are the channels; ``truths`` maps names to masks or values."""
 
     name: str
     files: tuple[Path, ...]
@@ -40,7 +40,7 @@ class Scene:
 
 
 def submissions(data: Path, sample: pd.DataFrame, tables: list[Source], description: str) -> Iterable[pd.DataFrame]:
-    """Better and better submissions where pixels are asked for; raises CannotSolve where they are not."""
+    """Yield successively better submissions of masks or pixel values. Raises CannotSolve."""
     files = [path for path in sorted(data.rglob("*")) if path.suffix.lower() in SUFFIXES]
     if _asks_for_values(sample, files):
         yield _values(sample, files)
@@ -49,7 +49,7 @@ def submissions(data: Path, sample: pd.DataFrame, tables: list[Source], descript
 
 
 def asks_for_pixels(data: Path, sample: pd.DataFrame, tables: list[Source]) -> bool:
-    """Whether the submission consists of run lengths or of the values of pixels."""
+    """Return whether the submission consists of run lengths or pixel values."""
     if _PLACE.fullmatch(str(sample.iloc[0, 0])) and sample.shape[1] == 2:
         return _asks_for_values(sample, [path for path in data.rglob("*") if path.suffix.lower() in SUFFIXES])
     return len(_answer(sample, tables)[0]) > 0 or any(_are_runs(sample[name]) for name in sample.columns[1:])
@@ -61,7 +61,7 @@ def _are_runs(values: pd.Series) -> bool:
 
 
 def _answer(sample: pd.DataFrame, tables: list[Source]) -> tuple[str, pd.DataFrame]:
-    """The column with run lengths in a table of the sample's ids, and the table; empty where there is none."""
+    """Return the column with run lengths in a table with the sample's ids, and the table; empty if there is none."""
     for table in tables:
         if "test" in table.name or sample.columns[0] not in table.columns():
             continue
@@ -73,7 +73,7 @@ def _answer(sample: pd.DataFrame, tables: list[Source]) -> tuple[str, pd.DataFra
 
 
 def read_array(path: Path, *, reduced: bool = False) -> np.ndarray:
-    """A picture or an array, shape (height, width, channels): if ``reduced``, as floats, with ``step_of`` left out."""
+    """Read a picture or array, shape (height, width, channels); if ``reduced``, as floats at steps of ``step_of``."""
     if path.suffix == ".npy":
         array = np.load(path, allow_pickle=False)
     else:
@@ -87,12 +87,12 @@ def read_array(path: Path, *, reduced: bool = False) -> np.ndarray:
 
 
 def step_of(shape: tuple[int, ...]) -> int:
-    """Of so many rows and columns of a picture one is looked at."""
+    """Return the step between the rows and columns that are used of a picture."""
     return -(-max(shape[:2]) // MAX_SIDE)
 
 
 def keys(path: Path) -> list[str]:
-    """How ids may call a file or its folder: ``a``, ``a/b.png`` as ``b``, ``a_b``, or ``a`` alone."""
+    """Return the ids that a file may have. For ``a/b.png``: ``b``, ``a_b`` and ``a``."""
     parts = path.stem.split("_")
     starts = ["_".join(parts[: k + 1]) for k in range(len(parts))]
     folders = [folder.name for folder in list(path.parents)[:3]]
@@ -100,7 +100,7 @@ def keys(path: Path) -> list[str]:
 
 
 def _scenes(files: list[Path], ids: Iterable[str]) -> dict[str, list[Path]]:
-    """The files that belong to each id."""
+    """Return the files that belong to each id."""
     found: dict[str, list[Path]] = {id: [] for id in ids}
     for path in files:
         for key in keys(path):
@@ -115,7 +115,7 @@ def _channels(files: Iterable[Path]) -> np.ndarray:
 
 
 def _truth(files: list[Path], folder: list[Path]) -> np.ndarray | None:
-    """The mask among files: the first two-valued one whose name says so."""
+    """Return the mask among files: the first with at most two values and a matching name."""
     for path in sorted(files, key=lambda path: (not TRUTH.search(path.stem), path.name)):
         if not (TRUTH.search(path.stem) or TRUTH.search(path.parent.name)) or path in folder:
             continue
@@ -126,7 +126,7 @@ def _truth(files: list[Path], folder: list[Path]) -> np.ndarray | None:
 
 
 def features(channels: np.ndarray) -> np.ndarray:
-    """What is measured of each pixel, shape (height, width, features)."""
+    """Return the features of each pixel, shape (height, width, features)."""
     height, width, count = channels.shape
     scaled = (channels - channels.mean(axis=(0, 1))) / (channels.std(axis=(0, 1)) + 1e-6)
     found = [channels, *np.meshgrid(np.linspace(0, 1, height), np.linspace(0, 1, width), indexing="ij")]
@@ -166,7 +166,7 @@ class PixelModel:
             rows.append(features(channels).reshape(truth.size, -1)[chosen])
             answers.append(truth.reshape(-1)[chosen])
         if not rows or len({own.shape[1] for own in rows}) > 1:
-            raise CannotSolve("the pictures have no common form")
+            raise CannotSolve("the pictures differ in size from their masks, or in their number of channels")
         target = np.concatenate(answers)
         if is_mask and len(np.unique(target)) < 2:
             raise CannotSolve(f"there are no pixels of {name or 'the mask'} to learn from")
@@ -175,7 +175,7 @@ class PixelModel:
         self.model.fit(np.concatenate(rows), target)
 
     def predict(self, files: tuple[Path, ...]) -> np.ndarray:
-        """Shares or values, in the shape of the files' arrays."""
+        """Return probabilities or values, in the shape of the files' arrays."""
         shape, channels = read_array(files[0]).shape[:2], _channels(files)
         table = features(channels).reshape(channels.shape[0] * channels.shape[1], -1)
         values = self.model.predict_proba(table)[:, 1] if self.is_mask else self.model.predict(table)
@@ -188,7 +188,7 @@ class PixelModel:
 
 
 def _asks_for_values(sample: pd.DataFrame, files: list[Path]) -> bool:
-    """Whether an id is a file's name with a row and a column."""
+    """Return whether an id is a file's name with a row and a column."""
     match = _PLACE.fullmatch(str(sample.iloc[0, 0]))
     return match is not None and any(path.stem == match[1] and _TEST.search(path.parent.name) for path in files)
 
@@ -225,12 +225,12 @@ def _masks(sample: pd.DataFrame, tables: list[Source], files: list[Path], descri
         [path for path in files if any(_TEST.search(own.name) for own in path.parents)], sample[id].unique()
     )
     if len(tests) < sample[id].nunique():
-        raise CannotSolve("not every id of the sample submission is the name of a file or a folder")
+        raise CannotSolve("some ids of the sample submission are not the names of files or folders")
     order = order_of(description)
     scenes = _training(files, tests, rows, id, answer, classes, order)
     if len(scenes) < 2:
         raise CannotSolve(f"{len(scenes)} pictures with masks were found")
-    log.info("masks: %d pictures for training, %d of the test; pixels in the order %s", len(scenes), len(tests), order)
+    log.info("masks: %d pictures for training, %d for the test; pixels in the order %s", len(scenes), len(tests), order)
     names = sorted({name for scene in scenes for name in scene.truths})
     nothing = "-" if (sample[target] == "-").any() else ""
     made = sample.copy()
@@ -252,7 +252,7 @@ def _training(
     classes: list[str],
     order: str,
 ) -> list[Scene]:
-    """Scenes with masks: from a table of run lengths, or else from pictures of masks."""
+    """Return scenes with masks from a table of run lengths, otherwise from pictures of masks."""
     used = {path for own in tests.values() for path in own}
     others = [path for path in files if path not in used]
     wanted = {path.name for path in used}
@@ -281,7 +281,7 @@ def _training(
 
 
 def _root(path: Path) -> Path:
-    """The folder of a scene: the one below that of training or validation data."""
+    """Return the folder of a scene: the one below the folder of training or validation data."""
     for folder in path.parents:
         if re.fullmatch("train.*|valid.*", folder.parent.name, re.I):
             return folder
@@ -289,7 +289,7 @@ def _root(path: Path) -> Path:
 
 
 def _tuned(scenes: list[Scene], name: str) -> tuple[PixelModel, Callable[[np.ndarray], np.ndarray]]:
-    """A model of most scenes, and what makes masks of its shares: the rest say which threshold is best."""
+    """Return a model of most scenes, and a function that converts its output to masks, tuned on the other scenes."""
     having = [scene for scene in scenes if name in scene.truths]
     count = max(1, len(having) // 4)
     model = PixelModel(having[count:], name, is_mask=True)
@@ -320,7 +320,7 @@ def _dice(mask: np.ndarray, truth: np.ndarray) -> float:
 
 
 def order_of(description: str) -> str:
-    """How a submission numbers pixels: "F", down the columns, which is usual, or "C", along the rows.
+    """Return how a submission numbers pixels: "F", down the columns (the default), or "C", along the rows.
 
     >>> order_of("Pixels are numbered from left to right, then from top to bottom.")
     'C'
@@ -331,7 +331,7 @@ def order_of(description: str) -> str:
 
 
 def decode(text: str, shape: tuple[int, ...], order: str) -> np.ndarray:
-    """The mask of run lengths, which count from 1."""
+    """Return the mask of run lengths, which count from 1."""
     flat = np.zeros(shape[0] * shape[1], dtype=bool)
     numbers = [int(part) for part in text.split() if part.isdigit()]
     for start, length in zip(numbers[::2], numbers[1::2], strict=True):
@@ -340,7 +340,7 @@ def decode(text: str, shape: tuple[int, ...], order: str) -> np.ndarray:
 
 
 def encode(mask: np.ndarray, order: str) -> str:
-    """The run lengths of a mask.
+    """Return the run lengths of a mask.
 
     >>> encode(np.array([[1, 0], [1, 1]], dtype=bool), "F")
     '1 2 4 1'

@@ -1,4 +1,4 @@
-"""Pictures and sounds as rows of numbers, so that what learns from tables learns from them too."""
+"""Converts pictures and sounds to rows of numbers, so that models for tables can learn from them."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tables import SEED, Source
 PICTURES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif")
 SUFFIXES = (*PICTURES, *SOUNDS, *SCANS, *ARRAYS)
 LEAST_FOUND = 0.9
-"""The share of the sample submission's ids that must be names of files."""
+"""Minimum share of the sample submission's ids that must be names of files."""
 MIN_FILES = 200
-"""So many training files are read even if that takes long."""
+"""Minimum number of training files that are read, however long that takes."""
 LABEL = "label"
 _FILE = "file of the row"
 _TRAIN, _SIDE, _SIDES, _BANDS = re.compile("train", re.I), 32, (4, 8), 32
@@ -43,9 +43,9 @@ _END = re.compile(r".*_([A-Za-z0-9]+)")
 
 @dataclass(frozen=True)
 class File:
-    """What an id stands for: a file, a part of it, a member of a zip archive or a folder of scans.
+    """The file of an id: a file or a part of it, a member of a zip archive, or a folder of scans.
 
-    ``name`` is its path, and ``part`` is where it begins and ends in a file.
+    ``name`` is its path, and ``part`` is its start and end in a file.
     """
 
     path: Path
@@ -55,7 +55,7 @@ class File:
 
     @property
     def keys(self) -> tuple[str, str]:
-        """How tables may call it."""
+        """Names that tables may use for it."""
         return Path(self.name).name, Path(self.name).stem
 
     def read(self) -> bytes:
@@ -71,7 +71,7 @@ class File:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A table that is made here, in the form of ``tables.Source``."""
+    """A generated table with the interface of ``tables.Source``."""
 
     name: str
     table: pd.DataFrame
@@ -92,7 +92,7 @@ class Frame:
 
 
 def find_files(data: Path) -> list[File]:
-    """Files that are not tables, also in archives that are not unpacked beside, and folders of scans."""
+    """Find files that are not tables, and folders of scans. Includes archives, unless they are unpacked in the data."""
     found, folders = [], {}
     beside = [(path, path.relative_to(data).as_posix()) for path in sorted(data.rglob("*"))]
     for archive, folder in [(path, unpacked(path)) for path, _ in beside if path.is_file()]:
@@ -120,7 +120,7 @@ def find_files(data: Path) -> list[File]:
 
 
 def _recorded_files(data: Path, id: str) -> tuple[list[File], list[Source | Frame]]:
-    """Pictures in files of documents that have an id, and what the documents say of them; the largest file first."""
+    """Return pictures in BSON files whose documents have an id, and tables of these documents; largest file first."""
     files, tables = [], []
     for path in sorted(data.glob(f"*{DOCUMENTS}"), key=lambda path: -path.stat().st_size):
         table, places = document_table(path)
@@ -132,9 +132,9 @@ def _recorded_files(data: Path, id: str) -> tuple[list[File], list[Source | Fram
 
 
 def media_tables(data: Path, sample: pd.DataFrame, tables: list[Source], seconds: float) -> list[Frame]:
-    """A training and a test table with numbers from the files that the ids name; none where ids name no files.
+    """Return a training and a test table with numbers from the files that the ids name; none if they name no files.
 
-    Reading the files takes about ``seconds``: of the training files so many are read as that allows.
+    Reads as many training files as fit into about ``seconds``, after the test files.
     """
     id = sample.columns[0]
     recorded, made = _recorded_files(data, id)
@@ -164,7 +164,7 @@ def media_tables(data: Path, sample: pd.DataFrame, tables: list[Source], seconds
 
 
 def _named_files(sample: pd.DataFrame, tables: list[Source], files: dict[str, File]) -> pd.DataFrame | None:
-    """Rows of the test, the file's key in the last column: by the ids, or by a column of a table that has the ids."""
+    """Return the test rows, with the file's key in the last column: the id, or a column of a table with the ids."""
     id, wanted = sample.columns[0], sample.iloc[:, 0].drop_duplicates()
     if not files:
         return None
@@ -186,7 +186,7 @@ def _named_files(sample: pd.DataFrame, tables: list[Source], files: dict[str, Fi
 
 
 def _melted(train: pd.DataFrame, test: pd.DataFrame, target: str) -> pd.DataFrame:
-    """Where a column of the test says which of the training's columns is asked for, a row for each of these."""
+    """If a test column names the training column to predict, convert these training columns to rows."""
     if target in train:
         return train
     for column in test:
@@ -198,7 +198,7 @@ def _melted(train: pd.DataFrame, test: pd.DataFrame, target: str) -> pd.DataFram
 
 
 def _by_key(files: Iterable[File]) -> dict[str, File]:
-    """Files by name and by stem; the first of several."""
+    """Return files by name and by stem. If several have the same one, the first is used."""
     found: dict[str, File] = {}
     for file in files:
         for key in file.keys:
@@ -207,7 +207,7 @@ def _by_key(files: Iterable[File]) -> dict[str, File]:
 
 
 def _labelled(files: list[File], test: set[str], tables: list[Source]) -> tuple[pd.DataFrame, list[File]] | None:
-    """The first table that has a column with names of files that are not the test's, and that column's files."""
+    """Return the first table with a column of names of non-test files, and the files of that column."""
     by_key = _by_key(file for file in files if not test & set(file.keys) or _TRAIN.search(file.name))
     for table in sorted(tables, key=lambda table: "train" not in table.name):
         if "test" in table.name:
@@ -227,7 +227,7 @@ def _labelled(files: list[File], test: set[str], tables: list[Source]) -> tuple[
 
 
 def _labelled_by_name(files: list[File], test: set[str]) -> tuple[pd.DataFrame, list[File]] | None:
-    """Training files whose folder, or the beginning of whose name, is the class."""
+    """Return training files whose class is the folder, or the start or end of the name."""
     rest = [file for file in files if _TRAIN.search(file.name) and not (test & set(file.keys) and "test" in file.name)]
     folders = [Path(file.name).parent.name for file in rest]
     starts = [match[1] if (match := _PREFIX.match(file.keys[1])) else "" for file in rest]
@@ -240,7 +240,7 @@ def _labelled_by_name(files: list[File], test: set[str]) -> tuple[pd.DataFrame, 
 
 
 def _beside(test: pd.DataFrame, tables: list[Source], id: str) -> pd.DataFrame:
-    """What a table of the test has of the ids."""
+    """Add the columns of a test table that has all ids."""
     for table in tables:
         if "test" in table.name and id in table.columns():
             rows = table.read()
@@ -250,7 +250,7 @@ def _beside(test: pd.DataFrame, tables: list[Source], id: str) -> pd.DataFrame:
 
 
 def _with_classes_as_columns(train: pd.DataFrame, targets: list[str]) -> pd.DataFrame:
-    """Where a column lists several of the targets in a row, a column of zeros and ones for each of these."""
+    """If the cells of a column list targets, replace it by a column of zeros and ones per target."""
     if len(targets) < 2 or set(targets) <= set(train.columns):
         return train
     for column in train.select_dtypes(exclude="number"):
@@ -262,7 +262,7 @@ def _with_classes_as_columns(train: pd.DataFrame, targets: list[str]) -> pd.Data
 
 
 def _with_numbers(table: pd.DataFrame, rows: Iterable[np.ndarray]) -> pd.DataFrame:
-    """The table with the numbers of each row's file as further columns."""
+    """Add the numbers of each row's file as columns."""
     found = list(rows)
     width = max(map(len, found), default=0)
     wide = np.array([row if len(row) == width else np.full(width, np.nan) for row in found])
@@ -271,7 +271,7 @@ def _with_numbers(table: pd.DataFrame, rows: Iterable[np.ndarray]) -> pd.DataFra
 
 
 def numbers(file: File) -> np.ndarray:
-    """What is measured of a file; empty where it cannot be read."""
+    """Return the features of a file; empty if it cannot be read."""
     try:
         if file.path.is_dir():
             return folder_numbers(file.path).round(5)
@@ -281,12 +281,12 @@ def numbers(file: File) -> np.ndarray:
         if suffix in SCANS:
             return plane_numbers(read_scan(content)).round(5)
         return sound_numbers(*read_sound(content, suffix)) if suffix in SOUNDS else picture_numbers(content)
-    except Exception:  # a library raises what it likes for a damaged file
+    except Exception:  # libraries raise any exception for damaged files
         return np.zeros(0)
 
 
 def picture_numbers(content: bytes) -> np.ndarray:
-    """Colours by region, directions of edges by region, and the share of coarse and fine structure."""
+    """Return colours by region, edge directions by region, and the shares of coarse and fine structure."""
     from PIL import Image
 
     with Image.open(io.BytesIO(content)) as image:
@@ -310,13 +310,13 @@ def picture_numbers(content: bytes) -> np.ndarray:
 
 
 def _regions(values: np.ndarray, side: int) -> np.ndarray:
-    """The means of a square array over side × side regions."""
+    """Return the means of a square array over side × side regions."""
     width = len(values) // side
     return values.reshape(side, width, side, width, -1).mean(axis=(1, 3)).reshape(side, side, -1)
 
 
 def sound_numbers(rate: int, samples: np.ndarray) -> np.ndarray:
-    """Loudness of bands of frequencies, its change over time, and the rhythm of the whole."""
+    """Return the loudness of frequency bands, its change over time, and the overall rhythm."""
     samples = samples.reshape(len(samples), -1).mean(axis=1).astype(float)
     samples = samples / (samples.std() + 1e-9)
     size, hop = 2048, 512

@@ -1,4 +1,4 @@
-"""Features and pipelines: what is tried on a competition."""
+"""The features and pipelines that are tried on a competition."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from tables import SEED
 
 MAX_KERNEL_ROWS = 5_000
 MAX_KERNEL_CELLS = 150_000
-"""Rows times classes: each pair of classes has a machine of its own."""
+"""Maximum rows times classes for support vectors, which need a machine per pair of classes."""
 TREES = 100
 MANY_NUMBERS = 200
-"""With more numeric columns than this, linear models are held back more: those of pictures say the same many times."""
+"""With more numeric columns than this, linear models are regularized more: those of pictures are redundant."""
 MANY_CLASSES = 20
-"""Support vectors need a calibrated machine for each class; with more classes than this, they take too long."""
+"""With more classes and many numeric columns, discriminants replace linear models and support vectors (too slow)."""
 MAX_BOOSTED_CLASSES = 5
-"""Boosting grows a tree for each class and round: with many classes it takes long for what it adds."""
+"""Boosting grows a tree per class and round, so with many classes it takes too long for its benefit."""
 
 
 class Features:
-    """The columns of the feature table by kind, and the transformers that suit linear models or trees."""
+    """The columns of the feature table by kind, and the transformers for linear models or trees."""
 
     def __init__(self, train: pd.DataFrame) -> None:
         self.numeric: list[str] = []
@@ -51,7 +51,7 @@ class Features:
                 self.numeric.append(column)
             elif values.astype(str).str.split().str.len().mean() >= 3:
                 self.text.append(column)
-            elif values.nunique() <= max(20, len(values) / 4):  # else it is a name
+            elif values.nunique() <= max(20, len(values) / 4):  # otherwise it is a name
                 self.categorical.append(column)
 
     def __bool__(self) -> bool:
@@ -64,7 +64,7 @@ class Features:
         )
 
     def table(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The table that the transformers take: numbers as floats, the rest as text."""
+        """Return the input of the transformers: numbers as floats, the rest as text."""
         columns: dict[str, pd.Series] = {}
         for name in self.numeric:
             columns[name] = pd.to_numeric(rows[name], errors="coerce").astype(float).replace([np.inf, -np.inf], np.nan)
@@ -99,12 +99,12 @@ class Features:
 
 
 def classifiers(features: Features, rows: int, classes: int) -> Iterator[tuple[str, Pipeline]]:
-    """Pipelines with ``predict_proba``, the quick ones first."""
+    """Yield pipelines with ``predict_proba``, fast ones first."""
     strengths = (10.0, 1.0) if features.text else (1.0, 0.05)
     if len(features.numeric) > MANY_NUMBERS:
         strengths = (0.03, 0.003)
     discriminants = classes > MANY_CLASSES and len(features.numeric) > MANY_NUMBERS
-    if discriminants:  # quicker than regression, and better
+    if discriminants:  # faster and better than regression
         for share in (0.3, 0.7):
             discriminant = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=share)
             yield f"discriminants, {share}", make_pipeline(features.for_linear(), discriminant)
@@ -122,7 +122,7 @@ def classifiers(features: Features, rows: int, classes: int) -> Iterator[tuple[s
 
 
 def regressors(features: Features, rows: int) -> Iterator[tuple[str, Pipeline]]:
-    """Pipelines with ``predict``, the quick ones first."""
+    """Yield pipelines with ``predict``, fast ones first."""
     if features.text:
         for name, strength in (("linear model", 1.0), ("linear model, smoother", 10.0)):
             yield name, make_pipeline(features.for_linear(), Ridge(strength, solver="sparse_cg", tol=1e-3))

@@ -1,4 +1,4 @@
-"""Puts the shuffled parts of documents in order, where another kind of part is already in order."""
+"""Puts the shuffled parts of documents in order, if another kind of part is already in order."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Document = dict[str, dict[str, str]]
 
 
 def orders(data: Path, sample: pd.DataFrame, tables: list[Source]) -> pd.DataFrame | None:
-    """The sample with the parts of each document in order; None if it does not ask for that.
+    """Return the sample with the parts of each document in order; None if it does not ask for that.
 
-    It does if a JSON file, named like the id, has dictionaries whose keys are the parts that the sample lists.
+    It asks for that if each id is the name of a JSON file with dictionaries whose keys are the listed parts.
     """
     if sample.shape[1] != 2 or not sample.iloc[:, 1].str.contains(" ").any():
         return None
@@ -42,7 +42,7 @@ def orders(data: Path, sample: pd.DataFrame, tables: list[Source]) -> pd.DataFra
     given = _given_kind(documents, kinds, true)
     if given is None:
         return None
-    log.info("%s %r is given in its order", kinds, given)
+    log.info("%s %r is already in order", kinds, given)
     place = _learned(documents, true, kinds, text, given)
     return sample.assign(**{answer: [" ".join(place(own)) for own in asked]})
 
@@ -53,7 +53,7 @@ def _read(path: Path) -> Document:
 
 
 def _roles(document: Document) -> tuple[str, str]:
-    """The dictionary with few different values, and the one with many: what each part is and what it says."""
+    """Return the dictionaries with the fewest and the most different values: the kind and the text of each part."""
     ranked = sorted(document, key=lambda name: len(set(map(str, document[name].values()))))
     return ranked[0], ranked[-1]
 
@@ -72,7 +72,7 @@ def _given_kind(documents: list[Document], kinds: str, true: list[list[str]]) ->
 def _learned(
     documents: list[Document], true: list[list[str]], kinds: str, text: str, given: str
 ) -> Callable[[Document], list[str]]:
-    """A function that puts the parts of a document in order, with a model of where the shuffled ones belong."""
+    """Return a function that puts the parts of a document in order, with a model of where the shuffled ones belong."""
     from sklearn.ensemble import ExtraTreesRegressor
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import Ridge
@@ -82,7 +82,7 @@ def _learned(
     words.fit([str(value) for own in documents for value in own[text].values()])
 
     def measured(document: Document) -> tuple[list[str], list[str], np.ndarray]:
-        """The given and the other parts, and for each of the others where it seems to belong, from 0 to 1."""
+        """Return the ordered and the shuffled parts, and features of where each shuffled one belongs, from 0 to 1."""
         fixed = [part for part, kind in document[kinds].items() if kind == given]
         loose = [part for part, kind in document[kinds].items() if kind != given]
         if not fixed or not loose:

@@ -1,4 +1,4 @@
-"""Questions about the parts of a stack of scans, such as C1 to C7: a model of all parts, from the slices of each."""
+"""Answers questions about the parts of a stack of scans, such as C1 to C7, with one model of the slices of a part."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tables import SEED, Source
 
 PART = re.compile(r"([A-Za-z]+)(\d+)")
 LEAST_PARTS, MAX_SCANS, SLICES, SECTORS, FOLDS = 3, 1000, 4, 12, 5
-"""Of each part so many slices are looked at."""
+"""SLICES is the number of slices that are read per part."""
 WEIGHTS = re.compile(r"y = 1 \| y = 0 \|.*?\|\s*(\d+)\s*\|\s*(\d+)\s*\|\s*$", re.S | re.M)
 
 log = logging.getLogger("baseline")
 
 
 def slice_numbers(plane: np.ndarray) -> np.ndarray:
-    """What is measured of a slice: also where its bright part lies, and how that changes around its middle."""
+    """Return the features of a slice, including its brightness centre and the brightness in sectors around it."""
     bright = (plane - np.median(plane)).clip(0) + 1e-9
     y, x = np.indices(plane.shape) / max(plane.shape)
     down, across = (bright * y).sum() / bright.sum(), (bright * x).sum() / bright.sum()
@@ -31,7 +31,7 @@ def slice_numbers(plane: np.ndarray) -> np.ndarray:
 
 
 def stack_numbers(folder: Path, parts: int) -> np.ndarray:
-    """Each part's mean and spread over its slices, alone and against the whole stack's, shape (parts, numbers)."""
+    """Return each part's mean and spread over its slices, also relative to the stack, shape (parts, numbers)."""
     files = sorted((path for path in folder.rglob("*") if path.suffix.lower() in SCANS), key=natural)
     found = []
     for first, last in zip(*[np.linspace(0, len(files), parts + 1)[k : parts + k] for k in (0, 1)], strict=True):
@@ -43,7 +43,7 @@ def stack_numbers(folder: Path, parts: int) -> np.ndarray:
 
 
 def part_submission(data: Path, sample: pd.DataFrame, tables: list[Source], description: str) -> pd.DataFrame | None:
-    """The chance that each part has what is asked for; None where no table asks for parts of stacks."""
+    """Predict the probability for each part that is asked for; None if no table asks for parts of stacks."""
     id = sample.columns[0]
     folders = {path.parent.name: path.parent for path in data.rglob("*") if path.suffix.lower() in SCANS}
     if not folders or sample.shape[1] != 2:
@@ -76,7 +76,7 @@ def _number(name: str) -> int:
 def _shares(
     answers: pd.DataFrame, tests: list[str], parts: list[str], folders: dict[str, Path], description: str
 ) -> pd.DataFrame:
-    """The chance of each part, and of other columns, which depend on the parts' largest and sum, for the tests."""
+    """Predict the probability of each part, and of other columns from the parts' maximum and sum, for the test."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
 
@@ -87,7 +87,7 @@ def _shares(
     for rows, others in GroupKFold(FOLDS).split(known, truth, stacks):
         held_out[others] = _fitted(known[rows], truth[rows], known[others])
     shares = _fitted(known, truth, unseen)
-    log.info("%d stacks for training, %d of the test, parts %s", len(answers), len(tests), ", ".join(parts))
+    log.info("%d stacks for training, %d for the test, parts %s", len(answers), len(tests), ", ".join(parts))
     found = pd.DataFrame(shares.reshape(-1, len(parts)), tests, parts)
     for name in answers.columns.difference(parts):
         labels = answers[name]
@@ -95,7 +95,7 @@ def _shares(
             model = LogisticRegression(C=1.0).fit(_summary(held_out, len(parts)), labels)
             found[name] = model.predict_proba(_summary(shares, len(parts)))[:, 1]
     match = WEIGHTS.search(description)
-    weight = int(match[1]) / int(match[2]) if match else 1.0  # of the ones against the zeros
+    weight = int(match[1]) / int(match[2]) if match else 1.0  # of ones relative to zeros
     return weight * found / (1 + (weight - 1) * found)
 
 
@@ -105,7 +105,7 @@ def _summary(shares: np.ndarray, parts: int) -> np.ndarray:
 
 
 def _fitted(known: np.ndarray, truth: np.ndarray, unseen: np.ndarray) -> np.ndarray:
-    """The mean of a linear model's and a forest's shares."""
+    """Return the mean of the probabilities of a linear model and a forest."""
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline

@@ -1,4 +1,4 @@
-"""Where something was at given times: the positions that its receiver recorded, smoothed as suits known tracks best."""
+"""Predicts positions at given times, from the receiver's recorded positions, smoothed as is best for known tracks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AXES = r"(?:^|[a-z_ ])([XYZ])[A-Za-z_ ]*ecef"
 PLACE = r"(lat(itude)?|lon(gitude)?|lng)(_?deg(rees)?)?"
 TIME = r"time|millis|timestamp"
 FILTERS = ((1, 1), (3, 1), (3, 3), (5, 5), (9, 5), (9, 9), (15, 9), (15, 15), (25, 25))
-"""Widths of a running median and of the running mean after it."""
+"""Candidate widths of a running median, and of the running mean after it."""
 MAX_TRACKS = 60
 EARTH_METRES, FLATTENING = 6_378_137.0, 1 / 298.257223563
 
@@ -21,10 +21,10 @@ log = logging.getLogger("baseline")
 
 
 def positions(data: Path, sample: pd.DataFrame) -> pd.DataFrame | None:
-    """The sample with recorded positions; None if it does not ask for latitude and longitude at times of tracks.
+    """Return the sample with recorded positions; None if it does not ask for latitude and longitude along tracks.
 
-    Each track is a folder with a table of positions in earth-centred coordinates, and its name in the sample is
-    made of the folder's. Training folders have another table with the true latitude and longitude.
+    Each track is a folder with a table of positions in earth-centred coordinates. Its name in the sample consists of
+    the names of folders. Training folders have another table with the true latitude and longitude.
     """
     places = [name for name in sample if re.fullmatch(PLACE, name, re.I)]
     times = [name for name in sample if name not in places and re.search(TIME, name, re.I)]
@@ -53,7 +53,7 @@ def positions(data: Path, sample: pd.DataFrame) -> pd.DataFrame | None:
 
 
 def _track(folder: Path) -> np.ndarray | None:
-    """Time, latitude and longitude for each time with a recorded position, shape (times, 3)."""
+    """Return time, latitude and longitude for each time with a recorded position, shape (times, 3)."""
     for path in sorted(folder.glob("*.csv")):
         header = list(pd.read_csv(path, nrows=0).columns)
         times = [name for name in header if re.search(TIME, name, re.I)]
@@ -68,7 +68,7 @@ def _track(folder: Path) -> np.ndarray | None:
 
 
 def _axes(header: list[str]) -> list[str]:
-    """The three columns of a receiver's own position, not those of what it receives."""
+    """Return the three columns of the receiver's position, not of the satellites' positions."""
     groups: dict[str, list[str]] = {}
     for name in header:
         if (match := re.search(AXES, name, re.I)) and re.search("ecef", name, re.I):
@@ -79,7 +79,7 @@ def _axes(header: list[str]) -> list[str]:
 
 
 def _on_earth(points: np.ndarray) -> np.ndarray:
-    """Latitude and longitude in degrees of earth-centred coordinates in metres, by Bowring's formula."""
+    """Convert earth-centred coordinates in metres to latitude and longitude in degrees, by Bowring's formula."""
     x, y, z = points.T
     short = EARTH_METRES * (1 - FLATTENING)
     flat = np.hypot(x, y)
@@ -98,7 +98,7 @@ def _smoothed(track: np.ndarray, widths: tuple[int, int], times: np.ndarray) -> 
 
 
 def _best_filter(folders: list[Path], places: list[str], time: str) -> tuple[int, int]:
-    """The filter that comes nearest to the true positions of training tracks."""
+    """Return the filter with the smallest error on training tracks."""
     pairs = []
     for folder in folders:
         for path in sorted(folder.glob("*.csv")):

@@ -1,4 +1,4 @@
-"""Scans, sounds and series of numbers as rows of numbers; see ``media``."""
+"""Reads scans, sounds and series, and converts scans and series to rows of numbers; see ``media``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIDE, _BANDS = 64, 12
 
 
 def read_sound(content: bytes, suffix: str) -> tuple[int, np.ndarray]:
-    """Rate and samples of a sound in any format that libsndfile knows, or of a WAV file without it."""
+    """Return the rate and samples of a sound, in WAV or any other format that libsndfile supports."""
     if suffix == ".wav":
         rate, samples = wavfile.read(io.BytesIO(content))
         return rate, samples
@@ -29,7 +29,7 @@ def read_sound(content: bytes, suffix: str) -> tuple[int, np.ndarray]:
 
 
 def read_scan(content: bytes) -> np.ndarray:
-    """The pixels of a DICOM file, shape (height, width)."""
+    """Return the pixels of a DICOM file, shape (height, width)."""
     import pydicom
 
     found = pydicom.dcmread(io.BytesIO(content), force=True)
@@ -46,7 +46,7 @@ def read_array(content: bytes, suffix: str) -> np.ndarray:
 
 
 def array_numbers(array: np.ndarray) -> np.ndarray:
-    """What is measured of series, shape (steps, channels), or of planes, shape (planes, height, width)."""
+    """Return features of series, shape (steps, channels), or of planes, shape (planes, height, width)."""
     if array.ndim >= 3:
         planes = array.reshape(-1, *array.shape[-2:])
         return np.concatenate([plane_numbers(plane) for plane in (planes.mean(axis=0), *planes[:MAX_CHANNELS])])
@@ -55,7 +55,7 @@ def array_numbers(array: np.ndarray) -> np.ndarray:
 
 
 def _series_numbers(values: np.ndarray) -> np.ndarray:
-    """Level, spread, extremes, gaps, roughness and the power of bands of frequencies of one series."""
+    """Return level, spread, extremes, gaps, roughness and the power of frequency bands of one series."""
     known = values[np.isfinite(values)]
     if len(known) < 8:
         return np.full(14 + _BANDS, np.nan)
@@ -72,7 +72,7 @@ def _series_numbers(values: np.ndarray) -> np.ndarray:
 
 
 def plane_numbers(plane: np.ndarray) -> np.ndarray:
-    """Brightness, its regions, edges and structures of a grey picture."""
+    """Return the brightness, regions, edges and structure of a greyscale picture."""
     from PIL import Image
 
     plane = np.nan_to_num(plane)
@@ -96,7 +96,7 @@ def plane_numbers(plane: np.ndarray) -> np.ndarray:
 
 
 def folder_numbers(folder: Path) -> np.ndarray:
-    """The mean and the largest of what is measured of the scans of a folder, for each folder in it."""
+    """Return the mean, maximum and minimum features of the scans in each subfolder, or in the folder itself."""
     own = [path for path in sorted(folder.iterdir()) if path.is_dir()] or [folder]
     return np.concatenate([_stack_numbers(sorted(path.rglob("*"), key=natural)) for path in own])
 

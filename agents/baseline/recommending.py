@@ -1,4 +1,4 @@
-"""Recommendations: each customer's own items again, the recent ones first, then what everyone takes now."""
+"""Recommends each customer's previous items again, recent ones first, then the items that are popular now."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from task import CannotSolve
 
 MIN_ITEMS = 2
 LEAST_KNOWN = 0.2
-"""The share of the submission's ids that must have items of their own."""
+"""Minimum share of the submission's ids that must have previous items."""
 HALF_LIVES = (0.01, 0.03, 0.1, 0.3, 3.0)
-"""Shares of the whole period after which a transaction counts half; the best for the last transactions is taken."""
+"""Candidate half-lives of a transaction's weight, as shares of the whole period."""
 LAST = 0.07
-"""The share of the period that is held out to find it."""
+"""Share of the period, at its end, that is held out to choose the half-life."""
 RECENT = 0.1
 
 log = logging.getLogger("baseline")
 
 
 def recommendations(sample: pd.DataFrame, tables: list[Source]) -> pd.DataFrame | None:
-    """The sample submission with items of each customer's own; None if it does not ask for lists of items.
+    """Return the sample submission with recommendations; None if it does not ask for lists of items.
 
-    It does if each of its rows has an id and a list of items, and a table has a row for each item of an id.
+    It asks for them if each of its rows has an id and a list of items, and a table has a row per item of an id.
     """
     if sample.shape[1] != 2 or sample.iloc[:, 1].str.split().str.len().median() < MIN_ITEMS:
         return None
@@ -48,12 +48,12 @@ def recommendations(sample: pd.DataFrame, tables: list[Source]) -> pd.DataFrame 
 
 
 def _plain(item: str) -> str:
-    """An item without the leading zeros, which tables lose that were once read as numbers."""
+    """Return an item without leading zeros, which are lost in tables that were once read as numbers."""
     return item.lstrip("0")
 
 
 def _times(rows: pd.DataFrame) -> np.ndarray:
-    """When each row was, from 0 to 1; by the order of the rows where no column has dates."""
+    """Return the time of each row, from 0 to 1; the order of the rows if no column has dates."""
     for column in rows:
         if rows[column].head(100).str.contains(r"\d[-/:T]\d", regex=True).all():
             moments = pd.to_datetime(rows[column], errors="coerce")
@@ -68,12 +68,12 @@ def _recommended(rows: pd.DataFrame, id: str, item: str, wanted: pd.Series, coun
     past, last = table[table.time < 1 - LAST], table[table.time >= 1 - LAST]
     truth = last.groupby("id")["item"].agg(set)
     if past.empty or truth.empty:
-        raise CannotSolve("all transactions are of one moment")
+        raise CannotSolve("there are no transactions before or in the held-out period")
     best = (-1.0, HALF_LIVES[-1])
     for half_life in HALF_LIVES:
         found = _ranked(past, 1 - LAST, list(truth.index), count, half_life)
         score = np.mean([_precision(own, items) for own, items in zip(found, truth, strict=True)])
-        log.info("counting half after %.2f of the period: %.4f in the last transactions", half_life, score)
+        log.info("half-life of %.2f of the period: average precision %.4f on held-out transactions", half_life, score)
         best = max(best, (float(score), half_life))
     return _ranked(table, 1.0, list(wanted), count, best[1])
 
@@ -89,6 +89,6 @@ def _ranked(table: pd.DataFrame, now: float, ids: list[str], count: int, half_li
 
 
 def _precision(found: list[str], true: set[str]) -> float:
-    """The average precision of a ranking."""
+    """Return the average precision of a ranking."""
     hits = np.array([item in true for item in found])
     return float((hits * hits.cumsum() / np.arange(1, len(hits) + 1)).sum() / min(len(true), len(hits)))

@@ -1,4 +1,4 @@
-"""Sequences of words or gestures in recordings: splits the sound into runs and classifies each."""
+"""Predicts sequences of words or gestures in recordings: splits the sound into runs and classifies each."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tables import Source
 LIST = re.compile(r"\w+( \w+)*")
 MAX_SOUNDS = 1000
 STEP, BANDS, SLICES = 0.02, 24, 6
-"""Seconds between spectra, bands of frequencies, and the slices of time that a run is cut into."""
+"""Seconds between spectra, number of frequency bands, and number of time slices per run."""
 LEVELS, PAUSES = np.arange(0.1, 0.7, 0.05), (1, 2, 3, 5, 8, 12, 20)
-"""How loud a run is, between the quietest and the loudest of a recording, and how many steps a pause in it lasts."""
+"""Candidates for the minimum loudness of a run (relative to the recording), and for its longest pause, in steps."""
 LEAST_ALIKE = 0.3
-"""So many recordings must have as many runs as labels."""
+"""Minimum share of recordings that must have as many runs as labels."""
 
 log = logging.getLogger("baseline")
 
 
 def _sounds(name: str, file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
-    """The sound files in a file, which may be an archive of archives."""
+    """Yield the sound files in a file, which may be an archive of archives."""
     if name.endswith(SOUNDS):
         yield name, file.read()
     elif name.endswith(".zip"):
@@ -48,7 +48,7 @@ def _sounds(name: str, file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
 
 
 def _spectra(data: Path, ids: set[str]) -> dict[str, np.ndarray]:
-    """The spectra over time, shape (steps, BANDS), of the sounds in whose names an id ends a word."""
+    """Return the spectra over time, shape (steps, BANDS), of the sounds that have an id at the end of a name's word."""
     found: dict[str, np.ndarray] = {}
     lengths = {len(id) for id in ids}
     for path in sorted(data.rglob("*")):
@@ -73,7 +73,7 @@ def _spectrum(rate: int, samples: np.ndarray) -> np.ndarray:
 
 
 def _runs(spectrum: np.ndarray, level: float, pause: int) -> list[tuple[int, int]]:
-    """Where it is loud, pauses that are short included."""
+    """Return the loud runs, including short pauses."""
     loud = np.log(np.exp(spectrum).sum(axis=1))
     loud = np.convolve(loud, np.ones(3) / 3, "same")
     low, high = np.quantile(loud, (0.03, 0.97))
@@ -91,7 +91,7 @@ def _numbers(spectrum: np.ndarray, run: tuple[int, int]) -> np.ndarray:
 
 
 def sequence_submission(data: Path, sample: pd.DataFrame, tables: list[Source]) -> pd.DataFrame | None:
-    """Lists of labels; None where no training table has such, or where the runs of sound are others than the labels."""
+    """Return lists of labels; None if no training table has any, or if the runs rarely match the labels in number."""
     if sample.shape[1] != 2 or not sample.iloc[:, 1].str.fullmatch(LIST.pattern).all():
         return None
     id, target = sample.columns
@@ -120,9 +120,7 @@ def _labelled(
         return float(np.mean([len(_runs(own, *choice)) == len(lists[key]) for key, own in known.items()]))
 
     choice = max(product(LEVELS, PAUSES), key=alike)
-    log.info(
-        "level %.2f, pause %d: %.2f of %d recordings have a run for each label", *choice, alike(choice), len(known)
-    )
+    log.info("level %.2f, pause %d: %.2f of %d recordings have a run per label", *choice, alike(choice), len(known))
     if alike(choice) < LEAST_ALIKE:
         return None
     x, y = [], []

@@ -1,4 +1,4 @@
-"""Tables with lists in their cells, and a value to predict for each place of the lists: a row for each place."""
+"""Converts tables with lists in their cells to a row per position, if values are to be predicted at each position."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from readings import array_numbers
 from tables import SEED, Source
 
 MAX_TRAIN_ROWS = 5_200
-"""More than the slow models take."""
+"""More rows than the slow models accept."""
 MIN_LENGTH, LONG = 5, 64
 NEAR = 2
-"""So many neighbours on each side are features too."""
+"""Number of neighbours on each side that are features."""
 PAIRS = ("()", "[]", "{}")
 
 
 def sequence_tables(sample: pd.DataFrame, tables: list[Source]) -> list[Frame]:
-    """A training and a test table; none where no test table has the ids of the sample without a place at the end."""
+    """Return a training and a test table; none if no test table has the sample's ids without a position at the end."""
     id, targets = sample.columns[0], list(sample.columns[1:])
     parts = sample[id].str.extract(r"^(.*)_(\d+)$")
     if parts.isna().any(axis=None):
@@ -38,9 +38,9 @@ def sequence_tables(sample: pd.DataFrame, tables: list[Source]) -> list[Frame]:
 
 
 def measured_tables(sample: pd.DataFrame, tables: list[Source]) -> list[Frame]:
-    """A training and a test table with what is measured of long lists of numbers in cells; none without such lists.
+    """Return a training and a test table with features of the long lists of numbers in cells; none without such lists.
 
-    A list whose length is a square is a picture, else a series.
+    A list whose length is a square number is treated as a picture, otherwise as a series.
     """
     tables = [table for table in tables if table.name.endswith((".json", ".jsonl"))]
     train = next((table.read_cells() for table in tables if "train" in table.name), None)
@@ -52,7 +52,7 @@ def measured_tables(sample: pd.DataFrame, tables: list[Source]) -> list[Frame]:
 
 
 def _is_long(column: pd.Series) -> bool:
-    """Whether all cells are lists of the same length, LONG or more, and begin with a number."""
+    """Return whether all cells are lists of the same length, at least LONG, that begin with a number."""
     lengths = column.map(lambda cell: len(cell) if isinstance(cell, list) else 0)
     return int(lengths.iloc[0]) >= LONG and lengths.nunique() == 1 and isinstance(column.iloc[0][0], int | float)
 
@@ -98,7 +98,7 @@ def _with_neighbours(name: str, values: list[object]) -> dict[str, list[object]]
 def _of_partners(
     name: str, values: list[object], series: dict[str, list[object]], length: int
 ) -> dict[str, list[object]]:
-    """Where a series has brackets: what the other series have at the place of the bracket that belongs to each."""
+    """If a series has brackets, return the values of the other series at the position of the matching bracket."""
     pair = next((pair for pair in PAIRS if pair[0] in values and pair[1] in values), None)
     if pair is None:
         return {}

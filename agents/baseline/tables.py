@@ -1,4 +1,4 @@
-"""Finding and reading the tables of a competition: CSV, TSV and JSON files, plain or in zip and 7z archives."""
+"""Finds and reads the tables of a competition: CSV, TSV and JSON files, plain or in zip and 7z archives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pandas as pd
 from archives import MAX_BYTES, unpacked
 
 SEED = int(os.environ.get("SEED") or 0)
-"""The run's own seed: runs of several seeds differ as far as the models do."""
+"""The run's seed, from which all randomness follows."""
 
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl")
 CHUNK_ROWS = 200_000
@@ -33,7 +33,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """The file's own name in lower case, such as ``train.csv``."""
+        """The file's name in lower case, such as ``train.csv``."""
         return Path(self.member or self.path.name).name.lower()
 
     @property
@@ -53,24 +53,24 @@ class Source:
                 yield file
 
     def copy(self, target: Path) -> None:
-        """The table's bytes in a file of their own."""
+        """Copy the table's bytes to a file."""
         with self.open() as source, target.open("wb") as copy:
             shutil.copyfileobj(source, copy)
 
     def columns(self) -> list[str]:
-        """The header; empty for what is not a table."""
+        """Return the header; empty if this is not a table."""
         try:
             if self.name.endswith((".json", ".jsonl")):
                 return list(self.read().columns)
             with self.open() as file:
-                # One line of a wide table is enough; of a file that is none, a line can be endless.
+                # Enough for one line of a wide table. In a file that is not a table, a line can be endless.
                 head = file.readline(1 << 20)
             return list(pd.read_csv(io.BytesIO(head), sep=self._separator, encoding_errors="replace", nrows=0).columns)
         except Exception:
             return []
 
     def read(self, *, as_text: list[str] | None = None) -> pd.DataFrame:
-        """The table; the columns ``as_text`` (None: all) just as they are written, missing values being ''."""
+        """Return the table. The columns ``as_text`` (None: all) are unconverted strings, with '' for missing values."""
         if self.name.endswith((".json", ".jsonl")):
             return self._read_json(as_text)
         options = {"sep": self._separator, "encoding_errors": "replace"}
@@ -92,9 +92,9 @@ class Source:
         return "\t" if self.name.endswith(".tsv") else ","
 
     def read_cells(self) -> pd.DataFrame:
-        """A JSON table as it is, with lists and dictionaries in its cells."""
+        """Return a JSON table with lists and dictionaries in its cells."""
         if self.size > MAX_BYTES:
-            raise ValueError(f"{self.name} is too large a JSON file")
+            raise ValueError(f"{self.name} is too large for a JSON file")
         with self.open() as file:
             content = file.read()
         lines = not content.lstrip().startswith(b"[")
@@ -110,9 +110,9 @@ class Source:
 
 
 def find_tables(data: Path) -> list[Source]:
-    """The tables at the top of a folder and one level below, those at the top first."""
+    """Return the tables at the top of a folder, then those one level below."""
     folders = [_tables_in(folder) for folder in sorted(data.iterdir()) if folder.is_dir()]
-    # Hundreds of small files, or members of an archive, are records of one kind, not tables.
+    # Hundreds of small files, or members of an archive, are single records, not tables.
     return sum((tables for tables in folders if len(tables) <= MAX_TABLES), _tables_in(data))
 
 
@@ -139,7 +139,7 @@ def _sources(path: Path) -> Iterator[Source]:
 
 
 def find_test_in_form(data: Path) -> Source | None:
-    """A test table that has itself the form of a submission, such as sentences with ids that are to be completed."""
+    """Return a test table in the format of a submission, such as sentences to complete with their ids."""
     for source in find_texts(data):
         columns = source.columns() if source.name.startswith("test") else []
         if len(columns) == 2 and columns[0].lower() == "id":
@@ -148,7 +148,7 @@ def find_test_in_form(data: Path) -> Source | None:
 
 
 def find_texts(data: Path) -> Iterator[Source]:
-    """The text files at the top of a folder, plain or in zip archives."""
+    """Yield the text files at the top of a folder, plain or in zip archives."""
     for path in sorted(data.iterdir()):
         if path.suffix.lower() == ".txt":
             yield Source(path)
@@ -159,7 +159,7 @@ def find_texts(data: Path) -> Iterator[Source]:
 
 
 def find_sample(tables: list[Source]) -> Source | None:
-    """The sample submission: by its name, the likeliest first."""
+    """Return the sample submission, by its name; the most likely names are tried first."""
     tables = [table for table in tables if table.name.endswith((".csv", ".tsv"))]
     for pattern in (r"sample.*submission", r"submission", r"random.?predictions", r"^sample"):
         for table in tables:

@@ -1,4 +1,4 @@
-"""What is asked for, inferred from the sample submission, the tables' columns and the description."""
+"""Infers the task from the sample submission, the tables' columns and the description."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Kind = Literal["regression", "labels", "probability"]
 
 _LABEL = re.compile(r"(target|label|class|category)(_?(id|name))?", re.I)
 
-METRICS = (  # the first that the description mentions
+METRICS = (  # the one that the description mentions first is used
     ("rmsle", r"rmsle|logarithmic error|squared log"),
     ("rmse", r"rmse|root.mean.squared? error"),
     ("mae", r"\bmae\b|mean.absolute error"),
@@ -35,15 +35,15 @@ class NoClasses(Exception):
 
 
 class CannotSolve(Exception):
-    """Why this agent has no model for the competition."""
+    """This agent has no model for the competition."""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Where the rows are and which columns are what: the ids and targets of a submission, the features, the label.
+    """The tables, and the roles of columns: the ids and targets of a submission, the features, the label.
 
-    ``label`` is the training column that holds the target's true value; where the targets are one column for each
-    class, the column with the classes. Empty if the training table has the targets by their own names.
+    ``label`` is the training column with the target's true value, or with the classes if the targets are one column
+    per class. It is empty if the training table has the targets under their own names.
     """
 
     train: Source
@@ -56,7 +56,7 @@ class Roles:
 
 @dataclass(frozen=True)
 class Target:
-    """One thing to predict: ``columns`` of the submission, true values ``y``, and for classification the classes."""
+    """One target: ``columns`` of the submission, true values ``y``, and the classes if it is a classification."""
 
     columns: list[str]
     kind: Kind
@@ -65,7 +65,7 @@ class Target:
 
 
 def metric_of(description: str) -> str:
-    """The metric's name in METRICS, from the section on evaluation where there is one; '' if none is mentioned."""
+    """Return the metric's name in METRICS, from the evaluation section if there is one; '' if none is mentioned."""
     section = re.search(r"^#+\s*evaluation.*?(?=^#+\s*\w|\Z)", description, re.I | re.S | re.M)
     text = section[0] if section else description
     found = [(match.start(), name) for name, pattern in METRICS if (match := re.search(pattern, text, re.I))]
@@ -77,7 +77,7 @@ def wants_probability(description: str, metric: str) -> bool:
 
 
 def find_roles(sample: pd.DataFrame, tables: list[Source]) -> Roles:
-    """The first pair of a training and a test table that makes sense of the sample; raises CannotSolve."""
+    """Return the first pair of a training and a test table that fits the sample. Raises CannotSolve if none does."""
     headers = {table: table.columns() for table in tables}
     trains = sorted((t for t in tables if "test" not in t.name), key=lambda t: "train" not in t.name)
     tests = sorted((t for t in tables if "train" not in t.name), key=lambda t: "test" not in t.name)
@@ -101,9 +101,9 @@ def _roles(
     if not features and len(ids) > 1:  # a sample submission that repeats the test table
         features = [column for column in train_columns if column in ids]
     if not ids or not targets:
-        raise CannotSolve("the sample submission has no id that the test table has, or nothing but such columns")
+        raise CannotSolve("the sample submission has no column of the test table, or only columns of it")
     if not features:
-        raise CannotSolve("the tables share no column to predict from")
+        raise CannotSolve("the tables have no feature column in common")
     if set(targets) <= set(answers):
         return Roles(train, test, ids, targets, features)
     labels = answers if len(answers) == 1 else [column for column in answers if _LABEL.fullmatch(column)]
@@ -117,13 +117,13 @@ def _roles(
         for column in answers:
             if values[column].nunique() > 1 and set(values[column]) <= set(targets):
                 return Roles(train, test, ids, targets, features, column)
-    raise CannotSolve(f"the training table has nothing that matches {', '.join(map(repr, targets[:5]))}")
+    raise CannotSolve(f"no column of the training table matches {', '.join(map(repr, targets[:5]))}")
 
 
 def find_targets(
     roles: Roles, train: pd.DataFrame, sample: pd.DataFrame, metric: str, probability: bool
 ) -> list[Target]:
-    """The targets with their true values (the columns of ``train`` and ``sample`` are text); raises CannotSolve."""
+    """Return the targets with their true values. The columns of ``train`` and ``sample`` are text. Raises NoClasses."""
     if len(roles.targets) > 1 and roles.label:
         return [Target(roles.targets, "probability", train[roles.label].to_numpy(object), roles.targets)]
     if len(roles.targets) > 1 and _is_one_hot(train[roles.targets]):
@@ -141,7 +141,7 @@ def _single_targets(
         numeric = bool(numbers.notna().all())
         classes = sorted(truth.unique())
         asked = pd.to_numeric(sample[column], errors="coerce")
-        if set(classes) <= {"0", "1"} and len(roles.targets) > 1:  # one of them may not occur
+        if set(classes) <= {"0", "1"} and len(roles.targets) > 1:  # even if one does not occur
             classes = ["0", "1"]
         between = bool(((asked > 0) & (asked < 1)).any())
         if sample[column].str.split().str.len().min() > 1 and not truth.str.contains(" ").any():
@@ -151,7 +151,7 @@ def _single_targets(
         if numeric and (quantity or (numbers % 1 != 0).any()):
             yield Target([column], "regression", numbers.to_numpy(float), [])
         elif not 1 < len(classes) <= min(MAX_CLASSES, max(2, len(truth) // 2)):
-            raise NoClasses(f"{column!r} has {len(classes)} different values in {len(truth)} rows: no classes")
+            raise NoClasses(f"{column!r} is not a class: it has {len(classes)} values in {len(truth)} rows")
         elif len(classes) == 2 and asked.notna().all() and (between or probability):
             yield Target([column], "probability", truth.to_numpy(object), classes)
         else:
@@ -159,7 +159,7 @@ def _single_targets(
 
 
 def are_shares(table: pd.DataFrame) -> bool:
-    """Whether there are several columns, and every row of them sums to one."""
+    """Return whether there are several columns, and every row sums to one."""
     sums = table.apply(pd.to_numeric, errors="coerce").sum(axis=1)
     return table.shape[1] > 1 and bool(np.allclose(sums, 1, atol=1e-3))
 

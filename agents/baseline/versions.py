@@ -1,4 +1,4 @@
-"""The same JPEG pictures in several folders, unchanged in one: which changes do their coefficients show?"""
+"""Detects changes in JPEG pictures from their coefficients. Several folders contain them, one in unchanged form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy.fft import dct
 from tables import SEED
 
 MAX_PICTURES = 1500
-"""Of each training folder so many are read."""
+"""Maximum number of pictures that are read from each training folder."""
 UNCHANGED = re.compile(r"un(?:altered|changed|touched|modified)|original", re.I)
 _BANDS, _MOST = range(1, 11), 3
 _COSINES = dct(np.eye(8), norm="ortho", axis=0)
@@ -21,7 +21,7 @@ _BAND = np.add.outer(np.arange(8), np.arange(8)).ravel()
 
 
 def coefficient_numbers(path: Path) -> np.ndarray:
-    """The first step of the compression; then, for each band, how many coefficients are 1, 2, 3, or not zero."""
+    """Return the first quantization step, then the shares of coefficients that are 1, 2, 3 and not 0, per band."""
     from PIL import Image
 
     with Image.open(io.BytesIO(path.read_bytes())) as image:
@@ -38,7 +38,7 @@ def coefficient_numbers(path: Path) -> np.ndarray:
 
 
 def _folders(data: Path) -> dict[Path, dict[str, Path]]:
-    """The folders with JPEG files, and these by name."""
+    """Return the folders with JPEG files, and these files by name."""
     found: dict[Path, dict[str, Path]] = {}
     for path in sorted(data.rglob("*")):
         if path.suffix.lower() in (".jpg", ".jpeg"):
@@ -47,7 +47,7 @@ def _folders(data: Path) -> dict[Path, dict[str, Path]]:
 
 
 def version_submission(data: Path, sample: pd.DataFrame, description: str) -> pd.DataFrame | None:
-    """The chance that a picture is changed; None unless folders have the same names, and one of them is unchanged."""
+    """Predict the probability that a picture is changed; None unless folders have the same files, one unchanged."""
     folders = _folders(data)
     asked = set(sample.iloc[:, 0])
     test = next((folder for folder, own in folders.items() if asked <= own.keys()), None)
@@ -71,7 +71,7 @@ def version_submission(data: Path, sample: pd.DataFrame, description: str) -> pd
 
 
 def _changed(x: np.ndarray, y: np.ndarray, unseen: np.ndarray, plain: str) -> np.ndarray:
-    """The chance that a picture is not plain, by what is usual after a compression as strong as its own."""
+    """Predict the probability that a picture is not plain, relative to pictures with the same compression."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
     scaled, asked = x[:, 1:].copy(), unseen[:, 1:].copy()

@@ -1,11 +1,11 @@
 #!/bin/bash
-# Arguments: --model NAME, --effort low|medium|high (of reasoning).
+# Arguments: --model NAME, --effort low|medium|high (reasoning effort).
 set -eu
 model= effort=medium
 . "$AGENT_DIR/../options.sh"
 
-# Nothing but the model is asked: no telemetry, no updates, no web. The container confines it, as its own sandbox cannot
-# work in there.
+# Contact only the model: no telemetry, no updates, no web. Its own sandbox is off, because it does not work inside a
+# container, which isolates the agent anyway.
 mkdir -p ~/.codex
 cat >~/.codex/config.toml <<TOML
 model = "$model"

@@ -1,4 +1,4 @@
-"""Copies the sample submission, plain or in an archive, to where a submission belongs."""
+"""Copies the sample submission, which may be in an archive, to the submission folder."""
 
 import os
 import re
@@ -10,9 +10,9 @@ from pathlib import Path
 
 DATA = Path(os.environ.get("DATA_DIR", "/home/data"))
 TARGET = Path(os.environ.get("SUBMISSION_DIR", "/home/submission")) / "submission.csv"
-# By name, the likeliest first.
+# Patterns for the file's name, most likely first.
 PATTERNS = (r"sample.*submission.*\.csv$", r"submission.*\.csv$", r"random.?predictions.*\.csv$")
-# Where there is none: a test table in the form of a submission, such as sentences to be completed.
+# If there is no sample: a test table in the format of a submission, such as sentences to complete.
 TEST = (r"^test[^/]*\.(csv|txt)$",)
 SUFFIXES = (".csv", ".txt", ".zip", ".7z")
 
@@ -57,7 +57,7 @@ def _unpack_zip(path: Path, pattern: str) -> bool:
 
 
 def _unpack_7z(path: Path, pattern: str) -> bool:
-    if not re.search(pattern, path.stem, re.IGNORECASE):  # unpacking all of them would take long
+    if not re.search(pattern, path.stem, re.IGNORECASE):  # unpacking all archives would take too long
         return False
     with tempfile.TemporaryDirectory() as folder:
         try:

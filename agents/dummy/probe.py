@@ -1,7 +1,7 @@
-"""Logs what an agent can and cannot reach where it runs. Needs nothing but Python.
+"""Logs what an agent can and cannot access in its sandbox. Needs only Python.
 
-Nothing is sent beyond this machine unless ``--connect`` or ``--lookup`` asks for it: whether there is a route to the
-internet can be found out without a packet.
+It sends nothing beyond this machine unless ``--connect`` or ``--lookup`` is given: checking for a route to the internet
+does not need a packet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-# The variables of every sandbox. Others may be secrets: only their names are printed.
+# The variables of every sandbox. Others may be secrets, so only their names are printed.
 PUBLIC = (
     "AGENT_DIR",
     "CODE_DIR",
@@ -86,7 +86,7 @@ def section(title: str) -> None:
 
 
 def attempt(action: Callable[[], str]) -> str:
-    """What an action gives, or why it does not, after a few seconds at the latest."""
+    """Return the result of an action, or why it failed, after a few seconds at most."""
     results: list[str] = []
 
     def act() -> None:
@@ -95,7 +95,7 @@ def attempt(action: Callable[[], str]) -> str:
         except (OSError, ValueError) as error:
             results.append(f"no ({error})")
 
-    # A thread, since looking a name up has no time limit of its own.
+    # In a thread, because name lookups have no timeout.
     thread = threading.Thread(target=act, daemon=True)
     thread.start()
     thread.join(SECONDS + 0.5)
@@ -103,7 +103,7 @@ def attempt(action: Callable[[], str]) -> str:
 
 
 def route() -> str:
-    """Connecting a datagram socket chooses a route and sends nothing."""
+    """Report the route. Connecting a datagram socket selects a route without sending anything."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         datagrams.connect(("1.1.1.1", 443))
         return f"there is one, from {datagrams.getsockname()[0]}"
@@ -131,7 +131,7 @@ def memory() -> str:
 
 
 def writable(folder: Path) -> bool:
-    """By trying: permission bits mean nothing to root, and little on a read-only mount."""
+    """Test by writing: permission bits do not apply to root, and say little about a read-only mount."""
     probe = folder / ".probe"
     try:
         probe.touch()
@@ -142,9 +142,9 @@ def writable(folder: Path) -> bool:
 
 
 def private_answers() -> list[Path]:
-    """Folders ``private`` with a neighbour ``public``, around the places where an agent would look first."""
+    """Find folders ``private`` with a sibling ``public``, near the places where an agent would look first."""
     homes = (Path.home(), Path(pwd.getpwuid(os.getuid()).pw_dir))
-    # The data may be a link, or the very folder of the store whose neighbour holds the answers.
+    # The data may be a link, or the store's own folder, whose sibling contains the answers.
     roots = [DATA.parent, DATA.resolve().parent, Path.home(), *(home / ".cache" / "mlebench" for home in homes)]
     roots += [Path(store) for name, store in os.environ.items() if name == "MLEBENCH_DATA_DIR"]
     roots += [Path("/home"), Path("/private"), Path("/mlebench")]

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Arguments: --model NAME, --turns N (the most that it may take for one prompt).
+# Arguments: --model NAME, --turns N (maximum turns per prompt).
 set -eu
 model= turns=-1
 . "$AGENT_DIR/../options.sh"
 
-# Nothing but the model is asked: no telemetry, no updates, no web.
+# Contact only the model: no telemetry, no updates, no web.
 mkdir -p ~/.gemini
 cat >~/.gemini/settings.json <<JSON
 {

@@ -1,4 +1,4 @@
-"""mini-swe-agent's command, with an agent that continues the conversation in its output file, if there is one."""
+"""mini-swe-agent's command, with an agent that continues the conversation from its output file, if there is one."""
 
 import json
 from typing import Any
@@ -11,14 +11,14 @@ class Continuing(DefaultAgent):
     def run(self, task: str = "", **more: Any) -> dict[str, Any]:
         path = self.config.output_path
         earlier = json.loads(path.read_text(encoding="utf-8"))["messages"] if path and path.exists() else []
-        # The command that ends a conversation has no result, which models' APIs ask for.
+        # The last command of a conversation has no result, but models' APIs require one.
         while earlier and earlier[-1]["role"] in ("exit", "assistant"):
             earlier.pop()
         self.earlier, self.task = earlier, task
         return super().run(task, **more)
 
     def add_messages(self, *messages: dict[str, Any]) -> list[dict[str, Any]]:
-        if not self.messages and self.earlier:  # in place of the system's message and the first prompt
+        if not self.messages and self.earlier:  # instead of the system message and the first prompt
             messages = (*self.earlier, self.model.format_message(role="user", content=self.task))
         return super().add_messages(*messages)
 

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Arguments: --api openai|anthropic|openrouter, --model NAME, --steps N (the most calls of the model for one prompt).
+# Arguments: --api openai|anthropic|openrouter, --model NAME, --steps N (maximum model calls per prompt).
 set -eu
 api=openai model= steps=0
 . "$AGENT_DIR/../options.sh"
 
-# Nothing but the model is asked: no list of prices, no questions about its own configuration.
+# Contact only the model: no price list. Skip the dialog for the first-time configuration.
 export LITELLM_LOCAL_MODEL_COST_MAP=True LITELLM_TELEMETRY=False MSWEA_CONFIGURED=true MSWEA_SILENT_STARTUP=1
 export MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT="${MODEL_ATTEMPTS:-15}"
 

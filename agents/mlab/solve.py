@@ -1,6 +1,6 @@
-"""Runs MLAgentBench's research agent on the task that the standard input holds, with a model of today.
+"""Runs MLAgentBench's research agent on the task from standard input, with a current model.
 
-Its own way to models needs keys in files, and packages of several GB; the one below takes its place.
+Its own client for models needs keys in files, and several GB of packages. ``complete_text`` below replaces it.
 """
 
 import os
@@ -23,7 +23,7 @@ client = openai.OpenAI(max_retries=int(os.environ.get("MODEL_ATTEMPTS", "15")) -
 
 
 def complete_text(prompt: str, log_file: str | None = None, model: str = "", **_: object) -> str:
-    """The model's answer. Models make up observations too, so it ends before the first one."""
+    """Return the model's answer. Models also invent observations, so the answer is cut off before the first one."""
     from MLAgentBench.schema import TooLongPromptError
 
     try:
@@ -59,7 +59,7 @@ def main() -> None:
     from MLAgentBench.agents.agent_research import ResearchAgent
 
     class Workplace(environment.Environment):
-        answers = 0  # final ones in a row
+        answers = 0  # consecutive final answers
 
         def _initialize_task_env(self) -> None:
             (Path(self.work_dir) / "backup").mkdir(parents=True)
@@ -73,7 +73,7 @@ def main() -> None:
 
     notes = "Work in the current folder, by relative paths. The data is in ./data as well."
     environment.get_task_info = lambda task: (task, f"{sys.stdin.read()}\n{notes}")
-    environment.signal.alarm = lambda seconds: None  # the time limit is the harness's
+    environment.signal.alarm = lambda seconds: None  # the harness enforces the time limit
     options = Namespace(
         task=TASK,
         log_dir=os.environ["LOGS_DIR"] + "/mlab",

@@ -1,6 +1,5 @@
 #!/bin/bash
-# Arguments: --api openai|openrouter, --model NAME, --steps N (the most steps of the agent; with --until=limit they do not
-# end it).
+# Arguments: --api openai|openrouter, --model NAME, --steps N (maximum steps of the agent; ignored with --until=limit).
 set -euo pipefail
 api=openai model= steps=50
 . "$AGENT_DIR/../options.sh"

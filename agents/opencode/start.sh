@@ -1,5 +1,5 @@
 #!/bin/bash
-# Arguments: --api openai|anthropic|openrouter, --model NAME, --turns N (the most that it may take for one prompt).
+# Arguments: --api openai|anthropic|openrouter, --model NAME, --turns N (maximum turns per prompt).
 set -eu
 api=openai model= turns=100000
 . "$AGENT_DIR/../options.sh"
@@ -9,7 +9,7 @@ case $api in
     openrouter) package=@ai-sdk/openai-compatible ;;
 esac
 
-# Nothing but the model is asked: no sharing, no updates, no web, no list of models.
+# Contact only the model: no sharing, no updates, no web, no list of models.
 mkdir -p ~/.config/opencode
 cat >~/.config/opencode/opencode.json <<JSON
 {

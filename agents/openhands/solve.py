@@ -1,4 +1,4 @@
-"""One prompt to OpenHands, from the standard input; the next one continues the same conversation."""
+"""Sends one prompt from standard input to OpenHands. The next call continues the same conversation."""
 
 import os
 import sys

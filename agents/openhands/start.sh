@@ -1,10 +1,10 @@
 #!/bin/bash
-# Arguments: --api openai|anthropic|openrouter, --model NAME, --steps N (the most that it may take for one prompt).
+# Arguments: --api openai|anthropic|openrouter, --model NAME, --steps N (maximum steps per prompt).
 set -eu
 api=openai model= steps=100000
 . "$AGENT_DIR/../options.sh"
 
-# Nothing but the model is asked: no list of prices, no traces.
+# Contact only the model: no price list, no traces.
 export LITELLM_LOCAL_MODEL_COST_MAP=True LITELLM_TELEMETRY=False OTEL_SDK_DISABLED=true OPENHANDS_SUPPRESS_BANNER=1
 export MODEL="$api/$model" MODEL_URL="$url" MODEL_KEY="$key" STEPS="$steps"
 

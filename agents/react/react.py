@@ -1,6 +1,6 @@
-"""A plain agent: a language model in a loop with a shell and two file tools, over any of three APIs.
+"""A plain agent: a language model in a loop with a shell and two file tools, for three APIs.
 
-It ends when the model calls no tool. Needs nothing but Python; write your own agent from it.
+It ends when the model calls no tool. Needs only Python. Use it as a starting point for your own agent.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 DEADLINE = float(os.environ["DEADLINE"])
 OUTPUT = 20_000  # characters of a command's output that the model sees
 HISTORY = 400_000  # characters of the conversation; beyond it, old outputs are left out
-ATTEMPTS = int(os.environ.get("MODEL_ATTEMPTS", 10))  # at a call to a provider that is overloaded or does not answer
+ATTEMPTS = int(os.environ.get("MODEL_ATTEMPTS", 10))  # per call, if the provider is overloaded or does not answer
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
 TOOLS = {
     "shell": ("Run a command with bash, for at most so many seconds.", {"command": TEXT, "seconds": NUMBER}),
@@ -33,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--api", choices=APIS, required=True)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--steps", type=int, default=10**9, help="the most calls of the model")
+    parser.add_argument("--steps", type=int, default=10**9, help="maximum number of model calls")
     options = parser.parse_args()
     os.chdir(os.environ["CODE_DIR"])
     api_class, url = APIS[options.api]
@@ -61,7 +61,7 @@ def prompt(what: str) -> str:
 
 
 def run(name: str, arguments: object) -> str:
-    """What a tool gives; every mistake is the model's to read."""
+    """Run a tool. Errors are returned as text for the model."""
     try:
         match name, json.loads(arguments) if isinstance(arguments, str) else arguments:
             case "shell", {"command": str(command), **options}:
@@ -89,7 +89,7 @@ def shell(command: str, seconds: float) -> str:
 
 
 class Api:
-    """A provider's API: where it is, and what a conversation looks like in it. ``history`` is in the API's own form."""
+    """A provider's API: its URL, and its format for conversations. ``history`` is in this format."""
 
     parts, output = "content", "content"
 
@@ -99,7 +99,7 @@ class Api:
         self.model, self.history, self.results = model, [], []
 
     def forget(self) -> None:
-        """Leave the oldest results of tools out of a conversation that is too long."""
+        """Remove the oldest tool results from a conversation that is too long."""
         while len(self.results) > 3 and len(json.dumps(self.history)) > HISTORY:
             self.results.pop(0).update({self.output: "[left out]"})
 
@@ -109,7 +109,7 @@ class Api:
         self.history[-1][self.parts].append(part)
 
     def post(self, path: str, body: dict, headers: dict) -> dict:
-        """The answer to one call. What cannot succeed ends the agent, with the provider's own words."""
+        """Return the answer to one call. If the call cannot succeed, ends the agent with the provider's error."""
         headers = {"Content-Type": "application/json", **headers}
         for attempt in range(ATTEMPTS):
             request = urllib.request.Request(self.url + path, json.dumps(body).encode(), headers)
@@ -155,7 +155,7 @@ class Anthropic(Api):
 
     def ask(self):
         tools = [{**tool, "input_schema": schema} for tool, schema in DECLARED]
-        *before, last = self.history[-1]["content"]  # all up to the last part is cheaper the next time
+        *before, last = self.history[-1]["content"]  # the next call pays less for the cached parts
         newest = {"role": "user", "content": [*before, {**last, "cache_control": {"type": "ephemeral"}}]}
         body = {"model": self.model, "max_tokens": 16_000, "tools": tools, "messages": [*self.history[:-1], newest]}
         headers = {"x-api-key": self.key, "anthropic-version": "2023-06-01"}

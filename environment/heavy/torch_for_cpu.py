@@ -1,8 +1,8 @@
-"""Makes a torch that was built for CUDA one for the CPU, where PyPI's is all there is: a tenth of its size.
+"""Converts a torch that was built for CUDA to a CPU version, a tenth of its size, if only PyPI's build is available.
 
-On x86-64, PyPI's torch holds code for GPUs and does not start without NVIDIA's libraries, several GB of both. The code
-for GPUs is cut out, and of the libraries only the names are left, whose functions say that there is no GPU. All that
-runs on the CPU stays as it was built. A torch that was built for the CPU is left as it is.
+On x86-64, PyPI's torch contains GPU code and does not start without NVIDIA's libraries, together several GB. The GPU
+code is removed, and the libraries are replaced by stubs whose functions report that there is no GPU. Everything that
+runs on the CPU stays as it was built. A torch that was built for the CPU is left unchanged.
 """
 
 import re
@@ -16,7 +16,7 @@ from pathlib import Path
 CUDA_ONLY = ("libtorch_cuda_linalg.so", "libcaffe2_nvrtc.so")  # loaded when a GPU is first used
 NVIDIA = re.compile(r"lib(cu|nv|nccl)")
 PREFIXES = {"nccl": "libnccl", "cuFile": "libcufile", "cusparseLt": "libcusparseLt", "nvshmem": "libnvshmem_host"}
-"""Of functions whose names carry no version, which would tell their library."""
+"""Library by the prefix of functions that have no symbol version, from which their library would be known."""
 NO_DEVICE = 100  # cudaErrorNoDevice
 PAGE = 4096
 LOAD, NOTE = 1, 4  # types of segments
@@ -40,7 +40,7 @@ def main():
 
 
 def replace_nvidia(folder, users):
-    """Put libraries of NVIDIA's names into the folder, with the functions that these files want of them."""
+    """Create stubs of NVIDIA's libraries in the folder, with the functions that these files need."""
     needed, functions = set(), set()
     for path in users:
         needed |= set(re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-d", path)))
@@ -78,10 +78,10 @@ def compile_library(path, functions):
 
 
 def drop_code(path):
-    """Cut the code for GPUs (the section .nv_fatbin) out of a library.
+    """Remove the GPU code (section .nv_fatbin) from a library.
 
-    What stays keeps its address and moves in the file. The segment that held the code becomes two, for which there is
-    room in the table of segments in place of a note.
+    The rest keeps its address and moves in the file. The segment that contained the code becomes two. The second one
+    replaces a note in the segment table, because the table cannot grow.
     """
     section = re.search(r"\.nv_fatbin\s+PROGBITS\s+\w+\s+(\w+)\s+(\w+)", output("readelf", "-SW", path))
     with path.open("rb") as file:
@@ -107,7 +107,7 @@ def drop_code(path):
         else:
             moved = offset - (end - start) if offset >= end else offset
             changed.append((kind, flags, moved, address, physical, in_file, in_memory, alignment))
-    struct.pack_into("<Q", header, 40, 0)  # no table of sections: nothing needs one to load a library
+    struct.pack_into("<Q", header, 40, 0)  # no section table: it is not needed to load a library
     struct.pack_into("<HHH", header, 58, 0, 0, 0)
     smaller = path.with_suffix(".smaller")
     with path.open("rb") as old, smaller.open("wb") as new:
@@ -124,7 +124,7 @@ def drop_code(path):
 
 
 def forget_requirements(metadata):
-    """Else pip would install NVIDIA's libraries with the next package that asks for torch."""
+    """Remove the requirements, or pip would install NVIDIA's libraries with the next package that needs torch."""
     text = metadata.read_text(encoding="utf-8")
     metadata.write_text(re.sub(r"(?m)^Requires-Dist: (nvidia-|triton).*\n", "", text), encoding="utf-8")
 
@@ -132,7 +132,7 @@ def forget_requirements(metadata):
 def output(*command):
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"torch cannot be made one for the CPU: {command[0]}: {done.stderr.strip()}")
+        sys.exit(f"torch cannot be converted for the CPU: {command[0]}: {done.stderr.strip()}")
     return done.stdout
 
 

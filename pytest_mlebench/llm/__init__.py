@@ -1,4 +1,4 @@
-"""What agents ask: the gateway to language models, its ledger, budgets and recordings.
+"""Agents' access to language models: the gateway, its ledger, budgets and recordings.
 
-Keys stay on the host. An agent finds the gateway on ``localhost`` and has a token of its run in place of each key.
+API keys stay on the host. An agent reaches the gateway on ``localhost``, and has its run's token instead of each key.
 """

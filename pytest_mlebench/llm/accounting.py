@@ -1,7 +1,7 @@
-"""A run's calls in progress and their accounting: a budget is reserved before each, the ledger is written after it.
+"""Accounting for a run's calls in progress: reserves a budget before each call, and writes the ledger after it.
 
-What may take long (the account's lock, long conversations) happens in one thread of its own, in order, and holds up no
-stream. A short call of a run without an account is noted where it is: to change threads there and back takes longer.
+Slow work (waiting for the account's lock, recording long conversations) runs in order in a separate thread, so that it
+delays no stream. A short call of a run without an account is recorded directly: switching threads would take longer.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 LEAST_OUTPUT = 1024
-"""An answer is limited to what a budget has left, but to no less than this."""
+"""Answers are shortened to fit the remaining budget, but to no less than this many tokens."""
 SHORT = 64 << 10
-"""Bytes of a call that is noted at once."""
+"""Maximum size of a call, in bytes, that is recorded without the accounting thread."""
 PAID = ("generate", "embed")
-"""The kinds of calls that providers charge for."""
-_MOST_IDS, _LONGEST_ID = 1000, 256
-"""Of one answer."""
+"""Kinds of calls that providers charge for."""
+_MAX_IDS, _MAX_ID_LENGTH = 1000, 256
+"""Limits for the ids that are remembered from one answer."""
 _ZERO = Decimal(0)
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class GatewaySettings:
-    """What a session sets for its gateways; ``models`` are globs, none of which allows all."""
+    """A session's settings for its gateways. ``models`` are glob patterns; an empty tuple allows all models."""
 
     providers: Mapping[str, Provider] = field(default_factory=load_providers)
     record: RecordLevel = "bodies"
@@ -54,31 +54,31 @@ class GatewaySettings:
     rpm: float | None = None
     allow_provider_tools: bool = False
     max_open: int = 256
-    """Calls of one run that are in progress at once; further ones wait."""
+    """Maximum number of one run's calls in progress; additional calls wait."""
     max_waiting: int = 1024
-    """Calls of one run that wait; further ones are refused."""
+    """Maximum number of one run's waiting calls; additional calls are refused."""
     max_answer: int = 128 << 20
-    """Bytes of an answer."""
+    """Maximum size of an answer, in bytes."""
     max_answers: int = 256 << 20
-    """Bytes of all answers that are in progress. No agent needs as many; an answer that is unpacked on its way, from a
-    malicious provider, would fill the memory of the harness."""
+    """Maximum size of all answers in progress, in bytes. No agent needs this much, but a compressed answer from a
+    malicious provider could otherwise fill the memory of the harness."""
     head_seconds: float = 30.0
-    """The longest that the head of a request may take to arrive."""
+    """Timeout for receiving the head of the first request on a connection."""
     body_seconds: float = 120.0
-    """The longest that its body may take."""
+    """Timeout for receiving the body of a request."""
     wait_seconds: float = 600.0
-    """The longest that a call waits for a place, its turn or its budget; clients give up by then."""
+    """Maximum time that a call waits for a slot, its turn or its budget; clients give up by then."""
     call_seconds: float = 2 * 3600.0
-    """The longest that an answer may take, so that a stream without an end has one."""
+    """Timeout for an answer; ends streams that never finish."""
     read_seconds: float = 120.0
-    """The longest that an agent may take to read what has arrived: until then its call holds what it reserved."""
+    """Timeout for the agent to read what has arrived. A stalled call would otherwise keep its reservation."""
 
     @classmethod
     def load(
         cls, *, providers: Iterable[Path], prices: Iterable[Path], limits: Mapping[str, float | None], **others: Any
     ) -> Self:
-        """What these options say; ``limits`` by their names, costs in US dollars. Raises UsageError for an invalid
-        file of providers or prices."""
+        """Create settings from options; ``limits`` are keyed by name, with costs in US dollars. Raises UsageError for
+        an invalid file of providers or prices."""
         budget: dict[str, Any] = {
             name: Decimal(str(value)) if "cost" in name and value is not None else value
             for name, value in limits.items()
@@ -92,53 +92,53 @@ class GatewaySettings:
 
 
 class Stage(Enum):
-    """How far a request has come."""
+    """The progress of a request."""
 
     RECEIVED = "received"
     SENT = "sent"
-    """The provider may have begun to answer, and to charge for it."""
+    """The provider may have started to answer, and to charge for it."""
     REFUSED = "refused"
-    """By the provider, which costs nothing."""
+    """The provider refused it, at no cost."""
     STREAMING = "streaming"
-    """The client has the first part of the answer."""
+    """The client has received the start of the answer."""
     COMPLETE = "complete"
 
 
 @dataclass(kw_only=True)
 class Exchange:
-    """A request on its way to a provider, its answer, as far as it came, and what else is known of it by now."""
+    """A request to a provider, its answer so far, and what else is known about the call."""
 
     request: web.BaseRequest
     call: Call
     provider: Provider
     endpoint: Endpoint
     path: str
-    """Below the provider's base URL."""
+    """Path below the provider's base URL."""
     query: Mapping[str, str]
-    """The listed part of its own."""
+    """The allowed query parameters."""
     admission: Admission
     raw: bytes = b""
     body: Body | None = None
-    """As the agent wrote it, then as it is sent; None until it is read, and for what is no JSON object."""
+    """First the agent's JSON object, then the one to send. None until it is read, and if it is invalid."""
     models: list[str] = field(default_factory=list)
-    """The model that is asked, and those that the provider may ask in its place."""
+    """The requested model, and the models that the provider may use instead."""
     context: dict[str, str] = field(default_factory=dict)
-    """What the price depends on beside the model: tier, speed, place."""
+    """What the price depends on besides the model: service tier, speed, region."""
     reservation: int | None = None
     stage: Stage = Stage.RECEIVED
     answer: Body | None = None
     content: bytes = b""
-    """The whole answer, where it is no stream."""
+    """The complete answer, if it is not streamed."""
     chunks: list[bytes] | None = None
-    """The parts of a stream."""
+    """The parts of a streamed answer."""
     reader: StreamReader | None = None
-    """Puts the stream together."""
+    """Assembles a streamed answer."""
     drop_usage: bool = False
-    """Whether the client has not asked for the usage in a stream."""
+    """Whether to remove the usage from the stream, because the client did not ask for it."""
     kept: int = 0
-    """Bytes of the answer that are in memory."""
+    """Bytes of the answer that are held in memory."""
     noted: bool = False
-    """Whether it is in the ledger."""
+    """Whether it has been recorded."""
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -147,23 +147,23 @@ class Exchange:
 
     @property
     def recorded(self) -> str:
-        """How recordings name its path, whether it is answered in a stream or not."""
+        """The path in recordings, which is the same for streamed and other answers."""
         return f"/{self.provider.name}{self.path}".replace(":streamGenerateContent", ":generateContent")
 
     def elapsed(self) -> float:
         return round(time.monotonic() - self.started, 6)
 
     def remember(self) -> None:
-        """Put a stream together to its answer, and note the ids by which the run can speak of it from now on."""
+        """Assemble a streamed answer, and remember the ids by which the run's later requests can refer to it."""
         if self.reader is not None:
             self.answer = self.reader.answer()
         if self.answer is not None:
             ids = self.api.kept_by_provider(self.endpoint, self.answer)
-            self.admission.received.update(id for id in islice(ids, _MOST_IDS) if len(id) <= _LONGEST_ID)
+            self.admission.received.update(id for id in islice(ids, _MAX_IDS) if len(id) <= _MAX_ID_LENGTH)
 
 
 class Accounting:
-    """Ledger and account of one run. ``secrets`` are kept out of what is written. Raises OSError."""
+    """Ledger and account of one run. ``secrets`` are removed from all records. Raises OSError."""
 
     def __init__(
         self, settings: GatewaySettings, run_dir: Path, account_folder: Path, *, secrets: Iterable[str]
@@ -173,15 +173,15 @@ class Accounting:
         self._ledger = Ledger(run_dir, record=settings.record, secrets=secrets)
         self.totals = self._ledger.totals
         self._account: Account | None = None
-        self._in_thread = 0
-        """How much the thread has to do; nothing else uses ledger and account meanwhile."""
-        self._turn = asyncio.Lock()
+        self._pending_jobs = 0
+        """Number of unfinished jobs in the thread. While there are any, only the thread uses ledger and account."""
+        self._reserving = asyncio.Lock()
         self._turns: dict[str, asyncio.Lock] = {}
-        """One for each provider: a run holds one turn at a time, in which the others have theirs."""
+        """One lock per provider: a run takes one turn at a time, so that other runs get theirs."""
         self._settled = asyncio.Event()
-        self._places = asyncio.Semaphore(settings.max_open)
-        self._placed: set[int] = set()
-        """The calls that hold a place, by their numbers."""
+        self._slots = asyncio.Semaphore(settings.max_open)
+        self._slot_holders: set[int] = set()
+        """Numbers of the calls that hold a slot."""
         self._waiting = 0
         self.has_budget = bool(settings.limits)
         if self.has_budget or settings.rpm is not None:
@@ -194,24 +194,24 @@ class Accounting:
         self._thread.shutdown()
 
     async def do(self, function: Callable[[], _T]) -> _T:
-        """Do something in the accounting thread."""
-        self._in_thread += 1
+        """Run a function in the accounting thread."""
+        self._pending_jobs += 1
         done = asyncio.get_running_loop().run_in_executor(self._thread, function)
-        done.add_done_callback(self._left_thread)
+        done.add_done_callback(self._job_done)
         return await asyncio.shield(done)
 
-    def _left_thread(self, _: object) -> None:
-        self._in_thread -= 1
+    def _job_done(self, _: object) -> None:
+        self._pending_jobs -= 1
 
     async def reserve(self, exchange: Exchange) -> None:
-        """Reserve the most that a call can cost; wait while other calls hold what it needs. Raises Refusal."""
+        """Reserve the maximum cost of a call. Waits while other calls hold the budget it needs. Raises Refusal."""
         call, account, endpoint = exchange.call, self._account, exchange.endpoint
         assert account is not None
         if endpoint.kind == "other":
-            raise Refusal("invalid", f"what {call.endpoint} costs is not known, so a budget cannot be held")
+            raise Refusal("invalid", f"the cost of {call.endpoint} is unknown, so a budget cannot be enforced")
         most = partial(self._most, exchange)
         wanted = await self.do(most)
-        async with self._patience("other calls hold what is left of the budget"), self._turn:  # in order of arrival
+        async with self._wait_limit("other calls hold the rest of the budget"), self._reserving:  # in order of arrival
             while True:
                 self._settled.clear()
                 got = await self.do(partial(self._take, exchange, account, wanted))
@@ -227,13 +227,13 @@ class Accounting:
                         continue
                 if isinstance(got, Over):
                     self.totals.budget_ended = f"{got.option}={got.limit}"
-                    raise Refusal("budget", _ended(got))
+                    raise Refusal("budget", _exhausted(got))
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._settled.wait(), 0.1)  # no event tells that other workers' calls end
+                    await asyncio.wait_for(self._settled.wait(), 0.1)  # other workers' calls end without an event here
 
     def _most(self, exchange: Exchange) -> Most:
-        """The most that a call can cost: that of the dearest model. Raises Refusal where that is unknown, but must not
-        be."""
+        """Return the most that a call can use, with its most expensive model. Raises Refusal if a price is required
+        but unknown."""
         prices, provider, context = self._settings.prices, exchange.provider, exchange.context
         size, admission = len(exchange.raw), exchange.admission
         expected = exchange.api.expected(exchange.endpoint, exchange.body or {}, size, admission)
@@ -242,35 +242,35 @@ class Accounting:
             most = prices.most(provider, model, expected, context)
             unknown = self._settings.limits.need_prices and prices.unknown(provider, model, expected, context, most)
             if unknown:
-                raise Refusal("invalid", f"{unknown}, so a budget cannot be held: add it with --prices")
+                raise Refusal("invalid", f"{unknown}, so a budget cannot be enforced: add it with --prices")
             found.append(most)
         return max(found, key=lambda most: (most.cost or _ZERO, most.tokens))
 
     @staticmethod
     def _take(exchange: Exchange, account: Account, wanted: Most) -> int | Wait | Over:
         got = account.reserve(tokens=wanted.tokens, cost=wanted.cost)
-        if isinstance(got, int):  # noted here, as the request may have been cancelled meanwhile
+        if isinstance(got, int):  # set here, because the request may be cancelled meanwhile
             exchange.reservation = got
         return got
 
     async def enter(self, exchange: Exchange) -> None:
-        """Take a place among the run's calls in progress, until ``finish``; raises Refusal if too many wait."""
+        """Wait for a slot among the run's calls in progress; ``finish`` frees it. Raises Refusal if too many wait."""
         if self._waiting >= self._settings.max_waiting:
-            raise Refusal("overloaded", f"{self._waiting} calls of this run wait already: ask fewer at once")
+            raise Refusal("overloaded", f"{self._waiting} calls of this run are already waiting: send fewer at once")
         self._waiting += 1
         try:
-            async with self._patience(f"{self._settings.max_open} calls of this run are in progress"):
-                await self._places.acquire()
+            async with self._wait_limit(f"{self._settings.max_open} calls of this run are in progress"):
+                await self._slots.acquire()
         finally:
             self._waiting -= 1
-        self._placed.add(exchange.call.number)
+        self._slot_holders.add(exchange.call.number)
 
     async def pace(self, provider: Provider, rpm: float) -> None:
-        """Wait for the run's turn; one that is cancelled meanwhile gives it back. Raises Refusal."""
+        """Wait for the run's turn. If cancelled, gives the turn back. Raises Refusal."""
         account, name = self._account, provider.name
         assert account is not None
         async with (
-            self._patience(f"--llm-rpm={rpm:g} is shared by all runs", at_least=120 / rpm),
+            self._wait_limit(f"--llm-rpm={rpm:g} is shared by all runs", at_least=120 / rpm),
             self._turns.setdefault(name, asyncio.Lock()),
         ):
             try:
@@ -280,8 +280,8 @@ class Accounting:
                 raise
 
     @contextlib.asynccontextmanager
-    async def _patience(self, why: str, *, at_least: float = 0) -> AsyncIterator[None]:
-        """Context manager: a call waits; after ``wait_seconds`` it is refused, so that its agent learns why."""
+    async def _wait_limit(self, why: str, *, at_least: float = 0) -> AsyncIterator[None]:
+        """Context manager: refuse a call that waits longer than ``wait_seconds``, so that its agent learns why."""
         seconds = max(self._settings.wait_seconds, at_least)
         try:
             async with asyncio.timeout(seconds):
@@ -290,34 +290,34 @@ class Accounting:
             raise Refusal("overloaded", f"the call waited {seconds:g} s: {why}; try again later") from None
 
     async def finish(self, exchange: Exchange) -> None:
-        """Settle and record a call, once."""
+        """Settle and record a call, unless this was done before."""
         if exchange.noted:
             return
         exchange.noted = True
-        if exchange.call.number in self._placed:
-            self._placed.remove(exchange.call.number)
-            self._places.release()
+        if exchange.call.number in self._slot_holders:
+            self._slot_holders.remove(exchange.call.number)
+            self._slots.release()
         exchange.remember()
         exchange.call.seconds = round(exchange.elapsed(), 6)
         is_short = len(exchange.raw) + exchange.call.response_bytes <= SHORT
-        if self._account is None and not self._in_thread and is_short:
-            self._note(exchange)
+        if self._account is None and not self._pending_jobs and is_short:
+            self._record(exchange)
         else:
-            await self.do(partial(self._note, exchange))
+            await self.do(partial(self._record, exchange))
             self._settled.set()
 
     async def refuse(self, call: Call) -> None:
-        """Record a call that is none of what this gateway passes on."""
+        """Record a call that the gateway does not pass on."""
         await self.do(partial(self._ledger.write, call))
 
-    def _note(self, exchange: Exchange) -> None:
+    def _record(self, exchange: Exchange) -> None:
         call = exchange.call
         if call.status is not None and call.status < 300:
             self._account_for(exchange)
         if exchange.reservation is not None and self._account is not None:
             if exchange.stage in (Stage.RECEIVED, Stage.REFUSED):
                 self._account.settle(exchange.reservation, calls=0, tokens=0, cost=_ZERO)
-            else:  # what it used is not known if it was broken off: then what was reserved counts
+            else:  # if it was interrupted, its usage is unknown and the reservation counts
                 used = None if call.tokens is None else call.tokens.total
                 self._account.settle(exchange.reservation, calls=1, tokens=used, cost=call.cost)
         self._ledger.write(call)
@@ -340,7 +340,7 @@ class Accounting:
         self._ledger.write_bodies(call.number, bodies)
 
     def _account_for(self, exchange: Exchange) -> None:
-        """What a successful call used and cost, by what its answer says."""
+        """Set the usage and cost of a successful call from its answer."""
         call, api, answer = exchange.call, exchange.api, exchange.answer or {}
         provider, endpoint, prices = exchange.provider, exchange.endpoint, self._settings.prices
         call.answered_model = api.answered_model(answer)
@@ -362,8 +362,8 @@ class Accounting:
             call.cost = _ZERO
 
 
-def _ended(over: Over) -> str:
+def _exhausted(over: Over) -> str:
     budget = f"the budget {over.option}={over.limit}"
     if over.share > 1:
-        budget = f"this run's share of {budget}, which {over.share} active runs divide among themselves,"
+        budget = f"this run's share of {budget}, which is split among {over.share} active runs,"
     return f"{budget} is exhausted: the rest does not cover this call"

@@ -36,7 +36,7 @@ from pytest_mlebench.llm.requests import (
 )
 
 _CLIENT_TOOLS = re.compile(r"custom|(bash|text_editor|computer|memory|tool_search_tool_(regex|bm25))_\d{8}")
-"""Tools that the client itself runs, and the search among tools, which reaches no network."""
+"""Tools that the client runs itself, and tool search, which does not access the network."""
 _BETAS = re.compile(
     "(interleaved-thinking|dev-full-thinking|context-1m|context-management|prompt-caching|prompt-caching-scope"
     "|extended-cache-ttl|token-efficient-tools|fine-grained-tool-streaming|output-128k|output-300k|effort"
@@ -44,7 +44,7 @@ _BETAS = re.compile(
     "|max-tokens-3-5-sonnet|pdfs|token-counting|thinking-token-count|thinking-display-updates|redact-thinking"
     r"|task-budgets|mid-conversation-system)-\d{4}-\d\d-\d\d|claude-code-\d{8}"
 )
-"""Features that select no model, tool, file, or price. Others are dropped, as are the fields that they add."""
+"""Features that do not select a model, tool, file or price. Others are dropped, with the fields that they add."""
 _BETAS_OF_TOOLS = re.compile(r"(web-search|web-fetch|code-execution|mcp-client|files-api|skills)-\d{4}-\d\d-\d\d")
 
 _cache = fields("ttl", "scope")
@@ -65,7 +65,7 @@ def _source(what: str) -> Rule:
 
 
 def _nested(value: Any, admission: Admission) -> Any:
-    """What is in a tool's result, a document or a system prompt."""
+    """Content of a tool's result, a document or a system prompt."""
     return _nested_blocks(value, admission)
 
 
@@ -87,7 +87,7 @@ _BLOCK: dict[str, Rule] = {
 _blocks = either({str: text, list: many(Tagged(_BLOCK, what="a block"))})
 
 
-def _is_clients(tool: Body) -> bool:
+def _runs_on_client(tool: Body) -> bool:
     type = tool.get("type")
     return type is None or (isinstance(type, str) and _CLIENT_TOOLS.fullmatch(type) is not None)
 
@@ -101,14 +101,14 @@ _tool = client_tool(
         **dict.fromkeys(("strict", "defer_loading", "eager_input_streaming", "enable_zoom"), flag),
         **dict.fromkeys(("max_characters", "display_height_px", "display_width_px", "display_number"), count),
     ),
-    _is_clients,
+    _runs_on_client,
 )
 _EDITS = ("clear_tool_uses_20250919", "clear_thinking_20251015")
 _amount = either({str: word, dict: fields(value=count)})
 
 
 def _edit(value: Any, admission: Admission) -> Any:
-    """How the provider shortens a conversation; not by asking the model for a summary, which costs more."""
+    """How the provider shortens a conversation. Summaries by the model are dropped because they cost more."""
     if type(value) is dict and value.get("type") not in _EDITS:
         admission.drop(f"context_management.{str(value.get('type'))[:64]}")
         return DROPPED
@@ -122,7 +122,7 @@ _edit_fields = fields(
     exclude_tools=many(text),
     clear_tool_inputs=either({bool: flag, list: many(text)}),
 )
-_FALLBACKS = "a request names one model; others could cost more, so fallbacks are not passed on"
+_FALLBACKS = "fallbacks are not passed on because they could cost more: name one model"
 _MESSAGES = Fields(
     {
         "model": text,
@@ -151,12 +151,12 @@ _MESSAGES = Fields(
         "container": only_with_provider("container"),
         "fallbacks": refused(_FALLBACKS),
         "models": refused(_FALLBACKS),
-        "thread": refused("threads are kept by the provider: send all messages"),
+        "thread": refused("threads are stored by the provider: send all messages instead"),
     },
     needs=("messages",),
 )
 _SYSTEM_TOKENS = 4096
-"""More than the system prompt that tools bring along."""
+"""Upper bound for the system prompt that tools add."""
 
 
 class Anthropic(API):
@@ -204,7 +204,7 @@ class Anthropic(API):
 
     def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str, admission: Admission) -> bool:
         least = as_object(body.get("thinking")).get("budget_tokens") or 0
-        if endpoint.kind != "generate" or tokens <= least:  # thinking needs less than all
+        if endpoint.kind != "generate" or tokens <= least:  # max_tokens must be larger than the thinking budget
             return False
         body["max_tokens"] = tokens
         return True
@@ -217,7 +217,7 @@ class Anthropic(API):
             yield event["type"], event
 
     def said(self, path: str, request: Body, answer: Body) -> Said:
-        messages = [Message(role="system", text=told)] if (told := api.content_text(request.get("system"))) else []
+        messages = [Message(role="system", text=system)] if (system := api.content_text(request.get("system"))) else []
         for message in as_objects(request.get("messages")):
             blocks = message.get("content")
             if message.get("role") == "assistant":
@@ -250,7 +250,7 @@ class Anthropic(API):
 
 
 class _Messages(StreamReader):
-    """``message_start``, ``content_block_…`` and ``message_delta`` to a message."""
+    """Assembles a message from ``message_start``, ``content_block_…`` and ``message_delta`` events."""
 
     last = ("message_stop",)
 
@@ -290,7 +290,7 @@ class _Messages(StreamReader):
             if arguments := self._arguments.get(index):
                 try:
                     block["input"] = loads(arguments)
-                except ValueError:  # cut off
+                except ValueError:  # truncated
                     block["input"] = arguments
             blocks.append(block)
         return {**self._answer, "content": blocks}
@@ -298,8 +298,8 @@ class _Messages(StreamReader):
 
 def _events(answer: Body) -> Iterator[Body]:
     usage = answer.get("usage") or {}
-    begun = {**answer, "content": [], "stop_reason": None, "stop_sequence": None}
-    yield {"type": "message_start", "message": begun}
+    started = {**answer, "content": [], "stop_reason": None, "stop_sequence": None}
+    yield {"type": "message_start", "message": started}
     for index, block in enumerate(answer.get("content") or ()):
         empty, delta = _block(block)
         yield {"type": "content_block_start", "index": index, "content_block": empty}

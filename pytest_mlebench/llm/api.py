@@ -1,7 +1,7 @@
-"""What the gateway knows of an API: the contract of ``openai``, ``anthropic`` and ``gemini``, and what these share.
+"""The interface that ``openai``, ``anthropic`` and ``gemini`` implement for the gateway, and what these modules share.
 
-What was said in a recorded call has one form for all APIs: messages, with tools' calls and results. Requests come from
-agents and answers from models, so nothing in them need be of the type that an API asks for.
+The content of a recorded call has one form for all APIs: messages, with tool calls and results. Requests come from
+agents and answers from models, so any value in them can have the wrong type.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Kind = Literal["generate", "embed", "count", "models", "other"]
 
 
 class ErrorForm(NamedTuple):
-    """How the APIs tell of a problem: by a status, and by a word that each of them has for it."""
+    """How the APIs report a problem: the HTTP status, and the error code of each API."""
 
     status: int
     openai: str | None
@@ -40,7 +40,7 @@ ERRORS: dict[Problem, ErrorForm] = {
     "invalid": ErrorForm(400, None, "invalid_request_error", "INVALID_ARGUMENT"),
     "too_large": ErrorForm(413, "request_too_large", "request_too_large", "INVALID_ARGUMENT"),
     "unsupported": ErrorForm(415, None, "invalid_request_error", "INVALID_ARGUMENT"),
-    # Not 429: clients and agents take that for a pause, and would ask again until their time has run out.
+    # Not 429: clients and agents treat that as temporary, and would retry until their time limit.
     "budget": ErrorForm(402, "insufficient_quota", "billing_error", "PERMISSION_DENIED"),
     "model": ErrorForm(404, "model_not_found", "not_found_error", "NOT_FOUND"),
     "overloaded": ErrorForm(503, None, "overloaded_error", "UNAVAILABLE"),
@@ -49,56 +49,56 @@ ERRORS: dict[Problem, ErrorForm] = {
 }
 _MODEL_NAME = re.compile(r"[A-Za-z0-9][\w.@-]*", re.ASCII)
 ANSWER = "answer"
-"""What a tool, or a form, is called by which a model answers a question of the harness's own."""
+"""Name of the tool or response schema by which a model answers a question of the harness."""
 MEDIA_TOKENS = 16_384
-"""More than any provider counts for one image, however small its file."""
+"""Upper bound on the tokens that any provider counts for one image, however small its file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """What a listed path does. ``api`` is what genai-prices calls it; Gemini has the model in its path."""
+    """An allowed path. ``api`` is its name in genai-prices. ``model`` is set if the path contains it (Gemini)."""
 
     kind: Kind
     api: str = "default"
     model: str | None = None
     stream: bool | None = None
-    """None: the body says."""
+    """None: the request body decides."""
     rule: Rule = field(default=Fields({}), compare=False, repr=False)
-    """What a body may hold."""
+    """What the request body may contain."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The most that an answer can use, as far as a request alone says."""
+    """Upper bounds on what a call can use, derived from its request alone."""
 
     input_tokens: int | None
-    """None: only the model's context window limits it."""
+    """None: limited only by the model's context window."""
     output_tokens: int | None
-    """None: the request has no limit. Servers take 0 for none, too."""
+    """None: the request sets no limit. Servers also treat 0 as no limit."""
     answers: int = 1
     audio: bool = False
     long_context: bool = False
     """Whether the request asks for a longer context window than its model has by default."""
     media_output: str = ""
-    """What it may answer other than text, where prices of text do not say what that costs."""
+    """Kind of output other than text that the answer may contain; text prices do not cover it."""
 
 
 class StreamReader(ABC):
-    """Puts the events of one stream together to the answer that it would have been without a stream."""
+    """Assembles the events of a stream into the answer that a request without streaming would get."""
 
     @abstractmethod
     def feed(self, event: Body) -> None:
-        """Take in the data of an event."""
+        """Process the data of an event."""
 
     @abstractmethod
     def answer(self) -> Body:
-        """The answer so far."""
+        """Return the answer so far."""
 
     last: ClassVar[tuple[str, ...]] = ()
-    """The types, or the data, of events after which clients stop reading."""
+    """Types, or data, of the events after which clients stop reading."""
 
     def pass_on(self, event: Body) -> Body | None:
-        """The event as the client gets it; None where the client does not get it at all."""
+        """Return the event as the client receives it; None to withhold it."""
         return event
 
 
@@ -116,7 +116,7 @@ class ToolCall:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolResult:
-    """What a tool gave; ``id`` is its call's."""
+    """The result of a tool call; ``id`` is the call's id."""
 
     id: str
     content: str
@@ -124,7 +124,7 @@ class ToolResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One message; ``results`` are only in messages of that role, ``calls`` and ``reasoning`` only in the agent's."""
+    """One message. Only role ``results`` has ``results``; only role ``agent`` has ``calls`` and ``reasoning``."""
 
     role: Role
     text: str = ""
@@ -134,29 +134,29 @@ class Message:
 
     @property
     def fingerprint(self) -> bytes:
-        """Equal for messages that say the same: agents repeat no reasoning, and no spaces at the ends."""
-        called = [[call.name, call.arguments] for call in self.calls]
-        gave = [result.content for result in self.results]
-        text = json.dumps([self.role, self.text.strip(), called, gave], sort_keys=True, default=str)
+        """Equal for messages with the same content. Ignores reasoning and outer spaces, which agents do not repeat."""
+        calls = [[call.name, call.arguments] for call in self.calls]
+        results = [result.content for result in self.results]
+        text = json.dumps([self.role, self.text.strip(), calls, results], sort_keys=True, default=str)
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 @dataclass(kw_only=True)
 class Said:
-    """A call: what the agent sent, and what the model answered (None if nothing came)."""
+    """The content of a call: the agent's messages, and the model's answer (None if there is none)."""
 
     messages: list[Message] = field(default_factory=list)
     answer: Message | None = None
     tools: list[dict[str, Any]] = field(default_factory=list)
     id: str | None = None
-    """Of the answer, where a later request may refer to it."""
+    """Id of the answer, if a later request may refer to it."""
     previous: str | None = None
-    """Of the answer that the request continues, without repeating it."""
+    """Id of the answer that the request continues without repeating it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A question of the harness's own to a model, whose answer is a JSON object by ``schema``."""
+    """A question from the harness to a model. The answer is a JSON object that matches ``schema``."""
 
     model: str
     system: str
@@ -166,88 +166,88 @@ class Question:
     output_limit: str
     """See ``Provider``."""
     with_schema: bool = True
-    """Whether the server of OpenAI's API takes a schema; some do not know it."""
+    """Whether to send the schema to a server with OpenAI's API; some do not support it."""
 
 
 class API(ABC):
-    """One API: which requests there are, and how to read and write what the gateway must know of them."""
+    """One API: its requests, and how to read and write the parts that the gateway needs."""
 
     name: ClassVar[str]
     key_header: ClassVar[str]
     usage_of: ClassVar[str]
-    """Whose reader of usage in genai-prices reads its answers."""
+    """Provider in genai-prices that can parse the usage in this API's answers."""
     paths: ClassVar[Mapping[str, Endpoint]] = {}
-    """What its methods and paths are, other than those of ``models``, which list models."""
+    """Endpoints by method and path, other than the paths that list models (see ``models``)."""
     models: ClassVar[re.Pattern[str]]
     query: ClassVar[frozenset[str]] = frozenset()
-    """The parameters of a query that are passed on."""
+    """Query parameters that are passed on."""
     headers: ClassVar[Mapping[str, re.Pattern[str]]] = {}
-    """The headers that are passed on, and the form that they must have."""
+    """Headers that are passed on, and the required form of their values."""
 
     def betas(self, names: str, *, provider_tools: bool) -> tuple[str, list[str]]:
-        """Of a list of features that are not final those that pass, and the others."""
+        """Split a list of beta features into those that are passed on and the others."""
         return "", names.split(",")
 
     def endpoint(self, method: str, path: str) -> Endpoint | None:
-        """What a path below the provider's base URL is; None for one that is not listed."""
+        """Return the endpoint for a path below the provider's base URL; None if the path is not allowed."""
         if method == "GET" and self.models.fullmatch(path):
             return Endpoint(kind="models", stream=False)
         return self.paths.get(f"{method} {path}")
 
     @abstractmethod
     def error(self, problem: Problem, message: str) -> Body:
-        """The body of an error, in the provider's own form."""
+        """Return the body of an error in the API's own form."""
 
     def admit(self, endpoint: Endpoint, body: Body, admission: Admission) -> Body:
-        """A body written anew, of what the lists name; ``admission`` has what was left out. Raises Refusal."""
+        """Return a new body with only the allowed fields; ``admission`` lists what was left out. Raises Refusal."""
         try:
-            made: Body = endpoint.rule(body, admission)
+            admitted: Body = endpoint.rule(body, admission)
         except Wrong as wrong:
             raise Refusal("invalid", str(wrong)) from None
-        self.without_tools(made, admission)
-        return made
+        self.without_tools(admitted, admission)
+        return admitted
 
     def why_not_model(self, model: str, *, routed: bool) -> str:
-        """Why a model's name is not passed on; empty where it is.
+        """Return why a model's name is not passed on; empty if it is.
 
-        ``routed``: it may leave the choice of a server, and of a price, to the provider.
+        ``routed``: the provider routes requests, so a name may leave the choice of a server and a price to it.
         """
-        return "" if _MODEL_NAME.fullmatch(model) else "it is not the name of one model"
+        return "" if _MODEL_NAME.fullmatch(model) else "it is not the name of a single model"
 
     @abstractmethod
     def without_tools(self, body: Body, admission: Admission) -> None:
-        """Make sense of a request whose tools were withheld. Raises Refusal where that is not possible."""
+        """Adapt a request whose tools were withheld. Raises Refusal if it requires one of these tools."""
 
     @abstractmethod
     def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> Expected:
-        """The most that a request of ``size`` bytes can use."""
+        """Return the most that a request of ``size`` bytes can use."""
 
     @abstractmethod
     def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str, admission: Admission) -> bool:
-        """Limit the length of the answer; False where that is not possible. ``name``: ``Provider.output_limit``."""
+        """Limit the length of the answer; returns False if impossible. ``name`` is ``Provider.output_limit``."""
 
     @abstractmethod
     def said(self, path: str, request: Body, answer: Body) -> Said:
-        """What was said in a call, as ``bodies.jsonl.zst`` has it."""
+        """Return the content of a call from ``bodies.jsonl.zst``."""
 
     @abstractmethod
     def question(self, question: Question) -> tuple[str, Body]:
-        """The path and the body of a request that asks a question."""
+        """Return the path and the body of a request that asks a question."""
 
     @abstractmethod
     def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> StreamReader:
-        """A reader for the stream of an answer."""
+        """Return a reader for a streamed answer."""
 
     @abstractmethod
     def as_stream(self, endpoint: Endpoint, answer: Body) -> Iterator[tuple[str | None, Body | str]]:
-        """An answer as the events of a stream: the name and data of each."""
+        """Convert an answer to the events of a stream: the name and data of each."""
 
     def ask_for_usage(self, endpoint: Endpoint, body: Body) -> bool:
-        """Ask for usage in a stream; True where that had to be added, and is to be taken out of the answer again."""
+        """Ask for usage in a stream; returns True if this was added, so that the client must not receive the usage."""
         return False
 
     def kept_by_provider(self, endpoint: Endpoint, answer: Body) -> Iterable[str]:
-        """The ids by which later requests can speak of an answer, as the provider keeps it."""
+        """Return the ids by which later requests can refer to what the provider stores of an answer."""
         return ()
 
     def answered_model(self, answer: Body) -> str | None:
@@ -258,16 +258,16 @@ class API(ABC):
 
 
 HOST_ALIAS = "host.docker.internal"
-"""How agents in containers name the harness's machine; the gateway runs on it."""
+"""Name by which containers reach the host, where the gateway runs."""
 VISIBLE = re.compile("[!-~]+")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Provider:
-    """A server of language models: the API that it speaks, where it is, and where its key comes from.
+    """A server of language models: its API, its address, and the source of its key.
 
-    ``prices`` names a provider of genai-prices. ``keys`` and ``url_variables`` are variables of the environment.
-    ``fields``, ``types``, ``paths``, ``parameters`` and ``request_headers`` pass beyond the API's allow-lists.
+    ``prices`` is a provider in genai-prices. ``keys`` and ``url_variables`` are names of environment variables.
+    ``fields``, ``types``, ``paths``, ``parameters`` and ``request_headers`` extend the API's allow-lists.
     """
 
     name: str
@@ -288,21 +288,21 @@ class Provider:
 
     @property
     def output_limits(self) -> tuple[str, ...]:
-        """The names by which it limits the length of a chat completion."""
+        """Names of the fields that limit the length of a chat completion."""
         both = self.prices or self.output_limit == "max_completion_tokens"
         return ("max_tokens", "max_completion_tokens") if both else (self.output_limit,)
 
     def key(self, environment: Mapping[str, str] = os.environ) -> str:
-        """Its key; empty where none is set."""
+        """Return the provider's key; empty if none is set."""
         return next((environment[name] for name in self.keys if environment.get(name)), "")
 
     def check_key(self, environment: Mapping[str, str] = os.environ) -> None:
-        """Raises UsageError for a key that no header of a request can hold."""
+        """Raise UsageError if the key cannot be sent in an HTTP header."""
         key = self.key(environment)
         if key and not VISIBLE.fullmatch(key):
             name = next(name for name in self.keys if environment.get(name))
             raise UsageError(
-                f"${name} holds a space, a line break or a letter that is not ASCII; no key does: set it again"
+                f"${name} contains a space, a line break or a non-ASCII character, which no key does: set it again"
             )
 
     @property
@@ -310,17 +310,17 @@ class Provider:
         return urlsplit(self.base_url).hostname or ""
 
     def is_above(self, url: str) -> bool:
-        """Whether a URL is the provider's base URL, or below it."""
+        """Return whether a URL is the provider's base URL or below it."""
         return f"{url.rstrip('/')}/".startswith(f"{self.base_url}/")
 
     def located(self, environment: Mapping[str, str] = os.environ) -> Provider:
-        """The provider with the base URL that the harness's own environment gives it."""
+        """Return the provider with the base URL that the environment sets for it, if any."""
         moved = next((environment[name] for name in self.url_variables if environment.get(name)), None)
         return replace(self, base_url=checked_url(moved, f"${self.url_variables[0]}")) if moved else self
 
 
 def checked_url(url: str, where: str) -> str:
-    """A base URL without a slash at its end. Raises UsageError, which begins with ``where`` the URL was found."""
+    """Return a base URL without a trailing slash. Raises a UsageError that begins with ``where`` if it is invalid."""
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -332,24 +332,24 @@ def checked_url(url: str, where: str) -> str:
 
 
 def as_index(value: Any) -> int:
-    """The place of an answer, a block or an item among others of its kind; the first where it is not given."""
+    """Return the index of an answer, a block or an item; 0 if it is missing or invalid."""
     return int(value) if isinstance(value, int | float) and 0 <= value < 1 << 31 else 0
 
 
 def sse(name: str | None, data: Body | str) -> bytes:
-    """A server-sent event."""
+    """Format a server-sent event."""
     line = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return (f"event: {name}\n" if name else "").encode() + f"data: {line}\n\n".encode()
 
 
 def withheld_tool(name: str) -> Refusal:
-    """The refusal of a request that insists on a tool which is withheld."""
-    why = "tools that the provider runs itself could reach the network, which this run may not"
-    return Refusal("invalid", f"{name[:64]!r}: {why}; the request makes no sense without it")
+    """Return the refusal of a request that requires a withheld tool."""
+    why = "tools that the provider runs itself could access the network, which this run may not"
+    return Refusal("invalid", f"{name[:64]!r}: {why}; the request requires this tool")
 
 
 def grouped(messages: Iterable[Message]) -> list[Message]:
-    """The messages with what belongs together in one: an agent's reasoning, text and calls; several results."""
+    """Merge consecutive messages that belong together: an agent's reasoning, text and calls, or several results."""
     grouped: list[Message] = []
     for message in messages:
         last = grouped[-1] if grouped else None
@@ -377,7 +377,7 @@ def called(id: Any, name: Any, arguments: Any) -> ToolCall:
 
 
 def content_text(value: Any) -> str:
-    """Content as text: of parts the texts, with a word for each of another kind."""
+    """Convert content to text: the text of each part, or a placeholder if it has none."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -405,7 +405,7 @@ def as_string(value: Any) -> str:
 
 
 MAX_ANSWERED_NUMBERS = 8_000_000
-"""Commas in an answer: the largest answer of embeddings has six million numbers."""
+"""Maximum number of commas in an answer. The largest answer with embeddings has six million numbers."""
 MAX_EVENT = 32 << 20
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _BETWEEN = re.compile(r"[\s,\[]*")
@@ -413,13 +413,13 @@ _LINE = re.compile(rb"\r\n|\n|\r")
 
 
 class StreamTooLarge(Exception):
-    """One event is larger than any honest one."""
+    """An event is larger than ``MAX_EVENT``."""
 
 
 class Event:
-    """A server-sent event: its bytes, the text of its data, and the object that this is.
+    """A server-sent event: its bytes, its data as text, and its data as a JSON object.
 
-    ``data`` is None where it has none, ``value`` where its data is anything else, such as ``[DONE]``.
+    ``data`` is None if the event has no data, and ``value`` if this is not an object, such as ``[DONE]``.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -437,11 +437,11 @@ class ServerSentEvents:
 
     def __init__(self) -> None:
         self.rest = b""
-        """What came after the last event that was complete."""
+        """What follows the last complete event."""
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The events that end in this chunk. Raises StreamTooLarge."""
-        # Only what is new is searched, and one end may lie across two chunks.
+        """Return the events that end in this chunk. Raises StreamTooLarge."""
+        # Search only the new data, and the few bytes before it, where a separator may have started.
         start = max(0, len(self.rest) - 3)
         self.rest += chunk
         done = 0
@@ -462,12 +462,12 @@ def _object(content: str | bytes) -> dict[str, Any] | None:
 
 
 def parse_array(content: bytes) -> list[dict[str, Any]]:
-    """The objects of a JSON array, as far as it came."""
+    """Return the objects of a JSON array that may be incomplete."""
     text = content.decode("utf-8", "replace")
-    decoder, values, place = json.JSONDecoder(), list[dict[str, Any]](), 0
-    while (start := _BETWEEN.match(text, place).end()) < len(text):  # type: ignore[union-attr]
+    decoder, values, position = json.JSONDecoder(), list[dict[str, Any]](), 0
+    while (start := _BETWEEN.match(text, position).end()) < len(text):  # type: ignore[union-attr]
         try:
-            value, place = decoder.raw_decode(text, start)
+            value, position = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             break
         if isinstance(value, dict):
@@ -476,7 +476,7 @@ def parse_array(content: bytes) -> list[dict[str, Any]]:
 
 
 def json_object(content: bytes) -> dict[str, Any] | None:
-    """The object that an answer is; None for anything else, and for more than any honest answer holds."""
+    """Parse an answer that is a JSON object. Returns None for anything else, and if it has too many elements."""
     if content.count(b"{") + content.count(b"[") > MAX_ELEMENTS or content.count(b",") > MAX_ANSWERED_NUMBERS:
         return None
     return _object(content)

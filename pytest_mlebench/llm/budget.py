@@ -1,9 +1,9 @@
-"""Budgets: the most that a call can cost is reserved before it is sent, and settled when it has ended.
+"""Budgets: the maximum cost of a call is reserved before it is sent, and settled after it has ended.
 
 The account is an SQLite file in the run group's folder, so it covers all workers, and sessions that resume the group.
-If a process dies with calls open, they count with all that was reserved for them: they may have been paid.
-Nobody can starve another run: of ``--max-total-cost`` a run may use its share (see ``share_of``), and of ``--llm-rpm``
-it holds one turn at a time, so turns go round among the runs that ask.
+If a process dies during a call, the full reservation counts as spent, because the provider may have charged the call.
+No run can starve another: a run may use its share of ``--max-total-cost`` (see ``share_of``), and holds one turn of
+``--llm-rpm`` at a time, so runs that wait take turns.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pytest_mlebench.io.processes import start_time
 
 ACCOUNT = "llm-account.sqlite"
 ACTIVE_SECONDS = 3600.0
-"""A run that asks for nothing for this long leaves its share to the others until it asks again."""
+"""A run that is idle for this long leaves its share to the others until its next call."""
 LEASE_SECONDS = 6 * 3600.0
-"""Longer than any call takes: then a reservation counts as spent, as its process may have died on another machine."""
+"""Longer than any call. Older reservations count as spent: their process may have died on another machine."""
 _NANO = Decimal(10) ** 9
 _MICRO = 10**6
 _WAIT_SECONDS = 60.0
-_MOST = 1 << 62
-"""SQLite's integers are hardly larger."""
+_MAX_AMOUNT = 1 << 62
+"""Upper bound of stored amounts; SQLite's integers are hardly larger."""
 _NOTHING = (0, 0, 0)
 _TABLES = """
 CREATE TABLE IF NOT EXISTS spent (run TEXT PRIMARY KEY, calls INTEGER, tokens INTEGER, cost INTEGER);
@@ -46,10 +46,10 @@ CREATE TABLE IF NOT EXISTS turns (id INTEGER PRIMARY KEY, name TEXT, at INTEGER)
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetLimits:
-    """What a run may use, and all runs of a group together; None is unlimited. Costs in US dollars.
+    """Limits for one run, and for all runs of a group together. None is unlimited. Costs are in US dollars.
 
-    A field is named after its option. A new limit of calls, tokens or costs needs an entry in ``Account.reserve`` and
-    ``Account._budgets`` as well; one of another quantity, a column of the account too.
+    A field is named after its option. A new limit on calls, tokens or costs also needs an entry in ``Account.reserve``
+    and ``Account._budgets``. A limit on another quantity also needs a column in the account.
 
     Raises UsageError for an amount that is negative, not finite, or a float: budgets are exact.
     """
@@ -76,7 +76,7 @@ class BudgetLimits:
 
 @dataclass(frozen=True)
 class Left:
-    """What is left of each budget; None where there is no such budget. ``cost`` is the smaller of the two."""
+    """What is left of each budget; None if there is no such budget. ``cost`` is the smaller of the two cost budgets."""
 
     calls: int | None
     tokens: int | None
@@ -85,16 +85,16 @@ class Left:
 
 @dataclass(frozen=True)
 class Wait:
-    """It may fit when open calls have ended. ``left`` is what fits now; None if this run's own calls hold the rest."""
+    """The call may fit after open calls end. ``left`` is what fits now; None if this run's own calls hold the rest."""
 
     left: Left | None = None
 
 
 @dataclass(frozen=True)
 class Over:
-    """It does not fit, whatever open calls turn out to cost, which ends the run's budget for good.
+    """The call does not fit, whatever open calls turn out to cost. This exhausts the run's budget permanently.
 
-    ``share``: among how many runs the budget is divided.
+    ``share`` is the number of runs that share the budget.
     """
 
     option: str
@@ -104,10 +104,10 @@ class Over:
 
 
 class _Budget(NamedTuple):
-    """One budget as a run sees it: what it ``spent`` and ``held`` counts against ``limit``.
+    """One budget from a run's point of view: ``spent`` and ``held`` count against ``limit``.
 
-    For a shared budget the limit is this run's share: ``limit_now`` while the others' open calls hold what they
-    reserved, and ``limit`` if these turn out to cost nothing.
+    For a shared budget, the limits are this run's share: ``limit_now`` if the others' open calls cost all that they
+    reserved, and ``limit`` if they turn out to cost nothing.
     """
 
     option: str
@@ -127,7 +127,7 @@ class _Budget(NamedTuple):
 
 
 class Account:
-    """What has been spent and reserved. To be used by one thread; ``clock`` gives the seconds since the epoch."""
+    """What has been spent and reserved. Use it from one thread only. ``clock`` returns seconds since the epoch."""
 
     def __init__(self, folder: Path, run: str, limits: BudgetLimits, *, clock: Callable[[], float] = time.time) -> None:
         self._run = run
@@ -137,14 +137,14 @@ class Account:
         self._open: set[int] = set()
         self._turns: dict[str, int] = {}
         self._database = sqlite3.connect(folder / ACCOUNT, timeout=_WAIT_SECONDS, isolation_level=None)
-        # Every process may be killed at any time; only the machine may not go down without a loss.
+        # A killed process loses nothing; only a crash of the machine can lose data.
         self._database.execute("PRAGMA synchronous = OFF")
         self._database.executescript(_TABLES)
         with self._transaction():
-            self._is_active()
+            self._mark_active()
 
     def close(self) -> None:
-        """Leave the run's share to others. Calls that are still open count with all that was reserved for them."""
+        """Leave the run's share to others. Reservations of calls that are still open count as spent."""
         with self._transaction():
             for number in self._open:
                 self._count_as_spent("id = ?", number)
@@ -154,25 +154,25 @@ class Account:
         self._database.close()
 
     def reserve(self, *, tokens: int, cost: Decimal | None) -> int | Wait | Over:
-        """Reserve a call; returns the id to settle it by, or why not (yet). Raises ValueError for no amount."""
+        """Reserve a call. Returns an id for ``settle``, or why it does not fit (yet). Raises ValueError if invalid."""
         nano = _nano(cost or Decimal(0))
         if tokens < 0:
             raise ValueError(f"a call cannot use {tokens} tokens")
         wanted = {"--max-calls": 1, "--max-tokens": tokens, "--max-cost": nano, "--max-total-cost": nano}
         with self._transaction():
-            self._is_active()
+            self._mark_active()
             budgets = self._budgets()
             for budget in budgets:
                 if wanted[budget.option] <= budget.now:
                     continue
                 if wanted[budget.option] > budget.at_most:
-                    left = _left(budgets, lambda budget: budget.at_most)
-                    return Over(budget.option, self._shown(budget.option), left, budget.share)
-                own = wanted[budget.option] <= budget.limit_now - budget.spent
-                return Wait(None if own else _left(budgets, lambda budget: budget.now))
+                    left = _remaining(budgets, lambda budget: budget.at_most)
+                    return Over(budget.option, self._format_limit(budget.option), left, budget.share)
+                fits_alone = wanted[budget.option] <= budget.limit_now - budget.spent
+                return Wait(None if fits_alone else _remaining(budgets, lambda budget: budget.now))
             cursor = self._database.execute(
                 "INSERT INTO held (run, owner, since, calls, tokens, cost) VALUES (?, ?, ?, 1, ?, ?)",
-                (self._run, self._owner, self._clock(), min(tokens, _MOST), min(nano, _MOST)),
+                (self._run, self._owner, self._clock(), min(tokens, _MAX_AMOUNT), min(nano, _MAX_AMOUNT)),
             )
             number = cursor.lastrowid
             assert number is not None
@@ -180,20 +180,20 @@ class Account:
         return number
 
     def settle(self, reservation: int, *, calls: int, tokens: int | None, cost: Decimal | None) -> None:
-        """Record what a call really used; what is unknown, or cannot be true, counts as it was reserved."""
+        """Record what a call used. Unknown or invalid amounts count as they were reserved."""
         self._open.discard(reservation)
         with self._transaction():
-            self._is_active()
+            self._mark_active()
             row = self._database.execute("SELECT tokens, cost FROM held WHERE id = ?", (reservation,)).fetchone()
             if row is None:
                 return
             self._database.execute("DELETE FROM held WHERE id = ?", (reservation,))
-            used = row[0] if tokens is None or tokens < 0 else min(tokens, _MOST)
-            paid = row[1] if cost is None or not (cost.is_finite() and cost >= 0) else min(_nano(cost), _MOST)
+            used = row[0] if tokens is None or tokens < 0 else min(tokens, _MAX_AMOUNT)
+            paid = row[1] if cost is None or not (cost.is_finite() and cost >= 0) else min(_nano(cost), _MAX_AMOUNT)
             self._spend(self._run, calls, used, paid)
 
     def pace(self, name: str, per_minute: float) -> float:
-        """Take the run's next turn: the first free one, so that all workers together keep to this many in a minute.
+        """Take the run's next turn: the first free one that keeps all workers together within this rate.
 
         Returns the seconds until then. A run must not take another turn before that time, or before giving it back.
         """
@@ -203,7 +203,7 @@ class Account:
             self._database.execute("DELETE FROM turns WHERE name = ? AND at <= ?", (name, now - gap))
             query = "SELECT at FROM turns WHERE name = ? ORDER BY at"
             taken = [at for (at,) in self._database.execute(query, (name,))]
-            # Each turn of others can cost two gaps. One that is later still is by a clock that was set back since.
+            # Each turn of others can block up to two gaps. Later turns date from before the clock was set back.
             last = now + 2 * gap * len(taken)
             for at in (at for at in taken if at <= last):
                 if at - turn >= gap:
@@ -216,12 +216,12 @@ class Account:
         return (turn - now) / _MICRO
 
     def give_back(self, name: str) -> None:
-        """Give back the run's turn, unless its time has come: then it may have been used."""
+        """Give back the run's turn, unless its time has passed and it may have been used."""
         number, now = self._turns.pop(name, None), int(self._clock() * _MICRO)
         with self._transaction():
             self._database.execute("DELETE FROM turns WHERE id = ? AND at > ?", (number, now))
 
-    def _is_active(self) -> None:
+    def _mark_active(self) -> None:
         self._database.execute("REPLACE INTO active VALUES (?, ?, ?)", (self._run, self._owner, self._clock()))
 
     def _spend(self, run: str, calls: int, tokens: int, cost: int) -> None:
@@ -229,7 +229,7 @@ class Account:
             "INSERT INTO spent VALUES (?, ?, ?, ?) ON CONFLICT (run) DO UPDATE SET "
             "calls = calls + excluded.calls, tokens = min(tokens + excluded.tokens, ?), "
             "cost = min(cost + excluded.cost, ?)",
-            (run, calls, tokens, cost, _MOST, _MOST),
+            (run, calls, tokens, cost, _MAX_AMOUNT, _MAX_AMOUNT),
         )
 
     def _count_as_spent(self, condition: str, *values: object) -> None:
@@ -238,8 +238,8 @@ class Account:
             self._spend(*row)
         self._database.execute(f"DELETE FROM held WHERE {condition}", values)
 
-    def _end_the_dead(self) -> None:
-        """Processes that died are active no more; what they and lost machines reserved counts as spent."""
+    def _remove_dead(self) -> None:
+        """Remove dead processes. Their reservations, and those of lost machines, count as spent."""
         owners = self._database.execute("SELECT owner FROM held UNION SELECT owner FROM active").fetchall()
         for (holder,) in owners:
             if not is_alive(holder):
@@ -248,14 +248,14 @@ class Account:
         self._count_as_spent("abs(since - ?) > ?", self._clock(), LEASE_SECONDS)
 
     def _budgets(self) -> list[_Budget]:
-        self._end_the_dead()
+        self._remove_dead()
         limits, spent, held = self._limits, self._amounts("spent"), self._amounts("held")
-        own_spent, own_held = spent.get(self._run, _NOTHING), held.get(self._run, _NOTHING)
+        run_spent, run_held = spent.get(self._run, _NOTHING), held.get(self._run, _NOTHING)
         cost = None if limits.max_cost is None else _nano(limits.max_cost)
-        own = (("--max-calls", limits.max_calls), ("--max-tokens", limits.max_tokens), ("--max-cost", cost))
+        per_run = (("--max-calls", limits.max_calls), ("--max-tokens", limits.max_tokens), ("--max-cost", cost))
         budgets = [
             _Budget(option, limit, limit, used, reserved)
-            for (option, limit), used, reserved in zip(own, own_spent, own_held, strict=True)
+            for (option, limit), used, reserved in zip(per_run, run_spent, run_held, strict=True)
             if limit is not None
         ]
         if limits.max_total_cost is None:
@@ -271,15 +271,15 @@ class Account:
             )
             for costs in (cost_spent, cost_used)
         )
-        budgets.append(_Budget("--max-total-cost", share, share_now, own_spent[2], own_held[2], 1 + len(others)))
+        budgets.append(_Budget("--max-total-cost", share, share_now, run_spent[2], run_held[2], 1 + len(others)))
         return budgets
 
-    def _shown(self, option: str) -> str:
+    def _format_limit(self, option: str) -> str:
         value = vars(self._limits)[option.removeprefix("--").replace("-", "_")]
         return f"${float(value):g}" if "cost" in option else f"{value:,}"
 
     def _amounts(self, table: str) -> dict[str, tuple[int, int, int]]:
-        """Calls, tokens and cost of each run."""
+        """Return the calls, tokens and cost of each run."""
         amounts: dict[str, tuple[int, int, int]] = {}
         for run, *more in self._database.execute(f"SELECT run, calls, tokens, cost FROM {table}"):
             calls, tokens, cost = amounts.get(run, _NOTHING)
@@ -288,16 +288,16 @@ class Account:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Takes the file's lock at once: a transaction that began by reading could not be promoted."""
+        """Context manager: take the write lock at once, because SQLite can fail to upgrade a read transaction."""
         with self._database:  # commits, or rolls back
             self._database.execute("BEGIN IMMEDIATE")
             yield
 
 
 def share_of(total: int, others: Iterable[int]) -> int:
-    """The equal share of ``total`` for one run beside the ``others``, each given by what it used.
+    """Return one run's equal share of ``total``, given what each of the ``others`` used.
 
-    One that used more than an equal share keeps it, and the rest is divided among those that remain.
+    A run that used more than an equal share keeps that, and the rest is divided among the remaining runs.
 
     >>> share_of(90, [0, 0]), share_of(90, [50, 0]), share_of(90, [])
     (30, 20, 90)
@@ -309,17 +309,17 @@ def share_of(total: int, others: Iterable[int]) -> int:
 
 
 def owner() -> str:
-    """This process, distinguished from any other of this and other machines, of now and later."""
+    """Return an id of this process that no other process has, on any machine at any time."""
     return f"{socket.gethostname()}:{os.getpid()}:{start_time(os.getpid())}"
 
 
 def is_alive(owner: str) -> bool:
-    """Whether a process that ``owner`` named still runs; of another machine's it is unknown, and assumed."""
+    """Return whether the process with an id from ``owner`` is running; assumed for processes of other machines."""
     host, pid, started = owner.rsplit(":", 2)
     return host != socket.gethostname() or (start_time(int(pid)) == started and started != "")
 
 
-def _left(budgets: Iterable[_Budget], amount: Callable[[_Budget], int]) -> Left:
+def _remaining(budgets: Iterable[_Budget], amount: Callable[[_Budget], int]) -> Left:
     found = {budget.option: amount(budget) for budget in budgets}
     costs = [found[option] for option in ("--max-cost", "--max-total-cost") if option in found]
     cost = Decimal(min(costs)) / _NANO if costs else None
@@ -327,7 +327,7 @@ def _left(budgets: Iterable[_Budget], amount: Callable[[_Budget], int]) -> Left:
 
 
 def _nano(cost: Decimal) -> int:
-    """Billionths of a dollar, rounded up."""
+    """Convert US dollars to billionths of a dollar, rounded up."""
     if not (cost.is_finite() and cost >= 0):
         raise ValueError(f"a call cannot cost {cost}")
     return int((cost * _NANO).to_integral_value(ROUND_CEILING))

@@ -1,11 +1,11 @@
 """The gateway of one run: the only way from its sandbox to language models.
 
-``Gateway`` is what listens. ``RunGateway`` is what a sandbox opens for its run's agent: which providers the agent gets,
-and what stands for their keys in its sandbox.
+``Gateway`` is the server. A sandbox opens a ``RunGateway`` for its agent, which selects the agent's providers and
+replaces their keys in the sandbox.
 
-It is an aiohttp server and an aiohttp client in a thread of their own: measured side by side, Starlette with uvicorn
-and httpx added ten times as much to a call. The socket is bound before the server is imported, and the thread imports
-while the sandbox starts: a run waits for nothing.
+An aiohttp server and client run in a separate thread. In our comparison, Starlette with uvicorn and httpx added ten
+times as much time to a call. The socket is bound before the server is imported, and the thread imports it while the
+sandbox starts, so that a run does not wait.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from pytest_mlebench.llm.ledger import BODIES
 from pytest_mlebench.llm.providers import gateway_url
 
 BACKLOG = 512
-"""Connections that wait to be accepted: agents open hundreds at once."""
+"""Maximum number of connections that wait to be accepted. Agents open hundreds at once."""
 _STOP_SECONDS = 15.0
 
 
 @dataclass(eq=False, repr=False)
 class Gateway:
-    """Lets one run's agent reach the providers it is given, with the run's ``token`` in place of their keys.
+    """Lets one run's agent reach its providers, with the run's ``token`` instead of their keys.
 
-    Use it as a context manager: within, it listens on ``unix_socket``, or else on a free port of 127.0.0.1, and is at
-    ``url``; afterwards the token is worthless and ``totals`` are complete. ``account_folder`` is the run group's.
-    ``secrets`` are kept out of what it writes; ``replay`` is the run whose recording answers in place of providers.
-    Raises SandboxError where it cannot listen or write.
+    Use it as a context manager. Inside, it listens on ``unix_socket``, or on a free port of 127.0.0.1 at ``url``.
+    Afterwards, the token is invalid and ``totals`` are complete. ``account_folder`` is the run group's folder.
+    ``secrets`` are removed from all records. ``replay`` is the run whose recording answers instead of providers.
+    Raises SandboxError if it cannot listen or write.
     """
 
     settings: GatewaySettings
@@ -78,7 +78,7 @@ class Gateway:
         self.close()
 
     def close(self) -> None:
-        """End all calls and listen no more; does nothing where that was done before."""
+        """End all calls and stop listening. Does nothing if already closed."""
         if self._stopping.is_set():
             return
         self._stopping.set()
@@ -98,7 +98,7 @@ class Gateway:
         else:
             listening = socket.socket(socket.AF_UNIX)
             listening.bind(str(self.unix_socket))
-            self.unix_socket.chmod(0o666)  # root in the container may be nobody here; the folder around it is private
+            self.unix_socket.chmod(0o666)  # the container's root may be another user here; the parent folder is private
             listening.listen(BACKLOG)
         listening.setblocking(False)
         return listening
@@ -110,12 +110,12 @@ class Gateway:
             self._failed = error
 
     async def _serve(self) -> None:
-        from pytest_mlebench.llm.server import Service  # aiohttp takes a quarter of a second
+        from pytest_mlebench.llm.server import Service  # importing aiohttp takes 0.25 s
 
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
 
         def stop() -> None:
-            with contextlib.suppress(RuntimeError):  # it has ended
+            with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(stopped.set)
 
         self._stop = stop
@@ -130,15 +130,15 @@ class Gateway:
 
 
 def new_token() -> str:
-    """A token for one run; clients that look at a key's form find what they expect."""
+    """Return a token for one run, in the form of a key, because some clients check that."""
     return f"sk-mlebench-{secrets.token_hex(24)}"
 
 
 @dataclass(eq=False, repr=False)
 class RunGateway:
-    """One run's gateway: a sandbox opens it where its agent reaches it, and starts the agent with what that gives.
+    """One run's gateway. The sandbox opens it at an address that the agent can reach, and starts the agent with it.
 
-    ``variables`` are further ones of the agent's environment; ``replay`` is the run whose recording answers.
+    ``variables`` are added to the agent's environment. ``replay`` is the run whose recording answers.
     """
 
     settings: GatewaySettings
@@ -156,9 +156,9 @@ class RunGateway:
 
     @property
     def hosts(self) -> dict[str, str]:
-        """The hosts that the agent reaches through the gateway, and therefore in no other way.
+        """The hosts that the agent may reach only through the gateway.
 
-        Each with the variable that has the gateway's address in its place; empty where there is none.
+        Each is mapped to the variable that contains the gateway's address instead; empty if there is none.
         """
         known = (self.settings.providers[provider.name] for provider in self._providers)
         return {provider.host: next(iter(provider.url_variables), "") for provider in (*known, *self._providers)}
@@ -167,17 +167,17 @@ class RunGateway:
     def open(self, unix_socket: Path | None = None, *, url: str = "") -> Iterator[Launch]:
         """Context manager: listen on ``unix_socket``, which the agent reaches at ``url``, or on a free port.
 
-        Gives what the agent is started with: tokens and the gateway's URLs, no key. Raises SandboxError.
+        Yields how to start the agent: with the token and the gateway's URLs, without keys. Raises SandboxError.
         """
         keys = {key for provider in self._providers if (key := provider.key(self.environment))}
-        asked = (self.environment.get(name, "") for name in self.agent.secret_names)
+        agent_secrets = (self.environment.get(name, "") for name in self.agent.secret_names)
         with Gateway(
             self.settings,
             self._providers,
             run_dir=self.run_dir,
             account_folder=self.run_dir.parent,
             unix_socket=unix_socket,
-            secrets=keys.union(secret for secret in asked if len(secret) >= MIN_SECRET),
+            secrets=keys.union(secret for secret in agent_secrets if len(secret) >= MIN_SECRET),
             replay=self.replay,
         ) as gateway:
             self._gateway = gateway
@@ -186,42 +186,42 @@ class RunGateway:
             yield replace(launch, environment={**self.variables, **launch.environment}, secrets=launch.secrets | keys)
 
     def account(self) -> dict[str, Any]:
-        """For the run's record: the totals of its calls."""
+        """Return the totals of the run's calls, for its record."""
         providers = [provider.name for provider in self._providers]
         totals = self._gateway.totals.to_json() if self._gateway is not None else {}
         return {"gateway": "replay" if self.replay else "on", "providers": providers, **totals}
 
 
 def has_recording(run_dir: Path) -> bool:
-    """Whether a run's model calls can be replayed."""
+    """Return whether a run's model calls can be replayed."""
     return (run_dir / BODIES).exists()
 
 
 def providers_of(
     settings: GatewaySettings, agent: Agent, environment: Mapping[str, str] = os.environ, *, replayed: bool = False
 ) -> tuple[Provider, ...]:
-    """The providers that an agent's definition speaks of: by a key, a base URL, or, where there is no key, a host.
+    """Return the providers that an agent's definition refers to: by a key, a base URL, or a host if it has no key.
 
-    Each is where the agent's own variables have it, or the harness's. None: the agent needs no gateway.
+    Base URLs come from the agent's variables, then from ``environment``. If empty, the agent needs no gateway.
     """
     names, hosts = set(agent.secret_names), {host.partition("://")[2] or host for host in agent.llm_hosts}
     found = []
     for provider in settings.providers.values():
-        own = {
+        agent_urls = {
             name: value
             for name, value in _urls(agent).items()
             if name in provider.url_variables and not any(one.is_above(value) for one in settings.providers.values())
         }
-        there = provider.located(environment).located(own)
-        if not there.key(environment) and provider.keys and not replayed:
+        located = provider.located(environment).located(agent_urls)
+        if not located.key(environment) and provider.keys and not replayed:
             continue
         if (
             names & {*provider.keys, *provider.url_variables}
-            or own
-            or any(provider.is_above(url) or there.is_above(url) for url in _urls(agent).values())
-            or (not provider.keys and hosts & {provider.host, there.host})
+            or agent_urls
+            or any(provider.is_above(url) or located.is_above(url) for url in _urls(agent).values())
+            or (not provider.keys and hosts & {provider.host, located.host})
         ):
-            found.append(there)
+            found.append(located)
     return tuple(found)
 
 
@@ -234,9 +234,9 @@ def keyless(
     *,
     all: bool = False,
 ) -> Launch:
-    """What starts an agent that reaches providers by the gateway at ``url``: the token stands for their keys.
+    """Return how to start an agent that uses the gateway at ``url``, with the token instead of the providers' keys.
 
-    ``all``: also for keys that the environment does not have. Raises AgentError that names the secrets it lacks.
+    ``all``: replace keys even if they are not set. Raises an AgentError that names the missing secrets.
     """
     stand_ins: dict[str, str] = {}
     for provider in providers:
@@ -258,8 +258,8 @@ def keyless(
 
 
 def check_secrets(settings: GatewaySettings | None, agent: Agent, *, replayed: bool = False) -> None:
-    """Raise AgentError for secrets of an agent that are not set, UsageError for a key that cannot be one, before
-    anything runs."""
+    """Check an agent's secrets before anything runs. Raises AgentError if some are not set, and UsageError if a key is
+    invalid."""
     if settings is None:
         agent.launch()
     else:

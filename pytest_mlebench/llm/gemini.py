@@ -1,4 +1,4 @@
-"""Gemini's API: generateContent, streamGenerateContent in both its forms, countTokens, embeddings, models."""
+"""Gemini's API: generateContent, streamGenerateContent in both formats, countTokens, embeddings, models."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from pytest_mlebench.llm.requests import (
 
 _CALL = re.compile(r"/v1(?:beta|alpha)?/models/([A-Za-z0-9][A-Za-z0-9._-]*):([A-Za-z]+)")
 _CLIENT_TOOLS = {"functiondeclarations", "computeruse"}
-"""Tools that the client itself runs; any other field of a tool is the provider's."""
+"""Tools that the client runs itself; the provider runs those in any other field of a tool."""
 
 
 _known = partial(Fields, snake=True)
@@ -70,10 +70,10 @@ _part = _known(
 
 
 def _one_part(value: Any, admission: Admission) -> Any:
-    made = _part(value, admission)
-    if value and not made:
-        raise Wrong(f"has none of the fields that are passed on, but {', '.join(map(repr, value))[:100]}")
-    return made
+    part = _part(value, admission)
+    if value and not part:
+        raise Wrong(f"has none of the allowed fields, only {', '.join(map(repr, value))[:100]}")
+    return part
 
 
 _parts = either({dict: _one_part, list: many(_one_part)})
@@ -82,14 +82,14 @@ _contents = either({dict: _content, list: many(_content)})
 
 
 def _tool(value: Any, admission: Admission) -> Any:
-    """The part of a tool that the client runs; any other field is the provider's, and withheld."""
+    """Pass on the fields of a tool that the client runs; withhold the others, which the provider runs."""
     mapping(value, admission)
-    own = {key: item for key, item in value.items() if normal(key) in _CLIENT_TOOLS or key in admission.types}
+    of_client = {key: item for key, item in value.items() if normal(key) in _CLIENT_TOOLS or key in admission.types}
     if admission.provider_tools:
-        admission.unbounded |= own.keys() != value.keys()
+        admission.unbounded |= of_client.keys() != value.keys()
         return value
-    admission.withheld += [key[:64] for key in value if key not in own]
-    return _client_tool(own, admission) if own else DROPPED
+    admission.withheld += [key[:64] for key in value if key not in of_client]
+    return _client_tool(of_client, admission) if of_client else DROPPED
 
 
 _declaration = _known(
@@ -141,15 +141,15 @@ _config = _known(
 )
 
 
-def _own_model(value: Any, admission: Admission) -> Any:
-    """The name of the model, which the path has as well."""
+def _model(value: Any, admission: Admission) -> Any:
+    """The name of the model, which must match the path."""
     if type(value) is not str or value.removeprefix("models/") != admission.model:
-        raise Wrong(f"must be the model of the path, {admission.model!r}")
+        raise Wrong(f"must be the model in the path, {admission.model!r}")
     return value
 
 
 _GENERATE: dict[str, Rule] = {
-    "model": _own_model,
+    "model": _model,
     "contents": _contents,
     "systemInstruction": either({str: text, dict: _content}),
     "tools": either({dict: lambda value, admission: many(_tool)([value], admission), list: many(_tool)}),
@@ -163,14 +163,14 @@ _GENERATE: dict[str, Rule] = {
     "generationConfig": _config,
     "safetySettings": many(_known({"category": word, "threshold": word, "method": word})),
     "labels": labels,
-    "cachedContent": kept("contents that the provider holds are not offered here"),
+    "cachedContent": kept("content stored by the provider is not supported here"),
     "serviceTier": word,
     "store": flag,
 }
 _generate = _known(_GENERATE, needs=("contents",))
 _count = _known({**_GENERATE, "generateContentRequest": _generate})
 _EMBED: dict[str, Rule] = {
-    "model": _own_model,
+    "model": _model,
     "content": _content,
     "taskType": word,
     "title": text,
@@ -192,7 +192,7 @@ class Gemini(API):
     key_header = "x-goog-api-key"
     usage_of = "google"
     models = re.compile(r"/v1(?:beta|alpha)?/models(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
-    # Others (`fields`, `$httpMethod`, `access_token`, …) change what is asked, and what of the answer is seen.
+    # Others (`fields`, `$httpMethod`, `access_token`, …) change the request, or hide parts of the answer.
     query = frozenset({"alt", "pageSize", "pageToken"})
 
     def endpoint(self, method: str, path: str) -> Endpoint | None:
@@ -210,7 +210,7 @@ class Gemini(API):
         return {"error": error}
 
     def status(self, problem: Problem) -> int:
-        return 403 if problem == "budget" else super().status(problem)  # as Google answers without a billing account
+        return 403 if problem == "budget" else super().status(problem)  # Google's status for a missing billing account
 
     def without_tools(self, body: Body, admission: Admission) -> None:
         for request in (body, body.get("generateContentRequest") or {}):
@@ -251,7 +251,7 @@ class Gemini(API):
 
     def said(self, path: str, request: Body, answer: Body) -> Said:
         system = as_object(request.get("systemInstruction") or request.get("system_instruction"))
-        messages = [Message(role="system", text=told)] if (told := api.content_text(system.get("parts"))) else []
+        messages = [Message(role="system", text=prompt)] if (prompt := api.content_text(system.get("parts"))) else []
         number, open_calls = 0, dict[str, list[str]]()
         for content in as_objects(request.get("contents")):
             message, number = _content_messages(content, number, open_calls)
@@ -276,7 +276,7 @@ class Gemini(API):
 
 
 class _Contents(StreamReader):
-    """Parts of a ``GenerateContentResponse`` to one."""
+    """Merges the parts of a streamed ``GenerateContentResponse``."""
 
     def __init__(self) -> None:
         self._answer: Body = {}
@@ -313,7 +313,7 @@ class _Contents(StreamReader):
 
 
 def _continues(part: Any, last: Any) -> bool:
-    """Whether both are texts, of thought or of the answer."""
+    """Return whether both parts are text, and both are thoughts or neither is."""
     are_texts = all(isinstance(one, dict) and isinstance(one.get("text"), str) for one in (part, last))
     return are_texts and bool(part.get("thought")) == bool(last.get("thought"))
 
@@ -321,7 +321,7 @@ def _continues(part: Any, last: Any) -> bool:
 def _content_messages(
     content: Mapping[str, Any], number: int, open_calls: dict[str, list[str]]
 ) -> tuple[list[Message], int]:
-    """A content's messages. Calls without an id are numbered, and results belong to the oldest call of the name."""
+    """Convert a content to messages. Without ids, calls are numbered, and results match the oldest call of the name."""
     parts = as_objects(content.get("parts"))
     calls, results = [], []
     for part in parts:
@@ -331,10 +331,10 @@ def _content_messages(
             id = api.as_string(call.get("id")) or f"call-{number}"
             open_calls.setdefault(name, []).append(id)
             calls.append(api.called(id, name, call.get("args")))
-        if gave := as_object(part.get("functionResponse") or part.get("function_response")):
-            waiting = open_calls.get(api.as_string(gave.get("name"))) or [""]
-            id = api.as_string(gave.get("id")) or waiting.pop(0)
-            results.append(ToolResult(id=id, content=api.content_text(gave.get("response"))))
+        if result := as_object(part.get("functionResponse") or part.get("function_response")):
+            waiting = open_calls.get(api.as_string(result.get("name"))) or [""]
+            id = api.as_string(result.get("id")) or waiting.pop(0)
+            results.append(ToolResult(id=id, content=api.content_text(result.get("response"))))
     text = api.content_text([part for part in parts if not part.get("thought") and not part.keys() & _FUNCTIONS])
     if content.get("role") == "model":
         reasoning = api.joined(part.get("text") for part in parts if part.get("thought"))

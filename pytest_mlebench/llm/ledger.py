@@ -1,7 +1,7 @@
-"""The record of a run's model calls: a line for each in ``llm/calls.jsonl``, what was said in ``llm/bodies.jsonl.zst``.
+"""The record of a run's model calls: one line per call in ``llm/calls.jsonl``, the bodies in ``llm/bodies.jsonl.zst``.
 
-A line is written when its call has ended, so whatever happens to the process, all is there but what was in progress.
-A recording answers the same questions again, or those that differ only in what a program measured or was given anew.
+A line is written when its call ends, so a process that dies loses only the calls in progress.
+A recording can answer the same requests again, and those that differ only in dates, durations and the like.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ RecordLevel = Literal["bodies", "calls", "off"]
 MAX_CALLS_BYTES = 256 << 20
 MAX_BODIES_BYTES = 2 << 30
 MAX_BODY_BYTES = 64 << 20
-"""Of one call, before compression; longer ones are left out."""
-_NAMES, _NAME = 100, 128
-_REFUSALS, _REFUSAL = 20, 300
+"""Maximum size of one call's bodies, before compression; larger ones are left out."""
+_MAX_NAMES, _MAX_NAME_LENGTH = 100, 128
+_MAX_REFUSALS, _MAX_REFUSAL_LENGTH = 20, 300
 _DUMPS = json.JSONEncoder(ensure_ascii=False).encode
 _WINDOW_LOG = 22
-"""4 MiB: what an agent says again in each call, its whole conversation, is found in the one before."""
+"""4 MiB: large enough to find the conversation, which agents repeat in each call, in the previous call."""
 _MAX_WINDOW_LOG = 27
-"""2 to this power: the bytes of memory that a recording may ask for to be decompressed."""
+"""Base-2 logarithm of the memory, in bytes, that decompressing a recording may use."""
 
 
 class JsonText(str):
-    """A value that is JSON text already."""
+    """A string that is already JSON."""
 
     @classmethod
     def of(cls, content: bytes) -> JsonText | None:
-        """Content that is known to be JSON, on one line; None where it spells characters in more ways than ``dumps``,
-        by which secrets in it would be overlooked."""
+        """Return content that is known to be JSON, on one line. Returns None if it has escapes that ``dumps`` does not
+        use, because secrets could hide in them."""
         if b"\\u" in content or b"\\/" in content:
             return None
         return cls(content.decode("utf-8", "replace").replace("\r", " ").replace("\n", " "))
@@ -58,7 +58,7 @@ class JsonText(str):
 
 @dataclass(kw_only=True)
 class Call:
-    """One call of a model, as its line in the ledger has it. Times in seconds from ``started_at``."""
+    """One model call, as in its line of the ledger. Times are in seconds from ``started_at``."""
 
     number: int
     started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
@@ -77,14 +77,14 @@ class Call:
     retries: int = 0
     error: str | None = None
     refused: bool = False
-    """Whether the gateway itself answered with the error."""
+    """Whether the gateway itself returned the error."""
     withheld: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
-    """Fields of its body, headers and parameters that are on no allow-list, and did not reach the provider."""
+    """Body fields, headers and parameters that are not on an allow-list, and were not sent to the provider."""
     output_limited: int | None = None
     replayed: bool = False
     replayed_nearly: bool = False
-    """Its question was not the same to the letter as the recorded one."""
+    """Whether its request was not identical to the recorded one."""
     request_bytes: int = 0
     response_bytes: int = 0
 
@@ -97,7 +97,7 @@ class Call:
 
 @dataclass
 class Totals:
-    """The sums of a run's calls. ``cost`` is what is known; ``cost_is_complete`` says whether that is all."""
+    """The sums of a run's calls. ``cost`` does not include ``calls_of_unknown_cost``."""
 
     calls: int = 0
     tokens: Tokens = field(default_factory=Tokens)
@@ -108,25 +108,25 @@ class Totals:
     retries: int = 0
     replayed: int = 0
     replayed_nearly: int = 0
-    """How many of these, by a question that was not the same to the letter."""
+    """Replayed calls whose request was not identical to the recorded one."""
     replay_misses: int = 0
     models: dict[str, dict[str, Any]] = field(default_factory=dict)
     errors: Counter[str] = field(default_factory=Counter)
     withheld: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
-    """Why the gateway, or a provider that cannot be reached, did not answer; and the errors that providers answered."""
+    """Why the gateway, or an unreachable provider, did not answer, and the errors that providers returned."""
     budget_ended: str | None = None
 
     def add(self, call: Call) -> None:
         for name in call.withheld:
-            self.withheld[_known(name, self.withheld)] += 1
+            self.withheld[_name_or_others(name, self.withheld)] += 1
         for name in call.dropped:
-            self.dropped[_known(name, self.dropped)] += 1
+            self.dropped[_name_or_others(name, self.dropped)] += 1
         if call.error and (call.refused or (call.status or 0) >= 400):
-            by = "" if call.refused else f"{call.provider} answered {call.status}: "
-            reason = by + " ".join(call.error.split())
-            self.refusals[_known(reason, self.refusals, _REFUSAL, _REFUSALS)] += 1
+            prefix = "" if call.refused else f"{call.provider} answered {call.status}: "
+            reason = prefix + " ".join(call.error.split())
+            self.refusals[_name_or_others(reason, self.refusals, _MAX_REFUSAL_LENGTH, _MAX_REFUSALS)] += 1
         self.retries += call.retries
         if call.error is not None or call.status is None or call.status >= 400:
             self.errors[str(call.status or "none")] += 1
@@ -138,7 +138,7 @@ class Totals:
         self.calls += 1
         self.replayed += call.replayed
         self.replayed_nearly += call.replayed_nearly
-        name = _known(call.answered_model or call.model, self.models)
+        name = _name_or_others(call.answered_model or call.model, self.models)
         model = self.models.setdefault(
             name, {"provider": call.provider, "calls": 0, "input_tokens": 0, "output_tokens": 0, "cost": 0.0}
         )
@@ -159,7 +159,7 @@ class Totals:
                 model["cost"] = round(model["cost"] + float(call.cost), 9)
 
     def to_json(self) -> dict[str, Any]:
-        """For ``run.json``; ``cost`` is null where the cost of a call is not known."""
+        """Return the totals for ``run.json``; ``cost`` is null if the cost of a call is unknown."""
         values = {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
         return {
             **values,
@@ -170,13 +170,13 @@ class Totals:
         }
 
 
-def _known(name: str, names: Collection[str], longest: int = _NAME, most: int = _NAMES) -> str:
-    """The name, or ``others``: agents choose names, and a record stays small."""
-    return name[:longest] if name[:longest] in names or len(names) < most else "others"
+def _name_or_others(name: str, names: Collection[str], length: int = _MAX_NAME_LENGTH, most: int = _MAX_NAMES) -> str:
+    """Return the name, or ``others`` if there are too many: agents choose names, and the record must stay small."""
+    return name[:length] if name[:length] in names or len(names) < most else "others"
 
 
 class Ledger:
-    """Writes a run's calls; ``secrets`` are never in what it writes. To be used by one thread."""
+    """Writes a run's calls, with ``secrets`` removed. Use it from one thread only."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class Ledger:
             self._bodies = ZstdFile(self._bodies_file, "w", options=options)
 
     def write(self, call: Call) -> None:
-        """Note a call that has ended."""
+        """Record a call that has ended."""
         self.totals.add(call)
         if self._calls is None:
             return
@@ -224,7 +224,7 @@ class Ledger:
         return self._calls is not None and self._calls.tell() > self._max_calls_bytes
 
     def write_bodies(self, number: int, bodies: Mapping[str, Any]) -> None:
-        """Note what was said in a call; what has the form of ``JsonText`` stays as it is."""
+        """Record the bodies of a call. A ``JsonText`` is not encoded again."""
         if self._bodies is None or self._bodies_file is None or self._is_full():
             return
         fields = (
@@ -252,12 +252,12 @@ class Ledger:
 
 
 def _spellings(secret: str) -> set[str]:
-    """A secret as it is, and as JSON has it."""
+    """Return a secret as it is, and as it is written in JSON."""
     return {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
 
 
 def read_calls(run_dir: Path) -> list[dict[str, Any]]:
-    """The lines of a run's ledger; empty where it has none. A line that was cut off is left out."""
+    """Return the lines of a run's ledger; empty if there is none. Skips truncated lines."""
     try:
         lines = (run_dir / CALLS).read_bytes().splitlines()
     except OSError:
@@ -266,7 +266,7 @@ def read_calls(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def read_bodies(run_dir: Path) -> Iterator[dict[str, Any]]:
-    """What was said in a run's calls, in the order in which they ended, also of a run that was killed."""
+    """Yield the bodies of a run's calls, in the order in which the calls ended. Works for killed runs, too."""
     from pytest_mlebench.io.compression import DecompressionParameter, ZstdError, ZstdFile
 
     try:
@@ -278,7 +278,7 @@ def read_bodies(run_dir: Path) -> Iterator[dict[str, Any]]:
         while True:
             try:
                 chunk = reader.read1(1 << 20)
-            except (ZstdError, EOFError):  # what follows a frame that was cut off cannot be read
+            except (ZstdError, EOFError):  # what follows a truncated frame cannot be read
                 chunk = b""
             if not chunk:
                 return
@@ -290,7 +290,7 @@ def read_bodies(run_dir: Path) -> Iterator[dict[str, Any]]:
 
 def _json(line: bytes) -> Any:
     try:
-        return loads(line, depth=MAX_DEPTH + 10)  # a body at its greatest depth, and what is around it
+        return loads(line, depth=MAX_DEPTH + 10)  # the deepest body, and the levels around it
     except ValueError:
         return None
 
@@ -299,7 +299,7 @@ VOLATILE = frozenset(
     "stream stream_options user metadata store prompt_cache_key prompt_cache_retention safety_identifier "
     "client_metadata service_tier".split()
 )
-"""Top-level fields that say nothing of the question: how the answer is sent, who asks, what is cached."""
+"""Top-level fields that do not change the question: how the answer is sent, who asks, what is cached."""
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
 VOLATILE_TEXTS = {
     "date": r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?",
@@ -314,17 +314,17 @@ VOLATILE_TEXTS = {
     "temporary file": r"/tmp/[\w./-]+",
     "process": r"(?:pid|PID)[ =:]+\d+",
 }
-"""What differs each time in what is otherwise the same question, as regular expressions."""
-# Before each: no letter or digit, but perhaps an escape of JSON, whose last character is a letter.
+"""Regular expressions of what changes each time in otherwise identical questions."""
+# No letter or digit may precede a match, except the last letter of a JSON escape.
 _VOLATILE = re.compile(rf"(?:(?<=\\[nrt])|(?<![\w.]))(?:{'|'.join(VOLATILE_TEXTS.values())})")
-_SHOWN = 160
+_MAX_QUOTED = 160
 
 
 class Recording:
-    """What was asked and answered in an earlier run. To be used by one thread."""
+    """The questions and answers of an earlier run. Use it from one thread only."""
 
     def __init__(self, run_dir: Path) -> None:
-        # Agents read it: the other part of the name is the competition's, which may be hidden from them.
+        # Agents see this name, so it leaves out the competition, which may be hidden from them.
         self.run = run_dir.name.rpartition("_")[2]
         self._answers: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
         self._asked: list[tuple[int, str, str]] = []
@@ -339,10 +339,10 @@ class Recording:
             self._asked.append((int(body.get("number") or 0), path, same))
 
     def find(self, path: str, request: Any) -> tuple[Mapping[str, Any], bool]:
-        """The recorded answer: of a repeated question the next one, and the last one ever after.
+        """Return the recorded answer, and whether the question differs from the recorded one (in ``VOLATILE_TEXTS``).
 
-        And whether the question differs from the recorded one, in ``VOLATILE_TEXTS`` that is.
-        Raises Refusal that shows the first difference to the nearest question that was recorded.
+        A repeated question gets the next answer, or the last one if there are no more.
+        Raises a Refusal that shows the first difference from the most similar recorded question.
         """
         question = canonical(request)
         same = without_volatile(question)
@@ -358,26 +358,26 @@ class Recording:
         same = [(number, asked) for number, known, asked in self._asked if known == path]
         if not same:
             return f"the recording of run {self.run} has no call of {path}"
-        number, nearest = max(same, key=lambda entry: _likeness(entry[1], question))
-        return f"the recording of run {self.run} has no such call; nearest is its call {number}: " + first_difference(
+        number, nearest = max(same, key=lambda entry: _similarity(entry[1], question))
+        return f"the recording of run {self.run} has no such call; the nearest is call {number}: " + first_difference(
             json.loads(nearest), json.loads(question)
         )
 
 
 def canonical(request: Any) -> str:
-    """A request without what does not matter: the order of its keys, and ``VOLATILE`` fields."""
+    """Return a request as JSON with sorted keys and without ``VOLATILE`` fields."""
     if isinstance(request, Mapping):
         request = {key: value for key, value in request.items() if key not in VOLATILE}
     return json.dumps(request, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
 def without_volatile(question: str) -> str:
-    """A canonical question with a mark in place of each of its ``VOLATILE_TEXTS``."""
+    """Replace each of the ``VOLATILE_TEXTS`` in a canonical question by a placeholder."""
     return _VOLATILE.sub("<…>", question)
 
 
 def first_difference(recorded: Any, asked: Any, where: str = "") -> str:
-    """Where two requests differ first, with what each has there."""
+    """Describe where two requests first differ, with the value of each."""
     if isinstance(recorded, dict) and isinstance(asked, dict):
         for key in sorted(recorded.keys() | asked.keys()):
             if recorded.get(key, _ABSENT) != asked.get(key, _ABSENT):
@@ -390,26 +390,26 @@ def first_difference(recorded: Any, asked: Any, where: str = "") -> str:
     if isinstance(recorded, str) and isinstance(asked, str):
         start = max(0, common_length(recorded, asked) - 20)
         recorded, asked = recorded[start:], asked[start:]
-    return f"{where or 'the request'} was {_shown(recorded)}, is {_shown(asked)}"
+    return f"{where or 'the request'} was {_quoted(recorded)}, is {_quoted(asked)}"
 
 
 def common_length(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """How many elements two sequences begin with that are the same."""
+    """Return the length of the common prefix of two sequences."""
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 _ABSENT = object()
 
 
-def _shown(value: Any) -> str:
+def _quoted(value: Any) -> str:
     if value is _ABSENT:
         return "absent"
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…"
 
 
-def _likeness(recorded: str, asked: str) -> tuple[int, float]:
-    """How much two requests have in common: how far they are the same, then how alike what follows is."""
+def _similarity(recorded: str, asked: str) -> tuple[int, float]:
+    """Return how similar two requests are: the length of their common prefix, then the similarity of what follows."""
     common = common_length(recorded, asked)
     rest = slice(common, common + 400)
     return common, difflib.SequenceMatcher(None, recorded[rest], asked[rest], autojunk=False).quick_ratio()

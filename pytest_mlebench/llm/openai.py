@@ -1,4 +1,4 @@
-"""OpenAI's API: Chat Completions, Responses, Embeddings, Models; and all servers that speak it."""
+"""OpenAI's API: Chat Completions, Responses, Embeddings and Models. Many other servers offer it, too."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ from pytest_mlebench.llm.requests import (
 
 CHAT, RESPONSES = "chat", "responses"
 _CLIENT_TOOLS = {"function", "custom", "local_shell", "apply_patch", "computer_use_preview", "computer", "tool_search"}
-"""Tools that the client itself runs; any other type is the provider's. (A search among tools reaches no network.)"""
-_MAY_HOLD_TOOLS = "are kept by the provider and may hold tools that reach the network"
-_FALLBACKS = "a request names one model; others could cost more, so fallbacks and routing are not passed on"
+"""Tools that the client runs itself; the provider runs all others. (Tool search does not access the network.)"""
+_STORED_PROMPTS = "stored prompts are not passed on, because they may contain tools that access the network"
+_FALLBACKS = "fallbacks and routing are not passed on because they could cost more: name one model"
 _MODEL_CHOICES = dict.fromkeys("models fallbacks route preset user_config provider".split(), refused(_FALLBACKS))
-_WHOLE_ITEMS = tuple("content encrypted_content arguments output input action operation result tools".split())
-"""Fields of an item of a conversation that has all that it says in itself."""
+_CONTENT_FIELDS = tuple("content encrypted_content arguments output input action operation result tools".split())
+"""Fields of a conversation's item that hold its content; an item without them refers to a stored one."""
 _SEARCHING = re.compile(r"(-search(-|$))|deep-research|[:-]online|(^|/)sonar|(^|/)compound", re.IGNORECASE)
-"""Models that search the network by themselves."""
+"""Models that search the web on their own."""
 _MODEL_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*(/[A-Za-z0-9][\w.+-]*)*(@\d+)?(:[\w.-]*)*", re.ASCII)
 _OPENROUTER_VARIANTS = {"free", "thinking", "beta", "extended"}
-"""The endings of names at OpenRouter that choose neither a search nor another provider's price."""
+"""Suffixes of OpenRouter's model names that select neither a search nor another provider's price."""
 
 _cache = fields("ttl")
 _google = Fields(
@@ -63,12 +63,12 @@ _google = Fields(
         "thought_tag_marker": text,
         "thought_signature": text,
         "cached_content": only_with_provider("cached content"),
-        "tools": only_with_provider("tools of Google's"),
+        "tools": only_with_provider("Google tools"),
     }
 )
 _thinking = fields(budget_tokens=count)
 _function = Fields({"name": text, "description": text, "parameters": mapping, "strict": flag})
-_called = Fields({"name": text, "arguments": text})
+_function_call = Fields({"name": text, "arguments": text})
 _format = fields(
     json_schema=Fields({"name": text, "description": text, "schema": mapping, "strict": flag}),
     name=text,
@@ -89,9 +89,7 @@ _SAMPLING: dict[str, Rule] = {
     "stream_options": Fields({"include_usage": flag, "include_obfuscation": flag}),
     "n": count,
     "best_of": refused("ask for several answers with n"),
-    **dict.fromkeys(
-        ("background", "background_options"), refused("answers that are fetched later are not offered here")
-    ),
+    **dict.fromkeys(("background", "background_options"), refused("background answers are not supported here")),
     "extra_body": Fields({"google": _google}),
     "google": _google,
     "thinking": _thinking,
@@ -115,16 +113,16 @@ _SAMPLING: dict[str, Rule] = {
 
 
 def _tool(value: Any, admission: Admission) -> Any:
-    """A tool that the client runs, or several in a namespace; others are withheld."""
+    """A tool that the client runs, or a namespace of such tools; others are withheld."""
     if type(value) is dict and value.get("type") == "namespace" and type(value.get("tools")) is list:
-        made = _namespace(value, admission)
-        return made if made["tools"] else DROPPED
+        namespace = _namespace(value, admission)
+        return namespace if namespace["tools"] else DROPPED
     return _client_tool(value, admission)
 
 
-def _is_clients(tool: Body) -> bool:
+def _runs_on_client(tool: Body) -> bool:
     type = tool.get("type")
-    if type == "shell":  # without an environment of the client's it runs in a container of the provider's
+    if type == "shell":  # without a local environment, it runs in the provider's container
         environment = tool.get("environment")
         return isinstance(environment, dict) and environment.get("type") == "local"
     return isinstance(type, str) and type in _CLIENT_TOOLS and not {"server_url", "connector_id"} & tool.keys()
@@ -141,7 +139,7 @@ _client_tool = client_tool(
         **dict.fromkeys(("display_width", "display_height"), count),
         environment=either({str: word, dict: fields("local")}),
     ),
-    _is_clients,
+    _runs_on_client,
 )
 _namespace = fields("name", "description", tools=many(_tool))
 _named = Fields({"name": text})
@@ -151,13 +149,13 @@ def _choice(value: Any, admission: Admission) -> Any:
     if type(value) is str:
         return word(value, admission)
     listed = type(value) is dict and (value.get("type") == "allowed_tools" or "allowed_tools" in value)
-    if type(value) is dict and not listed and not _is_clients(value) and not admission.provider_tools:
+    if type(value) is dict and not listed and not _runs_on_client(value) and not admission.provider_tools:
         raise api.withheld_tool(str(value.get("type")))
-    return _choices(value, admission)
+    return _choice_fields(value, admission)
 
 
-_allowed = Fields({"mode": word, "tools": many(_tool)})
-_choices = fields("name", "mode", function=_named, custom=_named, tools=many(_tool), allowed_tools=_allowed)
+_allowed_tools = Fields({"mode": word, "tools": many(_tool)})
+_choice_fields = fields("name", "mode", function=_named, custom=_named, tools=many(_tool), allowed_tools=_allowed_tools)
 _image = either({str: data_url, dict: Fields({"url": data_url, "detail": word, "media_type": text})})
 
 
@@ -176,26 +174,26 @@ _parts = either({str: text, list: many(Tagged(_PART, what="a part"))})
 _tool_call = fields(
     "id",
     index=count,
-    function=_called,
+    function=_function_call,
     custom=Fields({"name": text, "input": text}),
     extra_content=Fields({"google": _google}),
     cache_control=_cache,
 )
 
 
-def _heard(value: Any, admission: Admission) -> Any:
-    """Audio of an earlier answer, of which the provider keeps the sound."""
-    made = Fields({"id": text})(value, admission)
-    _known_answer(made.get("id"), admission)
-    return made
+def _earlier_audio(value: Any, admission: Admission) -> Any:
+    """A reference to the audio of an earlier answer, which the provider stores."""
+    audio = Fields({"id": text})(value, admission)
+    _check_received(audio.get("id"), admission)
+    return audio
 
 
 _message = fields(
     *("role", "name", "tool_call_id", "refusal", "reasoning_content", "status", "id"),
     content=either({str: text, list: _parts, dict: Tagged(_PART, what="a part")}),
     tool_calls=many(_tool_call),
-    function_call=_called,
-    audio=_heard,
+    function_call=_function_call,
+    audio=_earlier_audio,
     reasoning=either({str: text, dict: fields("text", "summary")}),
     reasoning_details=many(fields("id", "text", "summary", "data", "signature", "format", index=count)),
     thinking_blocks=many(fields("thinking", "signature", "data")),
@@ -222,9 +220,9 @@ _CHAT = Fields(
         "audio": Fields({"voice": either({str: word, dict: Fields({"id": text})}), "format": word}),
         "reasoning": Fields({"effort": word, "max_tokens": count, "exclude": flag, "enabled": flag, "summary": word}),
         "usage": Fields({"include": flag}),
-        "prompt": kept(f"stored prompts {_MAY_HOLD_TOOLS}"),
-        "conversation": kept("conversations are kept by the provider: send all messages"),
-        "previous_response_id": kept("conversations are kept by the provider: send all messages"),
+        "prompt": kept(_STORED_PROMPTS),
+        "conversation": kept("conversations are stored by the provider: send all messages instead"),
+        "previous_response_id": kept("conversations are stored by the provider: send all messages instead"),
         **dict.fromkeys(("api_base", "base_url", "api_key"), only_with_provider("another server")),
     },
     needs=("messages",),
@@ -242,10 +240,10 @@ _ITEM_PART = {
 _item_parts = either(
     {str: text, list: many(Tagged(_ITEM_PART, what="a part")), dict: Tagged(_ITEM_PART, what="a part")}
 )
-_said = fields("role", "status", "id", "phase", "name", content=_item_parts)
+_message_item = fields("role", "status", "id", "phase", "name", content=_item_parts)
 _call_words = ("id", "call_id", "status", "name", "namespace")
 _ITEMS: dict[str, Rule] = {
-    "message": _said,
+    "message": _message_item,
     "function_call": fields(*_call_words, "arguments"),
     "function_call_output": fields(*_call_words, output=_item_parts),
     "custom_tool_call": fields(*_call_words, "input"),
@@ -270,25 +268,24 @@ _item_by_type = Tagged(_ITEMS, default="message", what="an item")
 
 
 def _item(value: Any, admission: Admission) -> Any:
-    """An item of a conversation; what the provider keeps of an answer only where the run has received it."""
+    """An item of a conversation. It may refer only to stored answers that the run has received."""
     if type(value) is dict and _is_reference(value):
-        _known_answer(value["id"], admission)
-    made = _item_by_type(value, admission)
-    return DROPPED if type(made) is dict and made.get("tools") == [] and value.get("tools") else made
+        _check_received(value["id"], admission)
+    item = _item_by_type(value, admission)
+    return DROPPED if type(item) is dict and item.get("tools") == [] and value.get("tools") else item
 
 
 def _previous(value: Any, admission: Admission) -> Any:
     if value == "":
         return DROPPED
-    _known_answer(value, admission)
+    _check_received(value, admission)
     return value
 
 
-def _known_answer(id: Any, admission: Admission) -> None:
+def _check_received(id: Any, admission: Admission) -> None:
     if not admission.provider_tools and (type(id) is not str or id not in admission.received):
         raise Wrong(
-            f"this run has received no answer with {str(id)[:100]!r}; what the provider keeps of others is not offered "
-            "here"
+            f"this run has received no answer with id {str(id)[:100]!r}, and may not refer to answers of other runs"
         )
     admission.stored = True
 
@@ -313,9 +310,9 @@ _RESPONSES = Fields(
         "truncation": word,
         "client_metadata": labels,
         "previous_response_id": _previous,
-        "prompt": kept(f"stored prompts {_MAY_HOLD_TOOLS}"),
+        "prompt": kept(_STORED_PROMPTS),
         "conversation": kept(
-            "conversations are kept by the provider, where other runs may have written them: send all items"
+            "conversations are stored by the provider, and other runs may have written to them: send all items instead"
         ),
     },
     needs=("input",),
@@ -354,7 +351,7 @@ class OpenAI(API):
 
     def admit(self, endpoint: Endpoint, body: Body, admission: Admission) -> Body:
         if not admission.provider_tools and _SEARCHING.search(admission.model):
-            raise Refusal("invalid", f"model {admission.model} searches the network by itself, which this run may not")
+            raise Refusal("invalid", f"model {admission.model} searches the web on its own, which this run may not")
         return super().admit(endpoint, body, admission)
 
     def without_tools(self, body: Body, admission: Admission) -> None:
@@ -366,10 +363,10 @@ class OpenAI(API):
 
     def why_not_model(self, model: str, *, routed: bool) -> str:
         if _MODEL_NAME.fullmatch(model) is None:
-            return "it is not the name of one model"
+            return "it is not the name of a single model"
         variant = model.partition(":")[2]
         if routed and (model.startswith("openrouter/") or (variant and variant not in _OPENROUTER_VARIANTS)):
-            return "it leaves the choice of a model or a price to OpenRouter"
+            return "it lets OpenRouter choose the model or the price"
         return ""
 
     def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> Expected:
@@ -406,10 +403,10 @@ class OpenAI(API):
         return True
 
     def kept_by_provider(self, endpoint: Endpoint, answer: Body) -> Iterable[str]:
-        kept = [answer, *as_objects(answer.get("output"))] if endpoint.api == RESPONSES else []
+        stored = [answer, *as_objects(answer.get("output"))] if endpoint.api == RESPONSES else []
         messages = (as_object(choice.get("message")) for choice in as_objects(answer.get("choices")))
-        kept += [as_object(message.get("audio")) for message in messages]
-        return filter(None, (api.as_string(one.get("id")) for one in kept))
+        stored += [as_object(message.get("audio")) for message in messages]
+        return filter(None, (api.as_string(one.get("id")) for one in stored))
 
     def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> StreamReader:
         return _Responses() if endpoint.api == RESPONSES else _Chat(drop_usage)
@@ -423,7 +420,7 @@ class OpenAI(API):
 
     def said(self, path: str, request: Body, answer: Body) -> Said:
         if path.rstrip("/").endswith("/responses"):
-            return _said_in_response(request, answer)
+            return _response_content(request, answer)
         messages = api.grouped(map(_chat_message, as_objects(request.get("messages"))))
         choices = as_objects(answer.get("choices"))
         reply = _chat_agent(as_object(choices[0].get("message"))) if choices else None
@@ -445,16 +442,16 @@ class OpenAI(API):
 
 
 def _is_reference(item: Body) -> bool:
-    """Whether an item of a conversation stands for one that the provider keeps. Without a type and a role it does."""
+    """Return whether an item with an id refers to one that the provider stores. Without a type and a role, it does."""
     if item.get("id") is None:
         return False
     if item.get("type") == "item_reference" or not (item.get("type") or item.get("role")):
         return True
-    return not any(item.get(name) is not None and item[name] != [] for name in _WHOLE_ITEMS)
+    return not any(item.get(name) is not None and item[name] != [] for name in _CONTENT_FIELDS)
 
 
 class _Chat(StreamReader):
-    """``chat.completion.chunk`` objects to a ``chat.completion``."""
+    """Assembles a ``chat.completion`` from ``chat.completion.chunk`` objects."""
 
     last = ("[DONE]",)
 
@@ -503,7 +500,7 @@ _SET_ONCE = {"role", "type", "id", "name", "index", "format", "status", "call_id
 
 
 def merge_delta(whole: Body, delta: Body) -> None:
-    """Add a delta to what came before it: texts grow, lists are merged by their entries' ``index``."""
+    """Add a delta to the message so far: strings are appended, and lists are merged by their entries' ``index``."""
     for key, value in delta.items():
         before = whole.get(key)
         if isinstance(value, str) and isinstance(before, str):
@@ -527,7 +524,7 @@ def merge_delta(whole: Body, delta: Body) -> None:
 
 
 class _Responses(StreamReader):
-    """Events of a response; the last one holds all of it."""
+    """Reads the events of a response; the last one contains the whole response."""
 
     last = ("response.completed", "response.incomplete", "response.failed")
 
@@ -564,27 +561,28 @@ def _chat_events(answer: Body) -> Iterator[tuple[None, Body | str]]:
 
 
 def _response_events(answer: Body) -> Iterator[Body]:
-    begun = {**answer, "status": "in_progress", "output": [], "usage": None}
-    yield {"type": "response.created", "response": begun}
+    started = {**answer, "status": "in_progress", "output": [], "usage": None}
+    yield {"type": "response.created", "response": started}
     for index, item in enumerate(answer.get("output") or ()):
-        place = {"output_index": index, "item_id": item.get("id")}
+        position = {"output_index": index, "item_id": item.get("id")}
         empty = {**item, "status": "in_progress"}
         if item.get("type") == "message":
             empty["content"] = []
         yield {"type": "response.output_item.added", "output_index": index, "item": empty}
         for part_index, part in enumerate(item.get("content") or () if item.get("type") == "message" else ()):
-            where = {**place, "content_index": part_index}
-            said = part.get("text")
-            yield {"type": "response.content_part.added", **where, "part": {**part, "text": ""} if said else part}
-            if isinstance(said, str):
-                yield {"type": "response.output_text.delta", **where, "delta": said, "logprobs": []}
-                yield {"type": "response.output_text.done", **where, "text": said, "logprobs": []}
-            yield {"type": "response.content_part.done", **where, "part": part}
+            part_position = {**position, "content_index": part_index}
+            text = part.get("text")
+            empty_part = {**part, "text": ""} if text else part
+            yield {"type": "response.content_part.added", **part_position, "part": empty_part}
+            if isinstance(text, str):
+                yield {"type": "response.output_text.delta", **part_position, "delta": text, "logprobs": []}
+                yield {"type": "response.output_text.done", **part_position, "text": text, "logprobs": []}
+            yield {"type": "response.content_part.done", **part_position, "part": part}
         if item.get("type") == "function_call":
             arguments = item.get("arguments") or ""
-            yield {"type": "response.function_call_arguments.delta", **place, "delta": arguments}
+            yield {"type": "response.function_call_arguments.delta", **position, "delta": arguments}
             done = {"name": item.get("name"), "arguments": arguments}
-            yield {"type": "response.function_call_arguments.done", **place, **done}
+            yield {"type": "response.function_call_arguments.done", **position, **done}
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
     ended = {"incomplete": "response.incomplete", "failed": "response.failed"}
     yield {"type": ended.get(str(answer.get("status")), "response.completed"), "response": answer}
@@ -612,10 +610,12 @@ def _chat_agent(message: Mapping[str, Any]) -> Message:
     return Message(role="agent", text=text, reasoning=api.content_text(reasoning), calls=tuple(calls))
 
 
-def _said_in_response(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
+def _response_content(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
     given = request.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else as_objects(given)
-    messages = [Message(role="system", text=told)] if (told := api.content_text(request.get("instructions"))) else []
+    messages = (
+        [Message(role="system", text=prompt)] if (prompt := api.content_text(request.get("instructions"))) else []
+    )
     messages += api.grouped(map(_item_message, items))
     output = api.grouped(map(_item_message, as_objects(answer.get("output"))))
     return Said(
@@ -628,7 +628,7 @@ def _said_in_response(request: Mapping[str, Any], answer: Mapping[str, Any]) -> 
 
 
 def _item_message(item: Mapping[str, Any]) -> Message:
-    """An item of a response's input or output."""
+    """Convert an item of a response's input or output to a message."""
     type, id = api.as_string(item.get("type") or "message"), item.get("call_id") or item.get("id")
     if type.endswith("_output"):
         result = ToolResult(id=api.as_string(id), content=api.content_text(item.get("output")))

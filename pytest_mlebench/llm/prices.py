@@ -1,4 +1,4 @@
-"""What calls use and cost: read and priced by genai-prices' offline snapshot, with a user's own prices before it."""
+"""Usage and cost of calls, from genai-prices' offline snapshot. A user's own prices override its prices."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _FIELDS = {
 _LIMITS = ("context_window", "output_limit")
 _SEARCHES = ("web_searches", "storage_searches")
 _MAX_TOKENS = 10**12
-"""Counts beyond are no usage but an error."""
+"""Larger token counts are treated as invalid."""
 
 _USUAL = frozenset({"auto", "default", "standard", "standard_only", "flex", "global", "unspecified"})
-"""Tiers, speeds and places that cost what is listed, or less."""
+"""Tiers, speeds and regions that cost the list price or less."""
 
 _OUTPUT_LIMITS = {
     "gpt-3.5*": 4_096,
@@ -46,16 +46,16 @@ _OUTPUT_LIMITS = {
     "gemini-2.5*": 65_536,
     "gemini-3*": 65_536,
 }
-"""How long answers can get where a request sets no limit, by the providers' documentation."""
+"""Maximum length of an answer, in tokens, if the request sets no limit. From the providers' documentation."""
 _LONG_CONTEXT = 1 << 20
-"""Tokens that fit into a model's context where a request asks for more than usual."""
+"""Context window, in tokens, if a request asks for a longer one than usual."""
 _CONTEXT_WINDOW = 400_000
-"""Of a model whose own is not known."""
+"""Context window, in tokens, that is assumed for a model if its own is unknown."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """What one call used. ``input`` includes what was cached or written to the cache, ``output`` the reasoning."""
+    """Tokens that one call used. ``input`` includes cache reads and writes, and ``output`` includes reasoning."""
 
     input: int = 0
     output: int = 0
@@ -70,22 +70,22 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices of models: ``own`` by patterns of ``model`` or ``provider/model``, then genai-prices'.
+    """Prices of models: first ``own``, by patterns of ``model`` or ``provider/model``, then those of genai-prices.
 
-    A price is in US dollars for a million tokens, and has the model's limits, in tokens.
+    Prices are in US dollars per million tokens. An entry can also have the model's limits, in tokens.
     """
 
     own: Mapping[str, Mapping[str, Decimal]]
 
     @classmethod
     def load(cls, *files: Path) -> Prices:
-        """From YAML files, ``model: {input: 0.5, output: 1.5}`` a line; raises UsageError."""
+        """Load YAML files with lines such as ``model: {input: 0.5, output: 1.5}``. Raises UsageError."""
         return cls({pattern: price for file in files for pattern, price in _read(file).items()})
 
     def cost(
         self, provider: Provider, model: str, detail: Any, context: Mapping[str, str] | None = None
     ) -> Decimal | None:
-        """US dollars of a call that used ``detail``, as genai-prices has it; None where the price is not known."""
+        """Return the cost in US dollars of a call with genai-prices' usage ``detail``; None if the price is unknown."""
         from genai_prices import calc_price
         from genai_prices.types import ModelPrice
 
@@ -104,7 +104,7 @@ class Prices:
     def most(
         self, provider: Provider, model: str, expected: Expected, context: Mapping[str, str] | None = None
     ) -> Most:
-        """The most that a call can use and cost."""
+        """Return the most that a call can use and cost."""
         usual_window, output_limit = self._limits(provider, model)
         window = max(usual_window, _LONG_CONTEXT if expected.long_context else 0)
         input = window if expected.input_tokens is None else min(expected.input_tokens, window)
@@ -119,31 +119,31 @@ class Prices:
         ]
         costs = [self._bound(provider, model, variant, context) for variant in variants]
         with_output = self._bound(provider, model, {**usage, "output_tokens": output}, context)
-        dearest = of_output = None
+        most = of_output = None
         if costs[0] is not None and with_output is not None:
-            dearest, of_output = max(cost for cost in costs if cost is not None), with_output - costs[0]
-        return Most(input=input, output=output, answers=expected.answers, input_cost=dearest, output_cost=of_output)
+            most, of_output = max(cost for cost in costs if cost is not None), with_output - costs[0]
+        return Most(input=input, output=output, answers=expected.answers, input_cost=most, output_cost=of_output)
 
     def unknown(
         self, provider: Provider, model: str, expected: Expected, context: Mapping[str, str], most: Most
     ) -> str:
-        """What of a call's price is not known; empty where its cost has a bound."""
+        """Return which price of a call is unknown; empty if its cost has an upper bound."""
         if most.cost is None:
             return f"model {model} has no known price"
         if expected.media_output and not self._own(provider, model):
-            return f"what {expected.media_output} output of {model} costs is not known"
+            return f"the price of {expected.media_output} output of {model} is unknown"
         return self.unpriced(provider, model, context)
 
     def unpriced(self, provider: Provider, model: str, context: Mapping[str, str]) -> str:
-        """Which tier, speed or place of a call has no known price; empty if none."""
+        """Return which tier, speed or region of a call has no known price; empty if none."""
         if self._own(provider, model):
             return ""
         usage = {"input_tokens": 1000, "output_tokens": 1000}
         for name, value in context.items():
             if value not in _USUAL:
-                own, usual = (self._bound(provider, model, usage, place) for place in ({name: value}, None))
-                if own == usual:
-                    return f"what {name} {value!r} of {model} costs is not known"
+                special, usual = (self._bound(provider, model, usage, context) for context in ({name: value}, None))
+                if special == usual:
+                    return f"the price of {name} {value!r} of {model} is unknown"
         return ""
 
     def _bound(
@@ -157,7 +157,7 @@ class Prices:
         return next((price for pattern, price in self.own.items() if matches(pattern, provider, model)), {})
 
     def _limits(self, provider: Provider, model: str) -> tuple[int, int]:
-        """How many tokens fit into a model's context, and into its answer."""
+        """Return the sizes of a model's context window and of its longest answer, in tokens."""
         own = self._own(provider, model)
         window = int(own["context_window"]) if "context_window" in own else _context_window(provider, model)
         if "output_limit" in own:
@@ -169,7 +169,7 @@ class Prices:
 
 @dataclass(frozen=True, kw_only=True)
 class Most:
-    """The most that a call can use, in tokens and US dollars; costs are None where the price is not known."""
+    """The most that a call can use, in tokens and US dollars. Costs are None if the price is unknown."""
 
     input: int
     output: int
@@ -186,7 +186,7 @@ class Most:
         return None if self.input_cost is None or self.output_cost is None else self.input_cost + self.output_cost
 
     def affordable(self, tokens: int | None, dollars: Decimal | None) -> int:
-        """How long one answer may be at most, so that the call uses no more than this; less than 1: not at all."""
+        """Return the maximum tokens of one answer if the call may use this much; less than 1 if it does not fit."""
         lengths = [self.output]
         if tokens is not None:
             lengths.append(tokens - self.input)
@@ -196,10 +196,10 @@ class Most:
 
 
 def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> tuple[Tokens, Any] | None:
-    """What an answer says that it used, and genai-prices' own finer account of that; None where it says nothing, or
-    nothing that can be true.
+    """Return the usage that an answer reports, and the same in genai-prices' form, which is more detailed.
 
-    ``flavour`` is a provider of genai-prices, ``api`` what that calls the API.
+    Returns None if it reports no usage or an invalid one. ``flavour`` is a provider in genai-prices, and ``api`` is the
+    name of the API there.
     """
     from genai_prices.data_snapshot import get_snapshot
 
@@ -207,7 +207,7 @@ def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> tuple[Token
         _, usage = get_snapshot().find_provider(None, flavour, None).extract_usage(answer, api_flavor=api)
     except (LookupError, ValueError, TypeError):
         return None
-    for name in _SEARCHES:  # of what is not there genai-prices would have to find out that there is none
+    for name in _SEARCHES:  # genai-prices would spend time to infer missing counts
         vars(usage).setdefault(name, 0)
     values = {name: value for name, value in vars(usage).items() if isinstance(value, int)}
     tokens = Tokens(
@@ -233,7 +233,7 @@ def _context_window(provider: Provider, model: str) -> int:
 
 
 def matches(pattern: str, provider: Provider, model: str) -> bool:
-    """Whether ``model`` or ``provider/model`` matches this glob; capitals do not matter."""
+    """Return whether ``model`` or ``provider/model`` matches this glob pattern, ignoring case."""
     return any(fnmatch.fnmatchcase(name.lower(), pattern.lower()) for name in (f"{provider.name}/{model}", model))
 
 
@@ -252,10 +252,10 @@ def _price(values: Any, where: str) -> dict[str, Decimal]:
     for name, value in values.items():
         try:
             number = Decimal(str(value))
-            right = number.is_finite() and number >= 0 and not isinstance(value, bool)
+            valid = number.is_finite() and number >= 0 and not isinstance(value, bool)
         except InvalidOperation:
-            right = False
-        if not right:
+            valid = False
+        if not valid:
             raise UsageError(f"{where}: {name} is {value!r}, must be a number of at least 0")
         price[name] = number
     return price

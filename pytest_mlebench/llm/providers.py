@@ -1,4 +1,4 @@
-"""Providers of language models, as data: bundled ones and those of a user's file."""
+"""Definitions of the providers of language models: the bundled ones and those in a user's file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_mlebench.llm.gemini import Gemini
 from pytest_mlebench.llm.openai import OpenAI
 
 APIS: Mapping[str, API] = {"openai": OpenAI(), "anthropic": Anthropic(), "gemini": Gemini()}
-"""By the flavour of a provider."""
+"""APIs by the ``flavour`` of a provider."""
 BUNDLED = Path(__file__).parent / "providers.yaml"
 
 _HEADER_NAME = r"[A-Za-z][A-Za-z0-9-]*"
@@ -30,34 +30,34 @@ _LISTS = {
     "parameters": ("names of a query's parameters", r"[\w$.-]+"),
     "request_headers": ("names of headers", _HEADER_NAME),
 }
-"""What each list holds, and the form of its entries."""
+"""Description of each list, and a pattern for its entries."""
 _NEVER_PASSED = frozenset(
     "authorization api-key x-api-key x-goog-api-key cookie host content-length content-type content-encoding "
     "transfer-encoding connection expect upgrade te trailer proxy-authorization accept-encoding".split()
 )
-"""Headers that no provider's entry may name: they hold keys, or say how a request is read."""
+"""Headers that no provider's entry may name, because they contain keys or determine how a request is parsed."""
 _MAPPINGS = ("query", "headers")
 _TEXTS = ("base_url", "prices", "key_header", "output_limit")
 
 
 def load_providers(*files: Path) -> dict[str, Provider]:
-    """The bundled providers and those of these files, by name; later ones win. Raises UsageError."""
+    """Load the bundled providers and those in these files, by name; later ones win. Raises UsageError."""
     return {provider.name: provider for file in (BUNDLED, *files) for provider in _read(file)}
 
 
 def gateway_url(provider: Provider, url: str) -> str:
-    """A provider's base URL on the gateway, in the form in which the flavour's clients expect it."""
+    """Return a provider's base URL on the gateway, in the form that clients of its API expect."""
     return f"{url}/{provider.name}" + ("/v1" if provider.api.name == "openai" else "")
 
 
 def said_in(flavour: str, body: Mapping[str, Any]) -> Said:
-    """What was said in a call as ``bodies.jsonl.zst`` has it."""
+    """Return the content of a call from ``bodies.jsonl.zst``."""
     api = APIS.get(flavour, APIS["openai"])
     return api.said(str(body.get("path")), as_object(body.get("request")), as_object(body.get("response")))
 
 
 def read_mapping(file: Path, what: str, form: str) -> dict[Any, Any]:
-    """A YAML file of ``what``, a mapping of the form given; raises UsageError."""
+    """Read a YAML file of ``what``, a mapping of the given form. Raises UsageError."""
     try:
         values = load_yaml(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -68,13 +68,13 @@ def read_mapping(file: Path, what: str, form: str) -> dict[Any, Any]:
 
 
 def _read(file: Path) -> list[Provider]:
-    values = read_mapping(file, "providers", "providers' names to what they are")
+    values = read_mapping(file, "providers", "providers' names to their settings")
     return [_provider(name, value, f"{file}: provider {name}") for name, value in values.items()]
 
 
 def _provider(name: Any, values: Any, where: str) -> Provider:
     if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
-        raise UsageError(f"{where}: a name is made of small letters, digits, '-', '_' and '.'")
+        raise UsageError(f"{where}: a name consists of lowercase letters, digits, '-', '_' and '.'")
     if not isinstance(values, dict):
         raise UsageError(f"{where}: must be a mapping with `flavour` and `base_url`")
     known = ("flavour", *_TEXTS, *_LISTS, *_MAPPINGS)
@@ -91,7 +91,7 @@ def _provider(name: Any, values: Any, where: str) -> Provider:
             raise UsageError(f"{where}: {key} has {wrong!r}, must be a list of {what}")
         given[key] = tuple(entries)
     if never := sorted({name.lower() for name in given["request_headers"]} & _NEVER_PASSED):
-        raise UsageError(f"{where}: request_headers may not have {', '.join(never)}: the gateway sets it itself")
+        raise UsageError(f"{where}: request_headers may not contain {', '.join(never)}: the gateway controls it")
     for key in _MAPPINGS:
         entries = values.get(key) or {}
         if not isinstance(entries, dict):
@@ -101,7 +101,7 @@ def _provider(name: Any, values: Any, where: str) -> Provider:
         if (text := values.get(key)) is None:
             continue
         if not isinstance(text, str):
-            raise UsageError(f"{where}: {key} is {text!r}, must be a text")
+            raise UsageError(f"{where}: {key} is {text!r}, must be a string")
         given[key] = text
     for key, text in {**given["headers"], **({given["key_header"]: ""} if "key_header" in given else {})}.items():
         if not VISIBLE.fullmatch(key) or not text.isascii() or (text and not text.isprintable()):

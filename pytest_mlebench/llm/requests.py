@@ -1,8 +1,8 @@
-"""Requests: read in the one way in which everybody reads them, and what they may hold, at every level.
+"""Requests: parses them unambiguously, and defines the rules for what they may contain, at every level.
 
-A rule takes a value and returns the value to be sent. It raises ``Wrong`` for a value of another type. A field that no
-list names does not reach the provider: it is dropped and noted, so clients that are newer than the lists still work.
-A field that would change what is asked, if it were dropped, is refused by name. The lists are with their APIs.
+A rule takes a value and returns the value to send. It raises ``Wrong`` for a value of another type. A field that is not
+on an allow-list is not sent: it is dropped and recorded, so clients that are newer than the lists still work. A field
+is refused by name if dropping it would change what is asked. The allow-lists are in the modules of their APIs.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ Problem = Literal[
     "timeout",
 ]
 MAX_ELEMENTS = 1_000_000
-"""Commas and brackets in a body: parsed, each may take a hundred bytes."""
+"""Maximum number of commas and brackets in a body. Parsed, each can take a hundred bytes of memory."""
 MOST_NOTED = 50
 MOST_TOKENS = 1 << 31
 DROPPED = object()
-"""What a rule returns for what is not sent."""
+"""A rule returns this for a value that is not sent."""
 _NAME = re.compile(r"[A-Za-z0-9_.:$@/-]{1,64}")
 _BASE64 = re.compile(r"(?:data:[\w/+.;=-]{0,100},)?[A-Za-z0-9+/=_\-\s]*", re.ASCII)
 INLINE = (
-    "this run reaches no network but its model, so the provider may not fetch files for it: send text, or media inline "
-    "as base64"
+    "this run can only access its model, so the provider may not fetch files for it: send text, or media inline as "
+    "base64"
 )
 
 
 class Refusal(Exception):
-    """Why the gateway does not pass a request on; the text is meant for the agent's author."""
+    """The gateway does not pass a request on. The message is for the agent's author."""
 
     def __init__(self, problem: Problem, message: str) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a request's first line names: a provider, the path below it, and the query."""
+    """The target of a request: the provider, the path below it, and the query."""
 
     provider: str
     path: str
@@ -64,7 +64,7 @@ class Target:
 
     @classmethod
     def of(cls, raw: str) -> Target:
-        """The provider is empty for what is not a plain path."""
+        """Parse a request target. The provider is empty if the path is not plain."""
         path, _, query = raw.partition("?")
         parts = path.split("/")
         if parts[0] or len(parts) < 3 or any(part in ("", ".", "..") for part in parts[1:]) or set(path) & set("%\\;#"):
@@ -74,11 +74,11 @@ class Target:
 
 
 def check_content_type(request: web.BaseRequest) -> None:
-    """Raises Refusal for a body that its own headers say to be read in another way than as JSON in UTF-8."""
-    for name, right in (("Content-Type", _JSON), ("Content-Encoding", _PLAIN)):
+    """Raise Refusal if the headers declare the body to be anything other than uncompressed JSON in UTF-8."""
+    for name, allowed in (("Content-Type", _JSON), ("Content-Encoding", _PLAIN)):
         given = request.headers.getall(name, [])
-        if len(given) > 1 or not all(right.fullmatch(value) for value in given):
-            needed = "application/json in UTF-8" if right is _JSON else "uncompressed"
+        if len(given) > 1 or not all(allowed.fullmatch(value) for value in given):
+            needed = "application/json in UTF-8" if allowed is _JSON else "uncompressed"
             raise Refusal("unsupported", f"{name}: {', '.join(given)[:100]}: bodies must be {needed}")
 
 
@@ -87,7 +87,7 @@ _PLAIN = re.compile("identity", re.IGNORECASE)
 
 
 def parse_body(raw: bytes) -> dict[str, Any]:
-    """A request's JSON object, read in the one way in which everybody reads it. Raises Refusal."""
+    """Parse a request's JSON object. Raises Refusal for everything that other parsers may read differently."""
     if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_ELEMENTS:
         raise Refusal("too_large", "the body has too many elements")
     try:
@@ -100,28 +100,28 @@ def parse_body(raw: bytes) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Readers disagree on a duplicate key: some use its first value, others the last."""
+    """Reject duplicate keys, because parsers disagree: some use the first value, others the last."""
     values = dict(pairs)
     if len(values) != len(pairs):
         raise ValueError("duplicate key")
     return values
 
 
-def _no_constant(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is not valid JSON")
 
 
 def _finite(digits: str) -> float:
     if not math.isfinite(value := float(digits)):
-        raise ValueError(f"{digits[:20]} is larger than a number can be")
+        raise ValueError(f"{digits[:20]} is too large for a number")
     return value
 
 
-_STRICT = json_decoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+_STRICT = json_decoder(object_pairs_hook=_unique, parse_constant=_reject_constant, parse_float=_finite)
 
 
 class Wrong(Exception):
-    """A value that no rule admits. ``at`` adds where it is."""
+    """A value that no rule allows. ``at`` prepends a key to the path of the value."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -138,28 +138,28 @@ class Wrong(Exception):
 
 @dataclass(kw_only=True)
 class Admission:
-    """One request's way through the rules: what it may hold, and what was found in it."""
+    """The state of one request in the rules: what it may contain, and what was found in it."""
 
     model: str = ""
     received: set[str] = field(default_factory=set)
-    """Ids by which the run can speak of answers that it has received; all its calls share them."""
+    """Ids by which the run can refer to answers that it has received. All calls of the run share this set."""
     provider_tools: bool = False
-    """Whether tools that the provider runs itself pass, and media by their address."""
+    """Whether tools that the provider runs itself, and media by URL or id, are passed on."""
     fields: Container[str] = ()
-    """Further fields that pass as they are, as dotted paths."""
+    """Additional fields that are passed on unchanged, as dotted paths."""
     output_limits: Container[str] = ("max_tokens", "max_completion_tokens")
-    """The names by which the server of a chat completion limits its length."""
+    """Names of the fields by which the server limits the length of a chat completion."""
     types: Container[str] = ()
-    """Further types of tools, messages' parts and items that pass as they are."""
+    """Additional types of tools, message parts and items that are passed on unchanged."""
     dropped: list[str] = field(default_factory=list)
     withheld: list[str] = field(default_factory=list)
-    """What kinds of tools were taken out, and what they were called."""
+    """Kinds of the tools that were removed."""
     withheld_names: set[str] = field(default_factory=set)
     media: int = 0
     unbounded: bool = False
-    """Whether something is in it whose tokens its size does not limit: audio, video, documents."""
+    """Whether it contains something whose tokens are not limited by its size: audio, video, documents."""
     stored: bool = False
-    """Whether it continues an answer that the provider keeps."""
+    """Whether it refers to an answer that the provider stores."""
     long_context: bool = False
     """Whether a header asks for a longer context window than the model has by default."""
     path: list[str] = field(default_factory=list)
@@ -198,23 +198,23 @@ count = _rule(lambda value: type(value) is int and 0 <= value < MOST_TOKENS, "a 
 whole = _rule(lambda value: type(value) is int and abs(value) < 1 << 63, "a whole number")
 number = _rule(lambda value: type(value) in (int, float) and abs(value) <= 1e18, "a number")
 word = _rule(lambda value: type(value) is str and _NAME.fullmatch(value) is not None, "a word")
-"""A choice that selects nothing of what the lists guard, such as an effort, a voice or a format."""
+"""A choice with no effect on what the allow-lists protect, such as an effort, a voice or a format."""
 mapping = _rule(lambda value: type(value) is dict, "an object")
-"""An object whose keys are the agent's own, such as a tool's JSON schema."""
+"""An object with keys that the agent chooses, such as a tool's JSON schema."""
 labels = _rule(
     lambda value: type(value) is dict and {*map(type, value.values())} <= {str, int, float, bool, type(None)},
     "an object of strings",
 )
-"""Short notes of the client's: an object of strings, numbers and booleans."""
+"""The client's metadata: an object of strings, numbers and booleans."""
 
 
 def one_of(*values: str) -> Rule:
-    """A string of these."""
+    """One of these strings."""
     return _rule(lambda value: type(value) is str and value in values, f"one of {', '.join(sorted(values))}")
 
 
 def refused(why: str) -> Rule:
-    """A field that must be absent, null, or empty, unless the user has listed it."""
+    """A field that must be absent, null, false or empty, unless the user has allowed it."""
 
     def rule(value: Any, admission: Admission) -> Any:
         if ".".join(admission.path) in admission.fields:
@@ -227,7 +227,7 @@ def refused(why: str) -> Rule:
 
 
 def _unless_allowed(rule: Rule, *, stored: bool = False) -> Rule:
-    """The rule, unless ``--allow-provider-tools`` is given."""
+    """Apply the rule, unless ``--allow-provider-tools`` is given."""
 
     def checked(value: Any, admission: Admission) -> Any:
         if not admission.provider_tools:
@@ -240,12 +240,12 @@ def _unless_allowed(rule: Rule, *, stored: bool = False) -> Rule:
 
 
 def kept(why: str) -> Rule:
-    """What the provider keeps, of this run or another: refused, unless ``--allow-provider-tools`` is given."""
+    """Data that the provider stores for this run or another: refused, unless ``--allow-provider-tools`` is given."""
     return _unless_allowed(refused(why), stored=True)
 
 
 def only_with_provider(what: str) -> Rule:
-    """A field by which the provider reaches elsewhere itself: withheld, unless ``--allow-provider-tools`` is given."""
+    """A field that makes the provider access other servers: withheld, unless ``--allow-provider-tools`` is given."""
 
     def withhold(value: Any, admission: Admission) -> Any:
         if value is not False:
@@ -256,28 +256,28 @@ def only_with_provider(what: str) -> Rule:
 
 
 def many(rule: Rule, most: int = 1_000_000) -> Rule:
-    """A list of what the rule admits."""
+    """A list with elements that the rule allows."""
 
     def listed(value: Any, admission: Admission) -> Any:
         if type(value) is not list:
             raise Wrong("must be a list")
         if len(value) > most:
             raise Wrong(f"must have at most {most} elements")
-        made = []
+        admitted = []
         for index, item in enumerate(value):
             try:
                 got = rule(item, admission)
             except Wrong as wrong:
                 raise wrong.at(f"[{index}]") from None
             if got is not DROPPED:
-                made.append(got)
-        return made
+                admitted.append(got)
+        return admitted
 
     return listed
 
 
 def some_of(*values: str) -> Rule:
-    """A list of strings; what is not among these is dropped."""
+    """A list of strings; those that are not among ``values`` are dropped."""
     known = frozenset(values)
 
     def rule(value: Any, admission: Admission) -> Any:
@@ -290,13 +290,13 @@ def some_of(*values: str) -> Rule:
 
 
 def either(rules: Mapping[type, Rule]) -> Rule:
-    """A rule for each type of JSON."""
+    """A value of one of several JSON types, each with its own rule."""
 
     def rule(value: Any, admission: Admission) -> Any:
-        right = rules.get(type(value))
-        if right is None:
+        chosen = rules.get(type(value))
+        if chosen is None:
             raise Wrong(f"must be {' or '.join(_JSON_TYPES[known] for known in rules)}")
-        return right(value, admission)
+        return chosen(value, admission)
 
     return rule
 
@@ -306,11 +306,11 @@ def _not_inline(value: Any, admission: Admission) -> Any:
 
 
 by_address = _unless_allowed(_not_inline)
-"""Media by a URL, or by the id of a file that the provider holds."""
+"""Media by URL, or by the id of a file that the provider stores."""
 
 
 def data_url(value: Any, admission: Admission) -> Any:
-    """Media inline."""
+    """Inline media as a data URL; anything else is treated as ``by_address``."""
     if text(value, admission)[:5].lower() != "data:":
         return by_address(value, admission)
     admission.saw_media(value[5:64].lower().partition(";")[0])
@@ -318,25 +318,25 @@ def data_url(value: Any, admission: Admission) -> Any:
 
 
 def base64(value: Any, admission: Admission) -> Any:
-    """Media inline, of which the field beside it gives the type."""
+    """Inline media in base64; another field contains their type."""
     if _BASE64.fullmatch(text(value, admission)) is None:
         raise Wrong(INLINE)
     return value
 
 
 def media(rule: Rule, type_field: str = "", *, default: str = "") -> Rule:
-    """Media inline, with their type in a field, or always the same."""
+    """Inline media; their type is in ``type_field``, or is always ``default``."""
 
-    def seen(value: Any, admission: Admission) -> Any:
-        made = rule(value, admission)
-        admission.saw_media(str(made.get(type_field, default)).lower())
-        return made
+    def counted(value: Any, admission: Admission) -> Any:
+        admitted = rule(value, admission)
+        admission.saw_media(str(admitted.get(type_field, default)).lower())
+        return admitted
 
-    return seen
+    return counted
 
 
 class Fields:
-    """An object with these fields. ``snake``: servers know each also by its name in snake case."""
+    """An object with these fields. ``snake``: servers also accept their names in snake case."""
 
     def __init__(self, known: Mapping[str, Rule], *, snake: bool = False, needs: tuple[str, ...] = ()) -> None:
         self.known = dict(known)
@@ -346,7 +346,7 @@ class Fields:
 
     def __call__(self, value: Any, admission: Admission) -> Any:
         mapping(value, admission)
-        made: dict[str, Any] = {}
+        admitted: dict[str, Any] = {}
         known = self.known
         for key, item in value.items():
             rule = known.get(key)
@@ -354,13 +354,13 @@ class Fields:
             if rule is None:
                 name = self._snake.get(key, "")
                 if not name:
-                    self._unknown(key, item, made, admission)
+                    self._unknown(key, item, admitted, admission)
                     continue
                 if name in value:
-                    raise Wrong(f"{key!r} and {name!r} are two spellings of one field")
+                    raise Wrong(f"{key!r} and {name!r} are two spellings of the same field")
                 rule = known[name]
             if item is None:
-                made[name] = None
+                admitted[name] = None
                 continue
             admission.path.append(name)
             try:
@@ -369,26 +369,26 @@ class Fields:
                 raise wrong.at(name) from None
             admission.path.pop()
             if got is not DROPPED:
-                made[name] = got
+                admitted[name] = got
         for name in self._needs:
-            if made.get(name) is None:
+            if admitted.get(name) is None:
                 raise Wrong(f"needs {name!r}")
-        return made
+        return admitted
 
-    def _unknown(self, key: str, item: Any, made: dict[str, Any], admission: Admission) -> None:
-        if right := self._normal.get(normal(key)):
-            raise Wrong(f"{key[:64]!r} must be written {right!r}")
+    def _unknown(self, key: str, item: Any, admitted: dict[str, Any], admission: Admission) -> None:
+        if spelling := self._normal.get(normal(key)):
+            raise Wrong(f"{key[:64]!r} must be written {spelling!r}")
         if not key.isascii():
-            raise Wrong(f"{key[:64]!r} has letters that no field has")
+            raise Wrong(f"{key[:64]!r} has non-ASCII characters, which no field has")
         name = admission.name(key)
         if name in admission.fields:
-            made[key] = item
+            admitted[key] = item
         else:
             admission.drop(name)
 
 
 class Tagged:
-    """An object whose ``type`` says which fields it has."""
+    """An object whose ``type`` determines its fields."""
 
     def __init__(self, kinds: Mapping[str, Rule], *, default: str | None = None, what: str = "") -> None:
         self._kinds = kinds
@@ -410,7 +410,7 @@ class Tagged:
 
 
 def client_tool(rule: Rule, is_clients: Callable[[dict[str, Any]], bool]) -> Rule:
-    """A tool that the client runs, by the rule; others are withheld."""
+    """A tool: the rule applies if the client runs it; other tools are withheld."""
 
     def tool(value: Any, admission: Admission) -> Any:
         kind = mapping(value, admission).get("type")
@@ -427,12 +427,12 @@ def client_tool(rule: Rule, is_clients: Callable[[dict[str, Any]], bool]) -> Rul
 
 
 def fields(*words: str, **known: Rule) -> Fields:
-    """An object with a ``type`` or other ``words``, and fields with rules of their own."""
+    """An object whose ``type`` and ``words`` are strings, and whose ``known`` fields have rules."""
     return Fields({**dict.fromkeys(("type", *words), text), **known})
 
 
 def normal(name: str) -> str:
-    """A field's name without what some servers do not look at: capitals, underscores, dashes, forms of letters."""
+    """Remove differences that some servers ignore in a field's name: case, underscores, dashes, Unicode forms."""
     name = unicodedata.normalize("NFKC", name)
     return re.sub(r"[\W_]", "", name).casefold()
 

@@ -1,4 +1,4 @@
-"""What the gateway does with each request: who asks, what for, and whether it may pass."""
+"""The gateway's server: authenticates each request, checks it, and passes it on or refuses it."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from pytest_mlebench.llm.upstream import CANCELLED, UpstreamClient, session
 logger = logging.getLogger(__name__)
 
 MAX_BODY = 32 << 20
-"""As much as Anthropic takes; the others take less inline."""
+"""Maximum size of a request's body, in bytes. Anthropic accepts this much; the others accept less inline."""
 MAX_BODIES = 256 << 20
-"""Of all requests that are in progress."""
+"""Maximum size of the bodies of all requests in progress, in bytes."""
 _KEY_HEADERS = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
 
 
 @dataclass(eq=False, repr=False)
 class Service:
-    """Answers one run's requests. To be made and used in one event loop."""
+    """Answers one run's requests. Create and use it in one event loop."""
 
     settings: GatewaySettings
     providers: Mapping[str, Provider]
@@ -52,19 +52,19 @@ class Service:
         self._number = 0
         self._bytes = 0
         self._received: set[str] = set()
-        self._spoken: set[int] = set()
+        self._with_request: set[int] = set()
         self._handlers: set[asyncio.Task[Any]] = set()
 
     @contextlib.asynccontextmanager
     async def listening(self, listening: socket.socket, backlog: int) -> AsyncIterator[None]:
-        """Context manager: answer requests on this socket. At the end, those in progress are cancelled and noted."""
+        """Context manager: answer requests on this socket. At the end, cancel and record those in progress."""
         loop = asyncio.get_running_loop()
         server = web.Server(
             self._handle,
             request_factory=partial(web.BaseRequest, loop=loop, client_max_size=MAX_BODY),
             handler_cancellation=True,
             access_log=None,
-            # The server's own log of broken requests is not needed: the client gets the error.
+            # aiohttp's own log of malformed requests is not needed: the client gets the error.
             logger=logging.Logger("pytest_mlebench.llm.http", logging.CRITICAL),
             keepalive_timeout=75,
             auto_decompress=False,
@@ -72,7 +72,7 @@ class Service:
 
         def connected() -> asyncio.Protocol:
             protocol = server()
-            loop.call_later(self.settings.head_seconds, self._end_silent, protocol)
+            loop.call_later(self.settings.head_seconds, self._close_silent, protocol)
             return protocol
 
         async with session() as client:
@@ -85,28 +85,28 @@ class Service:
             finally:
                 accepting.close()
                 server.pre_shutdown()
-                for task in self._handlers:  # the agent has ended, nobody waits for their answers
+                for task in self._handlers:  # the agent has ended and no longer needs the answers
                     task.cancel()
                 await asyncio.gather(*self._handlers, return_exceptions=True)
                 await server.shutdown(0.1)
                 await warming
 
     def _warm_up(self) -> None:
-        """What the first call would wait for."""
+        """Load in advance what the first call needs."""
         from genai_prices.data_snapshot import get_snapshot
 
         get_snapshot()
         if self.replay is not None:
             self._recording = Recording(self.replay)
 
-    def _end_silent(self, protocol: web.RequestHandler) -> None:
-        """End a connection on which no request came in time."""
-        if id(protocol) not in self._spoken:
+    def _close_silent(self, protocol: web.RequestHandler) -> None:
+        """Close a connection on which no request arrived in time."""
+        if id(protocol) not in self._with_request:
             protocol.force_close()
-        self._spoken.discard(id(protocol))
+        self._with_request.discard(id(protocol))
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._spoken.add(id(request.protocol))
+        self._with_request.add(id(request.protocol))
         task = asyncio.current_task()
         assert task is not None
         self._handlers.add(task)
@@ -118,17 +118,17 @@ class Service:
         name = provider.name if provider else ""
         call = Call(number=self._number, flavour=api.name, provider=name, endpoint=target.path[:256])
         exchange: Exchange | None = None
-        known = False
+        authenticated = False
         try:
-            if not self._is_right(request, target.query):
+            if not self._has_token(request, target.query):
                 raise Refusal("authentication", "invalid token for this run")
-            known = True
-            exchange = self._exchange(request, call, provider, target)
+            authenticated = True
+            exchange = self._accept(request, call, provider, target)
             return await self._answer(exchange)
         except Refusal as refusal:
             call.status, call.error, call.refused = api.status(refusal.problem), str(refusal), True
             return _error(api, refusal.problem, str(refusal))
-        except (ConnectionError, TimeoutError) as error:  # the client's own
+        except (ConnectionError, TimeoutError) as error:  # of the client's connection
             call.error = call.error or f"{type(error).__name__}: {error}"
             raise
         except asyncio.CancelledError:
@@ -141,24 +141,24 @@ class Service:
         finally:
             if exchange is not None:
                 await self.accounting.finish(exchange)
-            elif known:  # what strangers ask does not fill the ledger
+            elif authenticated:  # requests without a valid token do not fill the ledger
                 await self.accounting.refuse(call)
 
-    def _is_right(self, request: web.BaseRequest, query: Mapping[str, str]) -> bool:
+    def _has_token(self, request: web.BaseRequest, query: Mapping[str, str]) -> bool:
         given = [value for name in _KEY_HEADERS for value in request.headers.getall(name, ())]
         given += [query["key"]] if "key" in query else []
-        right = False
+        valid = False
         for value in given:
             scheme, _, rest = value.partition(" ")
-            word = rest.strip() if scheme.lower() == "bearer" else value
-            right |= hmac.compare_digest(word.encode("utf-8", "replace"), self.token.encode())
-        return right
+            token = rest.strip() if scheme.lower() == "bearer" else value
+            valid |= hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode())
+        return valid
 
-    def _exchange(self, request: web.BaseRequest, call: Call, provider: Provider | None, target: Target) -> Exchange:
-        """What is asked, as far as path and query tell. Raises Refusal for what is on no list."""
+    def _accept(self, request: web.BaseRequest, call: Call, provider: Provider | None, target: Target) -> Exchange:
+        """Create the exchange from the path and query. Raises Refusal if the path is not on an allow-list."""
         if provider is None:
             given = ", ".join(f"/{name}" for name in self.providers) or "none"
-            raise Refusal("not_found", f"no provider is at this path; this run has {given}")
+            raise Refusal("not_found", f"there is no provider at this path; this run has {given}")
         api, path = provider.api, target.path
         if api.name == "openai":
             path = path.removeprefix("/v1") if path.startswith("/v1/") else "/"
@@ -166,7 +166,7 @@ class Service:
         if endpoint is None and f"{request.method} {path}" in provider.paths:
             endpoint = Endpoint(kind="other", stream=False)
         if endpoint is None:
-            raise Refusal("not_found", f"{request.method} {path[:200]} is not among what this run's gateway passes on")
+            raise Refusal("not_found", f"{request.method} {path[:200]} is not passed on by this run's gateway")
         call.kind = endpoint.kind
         admission = Admission(
             received=self._received,
@@ -196,14 +196,14 @@ class Service:
         if query.get("alt", "sse") not in ("sse", "json"):
             raise Refusal("invalid", f"alt={query['alt'][:20]!r} is not passed on, only sse and json")
         if exchange.request.method != "POST":
-            return await self._passed_on(exchange)
-        async with self._read(exchange):
-            self._check(exchange)
-            return await self._passed_on(exchange)
+            return await self._pass_on(exchange)
+        async with self._read_body(exchange):
+            self._check_model(exchange)
+            return await self._pass_on(exchange)
 
     @contextlib.asynccontextmanager
-    async def _read(self, exchange: Exchange) -> AsyncIterator[None]:
-        """Read a request's body; its size counts while the request is in progress."""
+    async def _read_body(self, exchange: Exchange) -> AsyncIterator[None]:
+        """Context manager: read a request's body. Its size counts against ``MAX_BODIES`` until the end."""
         request = exchange.request
         check_content_type(request)
         size = MAX_BODY if request.content_length is None else request.content_length
@@ -220,7 +220,7 @@ class Service:
                 async with asyncio.timeout(self.settings.body_seconds):
                     exchange.raw = await request.read()
             except TimeoutError:
-                why = f"the body did not come within {self.settings.body_seconds:g} s"
+                why = f"the body did not arrive within {self.settings.body_seconds:g} s"
                 raise Refusal("invalid", why) from None
             except web.HTTPRequestEntityTooLarge:
                 raise Refusal("too_large", f"the body is larger than {MAX_BODY >> 20} MiB") from None
@@ -232,10 +232,10 @@ class Service:
         finally:
             self._bytes -= size
 
-    async def _passed_on(self, exchange: Exchange) -> web.StreamResponse:
-        """Send a request, once the most that it can cost is reserved, or find its recorded answer. Raises Refusal."""
+    async def _pass_on(self, exchange: Exchange) -> web.StreamResponse:
+        """Reserve the maximum cost of a request and send it, or replay its recorded answer. Raises Refusal."""
         if self.replay is not None:
-            return await self._replayed(exchange)
+            return await self._replay(exchange)
         call, endpoint, headers = exchange.call, exchange.endpoint, headers_of(exchange)
         body = None if exchange.body is None else self._admit(exchange)
         await self.accounting.enter(exchange)
@@ -248,7 +248,7 @@ class Service:
         return await self._upstream.forward(exchange, headers, json.dumps(body).encode())
 
     def _admit(self, exchange: Exchange) -> Body:
-        """The body as it is sent: what the allow-lists name, written anew. Raises Refusal."""
+        """Return the body to send, with only what the allow-lists contain. Raises Refusal."""
         admission, call = exchange.admission, exchange.call
         body, endpoint = exchange.body or {}, exchange.endpoint
         admission.model = call.model
@@ -260,8 +260,8 @@ class Service:
                 exchange.context["service_tier" if name == "serviceTier" else name] = body[name].lower()
         return body
 
-    def _check(self, exchange: Exchange) -> None:
-        """Which model is asked, and how; raises Refusal for one that this run may not use."""
+    def _check_model(self, exchange: Exchange) -> None:
+        """Set the model and whether to stream. Raises Refusal if this run may not use the model."""
         call, allowed, body = exchange.call, self.settings.models, exchange.body or {}
         provider, endpoint = exchange.provider, exchange.endpoint
         model = endpoint.model or body.get("model")
@@ -287,11 +287,11 @@ class Service:
             if allowed and not any(matches(pattern, provider, model) for pattern in allowed):
                 raise Refusal("model", f"this run may not use model {model!r}, only {', '.join(allowed)}")
 
-    async def _replayed(self, exchange: Exchange) -> web.StreamResponse:
+    async def _replay(self, exchange: Exchange) -> web.StreamResponse:
         call = exchange.call
 
         def find() -> tuple[Mapping[str, Any], bool]:
-            assert self._recording is not None  # the accounting thread reads it before all else
+            assert self._recording is not None  # loaded by the first job of the accounting thread
             return self._recording.find(exchange.recorded, exchange.body)
 
         try:
@@ -320,13 +320,13 @@ class Service:
 
 
 def headers_of(exchange: Exchange) -> dict[str, str]:
-    """The headers of a request that are passed on, as the gateway writes them. Raises Refusal."""
+    """Return the headers to send: the gateway's own, and the request's allowed headers. Raises Refusal."""
     request, call, provider = exchange.request, exchange.call, exchange.provider
-    made = {"Accept": "text/event-stream" if call.stream else "application/json", "User-Agent": "pytest-mlebench"}
+    headers = {"Accept": "text/event-stream" if call.stream else "application/json", "User-Agent": "pytest-mlebench"}
     if request.method == "POST":
-        made["Content-Type"] = "application/json"
-    further = dict.fromkeys(provider.request_headers, _HEADER)
-    for name, form in {**exchange.api.headers, **further}.items():
+        headers["Content-Type"] = "application/json"
+    additional = dict.fromkeys(provider.request_headers, _HEADER)
+    for name, form in {**exchange.api.headers, **additional}.items():
         given = ",".join(request.headers.getall(name, ()))
         if given and name == "anthropic-beta":
             given, others = exchange.api.betas(given, provider_tools=exchange.admission.provider_tools)
@@ -334,17 +334,17 @@ def headers_of(exchange: Exchange) -> dict[str, str]:
                 exchange.admission.drop(f"{name}: {other}")
             exchange.admission.long_context = "context-1m-" in given
         if given and not form.fullmatch(given):
-            raise Refusal("invalid", f"the header {name} has another form than {form.pattern}")
+            raise Refusal("invalid", f"the header {name} does not match {form.pattern}")
         if given:
-            made[name] = given
-    return made
+            headers[name] = given
+    return headers
 
 
 _HEADER = re.compile("[ -~]{1,4096}")
 
 
 def _error(api: API, problem: Problem, message: str) -> web.Response:
-    # What is refused is refused again: the clients that know this header do not ask again.
+    # A retry would be refused again; clients that know this header do not retry.
     headers = {"x-should-retry": "false"} if problem not in ("overloaded", "upstream", "timeout") else {}
     content = json.dumps(api.error(problem, message)).encode()
     return web.Response(status=api.status(problem), body=content, content_type="application/json", headers=headers)

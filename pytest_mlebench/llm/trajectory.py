@@ -1,9 +1,9 @@
-"""A run's trajectory, made from the recording of its model calls: ``trajectory.json``, in ATIF 1.8.
+"""A run's trajectory, built from the recording of its model calls: ``trajectory.json``, in ATIF 1.8.
 
 ATIF is the Agent Trajectory Interchange Format, which other tools read. An agent repeats the conversation so far in
-each request, so a conversation is put together from what each request adds to an earlier one. An agent may have
-several: those of sub-agents, a call for a title, one that it begins anew. The longest is the trajectory, the others are
-its ``subagent_trajectories``, in the order in which they began.
+each request, so a conversation is assembled from what each request adds to an earlier one. An agent may have several
+conversations: of sub-agents, a call for a title, a fresh start. The longest is the trajectory. The others are its
+``subagent_trajectories``, in the order in which they began.
 """
 
 from __future__ import annotations
@@ -22,52 +22,52 @@ from pytest_mlebench.llm.ledger import common_length, read_bodies, read_calls
 from pytest_mlebench.llm.providers import said_in
 
 TRAJECTORY = "trajectory.json"
-"""In a run directory."""
+"""Name of the file in a run directory."""
 SCHEMA_VERSION = "ATIF-v1.8"
 SECONDS = 120.0
-"""At most so long is spent on reading a recording."""
+"""Time limit for reading a recording."""
 MAX_CHARACTERS = 16 << 20
-"""Characters of all messages, results and arguments in a trajectory."""
+"""Maximum number of characters of all messages, results and arguments in a trajectory."""
 MAX_TEXT = 256 << 10
-"""Characters of one of them."""
+"""Maximum number of characters of one message, result or argument list."""
 MAX_CONVERSATIONS = 1000
 _MAX_TOOLS = 1 << 20
-_KEPT_BACK, _KEPT_BACK_BYTES = 16, 64 << 20
+_MAX_WAITING, _MAX_WAITING_BYTES = 16, 64 << 20
 
 Trajectory = dict[str, Any]
 
 
 @dataclass
 class _Conversation:
-    """Messages that follow each other, and the steps that they make."""
+    """The messages of one conversation, and its steps."""
 
     tools: list[dict[str, Any]]
-    prints: list[bytes] = field(default_factory=list)
-    """The fingerprints of its messages, without the system's."""
+    fingerprints: list[bytes] = field(default_factory=list)
+    """Fingerprints of its messages, without system messages."""
     answered: int = 0
-    """How many of these there are up to the last answer."""
+    """Number of messages up to and including the last answer."""
     steps: list[dict[str, Any]] = field(default_factory=list)
     waiting: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The step of each call without a result, by the call's id."""
+    """Steps with tool calls that have no result yet, by the id of the tool call."""
     answers: int = 0
 
 
 class _Builder:
-    """``clean`` takes secrets out of a text."""
+    """Builds conversations from calls. ``clean`` removes secrets from a text."""
 
     def __init__(self, clean: Callable[[str], str], max_characters: int, max_text: int) -> None:
         self.conversations: list[_Conversation] = []
         self.left_out = 0
-        """Calls that are in no conversation."""
+        """Number of calls that are in no conversation, because there were too many."""
         self._clean = clean
-        self._left, self._max_text = max_characters, max_text
+        self._remaining, self._max_text = max_characters, max_text
         self._by_id: dict[str, _Conversation] = {}
 
     def add(self, said: Said, call: Mapping[str, Any]) -> None:
-        """Take in a call; those before it come first."""
+        """Add a call. Calls must be added in order."""
         messages = [message for message in said.messages if message.role != "system"]
-        prints = [message.fingerprint for message in messages]
-        conversation, known = self._place(said, messages, prints)
+        fingerprints = [message.fingerprint for message in messages]
+        conversation, known = self._find(said, messages, fingerprints)
         copied = 0
         if conversation is None:
             if len(self.conversations) >= MAX_CONVERSATIONS:
@@ -80,41 +80,41 @@ class _Builder:
                     self._message(conversation, message, call)
             copied = next((at + 1 for at in reversed(range(len(messages))) if messages[at].role == "agent"), 0)
         for at, message in enumerate(messages[known:]):
-            conversation.prints.append(prints[known + at])
+            conversation.fingerprints.append(fingerprints[known + at])
             self._message(conversation, message, call, copied=at < copied)
         if said.answer is not None:
-            conversation.prints.append(said.answer.fingerprint)
-            conversation.answered = len(conversation.prints)
+            conversation.fingerprints.append(said.answer.fingerprint)
+            conversation.answered = len(conversation.fingerprints)
             if said.id:
                 self._by_id[said.id] = conversation
             self._message(conversation, said.answer, call, is_answer=True)
 
-    def _place(self, said: Said, messages: list[Message], prints: list[bytes]) -> tuple[_Conversation | None, int]:
-        """The conversation that a request continues, and how many of its messages are known; None for a new one.
+    def _find(self, said: Said, messages: list[Message], fingerprints: list[bytes]) -> tuple[_Conversation | None, int]:
+        """Find the conversation that a request continues (None if it is new), and how many of its messages are known.
 
-        What an agent repeats need not be all that was said: it leaves out old results, and cuts long ones. What tells
-        is that it repeats the last answer; or all but this, which it may have changed.
+        Agents do not repeat every message exactly: they leave out old results and shorten long ones. A request
+        continues a conversation if it repeats the last answer, or all before that answer, which it may have changed.
         """
         if said.previous is not None and (found := self._by_id.get(said.previous)) is not None:
-            rest = found.prints[found.answered :]
-            return (found, len(rest)) if prints[: len(rest)] == rest else (None, 0)
+            rest = found.fingerprints[found.answered :]
+            return (found, len(rest)) if fingerprints[: len(rest)] == rest else (None, 0)
         last = next((at for at in reversed(range(len(messages))) if messages[at].role == "agent"), -1)
         best: tuple[int, _Conversation] | None = None
         for conversation in self.conversations:
-            own, rest = conversation.prints, conversation.prints[conversation.answered :]
-            if prints[last + 1 :][: len(rest)] != rest or (last < 0) != (not conversation.answered):
+            earlier, rest = conversation.fingerprints, conversation.fingerprints[conversation.answered :]
+            if fingerprints[last + 1 :][: len(rest)] != rest or (last < 0) != (not conversation.answered):
                 continue
-            common = common_length(own, prints)
-            repeats = last >= 0 and own[conversation.answered - 1] == prints[last]
+            common = common_length(earlier, fingerprints)
+            repeats = last >= 0 and earlier[conversation.answered - 1] == fingerprints[last]
             changed = last >= 0 and conversation.answered - 1 == last <= common
             if (last < 0 or repeats or changed) and (best is None or common >= best[0]):
                 best = common, conversation
         if best is None:
             return None, 0
         conversation = best[1]
-        known = last + 1 + len(conversation.prints) - conversation.answered
+        known = last + 1 + len(conversation.fingerprints) - conversation.answered
         if last >= 0:
-            conversation.prints[conversation.answered - 1] = prints[last]
+            conversation.fingerprints[conversation.answered - 1] = fingerprints[last]
         return conversation, known
 
     def _message(
@@ -126,7 +126,7 @@ class _Builder:
         is_answer: bool = False,
         copied: bool = False,
     ) -> None:
-        """Add what a message makes: a step, or the results of earlier steps' calls."""
+        """Add a message to the conversation: as a step, or as the results of earlier tool calls."""
         marks: dict[str, Any] = {"is_copied_context": True} if copied else {}
         if message.role == "results":
             for result in message.results:
@@ -145,17 +145,17 @@ class _Builder:
             step["reasoning_content"] = self._text(message.reasoning)
         if message.calls:
             step["tool_calls"] = []
-            for number, made in enumerate(message.calls, 1):
-                id = made.id or f"call-{len(conversation.steps)}-{number}"
+            for number, tool_call in enumerate(message.calls, 1):
+                id = tool_call.id or f"call-{len(conversation.steps)}-{number}"
                 if any(other["tool_call_id"] == self._id(id) for other in step["tool_calls"]):
                     continue
-                entry = {"tool_call_id": self._id(id), "function_name": self._text(made.name)}
-                step["tool_calls"].append({**entry, "arguments": self._arguments(made.arguments)})
+                entry = {"tool_call_id": self._id(id), "function_name": self._text(tool_call.name)}
+                step["tool_calls"].append({**entry, "arguments": self._arguments(tool_call.arguments)})
                 conversation.waiting[id] = step
         if is_answer:
             conversation.answers += 1
             step["llm_call_count"] = 1
-            step["timestamp"] = _moment(call, ended=True)
+            step["timestamp"] = _timestamp(call, ended=True)
             if isinstance(model := call.get("answered_model") or call.get("model"), str) and model:
                 step["model_name"] = self._clean(model)
             step["metrics"] = _metrics(call)
@@ -165,16 +165,16 @@ class _Builder:
     def _step(
         conversation: _Conversation, source: str, text: str, call: Mapping[str, Any], marks: Mapping[str, Any]
     ) -> dict[str, Any]:
-        step: dict[str, Any] = {"step_id": len(conversation.steps) + 1, "timestamp": _moment(call), "source": source}
+        step: dict[str, Any] = {"step_id": len(conversation.steps) + 1, "timestamp": _timestamp(call), "source": source}
         step |= {"message": text, **marks}
         conversation.steps.append(step)
         return step
 
     def _text(self, text: str) -> str:
-        """The text without secrets, cut where it, or the trajectory, is too long."""
+        """Remove secrets from a text, and shorten it if it, or the trajectory, is too long."""
         text = self._clean(text)
-        length = min(len(text), self._max_text, max(0, self._left))
-        self._left -= length
+        length = min(len(text), self._max_text, max(0, self._remaining))
+        self._remaining -= length
         kept = text[:length]
         return kept if length == len(text) else f"{kept}… [{len(text) - length:,} characters left out]"
 
@@ -183,9 +183,9 @@ class _Builder:
 
     def _arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         text = json.dumps(arguments, ensure_ascii=False, default=str)
-        if len(text) > min(self._max_text, self._left):
+        if len(text) > min(self._max_text, self._remaining):
             return {"left_out": f"{len(text)} characters"}
-        self._left -= len(text)
+        self._remaining -= len(text)
         found = json.loads(self._clean(text))
         return found if isinstance(found, dict) else {}
 
@@ -200,9 +200,9 @@ def build(
     max_characters: int = MAX_CHARACTERS,
     max_text: int = MAX_TEXT,
 ) -> Trajectory | None:
-    """The trajectory of a run, as ATIF has it; None where no call was recorded with what was said.
+    """Build the trajectory of a run in the ATIF format; None if no bodies of calls were recorded.
 
-    ``clean`` takes secrets out of a text. Reading ends after ``seconds``; what is left out then is in ``notes``.
+    ``clean`` removes secrets from a text. Reading stops after ``seconds``, which is then mentioned in ``notes``.
     """
     calls = {call.get("number"): call for call in read_calls(run_dir)}
     builder, notes = _Builder(clean, max_characters, max_text), []
@@ -213,19 +213,19 @@ def build(
             continue
         builder.add(said_in(str(call.get("flavour")), body), call)
         if time.monotonic() > deadline:
-            notes.append(f"This is what was said until call {body.get('number')}; reading the recording took too long.")
+            notes.append(f"The trajectory ends at call {body.get('number')}: reading the recording took too long.")
             break
     conversations = [conversation for conversation in builder.conversations if conversation.steps]
     if not conversations:
         return None
     if builder.left_out:
-        notes.append(f"Left out: {pluralize(builder.left_out, 'call')} of further conversations.")
+        notes.append(f"Left out: {pluralize(builder.left_out, 'call')} of additional conversations.")
     statuses = [call.get("status") for call in calls.values() if call.get("kind") == "generate"]
     if failed := sum(not isinstance(status, int) or status >= 300 for status in statuses):
         notes.append(f"{pluralize(failed, 'call')} had no answer.")
     longest = max(conversations, key=lambda one: (one.answers, len(one.steps)))
-    described = {"name": agent, "version": version}
-    trajectories = [_trajectory(one, number, described, clean) for number, one in enumerate(conversations, 1)]
+    about = {"name": agent, "version": version}
+    trajectories = [_trajectory(one, number, about, clean) for number, one in enumerate(conversations, 1)]
     main = trajectories[conversations.index(longest)]
     main["session_id"] = run_dir.name
     if others := [other for other in trajectories if other is not main]:
@@ -236,7 +236,7 @@ def build(
 
 
 def _in_order(run_dir: Path, calls: Mapping[Any, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Bodies by number, though they were written as their calls ended; of parallel calls few are kept back."""
+    """Yield bodies by call number. They were written as calls ended, so a limited number waits for its turn."""
     waiting: dict[int, dict[str, Any]] = {}
     next_number = 1
 
@@ -249,7 +249,7 @@ def _in_order(run_dir: Path, calls: Mapping[Any, Mapping[str, Any]]) -> Iterator
         if not isinstance(number, int):
             continue
         waiting[number] = body
-        while waiting and (next_number in waiting or len(waiting) > _KEPT_BACK or size() > _KEPT_BACK_BYTES):
+        while waiting and (next_number in waiting or len(waiting) > _MAX_WAITING or size() > _MAX_WAITING_BYTES):
             next_number = next_number if next_number in waiting else min(waiting)
             yield waiting.pop(next_number)
             next_number += 1
@@ -269,7 +269,7 @@ def _trajectory(
     metrics = [step["metrics"] for step in steps if "metrics" in step]
     final: dict[str, Any] = {"total_steps": len(steps)}
     for name, total in _TOTALS.items():
-        values = [own[name] for own in metrics if name in own]
+        values = [each[name] for each in metrics if name in each]
         if values and (name != "cost_usd" or len(values) == len(metrics)):
             final[total] = round(sum(values), 9) if name == "cost_usd" else sum(values)
     return {
@@ -302,8 +302,8 @@ def _metrics(call: Mapping[str, Any]) -> dict[str, Any]:
     return {**metrics, "extra": {**extra, **seconds}}
 
 
-def _moment(call: Mapping[str, Any], *, ended: bool = False) -> str | None:
-    """When a call began, or ended: ISO 8601 in UTC."""
+def _timestamp(call: Mapping[str, Any], *, ended: bool = False) -> str | None:
+    """Return when a call began or ended, as an ISO 8601 time in UTC."""
     try:
         began = datetime.fromisoformat(str(call.get("started_at")))
     except ValueError:

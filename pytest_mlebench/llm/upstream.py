@@ -1,4 +1,4 @@
-"""Requests to providers and their answers: one pooled client, through the machine's own proxy where it has one."""
+"""Requests to providers and their answers: one pooled client, which uses the machine's proxy if there is one."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ HIDDEN = "[key]"
 CANCELLED = "cancelled by the client"
 CONNECT_SECONDS = 30.0
 IDLE_SECONDS = 900.0
-"""The longest silence of a provider; models that reason long are silent that long."""
+"""Read timeout. Reasoning models can be silent for this long."""
 
 
 def session() -> aiohttp.ClientSession:
-    """A pooled client. It trusts what the machine trusts: ``$SSL_CERT_FILE`` and ``$SSL_CERT_DIR`` count."""
+    """Return a pooled client. It trusts the machine's certificates, and ``$SSL_CERT_FILE`` and ``$SSL_CERT_DIR``."""
     connector = aiohttp.TCPConnector(limit=0, ssl=ssl.create_default_context(), keepalive_timeout=60)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=IDLE_SECONDS)
     return aiohttp.ClientSession(
@@ -44,7 +44,7 @@ def session() -> aiohttp.ClientSession:
 
 
 def url_of(provider: Provider, path: str, query: Mapping[str, str]) -> URL:
-    """Where a path of a provider is."""
+    """Return the URL of a path of a provider."""
     base = URL(provider.base_url)
     if base.host == api.HOST_ALIAS:
         base = base.with_host("127.0.0.1")
@@ -52,7 +52,7 @@ def url_of(provider: Provider, path: str, query: Mapping[str, str]) -> URL:
 
 
 def proxy_of(url: URL) -> tuple[URL | None, dict[str, str]]:
-    """This machine's own proxy for a URL, by ``$HTTPS_PROXY`` and ``$NO_PROXY``, and the headers that log in to it."""
+    """Return the machine's proxy for a URL (from ``$HTTPS_PROXY`` and ``$NO_PROXY``), and the proxy's login headers."""
     host = url.host or ""
     found = getproxies().get(url.scheme)
     if not found or host == "localhost" or host == "::1" or host.startswith("127.") or proxy_bypass(host):
@@ -65,7 +65,7 @@ def proxy_of(url: URL) -> tuple[URL | None, dict[str, str]]:
 
 
 def headers_there(headers: Mapping[str, str], provider: Provider, key: str) -> dict[str, str]:
-    """What is sent to the provider: the client's headers that may pass (see ``server``), and the provider's key."""
+    """Return the headers for the provider: the allowed headers (see ``server.headers_of``), and the provider's key."""
     name = (provider.key_header or provider.api.key_header).lower()
     kept = {header: value for header, value in headers.items() if header.lower() != name}
     if key:
@@ -74,30 +74,30 @@ def headers_there(headers: Mapping[str, str], provider: Provider, key: str) -> d
 
 
 MAX_RECORDED_STREAM = 32 << 20
-_PASSED_BACK = re.compile(
+_RETURNED_HEADERS = re.compile(
     "content-type|date|server-timing|retry-after(-ms)?|x-should-retry|(x-)?request-id|x-goog-request-id|cf-ray"
     "|openai-(model|processing-ms|version)|(x|anthropic)-ratelimit-[a-z0-9-]+|x-(reasoning-included|models-etag)",
     re.IGNORECASE,
 )
-"""The headers of an answer that clients read."""
+"""Headers of an answer that are passed back to the client."""
 _BACKOFF_SECONDS = 1.0
 _MAX_BACKOFF_SECONDS = 60.0
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 
 def headers_back(headers: Mapping[str, str], key: str) -> dict[str, str]:
-    """What the client gets of a provider's headers, without its key."""
+    """Return the provider's headers that the client receives, without the key."""
     only_for_gateway = {name.strip().lower() for name in headers.get("Connection", "").split(",")}
     return {
         name: value.replace(key, HIDDEN) if key else value
         for name, value in headers.items()
-        if _PASSED_BACK.fullmatch(name) and name.lower() not in only_for_gateway
+        if _RETURNED_HEADERS.fullmatch(name) and name.lower() not in only_for_gateway
     }
 
 
 @dataclass(eq=False, repr=False)
 class UpstreamClient:
-    """Sends requests to providers and passes their answers back; ``keys`` are the providers'."""
+    """Sends requests to providers and passes their answers back. ``keys`` are the API keys by provider."""
 
     settings: GatewaySettings
     session: aiohttp.ClientSession
@@ -109,15 +109,12 @@ class UpstreamClient:
         self._proxies: dict[str, tuple[URL | None, dict[str, str]]] = {}
 
     async def forward(self, exchange: Exchange, headers: Mapping[str, str], content: bytes = b"") -> web.StreamResponse:
-        """Send a request as the gateway writes it, again where the provider asks for that, and pass its answer back.
-
-        Raises Refusal.
-        """
+        """Send a request, retry it if the provider fails temporarily, and pass the answer back. Raises Refusal."""
         call, request, provider = exchange.call, exchange.request, exchange.provider
         url = url_of(provider, exchange.path, exchange.query)
         key = self.keys[provider.name]
         headers = headers_there(headers, provider, key)
-        if provider.name not in self._proxies:  # the environment does not change, and is slow to look through
+        if provider.name not in self._proxies:  # cached: the environment is slow to search
             self._proxies[provider.name] = proxy_of(url)
         proxy, login = self._proxies[provider.name]
         for attempt in range(self.settings.retries + 1):
@@ -144,16 +141,16 @@ class UpstreamClient:
                         exchange.stage = Stage.RECEIVED
                         retry_after = upstream.headers.get("retry-after")
                     else:
-                        return await self._pass_back(exchange, upstream, key)
+                        return await self._relay(exchange, upstream, key)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-                exchange.stage = Stage.RECEIVED  # nothing was asked
+                exchange.stage = Stage.RECEIVED  # the request was not sent
                 if last:
                     raise Refusal("upstream", f"{provider.name} cannot be reached: {reason(error, key)}") from error
             except (aiohttp.ClientError, TimeoutError) as error:
-                # The client has a part of it, and learns by its connection that it is not all.
+                # The client has a part of the answer. The aborted connection shows that it is incomplete.
                 if exchange.stage in (Stage.STREAMING, Stage.COMPLETE):
-                    gone = request.transport is None or request.transport.is_closing()
-                    call.error = CANCELLED if gone else f"the stream broke off: {reason(error, key)}"
+                    disconnected = request.transport is None or request.transport.is_closing()
+                    call.error = CANCELLED if disconnected else f"the stream was interrupted: {reason(error, key)}"
                     if request.transport is not None:
                         request.transport.abort()
                     raise ConnectionResetError(call.error) from error
@@ -163,18 +160,18 @@ class UpstreamClient:
             finally:
                 self._bytes -= exchange.kept
                 exchange.kept = 0
-            await asyncio.sleep(_pause(attempt, retry_after))
+            await asyncio.sleep(_retry_delay(attempt, retry_after))
         raise AssertionError("unreachable")
 
     def keep(self, exchange: Exchange, more: int) -> bool:
-        """Count what a call keeps in memory until it ends; False where all calls together would keep too much."""
+        """Count memory that a call uses until it ends; returns False if all calls together would use too much."""
         if self._bytes + more > self.settings.max_answers:
             return False
         self._bytes += more
         exchange.kept += more
         return True
 
-    async def _pass_back(self, exchange: Exchange, upstream: aiohttp.ClientResponse, key: str) -> web.StreamResponse:
+    async def _relay(self, exchange: Exchange, upstream: aiohttp.ClientResponse, key: str) -> web.StreamResponse:
         call = exchange.call
         if upstream.status >= 300:
             exchange.stage = Stage.REFUSED
@@ -208,7 +205,7 @@ class UpstreamClient:
 
 
 class PassedStream:
-    """A stream on its way to the client: passed on chunk by chunk, and read for what it says of the call."""
+    """A streamed answer: passes its chunks to the client, and reads the usage and content of the call from them."""
 
     def __init__(self, client: UpstreamClient, exchange: Exchange, upstream: aiohttp.ClientResponse) -> None:
         self._client = client
@@ -228,29 +225,29 @@ class PassedStream:
         try:
             async for chunk in upstream.content.iter_any():
                 if shown := hiding.feed(chunk):
-                    await self._take(shown)
+                    await self._process(shown)
             if rest := hiding.rest:
-                await self._take(rest)
+                await self._process(rest)
         except StreamTooLarge:
             raise aiohttp.ClientPayloadError("one of its events is too large") from None
         if self._events is None:
             for value in api.parse_array(b"".join(self._recorded)):
                 self._reader.feed(value)
         elif exchange.drop_usage and (rest := self._events.rest):
-            self._keep(rest)
+            self._store(rest)
             await self._write(rest)
         await self._complete()
         await self._response.write_eof()
         return self._response
 
-    async def _take(self, chunk: bytes) -> None:
+    async def _process(self, chunk: bytes) -> None:
         call, events, reader = self._exchange.call, self._events, self._reader
         if call.first_token is None:
             call.first_token = self._exchange.elapsed()
         found = list(events.feed(chunk)) if events else []
         passed = b"".join(_without_usage(reader, event) for event in found) if self._exchange.drop_usage else chunk
-        self._keep(passed)
-        # Clients read no further than the last event, and may end the run: what the call used is noted before they can.
+        self._store(passed)
+        # Clients stop reading after the last event, and may end the run, so the call is recorded before they get it.
         if self._read(found) and events is not None and not events.rest:
             await self._complete()
         if passed:
@@ -264,9 +261,9 @@ class PassedStream:
             async with asyncio.timeout(seconds):
                 await self._response.write(chunk)
         except TimeoutError:
-            raise aiohttp.ClientPayloadError(f"its client read nothing for {seconds:g} s") from None
+            raise aiohttp.ClientPayloadError(f"the client read nothing for {seconds:g} s") from None
 
-    def _keep(self, chunk: bytes) -> None:
+    def _store(self, chunk: bytes) -> None:
         call = self._exchange.call
         call.response_bytes += len(chunk)
         if call.response_bytes <= MAX_RECORDED_STREAM:
@@ -277,7 +274,7 @@ class PassedStream:
             raise aiohttp.ClientPayloadError("too many large answers at once")
 
     def _read(self, found: list[Event]) -> bool:
-        """Take in what events say; returns whether the last one was among them."""
+        """Process events. Returns whether the last event of the stream was among them."""
         ended = False
         for event in found:
             if event.value is not None:
@@ -293,15 +290,15 @@ class PassedStream:
 
 
 def _without_usage(reader: StreamReader, event: Event) -> bytes:
-    """An event without the usage that its client has not asked for."""
+    """Return an event without the usage, which the client did not ask for."""
     kept = None if event.value is None else reader.pass_on(event.value)
     if kept is event.value:
         return event.content
     return b"" if kept is None else api.sse(None, kept)
 
 
-def _pause(attempt: int, retry_after: str | None) -> float:
-    """Seconds until a call is tried again: what the provider says, else longer each time; and some jitter."""
+def _retry_delay(attempt: int, retry_after: str | None) -> float:
+    """Return the seconds until a retry, with jitter: what the provider asks for, or exponentially longer delays."""
     jitter = 1 + secrets.randbelow(250) / 1000
     with contextlib.suppress(TypeError, ValueError):
         if (seconds := float(retry_after)) >= 0:  # type: ignore[arg-type]
@@ -310,7 +307,7 @@ def _pause(attempt: int, retry_after: str | None) -> float:
 
 
 class Hiding:
-    """Takes a provider's key out of a stream, should the provider repeat it, also where two chunks share it."""
+    """Removes a provider's key from a stream, in case the provider repeats it. The key may span two chunks."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key

@@ -562,7 +562,7 @@ def test_a_providers_file_adds_to_the_lists(start: Start, upstream: Upstream, tm
         ("fields: ['a b']", "fields has 'a b'"),
         ("paths: [DELETE /files]", "paths has 'DELETE /files', must be a list of methods and paths"),
         ("paths: ['POST /../admin?x=1']", "paths has"),
-        ("request_headers: [Authorization]", "request_headers may not have authorization"),
+        ("request_headers: [Authorization]", "request_headers may not contain authorization"),
         ("request_headers: ['X: y']", "request_headers has"),
         ("allow: [x]", "unknown keys allow; known are flavour, base_url"),
     ],
@@ -672,7 +672,7 @@ def test_a_path_of_the_users_own_has_no_known_price(start: Start, upstream: Upst
     file.write_text(MINE.format(url=upstream.url))
     gateway = start(providers=load_providers(file), limits=BudgetLimits(max_calls=5))
     answer = ask(gateway, {"model": "m"}, path="/mine/v1/chat/completions/rerank")
-    assert answer.status == 400 and "a budget cannot be held" in answer.message
+    assert answer.status == 400 and "a budget cannot be enforced" in answer.message
     assert upstream.seen == []
 
 

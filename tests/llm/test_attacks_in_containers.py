@@ -429,7 +429,7 @@ except (http.client.IncompleteRead, ConnectionError) as error:
     attacked = attack(program, call_seconds=2.0)
     assert attacked.said in ("IncompleteRead", "ConnectionResetError")
     (call,) = read_calls(attacked.run_dir)
-    assert call["error"].startswith("the stream broke off")
+    assert call["error"].startswith("the stream was interrupted")
     assert call["cost"] is None
 
 

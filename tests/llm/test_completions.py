@@ -38,11 +38,11 @@ def test_a_busy_server_is_asked_again(status: int) -> None:
 @pytest.mark.parametrize(
     ("scripted", "said"),
     [
-        (Scripted(statuses=[503] * 9), r"answers with status 503: the model is loading$"),
-        (Scripted(statuses=[401], said="wrong key"), r"answers with status 401: wrong key$"),
-        (Scripted(way="none"), r"gives no probabilities of a text's own tokens for base: it must support"),
-        (Scripted(way="page"), r"something other than the completions API does; does the URL end in /v1\?$"),
-        (Scripted(statuses=[400, 400], said="no model base"), r"refuses base: no model base$"),
+        (Scripted(statuses=[503] * 9), r"returned status 503: the model is loading$"),
+        (Scripted(statuses=[401], said="wrong key"), r"returned status 401: wrong key$"),
+        (Scripted(way="none"), r"returns no probabilities of the text's tokens for base: it must support"),
+        (Scripted(way="page"), r"did not return a response of the completions API; does the URL end in /v1\?$"),
+        (Scripted(statuses=[400, 400], said="no model base"), r"rejects base: no model base$"),
     ],
     ids=["busy", "key", "no logprobs", "no API", "no model"],
 )

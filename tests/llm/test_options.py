@@ -89,7 +89,7 @@ def test_budgets_models_and_recordings_are_options(
 ) -> None:
     options = ("--max-calls=1", "--models=gpt-4o*", "--llm-record=calls", "--max-cost=5")
     result = session("--run-group=g", *options, "--junit-xml=out.xml")
-    result.stdout.fnmatch_lines(["*smoke-digits*asking*budget ended", "*the budget of 1 run ended*"])
+    result.stdout.fnmatch_lines(["*smoke-digits*asking*budget ended", "*budget used up in 1 run*"])
     assert 'name="ending" value="budget ended"' in (pytester.path / "out.xml").read_text()
     page = (pytester.path / "reports/g/report.html").read_text()
     assert "budget ended after" in page and "(--max-calls=1)" in page

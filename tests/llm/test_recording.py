@@ -433,9 +433,9 @@ def test_a_key_that_no_request_can_hold_is_named_before_anything_runs(
 ) -> None:
     definition = agent(env_vars={"KEY": "${{ secrets.ANTHROPIC_API_KEY }}"})
     monkeypatch.setenv("ANTHROPIC_API_KEY", key)
-    with pytest.raises(UsageError, match=r"^\$ANTHROPIC_API_KEY holds a space, a line break or"):
+    with pytest.raises(UsageError, match=r"^\$ANTHROPIC_API_KEY contains a space, a line break or"):
         check_secrets(SETTINGS, definition)
-    with pytest.raises(UsageError, match="ANTHROPIC_API_KEY holds"):
+    with pytest.raises(UsageError, match="ANTHROPIC_API_KEY contains"):
         named_model("anthropic/some-model", SETTINGS.providers)
     check_secrets(SETTINGS, definition, replayed=True)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-some-key")

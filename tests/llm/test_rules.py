@@ -240,14 +240,14 @@ def test_another_spelling_of_a_known_field_is_refused(key: str) -> None:
 
 
 def test_a_name_with_letters_that_no_field_has_is_refused() -> None:
-    with pytest.raises(Wrong, match="has letters that no field has"):
+    with pytest.raises(Wrong, match="has non-ASCII characters"):
         fields(size=count)({"größe": 5}, Admission(fields={"größe"}))
 
 
 def test_a_field_in_snake_case_is_the_same_field_where_servers_read_both() -> None:
     rule = Fields({"maxOutputTokens": count, "model": text}, snake=True)
     assert rule({"max_output_tokens": 5}, Admission()) == {"maxOutputTokens": 5}
-    with pytest.raises(Wrong, match=r"'max_output_tokens' and 'maxOutputTokens' are two spellings of one field"):
+    with pytest.raises(Wrong, match=r"'max_output_tokens' and 'maxOutputTokens' are two spellings of the same field"):
         rule({"max_output_tokens": 5, "maxOutputTokens": 5}, Admission())
     with pytest.raises(Wrong, match=r"^maxOutputTokens: must be a whole number"):
         rule({"max_output_tokens": "5"}, Admission())
@@ -298,7 +298,7 @@ def test_a_path_is_a_providers_and_plain_or_nobodys(path: str, provider: str, be
         (b'{"a": 1, "a": 1}', "invalid", "duplicate key"),
         (b'{"a": NaN}', "invalid", "NaN is not valid JSON"),
         (b'{"a": -Infinity}', "invalid", "-Infinity is not valid JSON"),
-        (b'{"a": 1e999}', "invalid", "1e999 is larger than a number can be"),
+        (b'{"a": 1e999}', "invalid", "1e999 is too large for a number"),
         (b'{"a": "\xff"}', "invalid", "is not JSON"),
         (b"[]", "invalid", "the body must be a JSON object"),
         (b"[" * 1_000_001, "too_large", "too many elements"),

@@ -202,10 +202,10 @@ def test_a_budget_that_ended_is_in_the_record(sandbox: Sandbox, upstream: Upstre
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ("nobody-knows", "model nobody-knows has no known price, so a budget cannot be held: add it with --prices"),
+        ("nobody-knows", "model nobody-knows has no known price, so a budget cannot be enforced: add it with --prices"),
         (
             "gpt-4o,::stop-commands::x",
-            "model 'gpt-4o,::stop-commands::x' is not passed on: it is not the name of one model",
+            "model 'gpt-4o,::stop-commands::x' is not passed on: it is not the name of a single model",
         ),
     ],
 )
@@ -269,7 +269,7 @@ def test_an_agent_that_does_not_look_for_the_gateway_is_told_of_it(upstream: Ups
         docker_sandbox(network="llm"), tmp_path, replace(asking_agent(), kwargs={"script": f"python3 -c '{DIRECTLY}'"})
     )
     assert record.detail == (
-        "exit code 1; it asked api.openai.com itself: let it take its base URL from $OPENAI_BASE_URL, "
+        "exit code 1; it called api.openai.com directly: let it take its base URL from $OPENAI_BASE_URL, "
         "or use --llm-gateway=off"
     )
 
@@ -278,7 +278,7 @@ def test_an_agent_that_fails_without_having_asked_is_told_of_the_gateway(upstrea
     silent = replace(asking_agent(), kwargs={"script": "exit 3"})
     record, _ = run(local_sandbox(), tmp_path, silent)
     assert record.detail == (
-        "exit code 3; it asked no model through the gateway: let it take its base URL from $OPENAI_BASE_URL, "
+        "exit code 3; it called no model through the gateway: let it take its base URL from $OPENAI_BASE_URL, "
         "or use --llm-gateway=off"
     )
     record, _ = run(local_sandbox(), tmp_path, replace(asking_agent(), kwargs={"script": 'python3 -c "$ASK"; exit 3'}))

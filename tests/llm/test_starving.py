@@ -122,7 +122,7 @@ def test_a_silent_call_with_many_answers_does_not_hold_the_budget_of_others(
     attacker, victim = (start(name, limits=limits, prices=prices(tmp_path)) for name in ("attacker", "victim"))
     refused = ask(attacker, {**LIMITED, "n": 6})
     assert refused.status == 402
-    assert "this run's share of the budget --max-total-cost=$700, which 2 active runs divide" in refused.message
+    assert "this run's share of the budget --max-total-cost=$700, which is split among 2 active runs" in refused.message
     upstream.pause = 60
     ask_in_background(attacker, {**LIMITED, "n": 3})
     until(lambda: upstream.open == 1)
@@ -182,7 +182,7 @@ def test_an_agent_that_does_not_read_its_stream_loses_it(start: Start, upstream:
         send_and_keep(stack, run, {**QUESTION, "stream": True})
         until(lambda: ended(run) == 1)
     (call,) = read_calls(tmp_path / "group/run")
-    assert "its client read nothing for 0.2 s" in call["error"]
+    assert "the client read nothing for 0.2 s" in call["error"]
 
 
 def test_a_run_has_a_bounded_number_of_calls_in_progress_and_waiting(start: Start, upstream: Upstream) -> None:
@@ -196,7 +196,7 @@ def test_a_run_has_a_bounded_number_of_calls_in_progress_and_waiting(start: Star
         refused = ask(run)
         assert (refused.status, refused.message) == (
             503,
-            "3 calls of this run wait already: ask fewer at once",
+            "3 calls of this run are already waiting: send fewer at once",
         )
         assert "x-should-retry" not in refused.headers
         messages = {"model": "claude-sonnet-4-6", "max_tokens": 9, "messages": []}
@@ -225,7 +225,7 @@ def test_places_are_given_back_however_a_call_ends(start: Start, upstream: Upstr
     ("settings", "why"),
     [
         ({"max_open": 1}, "1 calls of this run are in progress"),
-        ({"limits": BudgetLimits(max_calls=1)}, "other calls hold what is left of the budget"),
+        ({"limits": BudgetLimits(max_calls=1)}, "other calls hold the rest of the budget"),
     ],
 )
 def test_a_call_that_waits_too_long_is_refused(

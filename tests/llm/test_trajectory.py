@@ -321,7 +321,7 @@ def test_a_trajectory_is_bounded(tmp_path: Path) -> None:
 
 def test_no_more_time_is_taken_than_given(tmp_path: Path) -> None:
     found = trajectory(tmp_path, ([user("a")], "b"), ([user("x")], "y"), seconds=-1)
-    assert said(found) == ["a", "b"] and "until call 1;" in found["notes"]
+    assert said(found) == ["a", "b"] and "ends at call 1:" in found["notes"]
 
 
 def test_secrets_are_masked_in_every_text(tmp_path: Path) -> None:
