@@ -11,13 +11,13 @@ Import what you use from here::
 What is stable
     The names in ``__all__`` and their documented parameters; what ``prepare.py``, ``grade.py`` and ``synthetic.py`` of
     a competition import from ``pytest_mlebench.grading`` and ``pytest_mlebench.authoring``; options, ini keys and
-    fixtures of the plugin; the command line; the files of a run group. A change that breaks one of them is announced in
-    the changelog, and warned of for at least one minor version. Everything else may change at any time.
+    fixtures of the plugin; the command line; the files of a run group. A breaking change to them is announced in the
+    changelog, after at least one minor version that warns. Everything else may change at any time.
 
-Importing this package imports nothing else: each name is imported when it is used first.
+Importing this package imports no other module: each name is imported on first use.
 """
 
-TYPE_CHECKING = False  # type checkers take it for typing.TYPE_CHECKING, whose import takes longer than this module's
+TYPE_CHECKING = False  # type checkers treat it as typing.TYPE_CHECKING, which is slower to import than this module
 
 if TYPE_CHECKING:
     from pytest_mlebench._version import __version__
@@ -126,7 +126,7 @@ _NAMES_BY_MODULE = {
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
-if not TYPE_CHECKING:  # a type checker would take every name for exported
+if not TYPE_CHECKING:  # a type checker would accept every name
 
     def __getattr__(name: str) -> object:
         if name not in _MODULE_OF:

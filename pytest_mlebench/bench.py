@@ -51,21 +51,21 @@ if TYPE_CHECKING:
     from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
 _SANDBOXES = "mlebench.sandboxes"
-"""The entry points of sandboxes that extras add: functions of the ``Bench`` that return an ``AddedSandbox``."""
+"""Entry point group of added sandboxes: functions that take the ``Bench`` and return an ``AddedSandbox``."""
 _METHODS = "mlebench.methods"
-"""The entry points of methods that extras add: functions whose first argument is the ``Bench``."""
+"""Entry point group of added methods: functions whose first argument is the ``Bench``."""
 
 
 class Bench:
-    """The benchmark with its options; nothing is opened before it is used.
+    """The benchmark and its options. Resources are opened on first use.
 
-    Options have the names of the command line's, with underscores: ``Bench(sandbox="docker", max_cost=2)``. Values may
-    be strings as on the command line, numbers or paths; a list for an option that can be repeated. What is not given
-    comes from the environment variables that the command line reads as well; ini files are not read. ``reporter`` is
-    called with progress and warnings.
+    Options are named as on the command line, with underscores: ``Bench(sandbox="docker", max_cost=2)``. Values may be
+    command-line strings, numbers or paths; a repeatable option takes a list. Omitted options come from the same
+    environment variables as on the command line. Ini files are not read. ``reporter`` is called with progress and
+    warnings.
 
-    Agents are keyless, limited and recorded as in a pytest session. Methods of extras, such as ``audit`` and
-    ``bundle``, are there while the extra is installed. Raises UsageError for an unknown option and for a wrong value.
+    Agents get no keys, and have limits and records as in a pytest session. Methods of extras, such as ``audit`` and
+    ``bundle``, exist if the extra is installed. Raises UsageError for an unknown option or an invalid value.
 
     >>> Bench(max_cost="lots")
     Traceback (most recent call last):
@@ -93,7 +93,7 @@ class Bench:
         self.close()
 
     def close(self) -> None:
-        """Close what was opened; the object can be used again afterwards."""
+        """Discard the opened sandboxes; the object can be used again afterwards."""
         self._containers.clear()
         self._added.clear()
 
@@ -106,31 +106,31 @@ class Bench:
         return method.__get__(self)
 
     def with_settings(self, **changes: Any) -> Bench:
-        """The same with other settings, and with the containers' connections of this one."""
-        other = Bench(settings=replace(self.settings, **changes), reporter=self.reporter, workers=self.workers)
-        other._containers = self._containers
-        return other
+        """A copy with other settings, which shares this object's container sandboxes."""
+        copy = Bench(settings=replace(self.settings, **changes), reporter=self.reporter, workers=self.workers)
+        copy._containers = self._containers
+        return copy
 
-    # What the options lead to.
+    # Objects that the options determine.
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """The bundled competitions, and those of ``competitions_dir``."""
+        """The bundled competitions, and those in ``competitions_dir``."""
         return default_catalogue(*self.settings.competitions_dirs, version=self.settings.version)
 
     @cached_property
     def registry(self) -> AgentRegistry:
-        """The bundled agents, and those of ``agents_dir``."""
+        """The bundled agents, and those in ``agents_dir``."""
         return AgentRegistry(bundled("agents"), *self.settings.agents_dirs)
 
     @cached_property
     def store(self) -> DataStore:
-        """The prepared data in ``data_dir``, with ``data_source``; with ``data="twin"`` that of twins. Raises DataError
-        where there is no home directory to put it in."""
+        """The store of prepared data in ``data_dir``; with ``data="twin"``, the store of twins. Raises DataError if the
+        default folder is needed and there is no home directory."""
         return self.store_of()
 
     def store_of(self, seed: int = 0) -> DataStore:
-        """The data of runs with a seed: with ``twin_per_seed`` each has its own."""
+        """The data store for runs with this seed; with ``twin_per_seed``, each seed has its own."""
         from pytest_mlebench.data.store import DataStore
 
         if not self.settings.has_twins:
@@ -138,19 +138,19 @@ class Bench:
         return self.twin_store(twins_of(self._twins, seed if self.settings.twin_per_seed else None))
 
     def twin_store(self, twins: Twins) -> DataStore:
-        """The data of some twins."""
+        """The data store of these twins."""
         from pytest_mlebench.grading.twins import TwinStore
 
         return TwinStore(self.data_dir, twins)
 
     @cached_property
     def _twins(self) -> str:
-        """The choice of twins with a key in place of a seed; a seed is drawn once."""
+        """The option ``data`` with a key in place of the seed. A random seed is drawn only once."""
         return settled(self.settings.data, self.data_dir)
 
     def settle_twins(self, group: Path) -> Bench:
-        """This one, or another whose option ``data`` names twins by the key of their seed: that of a run group which
-        is there, or a new one. Raises DataError."""
+        """Return a Bench whose option ``data`` has the key of the twins' seed: the run group's if it exists, else a new
+        one. Returns this object if nothing changes. Raises DataError."""
         manifest = Manifest.read(group) if self.settings.has_twins else None
         known = None if manifest is None else manifest.settings.get("data")
         chosen = settled(self.settings.data, self.data_dir, known=known if isinstance(known, str) else None)
@@ -158,7 +158,7 @@ class Bench:
 
     @property
     def data_dir(self) -> Path:
-        """The folder of the data; raises DataError where there is no home directory to put it in."""
+        """The data folder. Raises DataError if the default is needed and there is no home directory."""
         return self.settings.data_dir or default_data_dir()
 
     @property
@@ -168,7 +168,7 @@ class Bench:
 
     @property
     def permissions(self) -> Permissions:
-        """What the user grants agents."""
+        """The permissions that the user grants to agents."""
         settings = self.settings
         return Permissions(
             allow_secrets=settings.allow_secrets, allow_hosts=settings.allow_hosts, trust_agents=settings.trust_agents
@@ -176,13 +176,13 @@ class Bench:
 
     @property
     def limits(self) -> Limits:
-        """What each run may use."""
+        """The limits of each run."""
         names = ("time_limit", "cpus", "memory", "disk", "gpus")
         return Limits(**{name: getattr(self.settings, name) for name in names})
 
     @property
     def prepare_options(self) -> PrepareOptions:
-        """How data is prepared for runs: raw data that was there before stays."""
+        """Arguments of ``DataStore.prepare`` for runs. Existing raw data is kept."""
         described = self.settings.description
         # Each run obfuscates its own description.
         stored = None if described == OBFUSCATED else cast("Description | None", described)
@@ -190,13 +190,13 @@ class Bench:
 
     @property
     def grading_options(self) -> dict[str, Any]:
-        """How submissions are graded, as ``Grader`` takes it."""
+        """Keyword arguments of ``Grader``."""
         limits = GradingLimits(memory=self.settings.grading_memory, seconds=self.settings.grading_time)
         return {"max_bytes": self.settings.max_submission_size, "limits": limits}
 
     @cached_property
     def gateway(self) -> GatewaySettings:
-        """What the gateways to language models do; raises UsageError for an invalid file of providers or prices."""
+        """Settings of the gateways to language models; raises UsageError for an invalid providers or prices file."""
         from pytest_mlebench.llm.accounting import GatewaySettings
 
         settings = self.settings
@@ -215,24 +215,24 @@ class Bench:
 
     @property
     def replayed_group(self) -> Path | None:
-        """The folder of ``llm_replay``; raises UsageError for an unknown group."""
+        """The folder of the run group ``llm_replay``; raises UsageError if the group is unknown."""
         name = self.settings.llm_replay
         return None if name is None else find_group(name, self.settings.runs_dir).absolute()
 
     @property
     def container_options(self) -> dict[str, Any]:
-        """What containers are like, as ``DockerSandbox`` takes it."""
+        """Keyword arguments of ``DockerSandbox``."""
         settings = self.settings
-        # Only Docker's builder can be kept to the registries.
-        closed = "registries" if settings.sandbox in ("auto", "docker", "local") else "none"
-        is_closed = settings.network == "none" and settings.build_network is None
+        # Only Docker's builder can be restricted to registries.
+        offline_policy = "registries" if settings.sandbox in ("auto", "docker", "local") else "none"
+        is_offline = settings.network == "none" and settings.build_network is None
         return {
             "network": settings.network,
-            # Where an agent may reach nothing, whoever wrote its Dockerfile gets no way out either.
-            "build_network": settings.build_network or (closed if is_closed else "full"),
+            # An agent without network access cannot use its Dockerfile to send data out.
+            "build_network": settings.build_network or (offline_policy if is_offline else "full"),
             **(
-                {"bundled_build_network": "full"} if is_closed and closed == "none" else {}
-            ),  # their Dockerfiles are ours
+                {"bundled_build_network": "full"} if is_offline and offline_policy == "none" else {}
+            ),  # bundled Dockerfiles are trusted
             "allow_hosts": list(settings.allow_hosts),
             "runtime": settings.runtime,
             "allow_privileged": settings.allow_privileged,
@@ -243,7 +243,7 @@ class Bench:
 
     @property
     def comparable_settings(self) -> dict[str, Any]:
-        """What must stay the same, beside agents and limits, for the runs of a group to compare."""
+        """The settings, besides agents and limits, that must stay the same for the runs of a group to be comparable."""
         settings, containers = self.settings, self.container_options
         return {
             **({} if settings.version == FIRST else {"bench_version": settings.version}),
@@ -254,18 +254,18 @@ class Bench:
             "until": settings.until,
             "grading": {"memory": settings.grading_memory, "seconds": settings.grading_time},
             **containers,
-            "heavy": containers["heavy"] or False,  # as groups of earlier versions have it
+            "heavy": containers["heavy"] or False,  # as in groups of earlier versions
             **_comparable_llm_settings(settings),
         }
 
     @property
     def session_options(self) -> dict[str, Any]:
-        """The options that determine a run, by name, so that another session, or a job, can restore them."""
+        """The options that determine a run, by name, for another session or a job to restore."""
         return {**self.settings.restored_options(), "--data-dir": str(self.data_dir)}
 
     @property
-    def _disclosed(self) -> dict[str, Any]:
-        """What a run group's manifest says of its twins when all of its runs are done; empty without twins."""
+    def _twin_details(self) -> dict[str, Any]:
+        """Seed and size of the twins, for the manifest of a group whose runs are all done; empty without twins."""
         if not self.settings.has_twins:
             return {}
         twins = twins_of(self._twins)
@@ -276,7 +276,7 @@ class Bench:
         }
 
     def run_options(self, folder: Path, *, worker: str = "", job: Mapping[str, Any] | None = None) -> RunOptions:
-        """How agents run, and the folder of the run group; ``job`` is what the record says of the engine's job."""
+        """The options of runs in the run group ``folder``. ``job`` describes the engine's job in their records."""
         from pytest_mlebench.runs.run import RunOptions
 
         settings = self.settings
@@ -297,27 +297,27 @@ class Bench:
         )
 
     def regrader(self, version: str) -> Regrader:
-        """What grades submissions of a version of the benchmark again."""
+        """A ``Regrader`` for a version of the benchmark."""
         from pytest_mlebench.runs.regrade import Regrader
 
         catalogue = self.with_settings(bench_version=version.removeprefix("v")).catalogue
         return Regrader(catalogue, self.store, self.twin_store, self.grading_options)
 
     def check_agent(self, agent: Agent) -> None:
-        """Notice before the first run what an agent's start would lack, or has not been granted.
+        """Check before the first run that an agent has the secrets, hosts and permissions that it needs.
 
         Raises AgentError, SandboxError or UsageError.
         """
         from pytest_mlebench.runs.run import check_hosts, run_environment
 
-        check_folder(agent)  # before anything reads what is in it
+        check_folder(agent)  # before anything reads its files
         settings, granted, gateway, replayed = self.settings, self.permissions, None, False
         if settings.llm_gateway == "on" and agent.may_ask_models:
             gateway, replayed = self.gateway, self.replayed_group is not None
         elif settings.llm_replay is not None:
             _ = self.replayed_group  # an unknown group is an error for every agent
         elif settings.llm_providers or settings.prices:
-            _ = self.gateway  # an invalid file is not ignored
+            _ = self.gateway  # an invalid file is an error for every agent
         environment = run_environment(agent, granted, gateway, replayed=replayed)
         if settings.network == "llm" and settings.sandbox != "local":
             check_hosts(agent, granted, gateway)
@@ -359,7 +359,7 @@ class Bench:
         )
 
     def container_sandbox(self, engine: str | None = None) -> DockerSandbox:
-        """Containers of an engine (default: that of the option ``sandbox``); raises SandboxError."""
+        """The container sandbox of Docker or Podman (default: by the option ``sandbox``); raises SandboxError."""
         from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
         engine = engine or ("podman" if self.settings.sandbox == "podman" else "docker")
@@ -376,7 +376,7 @@ class Bench:
         return self._containers[engine]
 
     def added_sandbox(self, kind: str) -> AddedSandbox | None:
-        """The sandbox of an extra; None where no extra has one of this name. Raises SandboxError."""
+        """The sandbox of an extra; None if no extra has one of this name. Raises SandboxError."""
         if kind not in self._added:
             create = load_extension(_SANDBOXES, kind)
             if create is None:
@@ -385,7 +385,7 @@ class Bench:
         return self._added[kind]
 
     def building_sandbox(self) -> ContainerSandbox:
-        """The sandbox whose images the options mean; raises SandboxError."""
+        """The sandbox that the options select, for building its images; raises SandboxError if it has none."""
         added = self.added_sandbox(self.settings.sandbox)
         if added is None:
             return self.container_sandbox()
@@ -393,7 +393,7 @@ class Bench:
             raise SandboxError(f"--sandbox={self.settings.sandbox} has no images")
         return cast("ContainerSandbox", added)
 
-    # The use cases.
+    # Operations.
 
     def agents(self) -> list[Agent]:
         """All agents that can be run, variants included."""
@@ -405,9 +405,9 @@ class Bench:
         return self.catalogue.split(chosen) if chosen else list(self.catalogue)
 
     def prepare(self, *competitions: str | Competition, split: str | None = None) -> list[Dataset]:
-        """Prepare the data of competitions, or of a split, where it is not there yet; raises DataError."""
+        """Prepare missing data of competitions, or of a split; raises DataError."""
         chosen = self._chosen(competitions, split)
-        return [self.store.prepare(own, reporter=self.reporter, **self.prepare_options) for own in chosen]
+        return [self.store.prepare(item, reporter=self.reporter, **self.prepare_options) for item in chosen]
 
     def run(
         self,
@@ -420,13 +420,13 @@ class Bench:
     ) -> RunGroup:
         """Run an agent on competitions, or on a split, and return the run group, which is complete on disk.
 
-        ``seeds`` is how many, or which. ``group`` is a new group or one to go on with: runs that it has records of are
-        not run again. What an agent does is an outcome in its record; so is an error of the harness, and the other runs
-        go on. Raises UsageError, DataError or SandboxError where nothing could run, and what interrupts a run.
+        ``seeds`` is the number of seeds, or lists them. ``group`` is a new run group, or one to resume: runs that have
+        a record are not rerun. Failures of the agent or the harness are outcomes in records, and the other runs
+        continue. Raises UsageError, DataError or SandboxError if nothing can run. Interrupts are passed on.
         """
         chosen_agent = self.registry[agent] if isinstance(agent, str) else agent
         named = competition if isinstance(competition, list | tuple) else [competition]
-        chosen = self._chosen((own for own in named if own is not None), split)
+        chosen = self._chosen((item for item in named if item is not None), split)
         numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
         if not numbers:
             raise UsageError("seeds: at least one is needed")
@@ -440,7 +440,7 @@ class Bench:
         self.check_agent(agent)
         sandbox = self.sandbox(agent)
         sandbox.check(agent)
-        files = {own.id: own.folder / "competition.yaml" for own in competitions}
+        files = {item.id: item.folder / "competition.yaml" for item in competitions}
         opened = self.open_group(
             folder,
             agents=(agent,),
@@ -448,16 +448,16 @@ class Bench:
             competition_file=lambda nodeid: files.get(Path(nodeid.split("::")[0]).parent.name, Path(nodeid)),
         )
         with opened:
-            keys = [RunKey(agent.id, own.id, seed) for own in competitions for seed in seeds]
+            keys = [RunKey(agent.id, item.id, seed) for item in competitions for seed in seeds]
             opened.plan(PlannedRun(*key, nodeid=_nodeid(key)) for key in keys)
             sandbox.prepare(agent)
             finished = {record.key for record in opened.reader.records()}
             options = self.run_options(opened.folder)
-            for own in competitions:
-                left = [key.seed for key in keys if key.competition_id == own.id and key not in finished]
-                for seed in left:
-                    dataset = self.store_of(seed).prepare(own, reporter=self.reporter, **self.prepare_options)
-                    opened.reader.add(run_agent(agent, own, dataset, sandbox, options, seed=seed))
+            for item in competitions:
+                pending = [key.seed for key in keys if key.competition_id == item.id and key not in finished]
+                for seed in pending:
+                    dataset = self.store_of(seed).prepare(item, reporter=self.reporter, **self.prepare_options)
+                    opened.reader.add(run_agent(agent, item, dataset, sandbox, options, seed=seed))
         return opened.reader.read()
 
     def open_group(
@@ -472,11 +472,11 @@ class Bench:
     ) -> OpenGroup:
         """Open a run group to write runs to it.
 
-        ``sandboxes`` has the kind of sandbox of each agent, ``competition_file`` finds the ``competition.yaml`` of a
-        node id, ``workers`` is how many runs share the machine, and ``cluster`` describes the engine that runs are
-        handed to. Raises UsageError where another session has the group, and where it was made with other settings.
+        ``sandboxes`` maps agents to kinds of sandbox, ``competition_file`` finds the ``competition.yaml`` of a node id,
+        ``workers`` is the number of runs that share the machine, and ``cluster`` describes the engine that gets the
+        runs. Raises UsageError if another session has the group open, or if it was created with other settings.
         """
-        from pytest_mlebench.reports.page import page  # and with it Jinja2 and the plots
+        from pytest_mlebench.reports.page import page  # imports Jinja2 and the plots
 
         make_runs_dir(folder.parent)
         return OpenGroup(
@@ -491,38 +491,38 @@ class Bench:
             page=lambda group: page(self.report(group), folder=group.folder),
             allow_changes=self.settings.allow_changes,
             cluster=cluster,
-            twins=self._disclosed,
+            twins=self._twin_details,
             reporter=self.reporter,
         )
 
     def grade(self, competition: str | Competition, submission: AnyPath) -> Report:
-        """Grade a submission against the competition's prepared answers. Raises DataError where these are missing."""
-        (own,) = self._chosen((competition,), None)
-        return Grader(own, self.store.dataset(own), **self.grading_options).report(expanded(submission))
+        """Grade a submission against the competition's prepared answers. Raises DataError if they are missing."""
+        (chosen,) = self._chosen((competition,), None)
+        return Grader(chosen, self.store.dataset(chosen), **self.grading_options).report(expanded(submission))
 
     def regrade(self, group: AnyPath | RunGroup) -> Regrading:
-        """Grade a run group's stored submissions again, with the version of the option ``bench_version`` or else the
-        group's own. The records stay; the new grades are written beside them. Raises UsageError."""
+        """Regrade a run group's stored submissions, with the option ``bench_version`` or else the group's own version.
+        The records do not change; the new grades are written to a new file. Raises UsageError."""
         from pytest_mlebench.runs.regrade import regrade, write_regrading
 
-        own = group if isinstance(group, RunGroup) else self.group(group)
-        version = self.settings.version if self.settings.bench_version is not None else own.version
-        result = regrade(own, version, self.regrader(version))
-        write_regrading(own.folder, result)
+        runs = group if isinstance(group, RunGroup) else self.group(group)
+        version = self.settings.version if self.settings.bench_version is not None else runs.version
+        result = regrade(runs, version, self.regrader(version))
+        write_regrading(runs.folder, result)
         return result
 
     def group(self, name: AnyPath) -> RunGroup:
-        """A run group by its folder, its name below ``runs_dir``, a part of it, or ``last``. Raises UsageError."""
+        """A run group by its folder, its name below ``runs_dir``, part of its name, or ``last``. Raises UsageError."""
         return read_group(find_group(name, self.settings.runs_dir))
 
     def report(self, *groups: AnyPath | RunGroup) -> Overview:
-        """What run groups came to: rates, medals, costs and comparisons, as ``mlebench report`` shows them."""
+        """The results of run groups: rates, medals, costs and comparisons, as ``mlebench report`` shows them."""
         from pytest_mlebench.results.overview import overview
 
-        return overview([own if isinstance(own, RunGroup) else self.group(own) for own in groups])
+        return overview([group if isinstance(group, RunGroup) else self.group(group) for group in groups])
 
     def _chosen(self, competitions: Iterable[str | Competition], split: str | None) -> list[Competition]:
-        named = [self.catalogue[own] if isinstance(own, str) else own for own in competitions]
+        named = [self.catalogue[item] if isinstance(item, str) else item for item in competitions]
         if named and split:
             raise UsageError(f"name competitions or a split ({split}), not both")
         if not named and not (split or self.settings.split):
@@ -530,12 +530,12 @@ class Bench:
         return named or self._with_data(self.competitions(split))
 
     def _with_data(self, competitions: list[Competition]) -> list[Competition]:
-        """Of a split with ``data="twin"``: those that have twins."""
+        """With ``data="twin"``, skip the competitions of a split that have no twin."""
         if not self.settings.has_twins:
             return competitions
-        found = [own for own in competitions if own.has_twin]
-        if lacking := [own.id for own in competitions if own not in found]:
-            self.reporter(WarningNote(f"skipped, without a twin: {', '.join(lacking)}"))
+        found = [item for item in competitions if item.has_twin]
+        if skipped := [item.id for item in competitions if item not in found]:
+            self.reporter(WarningNote(f"skipped because they have no twin: {', '.join(skipped)}"))
         return found
 
     def _group_folder(self, group: AnyPath | None) -> Path:
@@ -547,16 +547,16 @@ def new_group_name() -> str:
 
 
 def _nodeid(key: RunKey) -> str:
-    """As pytest names the run, so that ``pytest --resume`` goes on with the group."""
+    """pytest's node id of the run, so that ``pytest --resume`` can resume the group."""
     return f"competitions/{key.competition_id}/competition.yaml::{key.agent}[seed={key.seed}]"
 
 
 def _comparable_llm_settings(settings: declared.Settings) -> dict[str, Any]:
-    """What differs from the defaults, so that groups without models compare with groups of earlier versions."""
+    """Settings that are not defaults, so that groups without models are comparable with those of earlier versions."""
     names = ("llm_gateway", "max_cost", "max_tokens", "max_calls", "models", "allow_provider_tools")
     values = {name: getattr(settings, name) for name in names}
     if settings.llm_replay is not None:
         values["llm_replay"] = settings.llm_replay
-    own = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    default = {name: getattr(declared.Settings, name, None) for name in own}
-    return {name: value for name, value in own.items() if value not in (None, [], False, default[name])}
+    chosen = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    default = {name: getattr(declared.Settings, name, None) for name in chosen}
+    return {name: value for name, value in chosen.items() if value not in (None, [], False, default[name])}

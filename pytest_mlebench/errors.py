@@ -7,7 +7,7 @@ from numbers import Real
 
 
 class MLEBenchError(Exception):
-    """Base of all errors below; its text is meant for the user, without a traceback.
+    """Base class of errors whose message is shown to the user without a traceback.
 
     >>> from pytest_mlebench import default_catalogue
     >>> try:
@@ -19,7 +19,7 @@ class MLEBenchError(Exception):
 
 
 def reason(error: Exception) -> str:
-    """Why a file or folder could not be used, without Python's notation; the caller names the path."""
+    """Why a file or folder could not be used, in plain words; the caller adds the path."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     if isinstance(error, UnicodeDecodeError):
@@ -28,12 +28,12 @@ def reason(error: Exception) -> str:
 
 
 def unusable(error: OSError) -> str:
-    """An error of the operating system as a line that names the path, if it is known."""
+    """An operating system error as one line, with the path if it is known."""
     return f"{error.filename}: {reason(error)}" if error.filename else reason(error)
 
 
 def expect(value: object, kind: type, what: str, how: str) -> None:
-    """Raise TypeError, which says how to get one, unless an argument is of this kind."""
+    """Raise TypeError unless an argument is of this type; the message says ``how`` to get one."""
     if not isinstance(value, kind):
         raise TypeError(f"{what} must be of type {kind.__name__}, not {type(value).__name__} ({how})")
 
@@ -46,7 +46,7 @@ def number(value: object, what: str, *, least: float | None = None) -> None:
 
 
 class UsageError(MLEBenchError):
-    """A name, option or file that the user gave does not hold.
+    """A name, option or file that the user gave is invalid.
 
     >>> from pytest_mlebench import default_catalogue
     >>> try:
@@ -85,7 +85,7 @@ class DataError(MLEBenchError):
 
 
 class InvalidSubmission(MLEBenchError):
-    """A submission that cannot be scored; the text is the reason that the agent reads.
+    """A submission that cannot be scored; the message is the reason that the agent reads.
 
     >>> import pandas as pd
     >>> from pytest_mlebench.authoring import predictions
@@ -99,7 +99,7 @@ class InvalidSubmission(MLEBenchError):
 
 
 class GraderDefect(Exception):
-    """A competition's ``grade.py`` raised something other than InvalidSubmission, which is its cause."""
+    """A competition's ``grade.py`` raised an exception other than InvalidSubmission, which is the cause."""
 
 
 class AgentError(MLEBenchError):
@@ -127,4 +127,4 @@ class SandboxError(MLEBenchError):
 
 
 class ClusterError(MLEBenchError):
-    """An engine that runs are handed to does not answer, or refuses them."""
+    """An engine does not respond, or rejects a run."""

@@ -1,4 +1,4 @@
-"""pytest's ini file, found and read as pytest does, for commands that do not start pytest."""
+"""Finds and reads pytest's ini file as pytest does, for commands that do not start pytest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_mlebench.options import LIST, OPTIONS
 
 Section = dict[str, Any]
 _NAMES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
-"""pytest's configuration files in the order in which it looks for them."""
+"""pytest's configuration files, in its search order."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class IniFile:
 
 
 def find_ini_file(folder: Path) -> IniFile:
-    """The ini file that pytest would use when started in ``folder``; raises UsageError for one that cannot be read."""
+    """The ini file that pytest would use if started in ``folder``; raises UsageError if it cannot be read."""
     ancestors = (folder, *folder.parents)
     for ancestor in ancestors:
         for name in _NAMES:
@@ -60,7 +60,7 @@ def _values(section: Section, path: Path) -> dict[str, Any]:
 
 
 def _section(path: Path) -> Section | None:
-    """pytest's section of a file; None where the file has none, and is not for pytest alone."""
+    """pytest's section of a file; None if it has none, and other programs use the file too."""
     if path.suffix != ".toml":
         sections = iniconfig.IniConfig(path).sections
         name = "tool:pytest" if path.name == "setup.cfg" else "pytest"
@@ -73,7 +73,7 @@ def _section(path: Path) -> Section | None:
     table = _table(_table(values, "tool"), "pytest")
     if "ini_options" not in table:
         return table or None
-    # As in an ini file, numbers and booleans are texts.
+    # Numbers and booleans become strings, as in an ini file.
     options = _table(table, "ini_options")
     return {key: value if isinstance(value, list) else str(value) for key, value in options.items()}
 

@@ -1,4 +1,4 @@
-"""What the texts of options mean. Each function gives an option's value, or raises ValueError with what is wrong."""
+"""Parsers of option values. Each function returns the value of a string, or raises ValueError with the problem."""
 
 from __future__ import annotations
 
@@ -53,9 +53,7 @@ def cluster(text: str) -> str | None:
     if text == "none":
         return None
     if not (engines := sorted(extensions("mlebench.engines"))):
-        raise ValueError(
-            "this installation of pytest-mlebench has no engines (install it again, or leave the option out)"
-        )
+        raise ValueError("this installation of pytest-mlebench has no engines (reinstall it, or omit the option)")
     return one_of("none", *engines)(text)
 
 
@@ -85,7 +83,7 @@ def host(text: str) -> str:
 
 def agent_id(text: str) -> str:
     if not re.fullmatch(r"[\w./-]+", text):
-        raise ValueError(f"{text!r:.100} is not the id of one agent; a permission names each agent, without wildcards")
+        raise ValueError(f"{text!r:.100} is not the id of an agent; name each agent, wildcards are not supported")
     return text
 
 
@@ -114,7 +112,7 @@ def natural_number(text: str) -> int:
 def whole_gpus(text: str) -> int:
     if not text.isdecimal() and re.fullmatch(r"\d*\.\d+", text):
         raise ValueError(
-            f"{text!r} is not a whole number: a GPU that runs share has no memory or time of each run's own. "
+            f"{text!r} is not a whole number: runs that share a GPU also share its memory and time. "
             "Split it into MIG instances (`nvidia-smi mig`), which count as GPUs here"
         )
     return natural_number(text)
@@ -143,14 +141,14 @@ def file(path: Path) -> Path:
 def folder(path: Path) -> Path:
     if not path.is_dir():
         raise ValueError(f"{path} is not a folder")
-    if not os.access(path, os.R_OK | os.X_OK):  # what lists it would find nothing in it, and say no more
+    if not os.access(path, os.R_OK | os.X_OK):  # globbing would silently find nothing
         raise ValueError(f"{path} cannot be read: Permission denied")
     return path
 
 
 def place(path: Path) -> Path:
-    """A folder that is there, or can be made."""
-    with suppress(PermissionError):  # said where it is used, with what to do
+    """Parse a folder that exists or can be created."""
+    with suppress(PermissionError):  # reported with advice when the folder is used
         nearest = next(folder for folder in (path, *path.parents) if folder.exists())
         if not nearest.is_dir():
             raise ValueError(f"{nearest} is not a folder")

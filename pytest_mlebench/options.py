@@ -1,11 +1,11 @@
-"""What users can choose: one table of options for pytest and ``mlebench``, read into one frozen value.
+"""The options of pytest and ``mlebench``, read into one frozen ``Settings`` object.
 
-Each field of ``Settings`` is an option. Its value comes from the first source that has one: the command line, the run
-group that is resumed, the ini file, the environment. Wherever it comes from, the same function parses it, and an error
-names the source. Nothing heavy is imported here: pytest reads the settings at every start, in unrelated projects too.
+Each field of ``Settings`` is an option. Its value comes from the first source that has one: the command line, the
+resumed run group, the ini file, the environment. The same function parses it from all sources, and errors name the
+source. No heavy modules are imported here: pytest reads the settings at every start, in unrelated projects too.
 """
 
-# ruff: noqa: RUF009 - `_option` makes a dataclass field
+# ruff: noqa: RUF009 - `_option` creates a dataclass field
 
 from __future__ import annotations
 
@@ -29,58 +29,58 @@ if TYPE_CHECKING:
 
 
 class Trait(Flag):
-    """What is special about an option."""
+    """Properties of an option."""
 
     FLAG = auto()
     """It has no value."""
     OPTIONAL = auto()
-    """Its value may be left out, and is ``auto`` then."""
+    """Its value may be omitted, and is then ``auto``."""
     LIST = auto()
-    """It can be repeated."""
+    """It is repeatable."""
     PATH = auto()
     """Its value is a path."""
     INI = auto()
     """It also has an ini key."""
     RESTORED = auto()
-    """``--resume`` restores it: it determines what a run may use, or what it does."""
+    """``--resume`` restores it, because it determines what a run may use, or what it does."""
     GRANTED = auto()
-    """It is a permission. Jobs of the session's engine have it too, but no later session: ``--resume`` does not restore
-    it, as neither a run group's files nor changed agents may grant anything."""
+    """It is a permission. The session's jobs on an engine get it too. ``--resume`` does not restore it, because neither
+    a run group's files nor changed agents may grant anything."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What an option needs in order to have an effect. ``problem`` follows the names of options that lack it; it may
-    name settings in braces."""
+    """What an option needs in order to have an effect. ``problem`` completes an error that begins with the options'
+    names; it may contain settings in braces."""
 
     is_met: Callable[[Settings], bool]
     problem: str
 
 
-AGENT = Need(lambda own: own.has_runs, "needs an agent: add --agent=ID")
+AGENT = Need(lambda s: s.has_runs, "needs an agent: add --agent=ID")
 ENGINE = Need(
-    lambda own: own.cluster is not None or not own.has_runs,
+    lambda s: s.cluster is not None or not s.has_runs,
     "needs an engine: add --cluster=local, slurm or ray",
 )
 SLURM = Need(
-    lambda own: own.cluster in (None, "slurm"), "is for --cluster=slurm: it has no effect with --cluster={cluster}"
+    lambda s: s.cluster in (None, "slurm"), "is for --cluster=slurm: it has no effect with --cluster={cluster}"
 )
-RAY = Need(lambda own: own.cluster in (None, "ray"), "is for --cluster=ray: it has no effect with --cluster={cluster}")
-GPUS = Need(lambda own: bool(own.gpus), "chooses among GPUs, and a run gets none: add --gpus=N")
-CONTAINERS = Need(lambda own: own.sandbox != "local", "is for containers: leave out --sandbox=local")
+RAY = Need(lambda s: s.cluster in (None, "ray"), "is for --cluster=ray: it has no effect with --cluster={cluster}")
+GPUS = Need(lambda s: bool(s.gpus), "selects GPUs, but runs get none: add --gpus=N")
+CONTAINERS = Need(lambda s: s.sandbox != "local", "is for containers: leave out --sandbox=local")
 APPTAINER = Need(
-    lambda own: own.sandbox == "apptainer", "is for Apptainer's images: add --sandbox=apptainer, or leave it out"
+    lambda s: s.sandbox == "apptainer", "is for Apptainer's images: add --sandbox=apptainer, or leave it out"
 )
-LLM_NETWORK = Need(lambda own: own.network == "llm", "adds to --network=llm; with --network={network} it has no effect")
-TWINS = Need(lambda own: own.has_twins, "is for twins: add --data=twin")
-GATEWAY = Need(lambda own: own.llm_gateway != "off", "needs the gateway: leave out --llm-gateway=off")
-COLLECTOR = Need(lambda own: own.otlp is not None or not own.has_runs, "needs a collector: add --otlp=URL")
+LLM_NETWORK = Need(lambda s: s.network == "llm", "extends --network=llm: it has no effect with --network={network}")
+TWINS = Need(lambda s: s.has_twins, "is for twins: add --data=twin")
+GATEWAY = Need(lambda s: s.llm_gateway != "off", "needs the gateway: leave out --llm-gateway=off")
+COLLECTOR = Need(lambda s: s.otlp is not None or not s.has_runs, "needs a collector: add --otlp=URL")
 NEEDS = (AGENT, ENGINE, COLLECTOR, SLURM, RAY, GPUS, CONTAINERS, APPTAINER, LLM_NETWORK, GATEWAY, TWINS)
 
 
 @dataclass(frozen=True)
 class Option:
-    """How an option is written, and how its text becomes a value. ``parse`` raises ValueError."""
+    """An option: its name, its help and how it is parsed. ``parse`` raises ValueError."""
 
     name: str
     metavar: str
@@ -88,12 +88,12 @@ class Option:
     parse: Callable[[Any], Any]
     traits: Trait
     variable: str = ""
-    """The environment variable that also sets it, if there is one."""
+    """The environment variable that also sets it, if any."""
     needs: tuple[Need, ...] = ()
 
     @property
     def long_name(self) -> str:
-        """The name that no other plugin of pytest takes."""
+        """A long form that cannot clash with other pytest plugins."""
         return f"--mlebench-{self.name.removeprefix('--')}"
 
     @property
@@ -106,7 +106,7 @@ class Option:
 
     @property
     def for_argparse(self) -> dict[str, Any]:
-        """Arguments of ``add_argument``, which keeps the text as it is: ``read`` validates all sources alike."""
+        """Keyword arguments of ``add_argument``. They do not parse the string: ``read`` validates all sources alike."""
         settings = {"dest": self.dest, "help": self.help}
         if self.traits & FLAG:
             return settings | {"action": "store_true"}
@@ -130,7 +130,7 @@ def _option(
     variable: str = "",
     needs: tuple[Need, ...] = (),
 ) -> Any:
-    """A field; most options have an ini key, and ``--resume`` restores them. A list's default is empty."""
+    """A field. By default, the option has an ini key and ``--resume`` restores it. A list defaults to empty."""
     option = Option(name, metavar, help, parse, traits, variable, needs)
     return field(default=() if traits & LIST else default, metadata={"option": option})
 
@@ -147,7 +147,7 @@ _of_gateway = partial(_option, needs=(GATEWAY,))
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the user chose. Paths are absolute, sizes in bytes, times in seconds; None is no limit, or no choice."""
+    """The user's settings. Paths are absolute, sizes in bytes, times in seconds; None means no limit, or not set."""
 
     agents: tuple[str, ...] = _option("--agent", "ID[/VARIANT]", "agent to run; repeatable", str, LIST)
     agents_dirs: tuple[Path, ...] = _option(
@@ -184,7 +184,7 @@ class Settings:
     sandbox: str = _option(
         "--sandbox",
         "KIND",
-        "where agents run: docker, podman, apptainer, local (no isolation), or auto: docker if an engine answers, else "
+        "where agents run: docker, podman, apptainer, local (no isolation), or auto: docker if it is available, else "
         "local for trusted agents (default: auto)",
         parse.sandbox,
         default="auto",
@@ -193,14 +193,14 @@ class Settings:
         "--data",
         "WHICH",
         "data that agents work on: real, or generated data that needs no download and is never ranked with real data: "
-        "twin, twin:SEED or twin:SEED:SIZE; SIZE is small, medium or micro (default: real; of a twin: a random seed "
-        "for each run group, small)",
+        "twin, twin:SEED or twin:SEED:SIZE; SIZE is small, medium or micro (default: real; for a twin: small, with a "
+        "random seed for each run group)",
         parse.data,
         default="real",
     )
     twin_per_seed: bool = _flag(
         "--twin-per-seed",
-        "each seed of a run gets a twin of its own, instead of one twin for all",
+        "generate a twin for each seed of a run, instead of one for all seeds",
         RESTORED,
         needs=(TWINS,),
     )
@@ -378,7 +378,7 @@ class Settings:
     sif: Path | None = _option(
         "--sif",
         "DIR",
-        "folder of Apptainer's images, which all nodes share (default: .sif in the folder of the data)",
+        "folder of Apptainer images, shared by all nodes (default: .sif in the data folder)",
         parse.place,
         PATH | INI | RESTORED,
         needs=(APPTAINER,),
@@ -435,14 +435,14 @@ class Settings:
         default="bodies",
     )
     max_cost: float | None = _of_gateway(
-        "--max-cost", "DOLLARS", "limit of a run's spending on models", parse.positive_number
+        "--max-cost", "DOLLARS", "limit on a run's spending on models", parse.positive_number
     )
     max_tokens: int | None = _of_gateway(
-        "--max-tokens", "N", "limit of a run's tokens, input and output together", parse.positive_integer
+        "--max-tokens", "N", "limit on a run's tokens, input and output together", parse.positive_integer
     )
-    max_calls: int | None = _of_gateway("--max-calls", "N", "limit of a run's model calls", parse.positive_integer)
+    max_calls: int | None = _of_gateway("--max-calls", "N", "limit on a run's model calls", parse.positive_integer)
     max_total_cost: float | None = _of_gateway(
-        "--max-total-cost", "DOLLARS", "limit of the whole run group's spending on models", parse.positive_number
+        "--max-total-cost", "DOLLARS", "limit on the whole run group's spending on models", parse.positive_number
     )
     models: tuple[str, ...] = _of_gateway(
         "--models",
@@ -454,7 +454,7 @@ class Settings:
     prices: tuple[Path, ...] = _of_gateway(
         "--prices",
         "FILE",
-        "YAML file with prices of models, overrides the built-in prices; repeatable",
+        "YAML file with model prices that override the built-in prices; repeatable",
         parse.file,
         LIST | PATH | INI | RESTORED,
     )
@@ -467,12 +467,12 @@ class Settings:
     llm_retries: int = _of_gateway(
         "--llm-retries",
         "N",
-        "how often the gateway retries a call that a provider refuses as overloaded (default: 0)",
+        "how often the gateway retries a call if the provider is overloaded (default: 0)",
         parse.natural_number,
         default=0,
     )
     llm_rpm: float | None = _of_gateway(
-        "--llm-rpm", "N", "limit of calls to each provider per minute, over all workers", parse.positive_number
+        "--llm-rpm", "N", "limit on calls to each provider per minute, over all workers", parse.positive_number
     )
     allow_provider_tools: bool = _flag(
         "--allow-provider-tools",
@@ -526,13 +526,13 @@ class Settings:
     max_parallel: int | None = _of_engines(
         "--max-parallel",
         "N",
-        "limit of runs submitted to the engine at once (default: 1 with --cluster=local, else all)",
+        "limit on runs submitted to the engine at once (default: 1 with --cluster=local, else all)",
         parse.positive_integer,
     )
     max_requeues: int = _of_engines(
         "--max-requeues",
         "N",
-        "how often a run is resubmitted after its job was lost to a node failure or preemption (default: 2)",
+        "how often a run is resubmitted if its job is lost to a node failure or preemption (default: 2)",
         parse.natural_number,
         default=2,
     )
@@ -567,7 +567,7 @@ class Settings:
     otlp_headers: Path | None = _option(
         "--otlp-headers",
         "FILE",
-        "file of `Name: value` lines for each request to the collector, which only you can read",
+        "file of `Name: value` lines, readable only by you, that are sent with each request to the collector",
         parse.file,
         PATH | INI,
         needs=(AGENT, COLLECTOR),
@@ -580,17 +580,17 @@ class Settings:
 
     @property
     def has_runs(self) -> bool:
-        """Whether agents run; otherwise competitions check themselves."""
+        """Whether the session runs agents; otherwise it checks competitions."""
         return bool(self.agents or self.resume)
 
     @property
     def version(self) -> str:
-        """The version of the benchmark, as ``Competition`` has it."""
+        """The version of the benchmark in the form that ``Competition`` uses, for example ``v1``."""
         return f"v{self.bench_version or 1}"
 
     @property
     def nodes_pull(self) -> bool:
-        """Whether other machines do the runs, and take the data that they need from ``--data-source``."""
+        """Whether runs execute on other machines, which fetch their data from ``--data-source``."""
         return self.data_source is not None and self.cluster not in (None, "local") and not self.has_twins
 
     @property
@@ -599,7 +599,7 @@ class Settings:
         return self.data != "real"
 
     def restored_options(self) -> dict[str, Any]:
-        """The values that ``--resume`` restores, as JSON by option name."""
+        """The values that ``--resume`` or jobs of an engine restore, as JSON by option name."""
         return {
             option.name: _to_json(option, getattr(self, name))
             for name, option in _OPTIONS.items()
@@ -607,10 +607,10 @@ class Settings:
         }
 
 
-_OPTIONS: Mapping[str, Option] = {own.name: own.metadata["option"] for own in fields(Settings)}
-"""By field."""
+_OPTIONS: Mapping[str, Option] = {f.name: f.metadata["option"] for f in fields(Settings)}
+"""Options by field name."""
 OPTIONS: Mapping[str, Option] = {option.name: option for option in _OPTIONS.values()}
-"""By name."""
+"""Options by name."""
 TOPICS: Mapping[str, tuple[str, str]] = {
     "Run agents": (
         "--agent --split --bench-version --seeds --run-group --runs-dir --resume --retry-failed --allow-changes "
@@ -646,14 +646,14 @@ TOPICS: Mapping[str, tuple[str, str]] = {
     "Results to trust": ("", "audit kernels bundle unbundle board regrade reproduce familiarity"),
     "Experiment trackers": ("--otlp --otlp-headers --otlp-content", "export"),
 }
-"""Options and commands by the page of the documentation that they belong to, for `--help`."""
+"""Options and commands by documentation page, for `--help`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptionSource:
-    """Where values come from: by option name, None for "the default, whatever later sources say".
+    """A source of values by option name. None selects the default, and later sources are ignored.
 
-    ``base`` is the folder that relative paths start from; ``origin`` says in an error where an option's value stands.
+    ``base`` is the folder for relative paths; ``origin`` describes in errors where an option's value comes from.
     """
 
     values: Mapping[str, Any]
@@ -662,14 +662,14 @@ class OptionSource:
 
 
 def from_command_line(arguments: object, folder: Path) -> OptionSource:
-    """What argparse found."""
+    """The values that argparse parsed."""
     given = {option.name: getattr(arguments, option.dest, None) for option in OPTIONS.values()}
     values = {name: value for name, value in given.items() if value not in (None, False, [])}
     return OptionSource(values=values, origin=lambda option: option.name, base=folder)
 
 
 def from_ini(values: Mapping[str, Any], file: Path | None, folder: Path) -> OptionSource:
-    """The values of an ini file, by key."""
+    """The values of an ini file; ``values`` has them by ini key."""
     known = {option.name: values.get(option.ini_key) for option in OPTIONS.values() if option.traits & INI}
     where = f" in {file}" if file else ""
     return OptionSource(
@@ -680,17 +680,17 @@ def from_ini(values: Mapping[str, Any], file: Path | None, folder: Path) -> Opti
 
 
 def from_python(options: Mapping[str, Any]) -> Settings:
-    """The settings of a call from Python, by option names with underscores; the environment gives what is left out.
+    """The settings of a call from Python, by option name with underscores; omitted ones come from the environment.
 
-    Raises UsageError for an unknown name, with close ones, and for a wrong value.
+    Raises UsageError for an unknown name, with close matches, and for an invalid value.
     """
     values: dict[str, Any] = {}
     for name, value in options.items():
         option = OPTIONS.get("--" + name.replace("_", "-"))
         if option is None:
-            close = get_close_matches(name, [own.name[2:].replace("-", "_") for own in OPTIONS.values()], n=3)
-            meant = f"; did you mean {' or '.join(close)}?" if close else ""
-            raise UsageError(f"{name} is not an option of Bench{meant}")
+            close = get_close_matches(name, [known.name[2:].replace("-", "_") for known in OPTIONS.values()], n=3)
+            hint = f"; did you mean {' or '.join(close)}?" if close else ""
+            raise UsageError(f"{name} is not an option of Bench{hint}")
         if value is not None and not (option.traits & FLAG and value is False):
             values[option.name] = list(value) if isinstance(value, tuple | set | frozenset) else value
     here = Path.cwd()
@@ -712,11 +712,11 @@ def from_environment(folder: Path, variables: Mapping[str, str] = os.environ) ->
 
 
 def from_manifest(manifest: Manifest, file: Path) -> OptionSource:
-    """The options of a run group that is resumed; agents and seeds are those of all its sessions."""
+    """The options of a resumed run group, with the agents and seeds of all its sessions."""
     if not manifest.runs:
         raise UsageError(
             f"run group {file.parent.name} was stopped before its runs were planned; start it again with "
-            f"--run-group={file.parent.name} and its own options"
+            f"--run-group={file.parent.name} and its original options"
         )
     values = {
         **_restored(manifest.options, RESTORED),
@@ -728,7 +728,7 @@ def from_manifest(manifest: Manifest, file: Path) -> OptionSource:
 
 
 def from_plan(agent: str, options: Mapping[str, Any], file: Path) -> OptionSource:
-    """The options that a session gave to a job of an engine."""
+    """The options that a session passed to an engine's job."""
     values = {
         **_restored(options, RESTORED | GRANTED),
         "--agent": [agent],
@@ -743,7 +743,7 @@ def _restored(options: Mapping[str, Any], traits: Trait) -> dict[str, Any]:
 
 
 def read(sources: Sequence[OptionSource], *, runs_dir: Path) -> Settings:
-    """The settings, each value from the first source that has one; raises UsageError that names source and mistake.
+    """The settings, each from the first source that has it; raises UsageError with the source and the problem.
 
     ``runs_dir`` is the default of ``--runs-dir``.
     """
@@ -758,9 +758,9 @@ def read(sources: Sequence[OptionSource], *, runs_dir: Path) -> Settings:
 def read_call(
     arguments: object, *resumed: OptionSource, ini: Mapping[str, Any], file: Path | None, here: Path, root: Path
 ) -> Settings:
-    """The settings of a command line, with its ini file and what is ``resumed``; ``root`` is pytest's root directory.
+    """The settings of a command line, the ``resumed`` sources, the ini file and the environment.
 
-    Raises UsageError.
+    ``root`` is pytest's root directory. Raises UsageError.
     """
     sources = [from_command_line(arguments, here), *resumed, from_ini(ini, file, here), from_environment(here)]
     return read(sources, runs_dir=root / "reports")
@@ -772,11 +772,11 @@ def _parsed(option: Option, value: Any, source: OptionSource) -> Any:
             if not isinstance(value, bool):
                 raise ValueError(f"{value!r} is neither true nor false")
             return value
-        if option.traits & OPTIONAL and isinstance(value, bool):  # a flag, in a group of an earlier version
+        if option.traits & OPTIONAL and isinstance(value, bool):  # a flag in groups of earlier versions
             return option.parse("auto") if value else None
         if option.traits & LIST and isinstance(value, list | tuple):
             return tuple(dict.fromkeys(_parsed_text(option, item, source) for item in value))
-        if option.parse is parse.words and isinstance(value, list | tuple):  # from Python: what is "a,b" elsewhere
+        if option.parse is parse.words and isinstance(value, list | tuple):  # a list from Python, "a,b" elsewhere
             value = ",".join(map(str, value))
         parsed = _parsed_text(option, value, source)
         return (parsed,) if option.traits & LIST else parsed

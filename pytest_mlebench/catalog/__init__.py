@@ -1,4 +1,4 @@
-"""What is run: competitions, splits, leaderboards and medals."""
+"""Competitions, splits, leaderboards and medals."""
 
 from pytest_mlebench.catalog.catalogue import Catalogue, default_catalogue
 from pytest_mlebench.catalog.competition import Competition

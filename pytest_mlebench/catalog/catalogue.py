@@ -1,4 +1,4 @@
-"""Which competitions there are, and the splits they belong to."""
+"""The available competitions, and the splits that they belong to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BENCHMARK = ("low", "medium", "high")
 """The splits that together are ``all``, MLE-bench's 75 competitions."""
 _ALIASES = {"lite": ("low",), "all": BENCHMARK} | {split: (split,) for split in SPLITS}
 CORE = "core"
-"""The split of the second version that leaves out where a medal says little (see ``NOT_CORE``)."""
+"""A split of version 2, without the competitions in which a medal means little (see ``NOT_CORE``)."""
 NOT_CORE = {
     "aerial-cactus-identification": "gold and bronze are the same score",
     "cassava-leaf-disease-classification": "from bronze to gold: 0.003; standard error: 0.006",
@@ -40,35 +40,35 @@ NOT_CORE = {
     "uw-madison-gi-tract-image-segmentation": "from bronze to gold: 0.012; standard error: 0.06",
     "vesuvius-challenge-ink-detection": "from bronze to gold: 0.12; standard error: 0.4",
 }
-"""Why competitions are not in ``core`` (``python -m tools.core_split``); the contaminated are not in it either."""
+"""Why competitions are not in ``core`` (``python -m tools.core_split``). Contaminated ones are not in it either."""
 SPLIT_NAMES = tuple(sorted([*_ALIASES, CORE]))
 
 
-_SHOWN = 12
+_MAX_SHOWN = 12
 
 
 def unknown(kind: str, name: str, choices: Iterable[str], *, advice: str = "") -> UsageError:
-    """The error for a name that is none of the choices; lists close matches, or what there is.
+    """The error for a name that is not one of the choices; lists close matches or the choices.
 
-    With ``advice`` on how to add a choice, it lists all of them, but no variants (``id/variant``).
+    With ``advice`` on how to add a choice, it lists all choices except variants (``id/variant``).
     """
     names = sorted(choices)
     close = close_matches(name, names)
     found = [f"did you mean {' or '.join(close)}?"] if close else []
     if not names:
-        found = ["there is none"]
-    elif name.split("/")[0] not in {known.split("/")[0] for known in names} and (own := _in_this_folder(kind, name)):
-        found = [own]
+        found = ["there are none"]
+    elif name.split("/")[0] not in {known.split("/")[0] for known in names} and (hint := _in_this_folder(kind, name)):
+        found = [hint]
     elif advice:
-        without_variants = [own for own in names if own.split("/")[0] not in names or "/" not in own]
-        found += [f"there are {', '.join(without_variants)}.", advice]
+        without_variants = [choice for choice in names if choice.split("/")[0] not in names or "/" not in choice]
+        found += [f"choose from {', '.join(without_variants)}.", advice]
     elif not close:
-        found = [f"there are {', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}"]
+        found = [f"choose from {', '.join(names[:_MAX_SHOWN])}{', …' if len(names) > _MAX_SHOWN else ''}"]
     return UsageError(f"unknown {kind} {name!r}; {' '.join(found)}")
 
 
 def _in_this_folder(kind: str, name: str) -> str:
-    """How to use a folder of this name that is where the user is; empty if there is none."""
+    """How to use a folder of this name below the current one; empty if there is none."""
     kinds = {"competition": ("competitions", FILE_NAME), "agent": ("agents", "config.yaml")}
     folder_of, file_name = kinds.get(kind, ("", ""))
     if folder_of and "/" in name and (Path(name) / file_name).is_file():
@@ -84,8 +84,8 @@ def _in_this_folder(kind: str, name: str) -> str:
 class Catalogue:
     """The competitions of one or more folders, by id.
 
-    A folder holds competitions as its subfolders, or is one itself. Raises UsageError for a folder that holds none,
-    and where two competitions have the same id. They are those of one version of the benchmark.
+    A folder contains competitions as subfolders, or is one itself. All are of one version of the benchmark. Raises
+    UsageError if a folder contains no competition, or if two competitions have the same id.
 
     >>> catalogue = default_catalogue()
     >>> [competition.id for competition in catalogue.split("smoke")]
@@ -101,11 +101,11 @@ class Catalogue:
         self.version = version
         self._files: dict[str, Path] = {}
         for folder in self.folders:
-            own = folder / FILE_NAME
-            candidates = [own] if own.is_file() else sorted(folder.glob(f"*/{FILE_NAME}"))
+            direct = folder / FILE_NAME
+            candidates = [direct] if direct.is_file() else sorted(folder.glob(f"*/{FILE_NAME}"))
             found = [file for file in candidates if Competition.is_ours(file)]
             if not found:
-                what = "holds no competition (a folder with competition.yaml)" if folder.is_dir() else "is not a folder"
+                what = "has no competition (a folder with competition.yaml)" if folder.is_dir() else "is not a folder"
                 raise UsageError(f"competitions folder {folder} {what}")
             for file in found:
                 id = file.parent.name
@@ -138,21 +138,21 @@ class Catalogue:
 
     @property
     def split_names(self) -> tuple[str, ...]:
-        """The bundled splits with their aliases, and those that competitions of other folders name."""
+        """The bundled splits with their aliases, and the splits that custom competitions name."""
         return tuple(sorted({*SPLIT_NAMES, *(competition.split for competition in self)}))
 
     def split(self, name: AnyPath) -> list[Competition]:
         """The competitions of a split (see ``split_names``), or of a file with one id per line.
 
-        Raises UsageError for a name that is neither, and for an unknown id with the file's name and its line.
+        Raises UsageError for a name that is neither, and for an unknown id, with the file's name and the line.
         """
         name = os.fspath(name)
         if name in _ALIASES:
             return [competition for competition in self if competition.split in _ALIASES[name]]
         if name == CORE:
             if self.version == FIRST:
-                raise UsageError("split 'core' is of version 2 of the benchmark: add --bench-version=2")
-            return [own for own in self.split("all") if own.id not in NOT_CORE and not own.contaminated]
+                raise UsageError("split 'core' needs version 2 of the benchmark: add --bench-version=2")
+            return [item for item in self.split("all") if item.id not in NOT_CORE and not item.contaminated]
         path = Path(name)
         try:
             is_file = path.is_file()
@@ -162,8 +162,8 @@ class Catalogue:
             return [self._of_line(path, line, id) for line, id in _numbered_ids(path)]
         if path.suffix or path.parent != Path():
             raise UsageError(f"split file {name} {'is a folder' if path.is_dir() else 'does not exist'}")
-        if own := [competition for competition in self if competition.split == name]:
-            return own
+        if found := [competition for competition in self if competition.split == name]:
+            return found
         names = [known for known in self.split_names if known != CORE or self.version != FIRST]
         raise unknown("split", name, names, advice="A file with one competition id per line is also a split.")
 
@@ -192,7 +192,7 @@ def _numbered_ids(path: Path) -> list[tuple[int, str]]:
 
 
 def default_catalogue(*folders: AnyPath, version: str = FIRST) -> Catalogue:
-    """The bundled competitions, and those of other folders beside them.
+    """The bundled competitions, and those of other folders.
 
     >>> len(default_catalogue().split("all"))
     75
@@ -207,5 +207,5 @@ def _catalogue(version: str, *folders: Path) -> Catalogue:
 
 @cache
 def load(path: Path, version: str = FIRST) -> Competition:
-    """A competition's folder or file, which this process reads once (see ``Competition.load``)."""
+    """Load a competition's folder or file, which each process reads only once (see ``Competition.load``)."""
     return Competition.load(path, version=version)

@@ -1,7 +1,7 @@
-"""A competition: a folder with ``competition.yaml`` and the short files that prepare, grade and imitate its data.
+"""A competition: a folder with ``competition.yaml`` and the short modules that prepare, grade and imitate its data.
 
-A file imports its neighbours with ``from .labels import VOTES``. A file of a later version, which is one folder below,
-imports the common ones with ``from .. import prepare as first`` or ``from ..labels import VOTES``.
+A module imports its neighbours with ``from .labels import VOTES``. A module of a later version, in a subfolder, imports
+the common ones with ``from .. import prepare as first`` or ``from ..labels import VOTES``.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from pytest_mlebench.io.values import loads
 
 _lock = RLock()
 _sources: dict[str, object] = {}
-"""The files of each imported folder as they were, to import them again when one has changed."""
+"""The state of each imported folder's files, to reimport them after a change."""
 
 
 def import_file(folder: Path, path: Path) -> ModuleType:
-    """The module of a Python file in a competition's folder, or in a version's folder below it.
+    """Import a Python file in a competition's folder, or in a version's subfolder.
 
-    Modules are shared within the process until one of the folder's files changes. Raises whatever importing raises.
+    Modules are cached until one of the folder's files changes. Raises whatever the import raises.
     """
-    package = f"competition:{quote(str(folder.resolve())).replace('.', '%2E')}"  # folders of the same id do not clash
+    package = f"competition:{quote(str(folder.resolve())).replace('.', '%2E')}"  # unique even if folders share an id
     files = sorted([*folder.glob("*.py"), *folder.glob("*/*.py")])
     with _lock:
         sources = [(file, (stat := file.stat()).st_mtime_ns, stat.st_size) for file in files]
@@ -53,7 +53,7 @@ def import_file(folder: Path, path: Path) -> ModuleType:
 
 
 def _add_package(name: str, folder: Path) -> None:
-    """Its ``__path__`` is all that Python needs to find the modules in it."""
+    """Add a folder to ``sys.modules`` as a package, in whose ``__path__`` Python finds its modules."""
     init = folder / "__init__.py"
     if not init.is_file():
         sys.modules[name] = ModuleType(name)
@@ -68,37 +68,37 @@ FILE_NAME = "competition.yaml"
 KERNELS = "kernels.json"
 OBFUSCATED = "description_obfuscated.md"
 VERSIONS = ("v1", "v2")
-"""Of the benchmark: the first reproduces MLE-bench with its defects, the second corrects them."""
+"""Versions of the benchmark: the first reproduces MLE-bench with its defects, the second corrects them."""
 FIRST = VERSIONS[0]
 _TWIN = " twin"
 _KERNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[A-Za-z0-9_-]{1,100}")
 _EXTRAS = {"pyarrow": "pytest-mlebench[parquet]"}
-"""What installs a module, where that is not called as the module is."""
+"""The package that installs a module, if it has another name."""
 _KINDS = {int: "a whole number", dict: "a mapping", list: "a list"}
 _GOLDEN = {"seed": int, "public": dict, "private": dict, "scores": dict, "no_score": list, "invalid": list}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Competition:
-    """One competition, as its ``competition.yaml`` describes it. Nothing of its code is imported before it is used.
+    """A competition, as described by its ``competition.yaml``. Its code is imported only on use.
 
     Paths of ``answers``, ``perfect_submission`` and ``sample_submission`` are relative to the prepared data.
     ``checksums`` maps ``zip``, ``public`` and ``private`` to md5 digests, the latter two by file.
-    ``sample_submission_score`` is None where the sample submission is invalid, NaN where it is valid without a score.
-    ``split`` is one of the bundled splits or any name of one's own.
-    ``source`` is ``kaggle``, or ``bundled`` where ``prepare.py`` needs no raw data.
-    ``requires`` are modules that ``prepare.py`` and ``synthetic.py`` import and that not every environment has.
-    ``known_leak`` says how the public files give answers away (empty: they do not). ``groups`` names what belongs on
-    one side of the split: by its name the ``column`` of the files ``train`` and ``test`` below the prepared data, and
-    if need be a ``pattern`` whose first group it is. ``exceptions`` says by a check's name why the gate lets it fail.
+    ``sample_submission_score`` is None if the sample submission is invalid, NaN if it is valid but has no score.
+    ``split`` is one of the bundled splits or any other name.
+    ``source`` is ``kaggle``, or ``bundled`` if ``prepare.py`` needs no raw data.
+    ``requires`` lists optional modules that ``prepare.py`` and ``synthetic.py`` import.
+    ``known_leak`` says how the public files give answers away (empty: they do not). ``groups`` names kinds of groups
+    that must be on one side of the split. Each has the ``column`` of the group in the files ``train`` and ``test`` of
+    the prepared data; an optional regular expression ``pattern`` extracts the group with its first capture group.
+    ``exceptions`` gives, by the name of a gate check, the reason why it may fail.
 
-    Of a version that corrects the competition (``is_corrected``): ``changes`` says what was corrected, its own
-    ``known_issues`` what could not be, ``thresholds`` whether the leaderboard's medals still mean what they did, and
-    ``differences`` why they do not (``thresholds_of`` in the schema has the rule). ``contaminated`` says why the
-    answers are publicly known, which no version can
-    change (empty: they are not).
+    In a version that corrects the competition (``is_corrected``), ``changes`` lists the corrections, and the version's
+    own ``known_issues`` the remaining defects. ``thresholds`` is whether the leaderboard's medals still mean the same,
+    and ``differences`` says why not (see ``schema.thresholds_of``). ``contaminated`` says why the answers are publicly
+    known, which no version can change (empty: they are not).
 
-    ``is_twin`` says whether the leaderboard is that of generated data (see ``as_twin``).
+    ``is_twin`` is whether the leaderboard belongs to generated data (see ``as_twin``).
 
     >>> from pytest_mlebench import default_catalogue
     >>> competition = default_catalogue()["smoke-diabetes"]
@@ -139,7 +139,7 @@ class Competition:
 
     @classmethod
     def load(cls, path: AnyPath, *, version: str = FIRST) -> Competition:
-        """Read a competition's folder, or its ``competition.yaml``; a later version's own file overrides keys of it.
+        """Read a competition's folder, or its ``competition.yaml``. A later version's own file overrides its keys.
 
         Raises CompetitionError that names the file, the keys and what was expected.
         """
@@ -177,10 +177,10 @@ class Competition:
 
     @staticmethod
     def is_ours(path: Path) -> bool:
-        """Whether a ``competition.yaml`` is one of pytest-mlebench: other tools have files of that name too.
+        """Whether a ``competition.yaml`` is for pytest-mlebench: other tools use this file name too.
 
-        Ours has a top-level key ``leaderboard``, or ``grade.py`` and ``prepare.py`` beside it: a damaged file must not
-        go unnoticed. The file is read, but not parsed. That of a later version, in a folder of the competition's own,
+        Ours has a top-level key ``leaderboard``, or ``grade.py`` and ``prepare.py`` in its folder, so that a damaged
+        file is noticed. The file is read, but not parsed. A later version's file, in a subfolder of the competition,
         is not a competition by itself.
         """
         file = path if path.name == FILE_NAME else path / FILE_NAME
@@ -192,7 +192,7 @@ class Competition:
 
     @property
     def is_corrected(self) -> bool:
-        """Whether this version of the benchmark has a folder of its own for the competition, and so data of its own."""
+        """Whether this version of the benchmark has its own folder, and thus its own data, for the competition."""
         return self.version != FIRST and (self.folder / self.version).is_dir()
 
     @property
@@ -205,8 +205,8 @@ class Competition:
         return self if version == self.version else type(self).load(self.folder, version=version)
 
     def as_twin(self, leaderboard: Leaderboard) -> Competition:
-        """The competition with generated data: its own leaderboard replaces the real one, and nothing that is known
-        of the real data holds."""
+        """The competition with generated data. This leaderboard replaces the real one, and what is known of the real
+        data is removed."""
         return replace(
             self,
             leaderboard=leaderboard,
@@ -234,7 +234,7 @@ class Competition:
 
     @property
     def placeholder_scores(self) -> str:
-        """What to do about a leaderboard with the scores of ``mlebench new-competition``; empty if it has others."""
+        """Advice if the leaderboard still has the placeholder scores of ``mlebench new-competition``; else empty."""
         if self.leaderboard.source != "placeholder":
             return ""
         return (
@@ -244,8 +244,8 @@ class Competition:
 
     def file(self, name: str) -> Path:
         """Path of one of the folder's files; a later version's own file takes precedence over the common one."""
-        own = self.folder / self.version / name
-        return own if own.exists() else self.folder / name
+        specific = self.folder / self.version / name
+        return specific if specific.exists() else self.folder / name
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -266,10 +266,10 @@ class Competition:
 
     @property
     def obfuscated_description(self) -> Path:
-        """The description that does not give the competition's name away.
+        """The path of the description that hides the competition's name.
 
-        A version with a description of its own has such a one of its own too: the first version's would be wrong.
-        Raises CompetitionError where there is none.
+        A version with its own description also needs its own obfuscated one: the first version's would be wrong.
+        Raises CompetitionError if there is none.
         """
         path = self.description.with_name(OBFUSCATED)
         if not path.is_file():
@@ -278,9 +278,9 @@ class Competition:
 
     @cached_property
     def kernels(self) -> tuple[str, ...]:
-        """Its public notebooks with the most votes, as ``AUTHOR/SLUG``; none where it has no ``kernels.json``.
+        """The public notebooks with the most votes, as ``AUTHOR/SLUG``; empty if there is no ``kernels.json``.
 
-        Raises CompetitionError where the file holds anything else.
+        Raises CompetitionError if the file contains anything else.
         """
         path = self.folder / KERNELS
         if not path.is_file():
@@ -295,26 +295,26 @@ class Competition:
 
     @cached_property
     def golden(self) -> dict[str, Any]:
-        """What the synthetic data must give, from ``golden.json``; raises CompetitionError where there is none."""
+        """The expected results for synthetic data, from ``golden.json``; raises CompetitionError if it is not valid."""
         path = self.file("golden.json")
-        again = f"make it with `{golden_command(self, *(['--force'] if path.exists() else []))}`"
+        advice = f"create it with `{golden_command(self, *(['--force'] if path.exists() else []))}`"
         try:
             golden = loads(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise CompetitionError(f"{path} is missing: {again}") from error
+            raise CompetitionError(f"{path} is missing: {advice}") from error
         except ValueError as error:
-            raise CompetitionError(f"{path}: is not JSON: {reason(error)}; {again}") from error
+            raise CompetitionError(f"{path}: is not valid JSON: {reason(error)}; {advice}") from error
         if not isinstance(golden, dict) or not golden.keys() >= _GOLDEN.keys():
-            raise CompetitionError(f"{path}: must be a mapping with {', '.join(sorted(_GOLDEN))}; {again}")
-        if wrong := _wrong_values(golden):
-            raise CompetitionError(f"{path}: {wrong}; {again}")
+            raise CompetitionError(f"{path}: must be a mapping with {', '.join(sorted(_GOLDEN))}; {advice}")
+        if problem := _invalid_value(golden):
+            raise CompetitionError(f"{path}: {problem}; {advice}")
         return golden
 
     def module(self, name: str) -> ModuleType:
         """Import ``prepare``, ``grade``, ``synthetic`` or another module of the folder, which is a package.
 
-        A module that the process has imported already is taken again, unless a file of the folder has changed.
-        Raises CompetitionError that names file and line of the code that failed.
+        An imported module is reused, unless a file of the folder has changed. Raises CompetitionError that names the
+        file and line of the code that failed.
         """
         path = self.file(f"{name}.py")
         if not path.is_file():
@@ -324,31 +324,31 @@ class Competition:
         try:
             return import_file(self.folder, path)
         except (Exception, SystemExit) as error:
-            raise CompetitionError(f"{path} does not import: {self.describe_error(error)}") from error
+            raise CompetitionError(f"{path} cannot be imported: {self.describe_error(error)}") from error
 
     def describe_error(self, error: BaseException) -> str:
-        """An exception in one line, with file, line and code of the folder where it was raised, if that is so."""
+        """An exception in one line, with the file, line and code if it was raised in the folder."""
         text, place = f"{type(error).__name__}: {error}", self.place_of(error)
         if isinstance(error, SyntaxError) and place:
             text = f"{type(error).__name__}: {error.msg}"
         return f"{text} ({place})" if place else text
 
     def place_of(self, error: BaseException) -> str:
-        """Where in the folder an exception was raised, as file, line and code; empty where it was raised elsewhere."""
+        """Where in the folder an exception was raised, as file, line and code; empty if it was raised elsewhere."""
         folder = self.folder.resolve()
         if isinstance(error, SyntaxError) and error.filename and Path(error.filename).is_relative_to(folder):
             where = traceback.FrameSummary(error.filename, error.lineno, "", line=error.text)
         else:
             frames = traceback.extract_tb(error.__traceback__)
-            own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder)]
-            if not own:
+            inside = [frame for frame in frames if Path(frame.filename).is_relative_to(folder)]
+            if not inside:
                 return ""
-            where = own[-1]
+            where = inside[-1]
         name = Path(where.filename).relative_to(folder)
         return f"{name}, line {where.lineno}: {(where.line or '').strip()}"
 
     def require_modules(self) -> None:
-        """Raises CompetitionError with the command that installs what preparing needs and this environment lacks."""
+        """Raise CompetitionError, with an install command, if this environment lacks modules for preparing the data."""
         if missing := [name for name in self.requires if find_spec(name) is None]:
             packages = " ".join(f"'{_EXTRAS.get(name, name)}'" for name in missing)
             raise CompetitionError(
@@ -356,7 +356,7 @@ class Competition:
             )
 
     def function(self, module: str, name: str) -> Callable[..., Any]:
-        """A function of one of the folder's modules; raises CompetitionError where there is none."""
+        """A function of one of the folder's modules; raises CompetitionError if there is none."""
         function = getattr(self.module(module), name, None)
         if not callable(function):
             raise CompetitionError(f"{self.file(f'{module}.py')} has no function {name!r}")
@@ -364,14 +364,14 @@ class Competition:
 
 
 def split_label(split: str, version: str, *, is_twin: bool = False) -> str:
-    """A split as results name it: ``low``, ``low v2``, ``low twin``, ``low v2 twin``. Results of two versions are of
-    two splits, as are those on twins and on real data: they never mix."""
+    """The name of a split in results: ``low``, ``low v2``, ``low twin``, ``low v2 twin``. Versions, twins and real data
+    get different labels, so that their results never mix."""
     label = split if version == FIRST else f"{split} {version}"
     return f"{label}{_TWIN}" if is_twin else label
 
 
 def split_and_version(label: str) -> tuple[str, str]:
-    """The split and the version of a ``split_label``, of twins or not.
+    """The split and the version in a ``split_label``, with or without twins.
 
     >>> split_and_version("low v2 twin"), split_and_version("low")
     (('low', 'v2'), ('low', 'v1'))
@@ -385,8 +385,8 @@ def is_twin_label(label: str) -> bool:
     return label.endswith(_TWIN)
 
 
-def _wrong_values(golden: Mapping[str, Any]) -> str:
-    """What a ``golden.json`` holds in place of what it must; empty if nothing."""
+def _invalid_value(golden: Mapping[str, Any]) -> str:
+    """The first invalid value of a ``golden.json``, and what is expected; empty if all are valid."""
     for key, kind in _GOLDEN.items():
         if type(golden[key]) is not kind:
             return f"{key}: must be {_KINDS[kind]}, not {reprlib.repr(golden[key])}"
@@ -395,21 +395,22 @@ def _wrong_values(golden: Mapping[str, Any]) -> str:
     lines = golden.get("lines", {})
     sides = lines.values() if isinstance(lines, dict) else [lines]
     if not all(isinstance(side, dict) and all(isinstance(marks, str) for marks in side.values()) for side in sides):
-        return "lines: must hold a mapping of texts for each side"
+        return "lines: must have a mapping of strings for each side"
     for name, score in golden["scores"].items():
         if isinstance(score, bool) or not isinstance(score, int | float):
-            return f"scores: that of {name} must be a number, not {reprlib.repr(score)}"
+            return f"scores: the score of {name} must be a number, not {reprlib.repr(score)}"
     for key in ("no_score", "invalid"):
-        if odd := [name for name in golden[key] if not isinstance(name, str)]:
-            return f"{key}: must hold names of submissions, not {reprlib.repr(odd[0])}"
+        if invalid := [name for name in golden[key] if not isinstance(name, str)]:
+            return f"{key}: must contain names of submissions, not {reprlib.repr(invalid[0])}"
     return ""
 
 
 def command(name: str, competition: Competition, *options: str) -> str:
-    """The command line of ``mlebench NAME`` for a competition, wherever its folder is; ``options`` are quoted."""
+    """The command line of ``mlebench NAME`` for a competition in any folder; quote ``options`` for the shell."""
     folder = competition.folder.parent
-    own = [] if folder.resolve() == bundled("competitions").resolve() else ["--competitions-dir", str(folder)]
-    return " ".join(["mlebench", name, "-c", competition.id, *_version(competition), *options, *map(shlex.quote, own)])
+    where = [] if folder.resolve() == bundled("competitions").resolve() else ["--competitions-dir", str(folder)]
+    words = ["mlebench", name, "-c", competition.id, *_version(competition), *options, *map(shlex.quote, where)]
+    return " ".join(words)
 
 
 def golden_command(competition: Competition, *options: str) -> str:
@@ -423,11 +424,11 @@ def _version(competition: Competition) -> list[str]:
 
 
 def _values(file: Path) -> Any:
-    """The content of a ``competition.yaml``, which is read once for all versions as long as it does not change."""
+    """The content of a ``competition.yaml``, which is read once for all versions until it changes."""
     try:
         status = file.stat()
     except OSError:
-        return schema.read_yaml(file)  # which says what is wrong
+        return schema.read_yaml(file)  # raises the error
     return _values_as_of(file, status.st_mtime_ns, status.st_size, status.st_ino)
 
 

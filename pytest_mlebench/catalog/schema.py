@@ -1,8 +1,8 @@
-"""What a ``competition.yaml`` may hold, and the errors for what it may not: each names the key and what was expected.
+"""The schema of ``competition.yaml``. Errors name the key and what was expected.
 
 Its leaderboard is the private one, with the medals that Kaggle's progression rules award on it.
 
-The checks are our own. Importing pydantic costs more than reading the YAML of all bundled competitions.
+The checks are our own: importing pydantic would take longer than reading the YAML of all bundled competitions.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def medal_ranks(teams: int) -> dict[Medal, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaderboard:
-    """What grading needs of a private leaderboard.
+    """The parts of a private leaderboard that grading needs.
 
     ``percentiles[p - 1]`` is the score at rank ceil(p % of the teams), best first.
 
@@ -74,14 +74,14 @@ class Leaderboard:
 
     @classmethod
     def from_scores(cls, scores: Iterable[float], *, lower_is_better: bool, source: str = "") -> Leaderboard:
-        """The leaderboard that the final scores of all teams make (any order).
+        """Build the leaderboard from the final scores of all teams, in any order.
 
-        The median is that of the scores, the mean of the middle two where their number is even. Raises ValueError
-        where there are no scores, or one of them is not a finite number.
+        The median of an even number of scores is the mean of the middle two. Raises ValueError if there are no scores,
+        or if one of them is not a finite number.
         """
         ranked = sorted((float(score) for score in scores), reverse=not lower_is_better)
-        if strange := [score for score in ranked if not math.isfinite(score)]:
-            raise ValueError(f"a team's score must be a finite number, not {strange[0]}: leave such teams out")
+        if invalid := [score for score in ranked if not math.isfinite(score)]:
+            raise ValueError(f"a team's score must be a finite number, not {invalid[0]}: leave such teams out")
         n = len(ranked)
         thresholds = {medal: ranked[rank - 1] for medal, rank in medal_ranks(n).items()}
         median = (ranked[(n - 1) // 2] + ranked[n // 2]) / 2
@@ -100,7 +100,7 @@ class Leaderboard:
         return {"gold": self.gold, "silver": self.silver, "bronze": self.bronze}[medal]
 
     def medal(self, score: float | None) -> Medal | None:
-        """The medal that a score earns; equal to the threshold is enough. None for no score and for NaN."""
+        """The medal that a score earns; a score equal to the threshold is enough. None for no score and for NaN."""
         if score is None or math.isnan(score):
             return None
         return next((medal for medal in MEDALS if self.earns(medal, score)), None)
@@ -117,7 +117,7 @@ class Leaderboard:
         return score < self.median if self.lower_is_better else score > self.median
 
     def percentile(self, score: float | None) -> float | None:
-        """The share of the teams, in whole per cent, that the score leaves behind or equals (99 is the top 1 %)."""
+        """The percentage of teams, as a whole number, that the score beats or equals (99 is the top 1 %)."""
         if score is None or math.isnan(score) or not self.percentiles:
             return None
         sign = 1.0 if self.lower_is_better else -1.0
@@ -126,7 +126,7 @@ class Leaderboard:
 
 
 class _Wrong(Exception):
-    """What is wrong with a value, and where in it."""
+    """A problem with a value, and the key inside the value where it is."""
 
     def __init__(self, problem: str, key: str = "") -> None:
         super().__init__(problem)
@@ -138,7 +138,7 @@ def _expected(what: str, found: Any, key: str = "") -> _Wrong:
 
 
 def shown(value: Any) -> str:
-    """A value of a YAML file in an error, in a few words however large it is."""
+    """A short description of a YAML value of any size, for an error."""
     match value:
         case None:
             return "nothing"
@@ -157,7 +157,7 @@ def shown(value: Any) -> str:
 
 @contextmanager
 def _at(place: str) -> Iterator[None]:
-    """Context manager: put the place before the key of each ``_Wrong`` raised inside."""
+    """Context manager: prefix the key of each ``_Wrong`` raised inside with the place."""
     try:
         yield
     except _Wrong as wrong:
@@ -172,7 +172,7 @@ SPLIT_ALIASES = ("lite", "all", "core")
 SOURCES = ("kaggle", "bundled")
 DIRECTIONS = ("lower", "higher")
 EXCEPTIONS = ("groups_stay_apart", "rows_are_matched", "guesses_earn_nothing", "cells_are_kept", "answers_are_invalid")
-"""The checks of the gate that a competition may fail, with a reason; for leaks there is ``known_leak``."""
+"""The checks of the gate that a competition may fail if it states a reason; for leaks, use ``known_leak``."""
 MEDAL_VALIDITY = ("apply", "with care", "indicative")
 """How much a leaderboard's medals still mean in a corrected version. ``thresholds_of`` has the rule."""
 DIFFERENCES = {
@@ -183,9 +183,9 @@ DIFFERENCES = {
     "harder": "with care",
     "noisier": "with care",
 }
-"""How the test that is graded can differ from Kaggle's, and what that leaves of the medals: another metric, another way
-of labelling, or an easier test; stricter grouping than Kaggle's (or unknown grouping), a harder test, or one so small
-that its score says little."""
+"""How the graded test can differ from Kaggle's, and how valid its medals then are. The differences are another metric,
+other labelling or an easier test; stricter grouping than Kaggle's (or unknown grouping), a harder test, or one so small
+that its score is noisy."""
 CATEGORIES = (
     *("3D", "Audio Classification", "Forecasting", "Image Classification", "Image Regression", "Image Segmentation"),
     *("Image To Image", "Image To Text", "Multimodal", "Object Detection", "Question Answering", "Recommendation"),
@@ -211,37 +211,37 @@ _PERCENTILES = re.compile(r"^ +percentiles: \[([-0-9., \n]+)\]$", re.MULTILINE)
 _MAX_DEPTH = 20
 _MAX_BYTES = 1 << 20
 _LARGEST = 10**300
-"""Of an integer: any smaller one is also a float."""
+"""Exclusive limit of integers, so that they can be converted to floats."""
 _SMALL = 4000
-"""Characters of a file that cannot nest deeply enough to exhaust the stack of libyaml's reader."""
+"""Files with at most this many characters cannot nest deeply enough to exhaust the stack of libyaml's parser."""
 
-# Each of 80 competitions holds a leaderboard of 100 figures: libyaml reads them ten times as fast.
+# Each of the 80 competitions has a leaderboard of 100 numbers: libyaml reads them ten times as fast.
 
 
 def read_yaml(path: Path) -> Any:
-    """The content of a YAML file; raises CompetitionError of one line. Aliases and deep nesting are refused."""
+    """The content of a YAML file; raises CompetitionError with a one-line message. Rejects aliases and deep nesting."""
     try:
         if (size := path.stat().st_size) > _MAX_BYTES:
-            raise CompetitionError(f"{path}: has {size:,} bytes, may have {_MAX_BYTES:,}")
+            raise CompetitionError(f"{path}: has {size:,} bytes; the limit is {_MAX_BYTES:,}")
         text = path.read_text(encoding="utf-8")
         if len(text) > _SMALL or re.search(r"[&*]\w", text):
-            _refuse_bombs(text, path)
-        if again := _repeated(text):
-            raise CompetitionError(f"{path}, line {again[1]}: duplicate key {again[0]!r}")
+            _reject_bombs(text, path)
+        if duplicate := _duplicate_key(text):
+            raise CompetitionError(f"{path}, line {duplicate[1]}: duplicate key {duplicate[0]!r}")
         return _load(text)
     except OSError as error:
         raise CompetitionError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
-        raise CompetitionError(f"{path}: is not a text in UTF-8") from error
+        raise CompetitionError(f"{path}: is not UTF-8 text") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
-        raise CompetitionError(f"{path}{line}: is not YAML: {error.problem or error.context}") from error
+        raise CompetitionError(f"{path}{line}: is not valid YAML: {error.problem or error.context}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise CompetitionError(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
+        raise CompetitionError(f"{path}: is not valid YAML: {' '.join(str(error).split())}") from error
 
 
-def _repeated(text: str) -> tuple[str, int] | None:
+def _duplicate_key(text: str) -> tuple[str, int] | None:
     """The first duplicate top-level key, and its line; YAML itself would use the last one."""
     seen = set()
     for match in re.finditer(r"^(\w+):(?=\s)", text, re.MULTILINE):
@@ -252,7 +252,7 @@ def _repeated(text: str) -> tuple[str, int] | None:
 
 
 def _load(text: str) -> Any:
-    """YAML, but a leaderboard's 100 percentiles, in which nearly all of the time goes, are read by Python itself."""
+    """Parse YAML. Python itself parses a leaderboard's 100 percentiles, which would take nearly all of the time."""
     if match := _PERCENTILES.search(text):
         values = load_yaml(text[: match.start(1)] + text[match.end(1) :])
         try:
@@ -264,7 +264,7 @@ def _load(text: str) -> Any:
     return load_yaml(text)
 
 
-def _refuse_bombs(text: str, path: Path) -> None:
+def _reject_bombs(text: str, path: Path) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=LOADER):
         if isinstance(event, yaml.AliasEvent):
@@ -275,18 +275,18 @@ def _refuse_bombs(text: str, path: Path) -> None:
 
 
 def has_leaderboard(path: Path) -> bool:
-    """Whether a file may be a competition of ours: whether it has a top-level key ``leaderboard``. It is not parsed."""
+    """Whether a file has a top-level key ``leaderboard``, and so may be a competition of ours. It is not parsed."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")  # reading it says what is wrong with it
+        text = path.read_text(encoding="utf-8", errors="replace")  # ``read_yaml`` reports what is invalid
     except OSError:
         return False
     return re.search(r"""^["']?leaderboard["']?\s*:|^\s*\{.*leaderboard""", text, re.MULTILINE) is not None
 
 
 def check(values: Any, file: Path) -> dict[str, Any]:
-    """The fields of a Competition from what its file holds.
+    """The fields of a Competition from the values in its file.
 
-    Raises CompetitionError with a line for each thing that is wrong: file, key, what was expected and what was found.
+    Raises CompetitionError with a line for each problem: file, key, what was expected and what was found.
     """
     if not isinstance(values, Mapping):
         raise CompetitionError(f"{file}: must be a mapping of keys, for example `id: {file.parent.name}`")
@@ -311,29 +311,30 @@ def check(values: Any, file: Path) -> dict[str, Any]:
 def check_override(values: Mapping[str, Any], own: Any, file: Path) -> dict[str, Any]:
     """The fields of a later version's Competition: its ``own`` keys override the common ``values``.
 
-    What its files may make untrue is not inherited: checksums of prepared data, issues and leaks. Raises as ``check``.
+    Keys that its files may invalidate are not inherited, such as checksums of prepared data, issues and leaks. Raises
+    CompetitionError like ``check``.
     """
     if not isinstance(own, Mapping):
         raise CompetitionError(f"{file}: must be a mapping of keys, for example `changes: [...]`")
-    if not any(own.get(key) for key in _SAID_LATER):
-        raise CompetitionError(f"{file}: changes: is missing: what a version corrects, or known_issues: what it cannot")
+    if not any(own.get(key) for key in _VERSION_NOTES):
+        raise CompetitionError(f"{file}: changes: is missing: list what was corrected, or known_issues that remain")
     if not own.get("thresholds"):
-        raise CompetitionError(f"{file}: thresholds: is missing: whether medals mean what they did")
-    kept = {key: value for key, value in values.items() if key not in _OF_ONE_VERSION}
+        raise CompetitionError(f"{file}: thresholds: is missing: state whether medals still mean the same")
+    inherited = {key: value for key, value in values.items() if key not in _NOT_INHERITED}
     if zip_digest := (values.get("checksums") or {}).get("zip"):
-        kept["checksums"] = {"zip": zip_digest}
+        inherited["checksums"] = {"zip": zip_digest}
     try:
-        return check({**kept, **own}, file.parent.parent / file.name)
+        return check({**inherited, **own}, file.parent.parent / file.name)
     except CompetitionError as error:
         raise CompetitionError(str(error).replace(str(file.parent.parent / file.name), str(file))) from None
 
 
 def thresholds_of(differences: Mapping[str, str]) -> str:
-    """The rule for ``thresholds``, from how the test differs from Kaggle's.
+    """The value of ``thresholds`` that follows from the test's differences from Kaggle's.
 
-    They ``apply`` only with the same metric, the same label process, the same grouping, and a test that is no easier
-    and no noisier than Kaggle's. With another metric or label process, or an easier test, a medal is ``indicative``.
-    Any other difference leaves the thresholds to be read ``with care``.
+    Thresholds ``apply`` only if metric, labelling and grouping are the same, and the test is neither easier nor harder
+    nor noisier than Kaggle's. With another metric or labelling, or an easier test, a medal is ``indicative``. With any
+    other difference, the thresholds must be read ``with care``.
 
     >>> thresholds_of({}), thresholds_of({"harder": "Photographs that look alike are kept together."})
     ('apply', 'with care')
@@ -342,7 +343,7 @@ def thresholds_of(differences: Mapping[str, str]) -> str:
 
 
 def close_matches(name: str, choices: Iterable[str]) -> list[str]:
-    """At most three of the choices that the name may have been meant for, the closest first."""
+    """At most three choices that are similar to the name, the closest first."""
     names = sorted(choices)
     lowered = {n.lower(): n for n in names}
     close = [lowered[n] for n in difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.5)]
@@ -386,24 +387,24 @@ def _text(value: Any) -> None:
         raise _expected(f"text{quoted}", value)
 
 
-def _that(what: str, holds: Callable[[Any], object], *, text: bool = False) -> Check:
-    """Whether a value is what it must be; with ``text``, whether it is a text first."""
+def _satisfies(what: str, is_valid: Callable[[Any], object], *, text: bool = False) -> Check:
+    """A check that ``is_valid`` accepts a value; with ``text``, first that it is a string."""
 
     def check(value: Any) -> None:
         if text:
             _text(value)
-        if not holds(value):
+        if not is_valid(value):
             raise _expected(what, value)
 
     return check
 
 
-_title = _that("text of one line", lambda value: value.strip() and "\n" not in value, text=True)
-_id = _that("letters, digits, '-', '_' and '.'", re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*").fullmatch, text=True)
-_module = _that("the name of a module, as in `import pyarrow`", str.isidentifier, text=True)
-_bool = _that("true or false", lambda value: isinstance(value, bool))
-_count = _that("a whole number above 0", lambda value: type(value) is int and value > 0)
-_digest = _that(
+_title = _satisfies("text of one line", lambda value: value.strip() and "\n" not in value, text=True)
+_id = _satisfies("letters, digits, '-', '_' and '.'", re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*").fullmatch, text=True)
+_module = _satisfies("the name of a module, as in `import pyarrow`", str.isidentifier, text=True)
+_bool = _satisfies("true or false", lambda value: isinstance(value, bool))
+_count = _satisfies("a whole number above 0", lambda value: type(value) is int and value > 0)
+_digest = _satisfies(
     "an md5 digest of 32 hexadecimal digits",
     lambda value: isinstance(value, str) and re.fullmatch(r"[0-9a-f]{32}", value),
 )
@@ -417,13 +418,13 @@ def _is_number(value: Any) -> bool:
 
 def _number(value: Any) -> None:
     if not _is_number(value):
-        # YAML takes 1e-5 for a text
+        # YAML parses 1e-5 as a string
         hint = " with a point, as in 1.0e-5" if isinstance(value, str) and re.fullmatch(r"-?\d+e-?\d+", value) else ""
         raise _expected(f"a finite number{hint}", value)
 
 
 def _are_floats(values: Any) -> bool:
-    """Whether this is a list of finite floats, as percentiles are: faster than to check each of them."""
+    """Whether this is a list of finite floats, as percentiles are. This is faster than checking each of them."""
     return isinstance(values, list) and set(map(type, values)) == {float} and all(map(math.isfinite, values))
 
 
@@ -449,18 +450,18 @@ def _list_of(check: Check, what: str) -> Check:
 
 
 def _one_of(choices: Iterable[str]) -> Check:
-    return _that(" or ".join(map(repr, choices)), lambda value: value in choices)
+    return _satisfies(" or ".join(map(repr, choices)), lambda value: value in choices)
 
 
-def _known_or_own(what: str, known: Iterable[str], reserved: Iterable[str] = ()) -> Check:
-    """One of the known names, or a name of one's own that cannot be a misspelling of one of them."""
+def _known_or_custom(what: str, known: Iterable[str], reserved: Iterable[str] = ()) -> Check:
+    """A check for a known name, or for a custom name that cannot be a misspelling of a known one."""
 
     def check(value: Any) -> None:
         _title(value)
         if value in known:
             return
         if value in reserved:
-            raise _Wrong(f"{value!r} stands for other {what}s: name one of them, or choose a name of your own")
+            raise _Wrong(f"{value!r} is an alias of other {what}s: use one of them, or choose another name")
         if close := next((name for name in known if _is_misspelling(value, name)), None):
             raise _Wrong(f"unknown {what} {value!r}; did you mean {close}?")
 
@@ -471,7 +472,7 @@ def _is_misspelling(name: str, known: str) -> bool:
     if name.lower() == known.lower():
         return True
     if re.search(r"\d", name):
-        return False  # "dev2" is meant
+        return False  # "dev2" is intended
     from rapidfuzz.distance import OSA
 
     return OSA.distance(name.lower(), known.lower()) <= (1 if len(known) < 8 else 2)
@@ -482,7 +483,7 @@ def _below(*sides: str) -> Check:
         parts = PurePosixPath(value).parts
         return len(parts) > 1 and parts[0] in sides and ".." not in parts
 
-    return _that(f"a path below {' or '.join(f'{side}/' for side in sides)}", is_below, text=True)
+    return _satisfies(f"a path below {' or '.join(f'{side}/' for side in sides)}", is_below, text=True)
 
 
 def _mapping(checks: Mapping[str, Check], required: Iterable[str] = ()) -> Check:
@@ -502,7 +503,7 @@ def _mapping(checks: Mapping[str, Check], required: Iterable[str] = ()) -> Check
 
 
 def _by_name(what: str, check_name: Check, check: Check) -> Check:
-    """A mapping whose keys are free."""
+    """A check for a mapping with any names as keys."""
 
     def check_mapping(values: Any) -> None:
         if not isinstance(values, Mapping):
@@ -516,7 +517,7 @@ def _by_name(what: str, check_name: Check, check: Check) -> Check:
 
 
 def _check_order(leaderboard: Mapping[Any, Any], *, lower: bool) -> None:
-    """Better scores come first: best, gold, silver, bronze, median, worst, and the percentiles."""
+    """Check that better scores come first: best, gold, silver, bronze, median, worst, and the percentiles."""
 
     def is_better(one: float, other: float) -> bool:
         return one < other if lower else one > other
@@ -551,18 +552,18 @@ def _regex(value: Any) -> None:
 _GROUP = _mapping({"column": _title, "train": _below("public"), "test": _below("public", "private"), "pattern": _regex})
 
 
-def _group(where: Any) -> None:
-    _GROUP(where)
-    if missing := [key for key in ("column", "train", "test") if not where.get(key)]:
+def _group(values: Any) -> None:
+    _GROUP(values)
+    if missing := [key for key in ("column", "train", "test") if not values.get(key)]:
         raise _Wrong("is missing", f".{missing[0]}")
 
 
 _DIGESTS = _by_name("files to md5 digests", _text, _digest)
 _THRESHOLDS = ("best", "gold", "silver", "bronze", "median", "worst")
 _REQUIRED = ("id", "title", "split", "category", "metric", "direction", "leaderboard")
-_SAID_LATER = ("changes", "known_issues", "contaminated")
-"""A later version says what it corrects, or what it cannot."""
-_OF_ONE_VERSION = (
+_VERSION_NOTES = ("changes", "known_issues", "contaminated")
+"""A later version must say what it corrects, or what it cannot."""
+_NOT_INHERITED = (
     *("checksums", "known_issues", "known_leak", "sample_submission_score", "groups", "exceptions"),
     *("thresholds", "differences"),
 )
@@ -570,11 +571,11 @@ _CHECKS: dict[str, Check] = {
     "id": _id,
     "title": _title,
     "url": _text,
-    "split": _known_or_own("split", SPLITS, reserved=SPLIT_ALIASES),
-    "category": _known_or_own("category", CATEGORIES),
+    "split": _known_or_custom("split", SPLITS, reserved=SPLIT_ALIASES),
+    "category": _known_or_custom("category", CATEGORIES),
     "data_types": _list_of(_text, "text"),
     "kernel_only": _bool,
-    "metric": _known_or_own("metric", METRICS),
+    "metric": _known_or_custom("metric", METRICS),
     "direction": _one_of(DIRECTIONS),
     "source": _one_of(SOURCES),
     "requires": _list_of(_module, "names of modules"),

@@ -1,1 +1,1 @@
-"""Leaf helpers without domain knowledge: files, locks, processes, units, progress."""
+"""General helpers without domain knowledge: files, locks, processes, units, progress."""

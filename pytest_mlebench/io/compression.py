@@ -1,4 +1,4 @@
-"""Zstandard: Python's own module, or the one of the same form for Pythons that have none yet."""
+"""Zstandard: the standard library's module, or its backport for Python before 3.14."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What other distributions add, and our own extras in the same way: entry points by group and name.
+"""Loads extensions through entry points: our own extras, and those of other distributions.
 
-Also our own modules and classes at the names that they had in earlier versions.
+Also keeps modules and classes available under their names in earlier versions.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _EXTRAS = "pytest_mlebench.extras."
 
 @cache
 def extensions(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group by name; what several distributions name alike is the last one's.
+    """The entry points of a group by name. If several distributions use the same name, the last one wins.
 
-    One whose module is not there is left out: an extra of ours whose folder was deleted.
+    Entry points whose module does not exist are left out: the folder of an extra may have been deleted.
     """
-    return {entry.name: entry for entry in entry_points(group=group) if _is_there(entry.module)}
+    return {entry.name: entry for entry in entry_points(group=group) if _exists(entry.module)}
 
 
-def _is_there(module: str) -> bool:
+def _exists(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except ImportError:
@@ -37,10 +37,10 @@ def _is_there(module: str) -> bool:
 
 
 def load_extension(group: str, name: str) -> Any | None:
-    """The object behind an entry point; None where no installed distribution has one of this name, or an extra of ours
-    that it builds on was deleted.
+    """The object of an entry point; None if no installed distribution has one of this name, or if it depends on an
+    extra of ours that was deleted.
 
-    Raises UsageError where it cannot be imported.
+    Raises UsageError if it cannot be imported.
     """
     if (entry := extensions(group).get(name)) is None:
         return None
@@ -54,7 +54,7 @@ def load_extension(group: str, name: str) -> Any | None:
 
 
 class _Moved(ModuleType):
-    """A module at its old name, which is imported, with a warning, when something of it is used."""
+    """A module under its old name. Using one of its attributes imports the new module and warns."""
 
     def __init__(self, old: str, new: str, version: str) -> None:
         super().__init__(old)
@@ -64,13 +64,13 @@ class _Moved(ModuleType):
         if name.startswith("__") and name != "__path__":
             raise AttributeError(name)
         found = getattr(import_module(self._new), name)
-        text = f"{self.__name__} is now {self._new}, and goes with version {self._version}"
+        text = f"{self.__name__} is now {self._new}; version {self._version} removes the old name"
         warnings.warn(text, DeprecationWarning, stacklevel=2)
         return found
 
 
 def moved(version: str, names: Mapping[str, str]) -> None:
-    """Have modules of the package found at their old names until a version: new names by old ones."""
+    """Keep modules of the package importable under their old names until a version; ``names`` maps old to new names."""
     for old, new in names.items():
         module = _Moved(f"pytest_mlebench.{old}", f"pytest_mlebench.{new}", version)
         package, _, name = module.__name__.rpartition(".")
@@ -80,12 +80,12 @@ def moved(version: str, names: Mapping[str, str]) -> None:
 
 
 def renamed(module: str, version: str, names: Mapping[str, str]) -> None:
-    """Make a module's names available at the names that they had before, with a warning, until a version."""
+    """Keep a module's old names, with a warning, until a version; ``names`` maps old to new names."""
 
     def find(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        text = f"{module}.{name} is now {names[name]}, and goes with version {version}"
+        text = f"{module}.{name} is now {names[name]}; version {version} removes the old name"
         warnings.warn(text, DeprecationWarning, stacklevel=2)
         return getattr(sys.modules[module], names[name])
 

@@ -1,4 +1,4 @@
-"""Files and folders: written so that a reader or a power cut finds them whole; and free disk space."""
+"""Atomic, durable writes of files and folders; disk space; access to files that others wrote."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file atomically and durably: a reader, or a power cut, finds the old file or the new one."""
+    """Write a file atomically and durably: readers find the old file or the new one, even after a power failure."""
     write_bytes(path, text.encode())
 
 
@@ -39,10 +39,10 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Wait until all that was written to the folder's file system is on its disk.
+    """Flush all writes to the folder's file system to its disk.
 
-    One call for the file system, as an fsync for each of a million images would take hours. Raises OSError where
-    something could not be written after all (a network file system may find only now that it is full).
+    This is a single call, because an fsync for each of a million images would take hours. Raises OSError if a write
+    failed: a network file system may notice only now that it is full.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -74,7 +74,7 @@ def _sync_entries(folder: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Durably let two folders of a file system change places, in one step where the file system can (not NFS)."""
+    """Durably swap two folders of a file system, atomically if the file system supports it (NFS does not)."""
     try:
         _call_libc("renameat2", _AT_FDCWD, bytes(one), _AT_FDCWD, bytes(other), _RENAME_EXCHANGE, path=one)
     except OSError:
@@ -94,14 +94,14 @@ AnyPath = str | os.PathLike[str]
 
 
 def bundled(name: str) -> Path:
-    """``competitions``, ``agents``, ``environment`` or ``reports``, which come along in a wheel as in a checkout."""
+    """Path of the bundled ``competitions``, ``agents``, ``environment`` or ``reports``, in a wheel or a checkout."""
     package = Path(__file__).parents[1]
     inside = package / "bundled" / name
     return inside if inside.is_dir() else package.parent / name
 
 
 def expanded(path: AnyPath) -> Path:
-    """A path that a user wrote, with ``~`` as the home folder; raises ValueError where that is not known."""
+    """A path that a user wrote, with ``~`` expanded; raises ValueError if the home folder is unknown."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -111,13 +111,13 @@ def expanded(path: AnyPath) -> Path:
 def secret_lines(file: Path) -> Iterator[tuple[int, str]]:
     """The numbered lines of a file with secrets, without blank lines and comments.
 
-    Raises UsageError for a file that somebody else owns or may read.
+    Raises UsageError if another user owns the file or can read it.
     """
     try:
         with file.open(encoding="utf-8") as opened:
             about = os.fstat(opened.fileno())
             if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o077:
-                raise UsageError(f"{file} must be a file of yours that only you can read: chmod 600 {file}")
+                raise UsageError(f"{file} must be a file that you own and only you can read: chmod 600 {file}")
             lines = opened.read().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: {reason(error)}") from error
@@ -125,42 +125,42 @@ def secret_lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def shuffled(values: Iterable[T]) -> list[T]:
-    """A list in an order that nobody can find out, nor repeat."""
-    drawn = list(values)
-    return SystemRandom().sample(drawn, len(drawn))
+    """A list of the values in an unpredictable order."""
+    items = list(values)
+    return SystemRandom().sample(items, len(items))
 
 
-_FULL = {errno.ENOSPC, errno.EDQUOT}
-_NOTHING_LEFT = 1 << 20
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
+_MIN_FREE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceNeed:
-    """What preparing a competition adds to the disk, in bytes: at its peak, and in the end."""
+    """The disk space in bytes that preparing a competition needs: at its peak, and afterwards."""
 
     peak: int
     rest: int
 
 
 def require_space(folder: Path, needs: Sequence[SpaceNeed], jobs: int) -> None:
-    """Check that what these need, ``jobs`` of them at once, fits on the folder's disk; raises DataError."""
+    """Raise DataError if the folder's disk lacks space for these needs, with ``jobs`` preparations at once."""
     needed = sum(need.rest for need in needs) + sum(heapq.nlargest(jobs, (need.peak - need.rest for need in needs)))
     available = free_bytes(folder)
     if available is None or needed <= available:
         return
     many = f"{len(needs)} competitions may need" if len(needs) > 1 else "preparing may need"
     raise DataError(
-        f"not enough disk at {folder}: {many} up to {format_size(needed)}, {format_size(available)} are free, "
-        f"{format_size(needed - available)} are missing. Free some space (`mlebench list` shows what data takes, "
+        f"not enough disk space at {folder}: {many} up to {format_size(needed)}, {format_size(available)} is free, "
+        f"{format_size(needed - available)} more is needed. Free some space (`mlebench list` shows what data takes, "
         "`mlebench remove` frees it), choose fewer competitions or another --data-dir, "
         "or start anyway with --skip-disk-check"
     )
 
 
 def free_bytes(folder: Path) -> int | None:
-    """Bytes that this user may still write on the disk of a folder, which need not exist yet.
+    """The free bytes for this user on the disk of a folder, which need not exist yet.
 
-    None for what is no disk, such as ``/proc``. Raises DataError where this user may not look.
+    None if it is not on a disk, such as ``/proc``. Raises DataError if this user has no access.
     """
     try:
         while not folder.exists():
@@ -172,28 +172,28 @@ def free_bytes(folder: Path) -> int | None:
 
 
 def is_disk_full(error: BaseException | None, folder: Path) -> bool:
-    """Whether a full disk caused an error, by its number, that of an error behind it, or the disk's free space."""
+    """Whether a full disk caused an error: by its errno, a cause's errno, or the disk's free space."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in _FULL:
+        if isinstance(error, OSError) and error.errno in _DISK_FULL:
             return True
         error = error.__cause__ or error.__context__
     try:
         available = free_bytes(folder)
     except DataError:
         return False
-    return available is not None and available < _NOTHING_LEFT
+    return available is not None and available < _MIN_FREE_BYTES
 
 
 def disk_full(competition_id: str, folder: Path) -> DataError:
     return DataError(
-        f"{competition_id}: the disk of {folder} is full, or takes no more files. Incomplete files were removed, "
+        f"{competition_id}: the disk of {folder} is full, or accepts no more files. Incomplete files were removed, "
         "complete ones are kept. Free some space (`mlebench list` shows what data takes, `mlebench remove` frees it) "
         "and call again to resume"
     )
 
 
 def used_bytes(paths: Iterable[Path]) -> int:
-    """Bytes that removing these files and folders would free: a file counts if all its hard links are among them."""
+    """The bytes that removing these files and folders would free. A file counts if all its hard links are removed."""
     links: dict[tuple[int, int], int] = {}
     freed = 0
     for status in chain.from_iterable(map(_files, paths)):
@@ -207,29 +207,29 @@ def used_bytes(paths: Iterable[Path]) -> int:
 def _files(path: Path) -> Iterator[os.stat_result]:
     if path.is_dir() and not path.is_symlink():
         for folder, _, names in os.walk(path):
-            yield from (os.lstat(os.path.join(folder, name)) for name in names)  # noqa: PTH118  (a million of them)
+            yield from (os.lstat(os.path.join(folder, name)) for name in names)  # noqa: PTH118  (for a million files)
     elif path.exists():
         yield path.lstat()
 
 
 def is_dir(path: Path) -> bool:
-    """Whether there is a folder. Raises DataError where this user may not look."""
-    return _looked(path, path.is_dir)
+    """Whether the folder exists. Raises DataError if this user has no access."""
+    return _checked(path, path.is_dir)
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a file. Raises DataError where this user may not look."""
-    return _looked(path, path.is_file)
+    """Whether the file exists. Raises DataError if this user has no access."""
+    return _checked(path, path.is_file)
 
 
 def has_entries(folder: Path) -> bool:
-    """Whether there is a folder that is not empty. Raises DataError where this user may not look."""
-    return _looked(folder, lambda: folder.is_dir() and any(folder.iterdir()))
+    """Whether the folder exists and is not empty. Raises DataError if this user has no access."""
+    return _checked(folder, lambda: folder.is_dir() and any(folder.iterdir()))
 
 
-def _looked(path: Path, look: Callable[[], bool]) -> bool:
+def _checked(path: Path, check: Callable[[], bool]) -> bool:
     try:
-        return look()
+        return check()
     except OSError as error:
         raise unreadable(path, error) from error
 
@@ -242,7 +242,7 @@ def unreadable(path: Path, error: OSError) -> DataError:
 
 
 def open_up(folder: Path) -> None:
-    """Give the owner, who is this process's user, the right to read all that is in a folder; links are not followed."""
+    """Make everything in a folder readable for its owner, this process's user. Links are not followed."""
     with suppress(OSError):
         folder.chmod(0o700)
     for path, names, files in os.walk(folder):
@@ -256,6 +256,6 @@ def open_up(folder: Path) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder that agents wrote into, whatever rights they left on what is in it."""
+    """Remove a folder that agents wrote to, whatever permissions they set."""
     open_up(folder)
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Exclusive use of a folder among threads, processes, and hosts that share its file system."""
+"""Locks for exclusive use of a folder by threads, processes, and hosts that share its file system."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _POLL_SECONDS = 0.2
 
 
 class LockHeld(DataError):
-    """Another process holds the lock; the text says which."""
+    """Another process holds the lock; the message names it."""
 
 
 @contextmanager
 def hold_lock(path: Path, activity: str, subject: str, reporter: Reporter | None = None) -> Iterator[None]:
-    """Hold the lock of this path. Others who wait for it read ``activity`` and ``subject``: "prepares", "leaf".
+    """Hold the lock of this path. Waiting processes show ``activity`` and ``subject``: "prepares", "leaf".
 
-    While another process holds it, ``reporter`` gets a step that says which one, and another when that changes; without
-    a reporter LockHeld is raised.
+    While another process holds the lock, ``reporter`` gets a step that names the process, and another if the holder
+    changes. Without a reporter, LockHeld is raised.
 
-    What makes a lock stale depends on the file system. Where flock works (local ones, NFS version 4), the kernel drops
-    the lock as its process dies, or the server does once the client's lease has expired: there is no stale lock, and
-    the file, which stays, is only the holder's note. A note without a lock therefore means nothing. Where the file
-    system refuses flock, the lock is a marker file that its holder refreshes: it is stale, and taken over, when its
-    process is dead on this host, or when it was not refreshed for ``LEASE_SECONDS`` by the waiting process's clock. A
-    holder that was only suspended finds its temporary folder gone when it continues, and fails without harm.
+    What makes a lock stale depends on the file system. If flock works (local file systems, NFS version 4), the kernel
+    releases the lock when its process dies, or the server does when the client's lease expires. Such locks are never
+    stale: the file stays, but is only a note, which means nothing without the lock. If the file system does not support
+    flock, the lock is a marker file that its holder refreshes. It is stale, and taken over, if its process is dead on
+    this host, or if it was not refreshed for ``LEASE_SECONDS`` by the waiting process's clock. A holder that was only
+    suspended then finds its temporary folder gone, and fails without harm.
     """
     lock = _acquire(path, subject, reporter)
     note = {"pid": os.getpid(), "host": socket.gethostname(), "doing": f"{activity} {subject}"}
-    with suppress(OSError):  # a full disk: whoever frees it needs the lock, and not the note
+    with suppress(OSError):  # if the disk is full, freeing space needs the lock, not the note
         path.write_text(json.dumps(note), encoding="utf-8")
     try:
         yield
@@ -53,7 +53,7 @@ def hold_lock(path: Path, activity: str, subject: str, reporter: Reporter | None
 
 @contextmanager
 def hold_any_lock(paths: Sequence[Path], activity: str, subject: str, reporter: Reporter) -> Iterator[None]:
-    """Hold one of several locks, whichever is free first, so that there are at most as many holders as locks."""
+    """Hold whichever of several locks is free first, to limit the number of holders to that of the locks."""
     with ExitStack() as held:
         reported = False
         while not any(_enter(held, path, activity, subject) for path in paths):
@@ -73,14 +73,14 @@ def _enter(held: ExitStack, path: Path, activity: str, subject: str) -> bool:
 
 
 def lock_holder(path: Path) -> str | None:
-    """Which process holds the lock of this path now, and what it does; None if none does."""
+    """Which process holds the lock of this path now, and what it does; None if the lock is free."""
     if not path.exists():
         return None
     try:
         _acquire(path, "").release()
     except LockHeld as error:
         return str(error)
-    except OSError:  # another user's data folder, which may only be read
+    except OSError:  # another user's data folder, which is read-only
         return None
     return None
 
@@ -115,4 +115,4 @@ def _note(path: Path) -> str:
         note = json.loads(path.read_text(encoding="utf-8"))
         return f"process {note['pid']} on host {note['host']}, which {note['doing']}"
     except (OSError, ValueError, KeyError, TypeError):
-        return "another process"  # which has only just got the lock, or has a full disk
+        return "another process"  # it has only just acquired the lock, or its disk is full

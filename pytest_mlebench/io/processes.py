@@ -1,7 +1,6 @@
-"""Processes: whose a container or a temporary folder is, to know later that its session is dead; forking them
-and confining them.
+"""Identifies the process that owns a container or folder, even after its death; forks and confines processes.
 
-A process gives up the right to open files, for itself and its children, by Linux's Landlock
+A process gives up the right to open files, for itself and its children, with Linux's Landlock
 (https://docs.kernel.org/userspace-api/landlock.html).
 """
 
@@ -35,22 +34,22 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @cache
-def _here() -> tuple[str, str, str]:
-    """Host name, boot and process namespace: process numbers mean nothing elsewhere."""
+def _pid_scope() -> tuple[str, str, str]:
+    """Host name, boot id and process namespace: a process id is only meaningful within them."""
     return socket.gethostname(), _BOOT.read_text().strip(), str(Path("/proc/self/ns/pid").readlink())
 
 
 def owner_labels() -> dict[str, str]:
-    """Labels that name this process, on this machine, since its last start."""
-    host, boot, namespace = _here()
+    """Labels that identify this process across machines and reboots."""
+    host, boot, namespace = _pid_scope()
     pid = os.getpid()
     values = {"host": host, "boot": boot, "pid-namespace": namespace, "pid": pid, "pid-start": start_time(pid)}
     return {LABEL + key: str(value) for key, value in values.items()}
 
 
 def is_dead(labels: Mapping[str, str]) -> bool:
-    """Whether the process that these labels name runs no more; False where that cannot be known from here."""
-    host, boot, namespace = _here()
+    """Whether the process with these labels has ended; False if this cannot be determined from here."""
+    host, boot, namespace = _pid_scope()
     if labels.get(f"{LABEL}host") != host:
         return False
     if labels.get(f"{LABEL}boot") != boot:
@@ -61,7 +60,7 @@ def is_dead(labels: Mapping[str, str]) -> bool:
 
 
 def start_time(pid: int) -> str:
-    """When a process started, in clock ticks since boot; empty where there is none (numbers are used again)."""
+    """When a process started, in clock ticks since boot; empty if it is not running. Process ids are reused."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -71,26 +70,26 @@ def start_time(pid: int) -> str:
 
 
 def owned(prefix: str) -> str:
-    """The beginning of a temporary folder's name that says which process it belongs to (see ``dead_folders``)."""
-    return f"{prefix}{_machine()}-{os.getpid()}-{start_time(os.getpid())}-"
+    """A prefix for a temporary folder's name that identifies its owner, this process (see ``dead_folders``)."""
+    return f"{prefix}{_machine_hash()}-{os.getpid()}-{start_time(os.getpid())}-"
 
 
-def _machine() -> str:
-    """Short for the host name and the process namespace: folders on shared storage outlive this boot."""
-    host, _, namespace = _here()
+def _machine_hash() -> str:
+    """Short hash of host name and process namespace, but not boot id: folders on shared storage survive reboots."""
+    host, _, namespace = _pid_scope()
     return hashlib.sha256(f"{host} {namespace}".encode()).hexdigest()[:6]
 
 
 def dead_folders(prefix: str, bases: Iterable[Path]) -> list[Path]:
-    """This user's folders below ``bases`` with ``owned(prefix)`` names whose processes, on this machine, have ended."""
-    name = re.compile(rf"{re.escape(prefix)}{_machine()}-(?P<pid>\d+)-(?P<start>\d+)-")
+    """This user's folders in ``bases`` that are named by ``owned(prefix)`` and whose process here has ended."""
+    name = re.compile(rf"{re.escape(prefix)}{_machine_hash()}-(?P<pid>\d+)-(?P<start>\d+)-")
     found = []
     for base in set(bases):
         for folder in base.glob(f"{prefix}*"):
             match = name.match(folder.name)
             if match is None or start_time(int(match["pid"])) == match["start"]:
                 continue
-            with suppress(FileNotFoundError):  # another session removes it
+            with suppress(FileNotFoundError):  # another session removed it
                 if folder.lstat().st_uid == os.getuid() and not folder.is_symlink():
                     found.append(folder)
     return sorted(found)
@@ -114,7 +113,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def end_with(parent: int) -> None:
-    """Have this process end with its parent, and leave no image of its memory if it crashes."""
+    """Make this process end with its parent, and disable its core dumps."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
@@ -130,34 +129,34 @@ _SERVE = (
 
 
 class ForkServer:
-    """A process that imports modules once and forks others, which takes milliseconds instead of a second.
+    """A process that imports modules once and forks children, which takes milliseconds instead of a second.
 
-    It reads nothing that is meant for these, so that none finds in its memory what another was given. It ends with this
-    object or this process, and what it has forked ends with it.
+    It does not read its children's input, so that no child finds another's input in its memory. It ends with this
+    object or this process, and its children end with it.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.environment = environment
         self._lock = threading.Lock()
         self._orders, orders = socket.socketpair()
-        modules = [str(Path(entry).absolute()) for entry in sys.path]
+        search_path = [str(Path(entry).absolute()) for entry in sys.path]
         with orders:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _SERVE, json.dumps(modules)],
+                [sys.executable, "-P", "-c", _SERVE, json.dumps(search_path)],
                 stdin=orders.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env=dict(environment),
                 cwd="/",
-                start_new_session=True,  # Ctrl-C is the harness's to handle
+                start_new_session=True,  # the harness handles Ctrl-C
             )
         weakref.finalize(self, _end, self._orders, process, os.getpid())
 
     def fork(self, function: Callable[..., object], descriptors: Sequence[int], preload: Iterable[str] = ()) -> Forked:
-        """Fork a process that calls a function of a module, and leads a process group.
+        """Fork a process that leads its own process group and calls a function of a module.
 
-        The first three descriptors become its standard input, output and errors; the function is given the others.
-        ``preload`` names modules that the server imports before, if it can. Raises OSError.
+        The first three descriptors become its standard input, output and error; the function receives the others.
+        ``preload`` names modules that the server tries to import first. Raises OSError.
         """
         words = [f"{function.__module__}:{function.__name__}", *preload]
         return Forked(self, self.order(" ".join(words), descriptors))
@@ -167,24 +166,24 @@ class ForkServer:
             try:
                 socket.send_fds(self._orders, [order.encode()], descriptors)
                 answer = self._orders.recv(32)
-            except BaseException:  # an answer that comes later would be taken for the next
+            except BaseException:  # a late answer would be mistaken for the next one
                 self._orders.close()
                 raise
         if not answer:
-            raise ConnectionResetError("the process that forks others has ended")
+            raise ConnectionResetError("the fork server has ended")
         return int(answer)
 
 
 @dataclass(frozen=True)
 class Forked:
-    """A process that a server has forked."""
+    """A process that a ``ForkServer`` has forked."""
 
     server: ForkServer
     pid: int
 
     def end(self) -> int:
-        """Have its server kill it, if it still runs, and its process group; returns its exit status, negative for a
-        signal."""
+        """Let the server kill the process, if it is still running, and its process group. Returns its exit status, or
+        the negative number of the signal."""
         try:
             return self.server.order(str(self.pid))
         except OSError:  # it has ended with its server
@@ -193,7 +192,7 @@ class Forked:
 
 def _end(orders: socket.socket, process: subprocess.Popen[bytes], owner: int) -> None:
     orders.close()
-    if owner != os.getpid():  # the child of a fork
+    if owner != os.getpid():  # in a forked child
         return
     try:
         process.wait(_STOP_SECONDS)
@@ -203,7 +202,7 @@ def _end(orders: socket.socket, process: subprocess.Popen[bytes], owner: int) ->
 
 
 def serve() -> NoReturn:
-    """In the process of a ``ForkServer``: do what is ordered on standard input until that is closed."""
+    """Execute orders from standard input until it is closed, as the process of a ``ForkServer``."""
     orders, server = socket.socket(fileno=os.dup(0)), os.getpid()
     children = set[int]()
     while True:
@@ -218,7 +217,7 @@ def serve() -> NoReturn:
             answer = os.fork()
             if answer == 0:
                 orders.close()
-                _be_child(function, descriptors, server)
+                _run_child(function, descriptors, server)
             children.add(answer)
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -230,7 +229,7 @@ def serve() -> NoReturn:
 
 
 def kill_group(child: int) -> None:
-    """Kill a process that this one has forked, and the group that it leads."""
+    """Kill a child process, and the process group that it leads."""
     for kill in (os.killpg, os.kill):  # it may not lead its group yet
         with suppress(ProcessLookupError):
             kill(child, signal.SIGKILL)
@@ -243,10 +242,10 @@ def preload(names: Iterable[str]) -> None:
             with suppress(Exception):  # the process that needs it reports the error
                 importlib.import_module(name)
         gc.collect()
-        gc.freeze()  # a child that collects garbage need not copy these
+        gc.freeze()  # so that garbage collection in children does not copy these objects
 
 
-def _be_child(function: str, descriptors: Sequence[int], server: int) -> NoReturn:
+def _run_child(function: str, descriptors: Sequence[int], server: int) -> NoReturn:
     try:
         os.setsid()
         end_with(server)
@@ -255,7 +254,7 @@ def _be_child(function: str, descriptors: Sequence[int], server: int) -> NoRetur
             os.close(descriptor)
         importlib.invalidate_caches()
         module, _, name = function.partition(":")
-        with suppress(OSError, AttributeError):  # what `top` and `pkill` call it
+        with suppress(OSError, AttributeError):  # its name in `top` and `pkill`
             ctypes.CDLL(None).prctl(15, module.removeprefix("pytest_mlebench.").encode())  # PR_SET_NAME
         getattr(importlib.import_module(module), name)(*descriptors[3:])
     except BaseException:
@@ -269,9 +268,9 @@ _PATH_BENEATH = 1
 _NO_NEW_PRIVILEGES = 38
 _EXECUTE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 2, 1 << 3
 _ALL_FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}
-"""By version of the kernel's interface, the latest for those after it."""
+"""By Landlock ABI version; later versions use the last entry."""
 _ALL_TCP_RIGHTS = 3
-_FILE_RIGHTS = _READ_FILE | 1 << 1 | 1 << 14  # to write, to truncate
+_FILE_RIGHTS = _READ_FILE | 1 << 1 | 1 << 14  # read, write and truncate
 
 
 class _Ruleset(ctypes.Structure):
@@ -279,15 +278,15 @@ class _Ruleset(ctypes.Structure):
 
 
 class _PathBeneath(ctypes.Structure):
-    _pack_, _layout_ = 1, "ms"  # which Python 3.14 asks for
+    _pack_, _layout_ = 1, "ms"  # Python 3.14 requires it
     _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
 def read_only(paths: Iterable[Path], writable: Iterable[Path] = (), listable: Iterable[Path] = ()) -> int:
-    """From now on this process can open what lies beneath these paths, to read, and nothing else.
+    """Restrict this process to reading files below these paths. From Landlock ABI version 4, this also blocks TCP.
 
-    What is beneath ``writable`` it can also write, and of folders beneath ``listable`` it can see the names of files.
-    Files that are open stay open. Returns the version of the kernel's interface, 0 where the system cannot do this.
+    Files below ``writable`` can also be written, and folders below ``listable`` can be listed. Open files stay open.
+    Returns the ABI version, or 0 if the system does not support this.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(_CREATE_RULESET, None, 0, 1)

@@ -1,8 +1,8 @@
-"""How work that takes long reports what it is doing: typed events, from any depth and from spawned processes.
+"""Progress reports of long operations: typed events, from any call depth and from child processes.
 
-Whatever takes long has a parameter ``reporter``, and calls it with events. An event is a plain value: it can be sent
-through a pipe and kept in a file. Who shows events, and how, is decided at the top: on a terminal, in a pytest session,
-in a run group's log.
+Each long operation has a parameter ``reporter``, and calls it with events. An event is a plain value: it can be sent
+through a pipe or stored in a file. The outermost caller decides where events are shown: on a terminal, in a pytest
+session or in a run group's log.
 
 >>> events: list[Event] = []
 >>> reporter: Reporter = events.append
@@ -21,15 +21,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 SECONDS_BETWEEN_LINES = 30.0
-"""Between two lines about a step that continues."""
+"""Minimum time between two lines about the same step."""
 _SECONDS_BETWEEN_STEPS = 0.1
 
 
 @dataclass(frozen=True)
 class Step:
-    """What is being done to a subject: ``Step("spaceship-titanic", "downloading", done=17, total=42)``.
+    """An activity on a subject: ``Step("spaceship-titanic", "downloading", done=17, total=42)``.
 
-    ``done`` and ``total`` are bytes; ``total`` is None where it is not known, or where nothing is counted.
+    ``done`` and ``total`` are bytes; ``total`` is None if it is unknown or if nothing is counted.
 
     >>> Step("spaceship-titanic", "downloading", done=17).subject
     'spaceship-titanic'
@@ -43,7 +43,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Note:
-    """Something that the user should know while work continues.
+    """Information for the user while the operation continues.
 
     >>> print(Note("3 of 22 are prepared").text)
     3 of 22 are prepared
@@ -64,18 +64,18 @@ class WarningNote:
 
 
 Event = Step | Note | WarningNote
-"""What work reports."""
+"""What a long operation reports."""
 Reporter = Callable[[Event], None]
-"""Who is given the events of some work, each at once."""
+"""A function that receives each event immediately."""
 _KINDS: Mapping[str, type[Event]] = {"step": Step, "note": Note, "warning": WarningNote}
 
 
 def silent(event: Event) -> None:
-    """The reporter that shows nothing."""
+    """A reporter that ignores all events."""
 
 
 def event_text(event: Event) -> str:
-    """An event as a line of text; of a step its subject and activity."""
+    """An event as a line of text; for a step, its subject and activity."""
     if isinstance(event, Step):
         return f"{event.subject}: {event.activity}"
     return f"warning: {event.text}" if isinstance(event, WarningNote) else event.text
@@ -83,12 +83,12 @@ def event_text(event: Event) -> str:
 
 def event_to_json(event: Event) -> dict[str, Any]:
     """An event as a JSON object; its ``kind`` is ``step``, ``note`` or ``warning``."""
-    kind = next(kind for kind, of in _KINDS.items() if type(event) is of)
+    kind = next(kind for kind, cls in _KINDS.items() if type(event) is cls)
     return {"kind": kind, **asdict(event)}
 
 
 def event_from_json(values: Mapping[str, Any]) -> Event:
-    """The event that ``event_to_json`` described. Raises ValueError or TypeError for anything else."""
+    """Parse the result of ``event_to_json``. Raises ValueError or TypeError for anything else."""
     fields = dict(values)
     kind = _KINDS.get(fields.pop("kind", ""))
     if kind is None:
@@ -97,7 +97,7 @@ def event_from_json(values: Mapping[str, Any]) -> Event:
 
 
 class ByteCounter:
-    """Reports bytes as they come, a few times in a second: ``count(done)``, or ``count(done, total)``."""
+    """Reports transferred bytes, at most ten times a second: ``count(done)``, or ``count(done, total)``."""
 
     def __init__(self, reporter: Reporter, subject: str, activity: str, total: int | None = None) -> None:
         self._reporter = reporter
@@ -113,7 +113,7 @@ class ByteCounter:
 
 
 class Thinned:
-    """A reporter that passes on notes, warnings and new steps, but a step that continues only every 30 seconds."""
+    """A reporter that passes on notes, warnings and new steps, and repeats a step at most every 30 seconds."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
@@ -131,7 +131,7 @@ class Thinned:
 
 @contextmanager
 def log_reported(reporter: Reporter, logger: logging.Logger, level: int = logging.INFO) -> Iterator[None]:
-    """Context manager: what this logger and those below it log goes to the reporter, and nowhere else.
+    """Context manager: this logger and its children log to the reporter, and nowhere else.
 
     Warnings and errors are reported as ``WarningNote``, the rest as ``Note``.
     """

@@ -1,6 +1,6 @@
-"""Durations, sizes, scores and counts as users write and read them, and text of others made safe to show.
+"""Parses and formats durations, sizes, scores and counts, and makes untrusted text safe to show.
 
-Text that an agent influenced may command a terminal, mislead a reader or break a page.
+Text that an agent influenced could control a terminal, mislead a reader or break a page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of ``24h``, ``90m``, ``30s``, ``1h30m`` or plain seconds; ValueError for anything else.
+    """Parse ``24h``, ``90m``, ``30s``, ``1h30m`` or plain seconds into seconds; raises ValueError for anything else.
 
     >>> parse_duration("1h30m")
     5400.0
@@ -32,7 +32,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of ``440g``, ``512m``, ``64GiB`` or plain bytes (units are powers of 1024); ValueError for anything else.
+    """Parse ``440g``, ``512m``, ``64GiB`` (powers of 1024) or plain bytes into bytes; raises ValueError otherwise.
 
     >>> parse_size("2g")
     2147483648
@@ -41,7 +41,7 @@ def parse_size(text: str) -> int:
     if match is None or not (size := float(match[1]) * _BYTES[match[2]]) >= 1:
         raise ValueError(f"{text!r} is not a size; write for example 16g or 512m")
     if size >= _LARGEST:
-        raise ValueError(f"{text:.20} is more than a machine can have")
+        raise ValueError(f"{text:.20} is more than any machine has")
     return int(size)
 
 
@@ -68,12 +68,12 @@ def format_duration(seconds: float) -> str:
 
 
 def format_score(score: float | None) -> str:
-    """A score for a table, with the five decimals it is rounded to."""
+    """A score for a table, with five decimals."""
     return "-" if score is None else f"{score:.5f}"
 
 
 def format_size(size: float) -> str:
-    """Bytes for a reader, in powers of 1024 as limits are given and as ``parse_size`` reads them.
+    """A size for a reader, in powers of 1024, like the sizes that ``parse_size`` reads.
 
     >>> [format_size(size) for size in (440 << 30, 25.04 * (1 << 30), 1 << 20, 512, 1 << 64)]
     ['440 GiB', '25.04 GiB', '1 MiB', '512 bytes', '16 EiB']
@@ -84,7 +84,7 @@ def format_size(size: float) -> str:
 
 
 def listed(words: Sequence[str]) -> str:
-    """Words in a sentence.
+    """Words joined for use in a sentence.
 
     >>> listed(["low"]), listed(["low", "dev"]), listed(["low", "medium", "high"])
     ('low', 'low and dev', 'low, medium and high')
@@ -93,7 +93,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def first(lines: Sequence[str], most: int) -> list[str]:
-    """The first lines of many, and how many more there are.
+    """The first lines, and a line with the number of the others.
 
     >>> first(["a", "b", "c"], 1), first(["a"], 1)
     (['a', 'and 2 more'], ['a'])
@@ -107,12 +107,12 @@ def pluralize(number: int, word: str) -> str:
 
 
 def have(count: int) -> str:
-    """The verb behind a count."""
+    """The form of *have* after a count."""
     return "has" if count == 1 else "have"
 
 
 def format_dollars(cost: float | None) -> str:
-    """US dollars for a table: cents, and what is less with two digits; ``unknown`` for None.
+    """US dollars for a table: with cents, or two significant digits if below 0.1; ``unknown`` for None.
 
     >>> format_dollars(12.345), format_dollars(0.00123), format_dollars(0.0)
     ('$12.35', '$0.0012', '$0')
@@ -124,33 +124,33 @@ def format_dollars(cost: float | None) -> str:
     return f"${cost:.2g}" if cost >= 1e-4 or not cost else f"${cost:.6f}"
 
 
-# What a terminal obeys: colours and cursor moves (CSI), titles and links (OSC), and the short ones.
+# Terminal escape sequences: colours and cursor moves (CSI), titles and links (OSC), and the short ones.
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
-# Controls (C0 and C1), halves of surrogate pairs, marks that change the direction of text or end a line, characters
-# that nobody sees (in which a model could find orders), and what XML does not allow.
-_UNSHOWN = re.compile(
+# Control characters (C0 and C1), lone surrogates, marks that change the direction of text or end a line, invisible
+# characters (they could hide instructions to a model), and characters that XML does not allow.
+_UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e0fff]"
 )
-# What continuous integration takes from a log for orders: GitHub's ``::add-mask::``, at the start of a line, wherever a
-# table may break one; and ``##[…]``, ``##vso[…]``, ``##teamcity[…]`` of GitHub, Azure and TeamCity, anywhere. GitLab's
-# sections need control characters.
+# Commands that continuous integration reads from logs: GitHub's ``::add-mask::`` at the start of a line, so wherever a
+# table may break a line; and ``##[…]``, ``##vso[…]``, ``##teamcity[…]`` of GitHub, Azure and TeamCity, anywhere.
+# GitLab's sections need control characters.
 _COMMAND = re.compile(r"(?<!\S):{2,}|:{2,}(?=[^\s:][^:\n]*::)|#(?=#+[^\s\[\]]{0,64}\[)")
 
 
 def inert(text: str) -> str:
-    """The text with a space in whatever a system of continuous integration would take for an order.
+    """The text with a space in each log command that continuous integration would execute.
 
     >>> inert("::add-mask::e")
     ': :add-mask::e'
     """
-    if "::" in text or "##" in text:  # which is quickly found
+    if "::" in text or "##" in text:  # a fast check
         text = _COMMAND.sub(lambda found: "# " if found[0] == "#" else " ".join(found[0]), text)
     return text
 
 
 class Inert:
-    """A stream of text to which nothing is written that continuous integration would obey; all else is the stream's."""
+    """A text stream whose output contains no commands to continuous integration; otherwise like the inner stream."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -164,10 +164,10 @@ class Inert:
 
 
 def plain(text: str, max_characters: int | None = None) -> str:
-    r"""The text as a terminal would finally show it, without control sequences; what cannot be shown becomes ``�``.
+    r"""The text as a terminal would finally show it, without control sequences. Unprintable characters become ``�``.
 
-    Of a line that was overwritten, as progress bars are, the last state is kept; orders to continuous integration are
-    none any more (see ``inert``). Markup is not escaped.
+    Only the last state of an overwritten line, such as a progress bar, is kept. Commands to continuous integration are
+    disabled (see ``inert``). Markup is not escaped.
 
     >>> plain("\x1b[31mred\x1b[0m")
     'red'
@@ -179,11 +179,11 @@ def plain(text: str, max_characters: int | None = None) -> str:
     text = _SEQUENCE.sub("", text).replace("\r\n", "\n")
     if "\r" in text:
         text = "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
-    return inert(_UNSHOWN.sub("\ufffd", text))
+    return inert(_UNPRINTABLE.sub("\ufffd", text))
 
 
 def no_formula(text: str) -> str:
-    """A text for a cell, which no spreadsheet takes for a formula.
+    """The text for a cell, which no spreadsheet interprets as a formula.
 
     >>> no_formula("=1+1")
     "'=1+1"
@@ -192,7 +192,7 @@ def no_formula(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""The text in one line, for a cell of a table.
+    r"""The text on one line, for a cell of a table.
 
     >>> one_line("two\n lines")
     'two lines'

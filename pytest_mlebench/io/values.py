@@ -1,4 +1,4 @@
-"""Values from JSON and YAML of any origin, as values of a declared type, and the reverse."""
+"""Parses untrusted JSON and YAML into values of declared types, and writes JSON."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ Value = TypeVar("Value")
 MAX_DEPTH = 100
 _PARSED_DEPTH = 50
 _MAX_DIGITS = 300
-"""Of an integer: any such number is also a float."""
+"""Limit on an integer's digits, so that it can be converted to a float."""
 
 
 def loads(content: str | bytes, *, depth: int = MAX_DEPTH, decoder: json.JSONDecoder | None = None) -> Any:
-    """What JSON holds; raises ValueError for whatever is wrong with it, too great a depth or number included.
+    """Parse JSON. Raises ValueError if it is invalid, nested deeper than ``depth``, or has too long an integer.
 
-    How deep Python itself can read depends on its version and its stack, and what follows may bear less.
-    ``decoder`` is one that ``json_decoder`` made.
+    Python's own depth limit depends on its version and its stack, and later steps may support less.
+    ``decoder`` is a result of ``json_decoder``.
     """
     if not isinstance(content, str):
         content = content.decode(json.detect_encoding(content), "surrogatepass")
     try:
         value = (decoder or _DECODER).decode(content)
     except RecursionError:
-        deeper = True
+        is_deeper = True
     else:
-        # Most texts have fewer brackets than they may have levels, which is quickly counted.
-        deeper = content.count("{") + content.count("[") > depth and _is_deeper(value, depth)
-    if deeper:
+        # Counting brackets is fast, and most texts have fewer of them than the limit.
+        is_deeper = content.count("{") + content.count("[") > depth and _is_deeper(value, depth)
+    if is_deeper:
         raise ValueError(f"it is nested deeper than {depth} levels")
     return value
 
 
 def json_decoder(**options: Any) -> json.JSONDecoder:
-    """A decoder for ``loads``, with these options of Python's; to be made once, as that takes longer than to read."""
+    """A decoder for ``loads`` with options of ``json.JSONDecoder``. Reuse it: creating one is slower than parsing."""
     return json.JSONDecoder(parse_int=_integer, **options)
 
 
@@ -64,13 +64,13 @@ def as_object(value: Any) -> dict[str, Any]:
 
 
 def as_objects(value: Any) -> list[dict[str, Any]]:
-    """The objects in a list; none if the value is not a list."""
+    """The objects in a list; an empty list if the value is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def json_text(values: Any) -> str:
-    """Indented JSON. NaN becomes null; an infinite score, such as that of perfect answers where the metric is a
-    logarithm, is JSON's usual extension ``Infinity``, as in MLE-bench's reports."""
+    """Indented JSON. NaN becomes null. An infinite score, for example of perfect answers with a logarithmic metric,
+    becomes ``Infinity``, a common extension of JSON that MLE-bench's reports use too."""
     return json.dumps(_without_nan(values), indent=2)
 
 
@@ -83,9 +83,9 @@ def _without_nan(values: Any) -> Any:
 
 
 def parse(kind: type[Value], value: Any) -> Value:
-    """JSON values as a dataclass, checked against its fields' types; raises ValueError that names the key.
+    """Convert JSON values to a dataclass and check its fields' types; raises ValueError that names the key.
 
-    Keys without a field, which a later version may have added, are ignored.
+    Keys without a field are ignored: a later version may have added them.
     """
     if _is_deeper(value, _PARSED_DEPTH):
         raise ValueError(f"it is nested deeper than {_PARSED_DEPTH} levels")
@@ -99,8 +99,8 @@ _CONTAINERS = (dict, list, tuple, Mapping)
 def _is_deeper(value: Any, levels: int) -> bool:
     level = [value] if isinstance(value, _CONTAINERS) else []
     for _ in range(levels):
-        inside = chain.from_iterable(one.values() if isinstance(one, Mapping) else one for one in level)
-        level = [one for one in inside if isinstance(one, _CONTAINERS)]
+        children = chain.from_iterable(item.values() if isinstance(item, Mapping) else item for item in level)
+        level = [child for child in children if isinstance(child, _CONTAINERS)]
         if not level:
             return False
     return True
@@ -111,28 +111,28 @@ def _parse(kind: Any, value: Any, name: str) -> Any:
     if kind is Any:
         return value
     if is_dataclass(kind):
-        # One with a form of its own, within another, knows how to read it.
+        # A nested class with its own JSON format parses itself.
         return kind.from_json(value) if name and hasattr(kind, "from_json") else _parse_fields(kind, value, name)
     if origin in (Union, UnionType):
         if value is None and type(None) in arguments:
             return None
         return _parse(next(argument for argument in arguments if argument is not type(None)), value, name)
     if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_parse(arguments[0], one, f"{name}[{k}]") for k, one in enumerate(value))
+        return tuple(_parse(arguments[0], item, f"{name}[{k}]") for k, item in enumerate(value))
     if origin is not None and issubclass(origin, Mapping) and isinstance(value, Mapping):
-        return {key: _parse(arguments[1], one, f"{name}.{key}") for key, one in value.items()}
+        return {key: _parse(arguments[1], item, f"{name}.{key}") for key, item in value.items()}
     if kind is float and type(value) is int and abs(value) < 1 << 1000:
         return float(value)
     if isinstance(kind, type) and issubclass(kind, Enum) and value in list(kind):
         return kind(value)
     if isinstance(kind, type) and not issubclass(kind, Enum) and type(value) is kind:
         return value
-    raise ValueError(f"{name or 'it'} must be {_expected(kind)}, not {_shown(value)}")
+    raise ValueError(f"{name or 'it'} must be {_expected(kind)}, not {_shortened(value)}")
 
 
 def _parse_fields(kind: Any, value: Any, name: str) -> Any:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{name or 'it'} must be an object, not {_shown(value)}")
+        raise ValueError(f"{name or 'it'} must be an object, not {_shortened(value)}")
     prefix = f"{name}." if name else ""
     found = {}
     for field, type_ in _fields(kind):
@@ -158,7 +158,7 @@ def _expected(kind: Any) -> str:
     return "a list" if get_origin(kind) is tuple else "an object"
 
 
-def _shown(value: Any) -> str:
+def _shortened(value: Any) -> str:
     text = json.dumps(value, default=str)
     return text if len(text) <= 40 else f"{text[:40]}…"
 
@@ -169,16 +169,16 @@ def write_json(path: Path, values: Any) -> None:
 
 
 def read_json(path: Path, kind: type[Value]) -> Value:
-    """A file's JSON as a dataclass; raises OSError, or ValueError that names the key and what it must be."""
+    """A file's JSON as a dataclass; raises OSError, or ValueError that names the key and the expected type."""
     return parse(kind, loads(path.read_text(encoding="utf-8")))
 
 
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The fast one where PyYAML has it."""
+"""The fast C loader if PyYAML has it."""
 
 
 def load_yaml(text: str) -> Any:
-    """What a YAML text holds; raises yaml.YAMLError. A value that does not fit its tag is one, as in ``!!int x``."""
+    """Parse YAML; raises yaml.YAMLError, also for a value that does not fit its tag, as in ``!!int x``."""
     try:
         return yaml.load(text, Loader=LOADER)
     except RecursionError as error:

@@ -1,1 +1,1 @@
-"""What is stored of runs and run groups."""
+"""Stored records of runs and run groups."""

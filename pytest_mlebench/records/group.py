@@ -1,4 +1,4 @@
-"""A run group on disk: its manifest, records, grading reports as MLE-bench has them, and the runs in progress."""
+"""A run group on disk: its manifest, records, grading reports in MLE-bench's format, and the runs in progress."""
 
 from __future__ import annotations
 
@@ -40,31 +40,31 @@ from pytest_mlebench.records.record import (
 
 
 class SplitAndCategory(NamedTuple):
-    """Where a competition belongs."""
+    """The split and category of a competition."""
 
     split: str
     category: str
 
 
 LAST = "last"
-"""What stands for the run group that was used last."""
-_POINTER = b"version https://git-lfs.github.com/"
+"""The name that means the run group that was used last."""
+_LFS_POINTER = b"version https://git-lfs.github.com/"
 UNKNOWN = SplitAndCategory("unknown", "unknown")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _GradingReport:
-    """What a grading report holds beside its totals."""
+    """A grading report without its totals."""
 
     competition_reports: tuple[Report, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunGroup:
-    """The runs of one experiment so far: one record for each key, by start.
+    """The runs of one experiment so far: one record for each key, ordered by start.
 
-    ``manifest`` is empty for a group that was made without one. ``broken`` says why a file that should be a record
-    could not be read.
+    ``manifest`` is empty if the group has none. ``broken`` lists the files that should be records but cannot be read,
+    with the reason.
 
     >>> group = read_group(Path("reports/first"))
     >>> group.name, group.agents, len(group.records)
@@ -82,13 +82,13 @@ class RunGroup:
 
     @cached_property
     def version(self) -> str:
-        """The version of the benchmark: a group is of one (see ``OpenGroup``)."""
+        """The version of the benchmark, the same for all runs of a group (see ``OpenGroup``)."""
         noted = self.manifest.settings.get("bench_version")
         return str(noted or next((record.report.bench_version for record in self.records), FIRST))
 
     @cached_property
     def planned(self) -> frozenset[RunKey]:
-        """The runs that the group was started for; without a manifest, those that have a record."""
+        """The planned runs; without a manifest, the runs that have a record."""
         return self.manifest.keys or frozenset(self.runs)
 
     @cached_property
@@ -97,12 +97,12 @@ class RunGroup:
 
     @cached_property
     def agents(self) -> tuple[str, ...]:
-        """Every agent that has a run or is to have one."""
+        """All agents with a recorded or planned run."""
         return tuple(sorted({key.agent for key in (*self.planned, *self.runs)}))
 
     @cached_property
     def splits_and_categories(self) -> Mapping[str, SplitAndCategory]:
-        """Split and category of each competition: as its records say, else the manifest, else the catalogue."""
+        """Split and category of each competition, from its records, else the manifest, else the catalogue."""
         found = {record.competition_id: SplitAndCategory(record.split, record.category) for record in self.records}
         noted = self.manifest.settings.get("competitions", {})
         catalogue = default_catalogue(version=self.version)
@@ -117,7 +117,7 @@ class RunGroup:
 
 
 class GroupReader:
-    """Reads a run group's folder while the group grows. However often it reads, each record is read once."""
+    """Reads a run group's folder repeatedly while the group grows. Each record is read only once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -125,17 +125,17 @@ class GroupReader:
         self._broken: list[str] = []
 
     def add(self, record: RunRecord) -> None:
-        """Take a record that need not be read, since this process made it."""
+        """Add a record that this process created, so that it is not read from disk."""
         self._records[record.run_id] = record
 
     def received(self, values: Mapping[str, Any]) -> RunRecord:
-        """A record that another process sent as JSON values."""
+        """Add a record that another process sent as JSON values, and return it."""
         if values["run_id"] not in self._records:
             self.add(RunRecord.from_json(values))
         return self._records[values["run_id"]]
 
     def record(self, run_id: str) -> RunRecord:
-        """The record of a run that has one; raises UsageError where it cannot be read."""
+        """The record of a finished run; raises UsageError if it cannot be read."""
         path = self.folder / run_id / RECORD
         try:
             return self._read(path)
@@ -148,7 +148,7 @@ class GroupReader:
         return self._records[run_id]
 
     def records(self) -> tuple[RunRecord, ...]:
-        """The latest record of each run, by start; a file that is not a record is left out."""
+        """The latest record of each run, ordered by start. Files that are not records are left out."""
         self._broken = []
         for path in sorted(self.folder.glob(f"*/{RECORD}")):
             try:
@@ -159,13 +159,13 @@ class GroupReader:
         latest = {record.key: record for record in ordered}
         return tuple(record for record in ordered if latest[record.key] is record)
 
-    def _graded_elsewhere(self) -> tuple[RunRecord, ...]:
-        """The runs of the latest grading report, where that is all there is: the i-th of a competition has seed i."""
+    def _from_grading_report(self) -> tuple[RunRecord, ...]:
+        """Runs from the last grading report, for a folder without records. A competition's i-th report has seed i."""
         reports = sorted(self.folder.glob(f"*{GRADING_REPORT}"))
         if not reports:
             return ()
         self._broken += [
-            f"{earlier}: of several grading reports the last one is read, {reports[-1].name}; give each its own folder"
+            f"{earlier}: only the last grading report is read, {reports[-1].name}; give each its own folder"
             for earlier in reports[:-1]
         ]
         try:
@@ -178,16 +178,16 @@ class GroupReader:
         for report in found:
             id, seed = report.competition_id, seeds[report.competition_id]
             seeds[id] += 1
-            place = UNKNOWN
+            split_and_category = UNKNOWN
             if id in catalogue:
                 label = split_label(catalogue[id].split, report.bench_version, is_twin=report.generated == TWIN)
-                place = SplitAndCategory(label, catalogue[id].category)
+                split_and_category = SplitAndCategory(label, catalogue[id].category)
             records.append(
                 RunRecord(
                     run_id=f"{id}_{seed}",
                     run_group=name,
                     competition_id=id,
-                    **place._asdict(),
+                    **split_and_category._asdict(),
                     agent=name,
                     seed=seed,
                     started_at=report.created_at,
@@ -200,38 +200,38 @@ class GroupReader:
         return tuple(records)
 
     def read(self) -> RunGroup:
-        """The group as it is now; raises UsageError where there is none."""
+        """The current state of the group; raises UsageError if there is none."""
         folder = self.folder
         if not folder.is_dir():
             raise UsageError(f"run group {folder} does not exist")
         records, manifest = self.records(), Manifest.read(folder)
-        if not records and manifest is None and not (records := self._graded_elsewhere()):
+        if not records and manifest is None and not (records := self._from_grading_report()):
             raise UsageError(
-                f"{folder} is not a run group: it holds neither {MANIFEST} nor the record of a run"
+                f"{folder} is not a run group: it contains neither {MANIFEST} nor the record of a run"
                 + "".join(f"\n{reason}" for reason in self._broken)
             )
         return RunGroup(folder=folder, records=records, manifest=manifest or Manifest(), broken=tuple(self._broken))
 
 
 def _lfs_pointer(path: Path) -> str:
-    """What to do about a file whose content was not fetched from Git LFS; empty for any other."""
+    """Advice for a file whose content was not fetched from Git LFS; empty for any other file."""
     try:
         with path.open("rb") as file:
-            is_pointer = file.read(len(_POINTER)) == _POINTER
+            is_pointer = file.read(len(_LFS_POINTER)) == _LFS_POINTER
     except OSError:
         return ""
-    return f"it is a pointer of Git LFS; run `git lfs pull` in {path.parent}" if is_pointer else ""
+    return f"it is a Git LFS pointer; run `git lfs pull` in {path.parent}" if is_pointer else ""
 
 
 def group_folders(runs_dir: Path) -> list[Path]:
-    """The run groups below a folder, the one that was used last at the end. Raises OSError."""
+    """The run groups in a folder, most recently used last. Raises OSError."""
     folders = [path for path in runs_dir.iterdir() if path.is_dir()] if runs_dir.is_dir() else []
     used = {path: _last_use(path) for path in folders}
     return sorted((path for path in folders if used[path]), key=lambda path: (used[path], path.name))
 
 
 def _last_use(folder: Path) -> float:
-    """When a session began or ended in a run group, in seconds since 1970; 0 for another folder."""
+    """When a session last began or ended in a run group, in seconds since the epoch; 0 for other folders."""
     try:
         return (folder / MANIFEST).stat().st_mtime
     except OSError:
@@ -239,16 +239,16 @@ def _last_use(folder: Path) -> float:
 
 
 def find_group(name: AnyPath, runs_dir: AnyPath) -> Path:
-    """The folder of a run group: given as a path, as a name below ``runs_dir`` or a part of one, or as ``last``.
+    """Find the folder of a run group by its path, its name below ``runs_dir``, part of its name, or ``last``.
 
-    Raises UsageError where there is no such group, or several.
+    Raises UsageError if no group matches, or several do.
 
     >>> find_group("last", Path("reports"))
     PosixPath('reports/first')
     """
     name = os.fspath(name)
     if not name:
-        raise UsageError("the name of the run group is empty; `mlebench groups` lists those there are")
+        raise UsageError("the name of the run group is empty; `mlebench groups` lists the groups")
     try:
         runs_dir = expanded(runs_dir)
         for folder in (expanded(name), runs_dir / name):
@@ -259,26 +259,26 @@ def find_group(name: AnyPath, runs_dir: AnyPath) -> Path:
         groups = [path.name for path in group_folders(runs_dir)]
     except (OSError, ValueError) as error:
         why = unusable(error) if isinstance(error, OSError) else error
-        raise UsageError(f"run group {name!r} cannot be looked for: {why}") from error
+        raise UsageError(f"run group {name!r} cannot be looked up: {why}") from error
     if os.sep in name:
         if name.endswith(GRADING_REPORT) and Path(name).is_file():
             raise UsageError(f"{name} is a grading report: name its folder, {Path(name).resolve().parent}")
         is_file = Path(name).is_file()
         what = "is a file (`mlebench unbundle` unpacks a bundle to a run group)" if is_file else "does not exist"
         raise UsageError(f"run group {name} {what}; `mlebench groups` lists those below {runs_dir}")
-    if name == LAST:  # one without runs was stopped before it began
+    if name == LAST:  # a group without runs was stopped before its first run
         found = [group for group in groups if any((runs_dir / group).glob(f"*/{RUN_LOG}"))][-1:]
     else:
         found = [group for group in groups if name in group]
     if len(found) == 1:
         return runs_dir / found[0]
     if found:
-        raise UsageError(f"run group {name!r} may be {', '.join(found)} (below {runs_dir}): name one")
+        raise UsageError(f"run group {name!r} is ambiguous: {', '.join(found)} (below {runs_dir}); name one")
     raise unknown(f"run group (below {runs_dir})", name, groups)
 
 
 def read_group(folder: AnyPath) -> RunGroup:
-    """Read a run group's folder; raises UsageError where there is none.
+    """Read a run group's folder; raises UsageError if it is not a run group.
 
     >>> [record.outcome.name for record in read_group(Path("reports/first")).records]
     ['no_medal', 'no_medal', 'no_medal']
@@ -290,10 +290,10 @@ _MAX_NAME = 150
 
 
 def grading_report(reports: Sequence[Report]) -> dict[str, Any]:
-    """The totals and the single reports, with MLE-bench's keys."""
+    """A grading report with MLE-bench's keys: the totals, and the report of each submission."""
 
-    # A time without an offset: Python compares no time that has one with one that has none.
-    single = [report.to_json() | {"created_at": report.created_at.removesuffix("+00:00")} for report in reports]
+    # Times have no offset, as in MLE-bench: Python cannot compare times with and without one.
+    individual = [report.to_json() | {"created_at": report.created_at.removesuffix("+00:00")} for report in reports]
     return {
         "total_runs": len(reports),
         "total_runs_with_submissions": sum(report.submission_exists for report in reports),
@@ -303,15 +303,15 @@ def grading_report(reports: Sequence[Report]) -> dict[str, Any]:
         "total_silver_medals": sum(report.silver_medal for report in reports),
         "total_bronze_medals": sum(report.bronze_medal for report in reports),
         "total_above_median": sum(report.above_median for report in reports),
-        "competition_reports": single,
+        "competition_reports": individual,
     }
 
 
 def write_group(group_dir: Path, created_at: str, records: Iterable[RunRecord]) -> None:
-    """Write ``metadata.json`` and ``grading_report.json`` of a run group, and where it has several agents, a
+    """Write ``metadata.json`` and ``grading_report.json`` of a run group. If it has several agents, also write a
     ``grading_report_<agent>.json`` for each.
 
-    The reports are ordered by agent, seed and competition: MLE-bench takes the i-th of a competition for seed i.
+    The reports are ordered by agent, seed and competition: to MLE-bench, a competition's i-th report has seed i.
     """
     records = sorted(records, key=lambda record: (record.agent, record.seed, record.competition_id))
     runs = {r.run_id: {"success": r.ending == Ending.FINISHED, "outcome": r.outcome} for r in records}
@@ -319,26 +319,26 @@ def write_group(group_dir: Path, created_at: str, records: Iterable[RunRecord]) 
     write_json(group_dir / GRADING_REPORT, grading_report([record.report for record in records]))
     agents = sorted({record.agent for record in records})
     for agent in agents if len(agents) > 1 else ():
-        own = [record.report for record in records if record.agent == agent]
-        write_json(group_dir / report_name(agent), grading_report(own))
+        reports = [record.report for record in records if record.agent == agent]
+        write_json(group_dir / report_name(agent), grading_report(reports))
 
 
 def report_name(agent: str) -> str:
-    """The name of an agent's grading report: another one for each id, with ``+`` in place of ``/``."""
+    """The file name of an agent's grading report, unique to its id, with ``+`` in place of ``/``."""
     text = quote(agent, safe="").replace("%2F", "+")
     if len(text) > _MAX_NAME:
         text = f"{text[:_MAX_NAME]}+{hashlib.sha256(agent.encode()).hexdigest()[:16]}"
     return f"{Path(GRADING_REPORT).stem}_{text}.json"
 
 
-_REFRESH = 5.0
-_LOST_AFTER = 60.0
+_REFRESH_SECONDS = 5.0
+_LOST_SECONDS = 60.0
 """Seconds without a refresh after which a run on another host counts as interrupted; clocks may differ a little."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunInProgress:
-    """A run that was started and has no record yet. Times in seconds, ``started`` since the epoch."""
+    """A run that has started but has no record yet. Times are in seconds, ``started`` since the epoch."""
 
     competition_id: str
     agent: str
@@ -349,7 +349,7 @@ class RunInProgress:
     owner: Mapping[str, str]
     run_dir: Path = Path()
     interrupted: bool = False
-    """Its process is gone, so there will be no record."""
+    """Its process has ended, so there will be no record."""
 
     @property
     def key(self) -> RunKey:
@@ -358,14 +358,14 @@ class RunInProgress:
 
 @contextmanager
 def shown_as_running(run_dir: Path, key: RunKey, *, worker: str, time_limit: float) -> Iterator[None]:
-    """Show a run to others while the block works; after an exception it stays, to be seen as interrupted."""
+    """Context manager: list a run as in progress. After an exception it stays listed, as an interrupted run."""
     path = run_dir / RUNNING
     about = {"worker": worker, "started": time.time(), "time_limit": time_limit, "owner": owner_labels()}
     write_json(path, {**key._asdict(), **about})
     stop = threading.Event()
 
     def refresh() -> None:
-        while not stop.wait(_REFRESH):
+        while not stop.wait(_REFRESH_SECONDS):
             with suppress(OSError):
                 os.utime(path)
 
@@ -380,7 +380,7 @@ def shown_as_running(run_dir: Path, key: RunKey, *, worker: str, time_limit: flo
 
 
 def runs_in_progress(group_dir: Path) -> list[RunInProgress]:
-    """The runs of a group without a record, by start."""
+    """The runs of a group that have no record yet, ordered by start."""
     found = []
     for path in group_dir.glob(f"*/{RUNNING}"):
         if (path.parent / RECORD).exists():
@@ -388,9 +388,9 @@ def runs_in_progress(group_dir: Path) -> list[RunInProgress]:
         try:
             run = read_json(path, RunInProgress)
             unrefreshed = time.time() - path.stat().st_mtime
-        except (OSError, ValueError):  # it ended just now, or is not ours
+        except (OSError, ValueError):  # it has just ended, or the file is not ours
             continue
-        interrupted = is_dead(run.owner) or unrefreshed > _LOST_AFTER
+        interrupted = is_dead(run.owner) or unrefreshed > _LOST_SECONDS
         found.append(replace(run, run_dir=path.parent, interrupted=interrupted))
     return sorted(found, key=lambda run: (run.started, run.run_dir.name))
 
@@ -400,7 +400,7 @@ _READ_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class LoggedEvent:
-    """An event, when it was reported (ISO 8601, UTC), and by which xdist worker ("" for the session's own process)."""
+    """An event with its time (ISO 8601, UTC) and its xdist worker ("" for the session's main process)."""
 
     at: str
     worker: str
@@ -408,12 +408,12 @@ class LoggedEvent:
 
 
 def log_event(group_dir: Path, event: Event, worker: str = "") -> None:
-    """Append an event to the log of a group. Raises OSError."""
+    """Append an event to a group's log. Raises OSError."""
     entry = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "worker": worker, **event_to_json(event)}
     line = f"{json.dumps(entry)}\n".encode()
     descriptor = os.open(group_dir / EVENTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
-        os.write(descriptor, line)  # at once, so that lines of several processes do not mix
+        os.write(descriptor, line)  # in one call, so that lines of several processes do not mix
     finally:
         os.close(descriptor)
 
@@ -429,7 +429,7 @@ def latest_events(group_dir: Path, number: int) -> list[LoggedEvent]:
         return []
     found = []
     for line in lines[1:] if start else lines:
-        with suppress(ValueError, TypeError, LookupError, AttributeError):  # a full disk or a power cut shortened it
+        with suppress(ValueError, TypeError, LookupError, AttributeError):  # cut by a full disk or a power failure
             values = loads(line)
             found.append(LoggedEvent(str(values.pop("at")), str(values.pop("worker")), event_from_json(values)))
     return found[-number:]

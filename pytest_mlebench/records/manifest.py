@@ -1,22 +1,22 @@
-"""A run group's manifest: what its runs have in common, so that a reader can judge comparability and a later session
-can resume the group.
+"""A run group's manifest: what its runs have in common. Readers use it to judge comparability, and later sessions to
+resume the group.
 
-``manifest.json`` holds
+``manifest.json`` has these keys:
 
 ============  =====================================================================================================
 run_group     the group's name
 created_at    when its first session began, ISO 8601 in UTC
 options       the command-line options that determined the runs, for ``--resume``
-settings      what must stay the same for the runs to compare: versions and digests of agents and competitions, limits
+settings      what must stay the same for runs to be comparable: versions, digests of agents and competitions, limits
 runs          the planned runs: ``agent``, ``competition_id``, ``seed``, ``nodeid``
-sessions      each invocation: start, end, hardware, workers, versions of libraries, owner, and what it changed
+sessions      each invocation: start, end, hardware, workers, versions of libraries, owner, and changed settings
 images        the container images that runs used, by agent: tag and digest
 connections   hosts that runs reached or tried to reach, with the number of connections, by competition
 models        language models that answered, with the number of calls, by agent
 data          digests of the prepared data by competition (see ``data.dataset.fingerprint``)
 twins         seed and size of the group's twins, once all of its runs are done; until then ``settings`` has a digest
-permissions   what agents used of what the user permits, by agent: secrets, hosts, no isolation, privileged containers
-canonical     whether limits and hardware are those of the published results, and each difference
+permissions   the permissions that agents used, by agent: secrets, hosts, no isolation, privileged containers
+canonical     whether settings and hardware are those of the published results, and each difference
 ============  =====================================================================================================
 """
 
@@ -41,17 +41,17 @@ from pytest_mlebench.records.record import MANIFEST, RunKey, RunRecord
 
 _LIBRARIES = ("numpy", "pandas", "scikit-learn", "scipy", "pytest")
 UNKNOWN = "unknown"
-"""A setting that could not be determined, such as the sandbox of an agent where no engine answered."""
+"""A setting that could not be determined, such as an agent's sandbox if Docker did not respond."""
 _ADDABLE = ("agents", "competitions")
 _CANONICAL_CPUS = 36
 _CANONICAL_MEMORY = (435e9, 475e9)
-"""440 GB, whether these are powers of 1000 or of 1024."""
+"""440 GB, in powers of 1000 or of 1024."""
 _CANONICAL_GPU = re.compile(r"\bA10\b")
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run that a session is to do, and pytest's node id of it."""
+    """A planned run, with its pytest node id."""
 
     agent: str
     competition_id: str
@@ -74,23 +74,23 @@ class SessionRecord:
     libraries: Mapping[str, str] = field(default_factory=dict)
     owner: Mapping[str, str] = field(default_factory=dict)
     changes: tuple[str, ...] = ()
-    """Settings that ``--allow-changes`` let differ from those before."""
+    """Differences from earlier settings that ``--allow-changes`` permitted."""
     cluster: Mapping[str, str] = field(default_factory=dict)
-    """The engine that runs were handed to; empty where the session did them itself."""
+    """The engine that runs were submitted to; empty if the session executed them itself."""
 
 
 @dataclass(frozen=True)
 class Canonical:
-    """Whether a group's setting is that of the published results, and how it differs."""
+    """Whether a group's settings and hardware are those of the published results, and how they differ."""
 
     is_canonical: bool
     differences: tuple[str, ...] = ()
 
     @classmethod
     def of_all(cls, earlier: Canonical | None, differences: Iterable[str]) -> Canonical:
-        """That of a group with a further session, which differs like this."""
-        every = tuple(dict.fromkeys([*(earlier.differences if earlier else ()), *differences]))
-        return cls(not every, every)
+        """The value for a group after another session, which has these differences."""
+        combined = tuple(dict.fromkeys([*(earlier.differences if earlier else ()), *differences]))
+        return cls(not combined, combined)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,12 +114,12 @@ class Manifest:
     def __post_init__(self) -> None:
         for name in _ADDABLE:
             known = self.settings.get(name, {})
-            if not isinstance(known, Mapping) or not all(isinstance(own, Mapping) for own in known.values()):
+            if not isinstance(known, Mapping) or not all(isinstance(item, Mapping) for item in known.values()):
                 raise ValueError(f"settings.{name} must be an object of objects")
 
     @classmethod
     def read(cls, group_dir: Path) -> Manifest | None:
-        """The group's manifest; None where there is none. Raises UsageError for one that cannot be read."""
+        """The group's manifest; None if there is none. Raises UsageError if it cannot be read."""
         path = group_dir / MANIFEST
         try:
             return read_json(path, cls)
@@ -132,7 +132,7 @@ class Manifest:
             ) from error
 
     def write(self, group_dir: Path) -> None:
-        """Write ``manifest.json``, at once or not at all."""
+        """Write ``manifest.json`` atomically."""
         write_json(group_dir / MANIFEST, asdict(self))
 
     @property
@@ -142,29 +142,29 @@ class Manifest:
 
     @property
     def run_by(self) -> str:
-        """The other program that did the runs, of an imported group: ``harbor 0.25.0``. Empty for our own sessions."""
+        """The program that executed the runs of an imported group: ``harbor 0.25.0``. Empty for our own sessions."""
         noted = self.settings.get("run_by")
         if not isinstance(noted, Mapping):
             return ""
         return " ".join(str(noted.get(name, UNKNOWN))[:50] for name in ("name", "version"))
 
     def summarised(self, records: Iterable[RunRecord]) -> Manifest:
-        """With what the records say of the group as a whole: images, connections and data."""
-        images = {agent: dict(own) for agent, own in self.images.items()}
-        connections = {id: dict(own) for id, own in self.connections.items()}
+        """A copy that is updated with the images, connections, data, models and permissions of the records."""
+        images = {agent: dict(digests) for agent, digests in self.images.items()}
+        connections = {id: dict(counts) for id, counts in self.connections.items()}
         data = dict(self.data)
         models: dict[str, Counter[str]] = {}
-        permissions = {agent: dict(own) for agent, own in self.permissions.items()}
+        permissions = {agent: dict(used) for agent, used in self.permissions.items()}
         for record in records:
             if image := record.sandbox.image:
                 images.setdefault(record.agent, {})[image] = record.sandbox.image_digest
-            if reached := Counter(made.host for made in record.sandbox.connections):
+            if reached := Counter(connection.host for connection in record.sandbox.connections):
                 connections.setdefault(record.competition_id, {}).update(reached)
             for model, calls in record.models_called.items():
                 models.setdefault(record.agent, Counter())[model] += calls
-            for name, own in (record.permissions.get("used") or {}).items():
+            for name, used in (record.permissions.get("used") or {}).items():
                 known = permissions.setdefault(record.agent, {})
-                known[name] = sorted({*known.get(name, ()), *own}) if isinstance(own, list) else own
+                known[name] = sorted({*known.get(name, ()), *used}) if isinstance(used, list) else used
             if record.data:
                 data[record.competition_id] = dict(record.data)
         return replace(
@@ -172,13 +172,13 @@ class Manifest:
             images=images,
             connections=connections,
             data=data,
-            models={agent: dict(own) for agent, own in models.items()},
+            models={agent: dict(counts) for agent, counts in models.items()},
             permissions=permissions,
         )
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
-    """What differs between two ``settings``, a phrase each. Agents and competitions that one lacks are no change."""
+    """The differences between two ``settings``, one phrase each, except added or removed agents and competitions."""
     if not old:
         return ()
     common = {name: old.get(name, {}).keys() & new.get(name, {}).keys() for name in _ADDABLE}
@@ -194,7 +194,7 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value of nested settings by its path, whose names are separated by spaces."""
+    """Every value of nested settings with its path: the names, separated by spaces."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{name} ")
@@ -206,8 +206,8 @@ def merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """``old`` updated by ``new``, at every depth."""
     merged = dict(old)
     for name, value in new.items():
-        both = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
-        merged[name] = merge(merged[name], value) if both else value
+        are_nested = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
+        merged[name] = merge(merged[name], value) if are_nested else value
     return merged
 
 
@@ -221,7 +221,7 @@ def library_versions() -> dict[str, str]:
 
 
 def folder_digest(folder: Path, names: Sequence[str] | None = None) -> str:
-    """One md5 of the names and contents of all files below a folder, or of some of them."""
+    """The md5 digest of the names and contents of all files below a folder, or of the files ``names``."""
     paths = sorted(folder.rglob("*")) if names is None else [folder / name for name in names]
     digest = hashlib.md5(usedforsecurity=False)
     for path in paths:
@@ -232,9 +232,9 @@ def folder_digest(folder: Path, names: Sequence[str] | None = None) -> str:
 
 
 def canonical_differences(limits: Limits, hardware: Hardware, *, workers: int, sandboxes: Iterable[str]) -> list[str]:
-    """How a setting differs from MLE-bench's own: 24 h, 36 vCPU, 440 GB of memory and one 24 GB A10 for each run.
+    """How limits and hardware differ from MLE-bench's: 24 h, 36 vCPU, 440 GB of memory and one 24 GB A10 for each run.
 
-    Where no limit is set, ``workers`` runs share the machine equally.
+    If no limit is set, ``workers`` runs share the machine equally.
     """
     found = []
     if limits.time_limit != defaults.TIME_LIMIT:
@@ -254,13 +254,13 @@ def canonical_differences(limits: Limits, hardware: Hardware, *, workers: int, s
 
 
 def model_differences(settings: Mapping[str, Any]) -> list[str]:
-    """How what agents were told, and the way in which they reach language models, make results differ from others'."""
-    found = {
+    """How agents' descriptions and data, and their access to language models, differ from the usual ones."""
+    texts = {
         "allow_provider_tools": "tools that providers run, such as web search, were allowed",
         "llm_replay": "answers of language models are from a recording",
         "data": TWIN_DATA,
     }
-    told = [text for name, text in found.items() if settings.get(name)]
+    differences = [text for name, text in texts.items() if settings.get(name)]
     if settings.get("description") == "obfuscated":
-        told.append("descriptions were obfuscated: agents were not told which competition it is")
-    return told
+        differences.append("descriptions were obfuscated: agents were not told which competition it is")
+    return differences

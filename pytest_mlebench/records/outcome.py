@@ -1,6 +1,6 @@
-"""The outcome of a run: what the agent earned, or why nothing; its limits, how it ended, what its sandbox did.
+"""The outcome of a run, its limits, how it ended, and what its sandbox did.
 
-The grade of one submission, with the fields of MLE-bench's grading report, and a run's grades over time.
+Also the report of one submission, with the fields of MLE-bench's grading report, and a run's scores over time.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from pytest_mlebench.catalog.schema import MEDALS, Medal
 from pytest_mlebench.io.values import parse
 
 TWIN = "twin"
-"""What ``Report.generated`` says of twins."""
+"""The value of ``Report.generated`` for twins."""
 TWIN_DATA = "twin data: not comparable with real scores"
-"""The mark of every result on twins."""
+"""The label of every result on twins."""
 NO_SUBMISSION = "the agent left no submission.csv"
-"""The reason why such a run has no score, wherever it is shown."""
+"""The reason that is shown for a run without a submission."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What grading says of one submission.
+    """The result of grading one submission.
 
     ``score`` is rounded to five decimals; None for an invalid submission, and for a valid one without a score (NaN).
-    ``error`` is the reason why a submission is invalid, ``grader_defect`` whether the grader broke on it.
-    ``score_low`` and ``score_high`` are the score's interval of 95 % over resamples of the test's rows, ``firm`` says
-    whether the medal holds in 95 % of them. None: there is no medal, or the metric is no mean over rows (see
-    ``authoring.resampling``).
-    ``bench_version`` is that of the benchmark, ``thresholds`` whether medals mean in it what they did on Kaggle's
-    leaderboard (see ``schema.MEDAL_VALIDITY``), ``contaminated`` whether the answers are publicly known.
-    ``generated`` is empty for the competition's own data, ``twin`` for a twin, which has thresholds of its own, or
+    ``error`` is the reason why a submission is invalid, ``grader_defect`` is whether the grader failed on it.
+    ``score_low`` and ``score_high`` are the 95 % interval of the score over resamples of the test's rows. ``firm`` is
+    whether the medal holds in 95 % of the resamples; None without a medal. All three are None if resampling does not
+    support the metric (see ``authoring.resampling``).
+    ``bench_version`` is the version of the benchmark, ``thresholds`` is whether its medals still mean the same as on
+    Kaggle's leaderboard (see ``schema.MEDAL_VALIDITY``), ``contaminated`` is whether the answers are publicly known.
+    ``generated`` is empty for the competition's own data, ``twin`` for a twin, which has its own thresholds, or
     ``synthetic``.
 
     >>> from pathlib import Path
@@ -78,7 +78,7 @@ class Report:
 
     @property
     def firmness(self) -> str:
-        """Whether the medal is ``firm``, ``not firm`` or of ``unknown`` firmness; empty where there is none."""
+        """Whether the medal is ``firm``, ``not firm`` or of ``unknown`` firmness; empty without a medal."""
         if self.medal is None:
             return ""
         return "unknown" if self.firm is None else "firm" if self.firm else "not firm"
@@ -90,10 +90,10 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class TimelinePoint:
-    """A submission as it was ``seconds`` after the agent's start, and what had been spent on models by then.
+    """The submission ``seconds`` after the agent's start, with the model calls and their cost up to then.
 
-    ``cost`` in US dollars. ``score`` and ``medal`` are those that it would have had as the last one; ``error`` says why
-    it has no score. ``file`` is relative to the run's directory.
+    ``cost`` is in US dollars. ``score`` and ``medal`` are what it would have earned as the final submission; ``error``
+    says why it has no score. ``file`` is relative to the run directory.
     """
 
     seconds: float
@@ -104,14 +104,14 @@ class TimelinePoint:
     error: str | None = None
     file: str = ""
     final: bool = False
-    """Whether this is the submission that the run left, and whose score is the run's."""
+    """Whether this is the run's final submission, which determines its score."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LastChange:
-    """What it cost to replace the best submission: by a worse one, or by none (then ``score`` and ``medal`` are None).
+    """What a run lost by replacing its best submission with a worse one, or with none (``score`` and ``medal`` None).
 
-    ``best_seconds`` is when the best one was there.
+    ``best_seconds`` is the time of the best submission.
     """
 
     best_seconds: float
@@ -122,22 +122,22 @@ class LastChange:
 
     @property
     def medal_lost(self) -> bool:
-        """Whether the best one earned a better medal."""
+        """Whether the best submission earned a better medal."""
         return medal_rank(self.best_medal) < medal_rank(self.medal)
 
 
 def medal_rank(medal: str | None) -> int:
-    """0 for gold, and the higher the worse."""
+    """0 for gold; higher is worse."""
     return MEDALS.index(medal) if medal in MEDALS else len(MEDALS)
 
 
 def last_change(points: Sequence[TimelinePoint], report: Report) -> LastChange | None:
-    """What replacing the best submission cost; None if the run's last one is as good as any before."""
+    """What replacing the best submission cost; None if no earlier submission is better than the final one."""
     sign = 1 if report.is_lower_better else -1
-    earlier = [(sign * own.score, own.seconds, own) for own in points if own.score is not None and not own.final]
+    earlier = [(sign * p.score, p.seconds, p) for p in points if p.score is not None and not p.final]
     if not earlier or report.grader_defect:
         return None
-    value, seconds, best = min(earlier, key=lambda own: own[:2])
+    value, seconds, best = min(earlier, key=lambda entry: entry[:2])
     if report.score is not None and value >= sign * report.score:
         return None
     return LastChange(
@@ -157,13 +157,13 @@ class Ending(StrEnum):
     OUT_OF_MEMORY = "out of memory"
     CRASHED = "crashed"
     BUDGET_ENDED = "budget ended"
-    """It ended by itself after calls of its model had been refused for a budget."""
+    """The agent ended by itself after model calls had been refused because of a budget."""
     NOT_STARTED = "not started"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a run may use. Sizes in bytes, the time limit in seconds; None is unlimited.
+    """The limits of a run. Sizes are in bytes, the time limit in seconds; None means unlimited.
 
     >>> Limits(time_limit=3600.0, cpus=4, memory=16 << 30).gpus
     0
@@ -174,37 +174,37 @@ class Limits:
     memory: int | None = None
     gpus: int = 0
     disk: int | None = None
-    """All that the agent writes, in total where the sandbox can measure it, else for each file."""
+    """Everything that the agent writes: in total if the sandbox can measure it, else for each file."""
     processes: int = defaults.PROCESSES
     log_bytes: int = defaults.LOG_BYTES
-    """Of the agent's output this much is kept, its head and its tail."""
+    """How much of the agent's output is kept: its head and its tail."""
     collect_bytes: int = defaults.COLLECT_BYTES
-    """At most this much is collected from each of ``submission``, ``logs`` and ``code``."""
+    """How much is collected at most from each of ``submission``, ``logs`` and ``code``."""
     collect_files: int = defaults.COLLECT_FILES
 
     def __post_init__(self) -> None:
-        # A sandbox compares them with the machine (see ``fair_share``).
+        # A sandbox compares them with the machine's resources (see ``fair_share``).
         for name, value in asdict(self).items():
             if not (isinstance(value, Real) or (value is None and name in ("cpus", "memory", "disk"))):
                 raise TypeError(f"{name} must be a number, not {value!r}")
 
     @property
     def grace(self) -> float:
-        """Seconds between SIGTERM and SIGKILL, when the time is over."""
+        """Seconds between SIGTERM and SIGKILL after a timeout."""
         return min(defaults.GRACE_SECONDS, defaults.GRACE_SHARE * self.time_limit)
 
     @property
     def timeline_seconds(self) -> float:
-        """For grading all snapshots of the run: no longer than the run may take."""
+        """Seconds for grading all snapshots of the run; at most its time limit."""
         return min(defaults.TIMELINE_SECONDS, self.time_limit)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """One connection that an agent made or tried to make, as the proxy saw it. Times in seconds, sizes in bytes."""
+    """A connection that an agent made or tried to make through the proxy. Times in seconds, sizes in bytes."""
 
     at: float = 0.0
-    """Since the run's start."""
+    """Time since the run's start."""
     host: str = ""
     port: int = 0
     method: str = ""
@@ -226,7 +226,7 @@ class Validation:
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxAccount:
-    """What a sandbox did for one run, for the run's record. Everything an agent can influence in it is bounded.
+    """What a sandbox did for one run, for the run's record. Everything that an agent can influence has a size limit.
 
     >>> from pathlib import Path
     >>> from pytest_mlebench import read_group
@@ -235,19 +235,19 @@ class SandboxAccount:
     """
 
     name: str = ""
-    """``docker`` or ``local``; empty where no sandbox came up."""
+    """The kind of sandbox, such as ``docker`` or ``local``; empty if none started."""
     image: str = ""
     image_digest: str = ""
     container: str = ""
     network: str = ""
-    """The network policy; ``not enforced`` where the sandbox cannot keep one."""
+    """The network policy; ``not enforced`` if the sandbox cannot enforce one."""
     build_network: str = ""
-    """What the Dockerfile reached while the image was built."""
+    """The network access of the Dockerfile while the image was built."""
     runtime: str = ""
     privileged: bool = False
     gpus: tuple[str, ...] = ()
     gpu_usage: Mapping[str, Any] = field(default_factory=dict)
-    """What they did, by UUID: see ``sandbox.gpus.GpuUsage``."""
+    """The usage of each GPU, by UUID (see ``sandbox.gpus.GpuUsage``)."""
     disk: str = ""
     """How the limit on disk space was enforced."""
     connections: tuple[Connection, ...] = ()
@@ -256,30 +256,30 @@ class SandboxAccount:
     left_out: tuple[str, ...] = ()
     """What was not collected, and why."""
     left_out_unnamed: int = 0
-    """How many more were left out than ``left_out`` names."""
+    """How many more items were not collected than ``left_out`` names."""
     left_behind: int = 0
-    """Processes that the agent started and that still ran at its end."""
+    """The agent's processes that were still running when it ended."""
     limits: Mapping[str, Any] = field(default_factory=dict)
     """The limits that applied, by name."""
     notes: tuple[str, ...] = ()
-    """What a reader should know: a limit that this sandbox does not enforce, for example."""
+    """What a reader should know, for example a limit that this sandbox does not enforce."""
     kept: str = ""
-    """Where to look, if what the sandbox ran in was kept."""
+    """Where to find the container or folder of the run, if it was kept."""
 
     def to_json(self) -> dict[str, Any]:
-        """As ``run.json`` holds it: what is empty is left out; a validation is a pair of time and verdict."""
+        """The form in ``run.json``: empty values are left out; a validation is a pair of time and verdict."""
         values = {
             key: list(value) if isinstance(value, tuple) else value
             for key, value in asdict(self).items()
             if value not in ("", (), {}, 0)
         }
         if self.validations:
-            values["validations"] = [[made.at, made.verdict] for made in self.validations]
+            values["validations"] = [[validation.at, validation.verdict] for validation in self.validations]
         return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SandboxAccount:
-        """The reverse of ``to_json``; keys that a later version added are ignored, and null is not given.
+        """Parse the result of ``to_json``. Nulls and unknown keys, which a later version may have added, are ignored.
 
         Raises ValueError for anything else.
         """
@@ -296,7 +296,7 @@ class SandboxAccount:
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """A machine: processors that this process may use, memory in bytes, and GPUs by model with their number."""
+    """A machine: the processors that this process may use, memory in bytes, and the number of GPUs by model."""
 
     host: str
     cpu: str
@@ -306,11 +306,11 @@ class Hardware:
 
 
 class Outcome(StrEnum):
-    """What a run came to, the best outcome first. A member equals its name, as records and options have it.
+    """The outcome of a run, from best to worst. A member equals its name, which records and options use.
 
-    A line gives: the name; whether a test passes with it; the letter in pytest's progress line; its colour (see
-    ``reports.palette``); and what leads to it: a threshold that the score meets, or how a run ended
-    that left no submission. A new outcome is one line more.
+    Each line gives the name; whether a test passes with it; its letter in pytest's progress line; its colour (see
+    ``reports.palette``); and what leads to it: a threshold that the score reaches, or the ending of a run without a
+    submission. A new outcome needs only one more line.
 
     >>> Outcome.gold == "gold", Outcome.gold.letter, Outcome.gold.passed
     (True, 'G', True)
@@ -360,7 +360,7 @@ class Outcome(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 for the best outcome."""
+        """0 for the best outcome; higher is worse."""
         return list(Outcome).index(self)
 
     @property
@@ -374,7 +374,7 @@ class Outcome(StrEnum):
 
 _BY_THRESHOLD = {outcome.threshold: outcome for outcome in Outcome if outcome.threshold}
 WITHOUT_SUBMISSION = {outcome.ending: outcome for outcome in Outcome if outcome.ending}
-"""The outcome of a run that left no submission, where the way in which it ended explains that."""
+"""The outcome of a run without a submission, if its ending explains why there is none."""
 THRESHOLDS = tuple(_BY_THRESHOLD)
-"""What ``--min-medal`` may require: gold, silver, bronze, median."""
+"""The values of ``--min-medal``: gold, silver, bronze, median."""
 FAILURES = tuple(outcome for outcome in Outcome if not outcome.passed)

@@ -1,4 +1,4 @@
-"""A run's record: everything that is known of one run of an agent, kept in ``run.json``; and where files lie.
+"""A run's record, which is stored in ``run.json``, and the names of files in run groups and run directories.
 
 ``RUN_LOG``, ``SUBMISSION``, ``FILES`` and ``COLLECTED`` are what a sandbox leaves in a run directory (see its
 contract).
@@ -31,36 +31,36 @@ from pytest_mlebench.records.outcome import (
 MANIFEST = "manifest.json"
 """What the runs of a group have in common (see ``records.manifest``)."""
 METADATA = "metadata.json"
-"""Each run's success, as MLE-bench writes it."""
+"""The success of each run, in MLE-bench's format."""
 GRADING_REPORT = "grading_report.json"
-"""All runs' grades, as MLE-bench writes them."""
+"""The grades of all runs, in MLE-bench's format."""
 REPORT = "report.html"
 EVENTS = "events.jsonl"
-"""What the sessions of the group reported beside its runs (see ``records.group.log_event``)."""
+"""Events that the group's sessions reported, besides its runs (see ``records.group.log_event``)."""
 JOBS = ".jobs"
-"""What was handed to an engine, by run."""
+"""What was submitted to an engine, by run."""
 LOCK = ".lock"
 """Held by the session that writes the group."""
 WORKERS = ".workers"
 """Held by the workers of a session."""
 
 RECORD = "run.json"
-"""In a run directory: the record of a run that has ended (see ``RunRecord``)."""
+"""In a run directory: the record of a finished run (see ``RunRecord``)."""
 RUNNING = "running.json"
-"""In a run directory: a run that has not ended yet (see ``records.group.shown_as_running``)."""
+"""In a run directory: a run in progress (see ``records.group.shown_as_running``)."""
 SUBMISSION = "submission/submission.csv"
 """In a run directory: the agent's result."""
 RUN_LOG = "run.log"
 FILES = "files.zip"
-"""In a run directory: whatever else the agent left, as data that nothing can import or execute in passing."""
+"""In a run directory: the agent's other files, archived so that nothing imports or executes them by accident."""
 COLLECTED = ("submission", "logs", "code")
 """The folders of an agent that are collected."""
 VALIDATION = "submission/validation.json"
-"""Among the files that a run left: the score that the agent itself expects, if it says so."""
+"""Among the agent's files: the score that the agent expects, if it reports one."""
 
 
 class RunKey(NamedTuple):
-    """What a run is of: a group holds one run for each key.
+    """The key of a run, which is unique within a group.
 
     >>> RunKey("aide", "spaceship-titanic", seed=2).seed
     2
@@ -72,13 +72,13 @@ class RunKey(NamedTuple):
 
     @property
     def run_prefix(self) -> str:
-        """How the names of its run directories begin: ``<competition id>_<unique>``, which shows agent and seed too."""
+        """The prefix of its run directories' names, ``<competition id>_<agent>-<seed>-``, before a unique suffix."""
         return f"{self.competition_id}_{re.sub(r'[^A-Za-z0-9.]+', '-', self.agent)}-{self.seed}-"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelUsage:
-    """What a run asked of one language model. ``cost`` is in US dollars; None where a record does not tell.
+    """A run's use of one language model. ``cost`` is in US dollars; None if the record does not have the value.
 
     >>> Usage.of({"models": {"gpt-5": {"provider": "openai", "calls": 3, "cost": 0.02}}}).models["gpt-5"].calls
     3
@@ -93,7 +93,7 @@ class ModelUsage:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What a run asked of language models, as its record's ``llm`` says (see ``llm.ledger.Totals``).
+    """A run's use of language models, from its record's ``llm`` (see ``llm.ledger.Totals``).
 
     >>> usage = Usage.of({"calls": 3, "tokens": {"input": 1200, "output": 90}, "cost": 0.02})
     >>> usage.calls, usage.tokens["input"], usage.models
@@ -101,36 +101,36 @@ class Usage:
     """
 
     gateway: str | None = None
-    """``on``, ``off`` or ``replay``; None where the agent asks nothing, or nobody knows."""
+    """``on``, ``off`` or ``replay``; None if the agent makes no calls, or if it is unknown."""
     calls: int | None = None
-    """None where they were not counted."""
+    """None if they were not counted."""
     cost: float | None = None
-    """In US dollars; None where that of a call is not known."""
+    """In US dollars; None if the cost of a call is unknown."""
     known_cost: float = 0.0
     seconds: float = 0.0
     tokens: Mapping[str, int] = field(default_factory=dict)
-    """By kind. ``cached`` tokens are a part of ``input``, ``reasoning`` tokens a part of ``output``."""
+    """By kind. ``cached`` tokens are part of ``input``, ``reasoning`` tokens are part of ``output``."""
     models: Mapping[str, ModelUsage] = field(default_factory=dict)
     errors: Mapping[str, int] = field(default_factory=dict)
-    """Failed calls by their status."""
+    """Failed calls by status."""
     withheld: Mapping[str, int] = field(default_factory=dict)
-    """Tools of providers that the agent asked for and did not get."""
+    """Provider tools that the agent requested and did not get."""
     refusals: Mapping[str, int] = field(default_factory=dict)
-    """Why calls were not answered."""
+    """Unanswered calls by reason."""
     replayed: int = 0
     replayed_nearly: int = 0
     budget_ended: str | None = None
-    """The option whose budget ended."""
+    """The option whose budget was exhausted."""
 
     @classmethod
     def of(cls, llm: Mapping[str, Any]) -> Usage:
-        """Read what a record says; what has another form is left out. Raises ValueError for numbers that are none."""
+        """Parse a record's ``llm``. Raises ValueError for invalid totals or models; ignores other invalid values."""
         for name in ("calls", "cost", "known_cost", "seconds"):
             if not isinstance(llm.get(name), int | float | None):
                 raise ValueError(f"llm.{name} must be a number")
         models = llm.get("models") or {}
         found = models.values() if isinstance(models, Mapping) else [None]
-        if not all(isinstance(own, Mapping) and isinstance(own.get("calls", 0), int) for own in found):
+        if not all(isinstance(model, Mapping) and isinstance(model.get("calls", 0), int) for model in found):
             raise ValueError("llm.models must be an object of objects, with numbers of calls")
         ended, gateway = llm.get("budget_ended"), llm.get("gateway")
         return cls(
@@ -139,7 +139,7 @@ class Usage:
             cost=None if llm.get("cost") is None else float(llm["cost"]),
             known_cost=float(llm.get("known_cost") or 0),
             seconds=float(llm.get("seconds") or 0),
-            models={str(name): _model_usage(own) for name, own in models.items()},
+            models={str(name): _model_usage(model) for name, model in models.items()},
             replayed=_count(llm.get("replayed")) or 0,
             replayed_nearly=_count(llm.get("replayed_nearly")) or 0,
             budget_ended=str(ended) if ended else None,
@@ -155,13 +155,13 @@ class Usage:
         return f"no model call was answered ({sum(self.refusals.values())} failed): {reason}"
 
 
-def _model_usage(own: Mapping[str, Any]) -> ModelUsage:
-    cost = own.get("cost")
+def _model_usage(values: Mapping[str, Any]) -> ModelUsage:
+    cost = values.get("cost")
     return ModelUsage(
-        provider=str(own.get("provider") or ""),
-        calls=own.get("calls", 0),
-        input_tokens=_count(own.get("input_tokens")),
-        output_tokens=_count(own.get("output_tokens")),
+        provider=str(values.get("provider") or ""),
+        calls=values.get("calls", 0),
+        input_tokens=_count(values.get("input_tokens")),
+        output_tokens=_count(values.get("output_tokens")),
         cost=float(cost) if isinstance(cost, int | float) else None,
     )
 
@@ -177,9 +177,9 @@ def _counts(values: Any) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """One run: agent × competition × seed, how it ended, and what its submission is worth.
+    """The record of a run: agent × competition × seed, how it ended, and the report of its submission.
 
-    Times are ISO 8601 in UTC, durations in seconds. ``error`` is why the harness failed, if it did.
+    Times are ISO 8601 in UTC, durations in seconds. ``error`` says why the harness failed, if it did.
 
     >>> from pathlib import Path
     >>> from pytest_mlebench import read_group
@@ -208,32 +208,32 @@ class RunRecord:
     limits: Mapping[str, Any] = field(default_factory=dict)
     sandbox: SandboxAccount = field(default_factory=SandboxAccount)
     confinement: Mapping[str, Any] = field(default_factory=dict)
-    """What confined the processes that checked and graded its submission, as the kernel told it."""
+    """What confined the processes that checked and graded the submission, as the kernel reported it."""
     llm: Mapping[str, Any] = field(default_factory=dict)
-    """What it asked of language models, as it is written (see ``usage``); empty where it asked nothing."""
+    """The run's use of language models, as stored (see ``usage``); empty if there was none."""
     agent_definition: Mapping[str, Any] = field(default_factory=dict)
     data_verified: bool | None = None
     data: Mapping[str, str] = field(default_factory=dict)
     """Digests of the prepared data (see ``data.dataset.fingerprint``)."""
     synthetic_data: bool | None = None
-    """Whether its data was made by the competition's ``synthetic.py``; None where that was not noted."""
+    """Whether the competition's ``synthetic.py`` generated the data; None if this was not recorded."""
     twin: Mapping[str, Any] = field(default_factory=dict)
-    """Of a run on a twin: the key of its seed, its size and, if each seed has a twin of its own, the run's seed. Empty
-    on other data."""
+    """For a run on a twin: the key of the twin's seed, its size and, with ``--twin-per-seed``, the run's seed. Empty
+    for other data."""
     data_source: str = ""
-    """The URL that the data was pulled from, without a password; empty if it was prepared where the run was."""
+    """The URL that the data was fetched from, without a password; empty if it was prepared on the run's machine."""
     description: str | None = None
     """Which task description the agent read: ours (``bundled``), ours with the competition's name hidden
-    (``obfuscated``), that of Kaggle's pages (``kaggle``), or that of another program that prepared the data, as
-    MLE-bench (``other``)."""
+    (``obfuscated``), Kaggle's pages (``kaggle``), or that of another program that prepared the data, such as MLE-bench
+    (``other``)."""
     timeline: tuple[TimelinePoint, ...] = ()
-    """Its submission over time; empty where there were no snapshots, and no submission."""
+    """The submission over time; empty if there was neither a snapshot nor a submission."""
     validation_score: float | None = None
-    """The score that the agent itself expected."""
+    """The score that the agent expected."""
     permissions: Mapping[str, Any] = field(default_factory=dict)
-    """What the user granted its agent, and which permissions it used (see ``runs.run``)."""
+    """The permissions that the user granted to the agent, and those that it used (see ``runs.run``)."""
     job: Mapping[str, Any] = field(default_factory=dict)
-    """The job that did it, where it was handed to an engine (see ``runs.run.RunOptions``)."""
+    """The engine's job that executed the run, if any (see ``runs.run.RunOptions``)."""
 
     def __post_init__(self) -> None:
         _ = self.usage
@@ -247,30 +247,30 @@ class RunRecord:
 
     @cached_property
     def usage(self) -> Usage:
-        """What it asked of language models."""
+        """The run's use of language models."""
         return Usage.of(self.llm)
 
     @property
     def cost(self) -> float | None:
-        """US dollars that its model calls cost; None where that is not known, or it made none by the gateway.
+        """The cost of its model calls in US dollars; None if it is unknown, or if the gateway counted no calls.
 
-        How many calls an imported run made may be unknown.
+        An imported run may have a cost but no number of calls.
         """
         return None if self.usage.calls == 0 else self.usage.cost
 
     @property
     def models_called(self) -> dict[str, int]:
         """The language models that answered, with the number of calls."""
-        return {name: own.calls for name, own in self.usage.models.items()}
+        return {name: model.calls for name, model in self.usage.models.items()}
 
     @property
     def last_change(self) -> LastChange | None:
-        """What it cost to replace the best submission; None if the last one is as good as any before."""
+        """What replacing the best submission cost; None if no earlier submission is better than the final one."""
         return last_change(self.timeline, self.report)
 
     @property
     def validation_gap(self) -> float | None:
-        """How much better the agent expected its score to be than it is; negative if it is better than expected."""
+        """How much better the expected score is than the actual score; negative if the actual score is better."""
         if self.validation_score is None or self.score is None:
             return None
         gap = self.validation_score - self.score
@@ -287,7 +287,7 @@ class RunRecord:
 
     @property
     def outcome(self) -> Outcome:
-        """What the run came to. A grader that raises is defective: this is no failure of the agent."""
+        """The outcome of the run. An exception in the grader gives ``error``: it is not a failure of the agent."""
         report = self.report
         if self.error is not None or report.grader_defect:
             return Outcome.error
@@ -310,7 +310,7 @@ class RunRecord:
         return self.usage.unanswered
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, which xdist can send."""
+        """The record as plain values, which xdist can send."""
         change = self.last_change
         return {
             **asdict(self),
@@ -322,36 +322,36 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, values: Any) -> RunRecord:
-        """The reverse of ``to_json``; keys that a later version has added are ignored.
+        """Parse the result of ``to_json``. Unknown keys, which a later version may have added, are ignored.
 
         Raises ValueError for anything else.
         """
         return parse(cls, values)
 
     def write(self, run_dir: Path) -> None:
-        """Write ``run.json``, at once or not at all."""
+        """Write ``run.json`` atomically."""
         write_json(run_dir / RECORD, self.to_json())
 
 
-_TEXT = 8000
-_SHORT_TEXT = 1000
-_POINT_TEXT = 300
-_LIST = 200_000
-_ENTRIES = 100
+_MAX_TEXT = 8000
+_MAX_SHORT_TEXT = 1000
+_MAX_POINT_TEXT = 300
+_MAX_LIST = 200_000
+_MAX_ENTRIES = 100
 
 Item = TypeVar("Item")
 
 
 def bounded(record: RunRecord) -> RunRecord:
-    """The record with long texts cut, and with only as many connections, validations and notes as fit."""
+    """The record with long texts truncated, and with only as many connections, validations and notes as fit."""
     return replace(
         record,
-        detail=_cut(record.detail, _TEXT),
-        error=record.error and _cut(record.error, _TEXT),
-        report=replace(record.report, error=record.report.error and _cut(record.report.error, _TEXT)),
+        detail=_truncated(record.detail, _MAX_TEXT),
+        error=record.error and _truncated(record.error, _MAX_TEXT),
+        report=replace(record.report, error=record.report.error and _truncated(record.report.error, _MAX_TEXT)),
         sandbox=_bounded_account(record.sandbox),
         llm=_bounded_json(record.llm),
-        timeline=tuple(replace(own, error=own.error and _cut(own.error, _POINT_TEXT)) for own in record.timeline),
+        timeline=tuple(replace(p, error=p.error and _truncated(p.error, _MAX_POINT_TEXT)) for p in record.timeline),
     )
 
 
@@ -372,22 +372,22 @@ def _bounded_account(account: SandboxAccount) -> SandboxAccount:
 
 
 def _bounded_json(values: Any) -> Any:
-    """JSON values, in which an agent may have chosen names of models, with its first entries and short texts."""
+    """JSON values with only their first entries, and short texts: agents may have chosen the names of models."""
     if isinstance(values, Mapping):
-        entries = list(values.items())[:_ENTRIES]
-        return {_cut(key, _SHORT_TEXT): _bounded_json(value) for key, value in entries}
+        entries = list(values.items())[:_MAX_ENTRIES]
+        return {_truncated(key, _MAX_SHORT_TEXT): _bounded_json(value) for key, value in entries}
     if isinstance(values, list | tuple):
-        return [_bounded_json(value) for value in values[:_ENTRIES]]
-    return _cut(values, _SHORT_TEXT) if isinstance(values, str) else values
+        return [_bounded_json(value) for value in values[:_MAX_ENTRIES]]
+    return _truncated(values, _MAX_SHORT_TEXT) if isinstance(values, str) else values
 
 
 def _first(items: Iterable[Item]) -> tuple[Item, ...]:
-    """As many of the items, with short texts, as fit into a list's share of the record."""
+    """The first items, with their texts truncated, that fit into a list's share of the record."""
     taken, size = [], 0
     for item in map(_with_short_texts, items):
         values = item if isinstance(item, str) else asdict(item)
         size += len(json.dumps(values, indent=8)) + 16
-        if size > _LIST:
+        if size > _MAX_LIST:
             break
         taken.append(item)
     return tuple(taken)
@@ -395,13 +395,13 @@ def _first(items: Iterable[Item]) -> tuple[Item, ...]:
 
 def _with_short_texts(item: Any) -> Any:
     if isinstance(item, str):
-        return _cut(item, _SHORT_TEXT)
-    texts = {name: _cut(own, _SHORT_TEXT) for name, own in vars(item).items() if isinstance(own, str)}
+        return _truncated(item, _MAX_SHORT_TEXT)
+    texts = {name: _truncated(text, _MAX_SHORT_TEXT) for name, text in vars(item).items() if isinstance(text, str)}
     return replace(item, **texts)
 
 
-def _cut(text: str, max_bytes: int) -> str:
-    """The text, or its beginning and ``…`` if its JSON is longer than this."""
+def _truncated(text: str, max_bytes: int) -> str:
+    """The text, or its beginning and ``…`` if its JSON is longer than ``max_bytes``."""
     if len(json.dumps(text)) <= max_bytes:
         return text
     size = 0
