@@ -1,7 +1,7 @@
-"""What ``prepare.py``, ``grade.py`` and ``synthetic.py`` of a competition import.
+"""Helpers for a competition's ``prepare.py``, ``grade.py``, ``synthetic.py`` and ``twin.py``.
 
-Graders import their helpers from here: ``columns`` reads values, ``ids`` pairs rows, ``checks`` refuses what is wrong.
-Preparers import from the modules: ``tables``, ``files``, ``archives`` and others; metrics are in ``metrics``.
+Graders import from this package: functions that read columns, reject invalid submissions, and match rows by id.
+Other files import from its modules, such as ``tables``, ``files``, ``archives``, ``metrics`` and ``worlds``.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _MODULES = ("errors", "authoring.checks", "authoring.ids", "authoring.columns")
 
 
 def __getattr__(name: str) -> Any:
-    # Collecting competitions needs none of it, and the helpers import pandas.
+    # Imported on first use: the helpers import pandas, which collecting competitions does not need.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     modules = (import_module(f"pytest_mlebench.{module}") for module in _MODULES)

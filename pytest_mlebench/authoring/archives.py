@@ -1,4 +1,4 @@
-"""Reading archives one member at a time, and writing archives whose bytes depend on their content alone."""
+"""Reads archives member by member, and writes archives whose bytes depend only on their content."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from typing import IO, cast
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.io.files import shuffled
 
-# Kinds of file that deflate makes no smaller: storing them is many times as fast.
+# Deflating these files would not shrink them, and storing them is many times faster.
 _COMPRESSED = {".jpg", ".jpeg", ".png", ".gif", ".mp3", ".mp4", ".zip", ".gz", ".7z", ".npz", ".parquet", ".tfrec"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _EPOCH_SECONDS = 315_532_800.0
 _BLOCK = 1 << 20
 _DISK_BLOCK = 1 << 12
-_ENCRYPTED = 1  # among a member's flags
+_ENCRYPTED = 1  # bit of a member's flags
 
 
 class ArchiveError(DataError):
-    """An archive is damaged, or cannot be unpacked safely."""
+    """An archive is damaged or unsupported, or cannot be unpacked safely."""
 
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a zip archive for reading; DataError where it is missing, ArchiveError where it is damaged."""
+    """Open a zip archive in a ``with`` statement. Raises DataError if it is missing, ArchiveError if it is damaged."""
     try:
         with zipfile.ZipFile(path) as archive:
             yield archive
@@ -42,11 +42,11 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError) as error:
         raise ArchiveError(f"archive {path} is damaged: {error}") from error
     except NotImplementedError as error:
-        raise ArchiveError(f"archive {path} is packed in a way that cannot be read: {error}") from error
+        raise ArchiveError(f"archive {path} uses an unsupported compression method: {error}") from error
 
 
 def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
-    """A member of an open zip archive as a binary file; DataError that names both if it is not there."""
+    """Open a member of an open zip archive as a binary file. Raises DataError if there is no such member."""
     try:
         return archive.open(name)
     except KeyError as error:
@@ -55,12 +55,12 @@ def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
 
 @contextmanager
 def zip_member(path: Path, name: str | None = None) -> Iterator[IO[bytes]]:
-    """One member of a zip archive as a binary file (the archive's only file if no name is given)."""
+    """Open a member of a zip archive as a binary file in a ``with`` statement; by default, the archive's only file."""
     with open_zip(path) as archive:
         if name is None:
             files = [info.filename for info in archive.infolist() if not info.is_dir()]
             if len(files) != 1:
-                raise DataError(f"{path} holds {len(files)} files, not the one that was expected")
+                raise DataError(f"{path} contains {len(files)} files, not one")
             name = files[0]
         with open_member(archive, name) as file:
             yield file
@@ -73,17 +73,18 @@ def unpack_zip(
     progress: Callable[[int], None] = lambda unpacked: None,
     mixed_in: Path | None = None,
 ) -> list[str]:
-    """Stream the files of a zip archive to a folder; returns their new names, relative to it, in archive order.
+    """Unpack the files of a zip archive to a folder; returns their new names, relative to it, in archive order.
 
-    With ``mixed_in``, an empty folder on the same disk, the files are made there one after the other in a random order,
-    and then moved to their places: their inodes, times and places on the disk tell neither their order in the archive
-    nor their folders. Their names are returned in that order.
+    ``rename`` maps a member's name to a new one. Members that it maps to None, or does not contain, are left out.
+    ``progress`` is called after each file with the number of bytes unpacked so far.
 
-    ``rename`` maps a member's name to a new one; a member that it maps to None, or does not hold, is left out.
-    ``progress`` is called after each file with the bytes that were unpacked so far. No member gives more bytes than the
-    archive's directory declares. Raises ArchiveError for a name that would leave the folder or is a duplicate (which on
-    some file systems names that differ in case are) and for an encrypted or a damaged member; DataError for a member
-    that a mapping names but the archive lacks.
+    ``mixed_in`` is an empty folder on the same disk. If given, files are created there in a random order and then moved
+    to ``target``: inodes, times and disk blocks reveal neither the archive's order nor the files' folders. The names
+    are returned in the random order.
+
+    No member yields more bytes than the archive's directory declares. Raises ArchiveError if a name would leave the
+    folder or is a duplicate, and for encrypted or damaged members. On some file systems, names that differ only in case
+    are duplicates. Raises DataError if a mapping contains a name that the archive lacks.
     """
     new_name = rename.get if isinstance(rename, Mapping) else (rename or (lambda name: name))
     names: list[str] = []
@@ -97,7 +98,7 @@ def unpack_zip(
             if name is None:
                 continue
             if info.flag_bits & _ENCRYPTED:
-                raise ArchiveError(f"archive {path} needs a password, as {info.filename} is encrypted")
+                raise ArchiveError(f"archive {path} needs a password: {info.filename} is encrypted")
             destination = safe_join(target, name)
             if destination.parent not in folders:
                 try:
@@ -105,14 +106,14 @@ def unpack_zip(
                 except (FileExistsError, NotADirectoryError) as error:
                     raise ArchiveError(f"archive {path} has both a file and a folder {destination.parent}") from error
                 folders.add(destination.parent)
-            if destination.exists():  # nobody else writes there
+            if destination.exists():  # no other process writes there
                 what = "both a file and a folder" if destination.is_dir() else "more than one member for"
                 raise ArchiveError(f"archive {path} has {what} {destination}")
-            made = destination if mixed_in is None else mixed_in / str(len(names))
-            with archive.open(info) as source, made.open("xb") as file:
+            created = destination if mixed_in is None else mixed_in / str(len(names))
+            with archive.open(info) as source, created.open("xb") as file:
                 shutil.copyfileobj(source, file, _BLOCK)
-            if made != destination:
-                made.rename(destination)
+            if created != destination:
+                created.rename(destination)
             names.append(name)
             unpacked += info.file_size
             progress(unpacked)
@@ -120,22 +121,22 @@ def unpack_zip(
 
 
 def unpacked_size(path: Path) -> int:
-    """Bytes that the files of a zip archive take on a disk, in blocks of 4 KiB, as its directory declares them."""
+    """Return the bytes that a zip archive's files need on disk, in blocks of 4 KiB, as its directory declares them."""
     with open_zip(path) as archive:
         return sum(-(-info.file_size // _DISK_BLOCK) * _DISK_BLOCK for info in archive.infolist())
 
 
 def check_zip(path: Path) -> None:
-    """Read a zip archive through and compare every member with its CRC; ArchiveError says what is damaged."""
+    """Read a whole zip archive and verify the CRC of every member; raises ArchiveError if the archive is damaged."""
     with open_zip(path) as archive:
         damaged = archive.testzip()
     if damaged is not None:
-        raise ArchiveError(f"archive {path} is damaged: member {damaged} does not have its CRC")
+        raise ArchiveError(f"archive {path} is damaged: member {damaged} has the wrong CRC")
 
 
 @contextmanager
 def open_tar(path: Path) -> Iterator[tarfile.TarFile]:
-    """Open a tar archive of any compression for reading; DataError where it is missing or damaged."""
+    """Open a tar archive of any compression in a ``with`` statement; raises DataError if it is missing or damaged."""
     try:
         with tarfile.open(path) as archive:
             yield archive
@@ -146,10 +147,7 @@ def open_tar(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def tar_members(archive: tarfile.TarFile) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """Name, size and content of each file in an open tar archive, in its order, in one pass.
-
-    Folders are left out; raises DataError for links and devices.
-    """
+    """Yield name, size and content of each file in an open tar archive, in order. DataError for links and devices."""
     for info in archive:
         if not (info.isfile() or info.isdir()):
             raise DataError(f"{archive.name!r}: member {info.name} is neither a file nor a folder")
@@ -158,13 +156,13 @@ def tar_members(archive: tarfile.TarFile) -> Iterator[tuple[str, int, IO[bytes]]
 
 
 def tar_names(path: Path) -> list[str]:
-    """The names of the files in a tar archive of any compression, in its order: one pass, nothing is unpacked."""
+    """Return the names of the files in a tar archive, in archive order. The archive is not unpacked."""
     with open_tar(path) as archive:
         return [info.name for info in archive if info.isfile()]
 
 
 def unpack_7z(path: Path, target: Path) -> None:
-    """Unpack a 7z archive to a folder."""
+    """Unpack a 7z archive to a folder. Raises DataError if it is missing, damaged or unsafe to unpack."""
     import py7zr
 
     if not path.is_file():
@@ -180,7 +178,7 @@ def unpack_7z(path: Path, target: Path) -> None:
 
 
 def read_7z(path: Path, name: str) -> IO[bytes]:
-    """A member of a 7z archive, read into memory."""
+    """Read a member of a 7z archive into memory, up to about 1 GiB. Raises KeyError if there is no such member."""
     import py7zr
     from py7zr.io import BytesIOFactory
 
@@ -192,7 +190,7 @@ def read_7z(path: Path, name: str) -> IO[bytes]:
 
 
 def safe_join(folder: Path, name: str) -> Path:
-    """``folder / name``; ArchiveError for a name that is absolute or climbs out of the folder."""
+    """Return ``folder / name``. Raises ArchiveError if ``name`` is absolute or empty, or contains ``..`` or ``\\``."""
     parts = PurePosixPath(name)
     if parts.is_absolute() or ".." in parts.parts or "\\" in name or not parts.parts:
         raise ArchiveError(f"archive member {name!r} would be written outside of {folder}")
@@ -200,7 +198,7 @@ def safe_join(folder: Path, name: str) -> Path:
 
 
 class ZipWriter:
-    """Writes a zip archive, member by member, with fixed dates; text is deflated, media files are stored.
+    """Writes a zip archive, member by member, with fixed dates. Compressed formats such as JPEG are not deflated.
 
     >>> with ZipWriter(public / "test.zip") as archive:   # doctest: +SKIP
     ...     archive.write("1.jpg", raw / "1.jpg")
@@ -217,7 +215,7 @@ class ZipWriter:
         self._archive.close()
 
     def write(self, name: str, content: bytes | str | Path | IO[bytes]) -> None:
-        """Add a member: bytes, text (as UTF-8), or a file that is streamed."""
+        """Add a member from bytes, a string (as UTF-8), or a file, which is streamed."""
         if isinstance(content, str):
             content = content.encode()
         if isinstance(content, bytes):
@@ -230,7 +228,7 @@ class ZipWriter:
                 shutil.copyfileobj(content, member, _BLOCK)
 
     def open(self, name: str) -> IO[bytes]:
-        """Add a member as a binary file to write to; close it before the next member is added."""
+        """Add a member and return it as a binary file for writing. Close it before you add the next member."""
         return self._archive.open(_info(name), "w", force_zip64=True)
 
 
@@ -243,7 +241,7 @@ def _info(name: str) -> zipfile.ZipInfo:
 
 
 def write_zip(path: Path, members: Mapping[str, bytes | str | Path] | Iterable[tuple[str, bytes | str | Path]]) -> None:
-    """A zip archive of these members, in this order (see ZipWriter).
+    """Write a zip archive of these members, in this order, with ``ZipWriter``.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -257,7 +255,7 @@ def write_zip(path: Path, members: Mapping[str, bytes | str | Path] | Iterable[t
 
 
 class TarWriter:
-    """Writes a tar archive, member by member, with fixed dates and owners; ``gzipped`` or plain."""
+    """Writes a tar archive, member by member, with fixed dates and owners; compressed if ``gzipped``."""
 
     def __init__(self, path: Path, *, gzipped: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -276,7 +274,7 @@ class TarWriter:
         self._files.close()
 
     def write(self, name: str, content: bytes | Path | IO[bytes], size: int | None = None) -> None:
-        """Add a member: bytes, or a file that is streamed (an open one needs its size)."""
+        """Add a member from bytes, or a file, which is streamed. ``size``, in bytes, is required for an open file."""
         if isinstance(content, bytes):
             self.write(name, io.BytesIO(content), len(content))
         elif isinstance(content, Path):
@@ -294,42 +292,42 @@ class TarWriter:
 
 
 class SortedTarWriter(TarWriter):
-    """Writes members sorted by name, so the order in which they are added does not show.
+    """Writes members sorted by name, so that the archive does not reveal the order in which they were added.
 
-    A temporary file next to the archive holds the members until ``close``.
+    A temporary file next to the archive holds the members until the end of the ``with`` block.
     """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._kept: dict[str, tuple[int, int]] = {}
+        self._members: dict[str, tuple[int, int]] = {}
         self._spool = self._files.enter_context(tempfile.TemporaryFile(dir=path.parent))  # noqa: SIM115
 
     def __exit__(self, *raised: object) -> None:
         try:
-            for name, (start, size) in () if any(raised) else sorted(self._kept.items()):
+            for name, (start, size) in () if any(raised) else sorted(self._members.items()):
                 self._spool.seek(start)
                 super()._add(name, self._spool, size)
         finally:
             self._files.close()
 
     def _add(self, name: str, content: IO[bytes], size: int) -> None:
-        if name in self._kept:
-            raise ArchiveError(f"two members of an archive would have the name {name}")
-        self._kept[name] = (self._spool.seek(0, io.SEEK_END), size)
+        if name in self._members:
+            raise ArchiveError(f"duplicate name of an archive member: {name}")
+        self._members[name] = (self._spool.seek(0, io.SEEK_END), size)
         shutil.copyfileobj(content, self._spool, _BLOCK)
 
 
 def write_tar_gz(path: Path, members: Mapping[str, bytes | Path] | Iterable[tuple[str, bytes | Path]]) -> None:
-    """A gzipped tar archive of these members, in this order, with fixed dates and owners."""
+    """Write a gzipped tar archive of these members, in this order, with fixed dates and owners."""
     with TarWriter(path, gzipped=True) as archive:
         for name, content in members.items() if isinstance(members, Mapping) else members:
             archive.write(name, content)
 
 
 def copy_members(source: Path, target: Path, names: Iterable[str] | Mapping[str, str]) -> None:
-    """A new zip archive of some of another's members: names, or a mapping of old names to new ones, in that order.
+    """Copy some members of a zip archive to a new one: names, or a mapping of old names to new ones, in that order.
 
-    Raises DataError that names the first missing member.
+    Raises DataError with the name of the first missing member.
     """
     pairs = names.items() if isinstance(names, Mapping) else ((name, name) for name in names)
     with open_zip(source) as archive, ZipWriter(target) as writer:
@@ -339,10 +337,10 @@ def copy_members(source: Path, target: Path, names: Iterable[str] | Mapping[str,
 
 
 def write_7z(path: Path, members: Mapping[str, bytes | str | Path]) -> None:
-    """A 7z archive of these members, in this order: bytes, text (as UTF-8), or files, which are streamed.
+    """Write a 7z archive of these members, in this order: bytes, strings (as UTF-8), or files, which are streamed.
 
-    Its bytes depend on py7zr's version, not on the clock. It is compressed with LZMA2's level 1, which takes a
-    twentieth of the time of py7zr's own level 7, for files a third larger.
+    Its bytes depend on py7zr's version, but not on the clock. It is compressed with LZMA2 at level 1, which takes a
+    twentieth of the time of py7zr's default level 7, for files that are a third larger.
     """
     import py7zr
     from py7zr.helpers import ArchiveTimestamp

@@ -1,6 +1,6 @@
-"""Checks of a submission's columns and values. Each raises InvalidSubmission; its reason names column and row.
+"""Checks of a submission's columns and values. Each raises InvalidSubmission, whose message names column and row.
 
-A reason may name what the agent wrote and the ids that are asked for, never a value of the answers.
+Messages may contain the agent's values and the ids of the test set, but never values of the answers.
 Rows are counted from 1, without the header.
 """
 
@@ -18,7 +18,7 @@ from pytest_mlebench.errors import InvalidSubmission
 
 
 def require_columns(submission: pd.DataFrame, columns: Sequence[str], *, exactly: bool = False) -> None:
-    """The columns must be there, in any order; with ``exactly`` there must be no others.
+    """Raise InvalidSubmission if a column is missing, or if ``exactly`` and there are others. Order does not matter.
 
     >>> require_columns(pd.DataFrame({"id": [1]}), ["id", "price"])
     Traceback (most recent call last):
@@ -33,7 +33,7 @@ def require_columns(submission: pd.DataFrame, columns: Sequence[str], *, exactly
 
 
 def require_row_count(submission: pd.DataFrame, answers: pd.DataFrame | int) -> None:
-    """There must be as many rows as in the answers (or as the number says).
+    """Raise InvalidSubmission unless there are as many rows as in ``answers``, a table or a number of rows.
 
     >>> require_row_count(pd.DataFrame({"id": [1]}), 2)
     Traceback (most recent call last):
@@ -45,7 +45,7 @@ def require_row_count(submission: pd.DataFrame, answers: pd.DataFrame | int) -> 
 
 
 def require_not_missing(submission: pd.DataFrame, columns: str | Sequence[str]) -> None:
-    """No field of the columns may be empty (or a word that pandas reads as missing).
+    """Raise InvalidSubmission if a field of the columns is empty, or a word that pandas reads as missing.
 
     >>> require_not_missing(pd.DataFrame({"label": ["cat", None]}), "label")
     Traceback (most recent call last):
@@ -57,20 +57,22 @@ def require_not_missing(submission: pd.DataFrame, columns: str | Sequence[str]) 
 
 
 def require_text(submission: pd.DataFrame, column: str) -> None:
-    """A column must hold some text, or nothing at all: one of numbers or booleans throughout raises.
+    """Raise InvalidSubmission if all values of a column are numbers or booleans. Missing values are ignored.
 
     >>> require_text(pd.DataFrame({"tag": [1, 2]}), "tag")
     Traceback (most recent call last):
-    pytest_mlebench.errors.InvalidSubmission: column 'tag' must hold text; the file has nothing but integer values there
+    pytest_mlebench.errors.InvalidSubmission: column 'tag' must contain text; the file has only integer values there
     """
     values = submission[column]
     kind = pd.api.types.infer_dtype(values, skipna=True)
     if kind not in {"string", "mixed", "mixed-integer", "empty"} and values.notna().any():
-        raise InvalidSubmission(f"column {column!r} must hold text; the file has nothing but {kind} values there")
+        raise InvalidSubmission(f"column {column!r} must contain text; the file has only {kind} values there")
 
 
 def require_finite(values: NDArray[np.float64], columns: str | Sequence[str]) -> None:
-    """No value may be missing or infinite; ``columns`` names the columns of ``values``.
+    """Raise InvalidSubmission if a value is missing or infinite.
+
+    ``values`` has shape (rows,) if ``columns`` is a name, or (rows, columns) if it is a sequence of names.
 
     >>> require_finite(np.array([1.0, np.inf]), "price")
     Traceback (most recent call last):
@@ -80,7 +82,7 @@ def require_finite(values: NDArray[np.float64], columns: str | Sequence[str]) ->
 
 
 def require_whole(values: NDArray[np.float64], columns: str | Sequence[str]) -> None:
-    """Values must be whole numbers of 64 bits, 2.0 as well as 2; NaN passes (see ``require_finite``)."""
+    """Raise InvalidSubmission if a value is not a 64-bit integer; 2.0 is one. NaN passes (see ``require_finite``)."""
     whole = np.isnan(values) | ((values == np.floor(values)) & (values >= -(2.0**63)) & (values < 2.0**63))
     _require(whole, values, columns, "is not a whole number")
 
@@ -88,7 +90,7 @@ def require_whole(values: NDArray[np.float64], columns: str | Sequence[str]) -> 
 def require_between(
     values: NDArray[np.float64], columns: str | Sequence[str], low: float = 0.0, high: float = 1.0
 ) -> None:
-    """Values must lie in [low, high], compared exactly; NaN passes (see ``require_finite``).
+    """Raise InvalidSubmission if a value is not in [low, high], without tolerance. NaN passes (see ``require_finite``).
 
     >>> require_between(np.array([0.2, 1.5]), "p")
     Traceback (most recent call last):
@@ -99,7 +101,7 @@ def require_between(
 
 
 def require_above(values: NDArray[np.float64], columns: str | Sequence[str], low: float) -> None:
-    """Values must be greater than ``low``; NaN passes (see ``require_finite``).
+    """Raise InvalidSubmission if a value is not greater than ``low``. NaN passes; shapes as for ``require_finite``.
 
     >>> require_above(np.array([1.0, 0.0]), "price", 0)
     Traceback (most recent call last):
@@ -111,7 +113,9 @@ def require_above(values: NDArray[np.float64], columns: str | Sequence[str], low
 def require_row_sums(
     values: NDArray[np.float64], total: float = 1.0, *, rtol: float = 1e-5, atol: float = 1e-8
 ) -> None:
-    """Each row of ``values`` (rows, columns) must sum to ``total``, by numpy's ``isclose``; NaN is skipped.
+    """Raise InvalidSubmission if a row of ``values`` does not sum to ``total``, within numpy's ``isclose``.
+
+    ``values`` has shape (rows, columns). NaN counts as 0.
 
     >>> require_row_sums(np.array([[0.5, 0.5], [0.5, 0.6]]))
     Traceback (most recent call last):
@@ -136,7 +140,7 @@ def _require(
 
 
 def shown(value: Any) -> str:
-    """A value as a reason shows it: cut off where it is long."""
+    """Format a value for a message, truncated to 80 characters."""
     if isinstance(value, tuple):  # ids of several columns
         return f"({', '.join(map(shown, value))})"
     text = str(value) if isinstance(value, float | int | np.number) else repr(value)
@@ -144,13 +148,14 @@ def shown(value: Any) -> str:
 
 
 AS_TEXT: dict[str, Any] = {"dtype": str, "keep_default_na": False}
-"""``READ_OPTIONS`` of a grader whose values are text: numbers stay as they are written, and "null" stays a word."""
+"""``READ_OPTIONS`` for a grader of text: numbers are not converted, and "null" is a word."""
 
 
 def require_whole_runs(submission: pd.DataFrame, column: str, sizes: ArrayLike | None = None) -> None:
-    """Run lengths must be pairs of start and length, and end within the mask of so many pixels, where that is given.
+    """Raise InvalidSubmission if run lengths are not pairs of start and length, or a run ends beyond the mask.
 
-    For texts that ``decode_rle`` has accepted, which leaves out what lies beyond. ``sizes`` has the shape (rows,).
+    The strings must be valid for ``decode_rle``, which ignores pixels beyond the mask. ``sizes``, of shape (rows,), is
+    the number of pixels of each mask; None: any size.
     """
     limits = np.full(len(submission), np.inf) if sizes is None else np.asarray(sizes)
     for row, (text, size) in enumerate(zip(submission[column], limits, strict=True), start=1):

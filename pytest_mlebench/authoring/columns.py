@@ -1,7 +1,7 @@
-"""Reading a submission's columns: numbers, class labels, probabilities, text, sets, lists and records in text.
+"""Reads a submission's columns as numbers, labels, probabilities, strings, sets, lists or records.
 
-What a column cannot be read as raises InvalidSubmission with its row. First the readers that most graders need no
-more than: ``predictions``, ``class_labels`` and ``class_probabilities`` check and align as well.
+A value of another kind raises InvalidSubmission, with its column and row. Most graders need only ``predictions``,
+``class_labels`` or ``class_probabilities``, which also check and align the rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pytest_mlebench.errors import InvalidSubmission
 Parsed = TypeVar("Parsed")
 
 _MANY = 1000
-"""Numbers from which on Arrow reads them first, ten times as fast as Python."""
+"""More numbers than this are first parsed by Arrow, which is ten times as fast as Python."""
 
 
 def predictions(
@@ -34,11 +34,12 @@ def predictions(
     on: str | list[str],
     between: tuple[float, float] | None = None,
 ) -> NDArray[np.float64]:
-    """The usual checks in one: the numbers of one column or several, in the order of the answers' rows.
+    """Check the numbers in one or several columns, and return them in the order of the answers' rows.
 
-    The columns must be there and hold finite numbers, ``between`` low and high where given, and the ids (``on``) be
-    those of the answers. Shape (rows,) for one name, (rows, columns) for several. It consists of ``numeric``,
-    ``require_finite``, ``require_between`` and ``alignment``.
+    Returns float64 of shape (rows,) if ``columns`` is a name, or (rows, columns) if it is a sequence of names. Raises
+    InvalidSubmission if a column is missing, or if a value is not a finite number or not in ``between`` (low, high).
+    Also raises if the ids, in the column or columns ``on``, are not those of the answers, each once. Combines
+    ``numeric``, ``require_finite``, ``require_between`` and ``alignment``.
 
     >>> submission = pd.DataFrame({"id": ["b", "a"], "price": [2, 1]})
     >>> predictions(submission, pd.DataFrame({"id": ["a", "b"]}), "price", on="id")
@@ -49,15 +50,16 @@ def predictions(
     checks.require_finite(values, columns)
     if between is not None:
         checks.require_between(values, columns, *between)
-    return values.take(alignment(submission, answers, on), axis=0)  # several times as fast as by brackets
+    return values.take(alignment(submission, answers, on), axis=0)  # several times as fast as indexing
 
 
 def class_labels(
     submission: pd.DataFrame, answers: pd.DataFrame, column: str, *, on: str | list[str], truncate: bool = False
 ) -> NDArray[np.integer[Any]]:
-    """The usual checks of a classification with numbered classes: labels of shape (rows,) in the order of the answers.
+    """Check the numeric class labels in a column, and return them in the order of the answers' rows.
 
-    The column must hold whole numbers (see ``whole_numbers``), and the ids (``on``) be those of the answers.
+    Returns integers of shape (rows,). Raises InvalidSubmission if a column is missing, a label is not an integer, or
+    the ids (``on``) are not those of the answers. 3.0 counts as 3; ``truncate`` rounds fractions towards zero.
 
     >>> submission = pd.DataFrame({"id": ["b", "a"], "label": [2.0, 0.0]})
     >>> class_labels(submission, pd.DataFrame({"id": ["a", "b"]}), "label", on="id").tolist()
@@ -76,9 +78,10 @@ def class_probabilities(
     rtol: float = 1e-5,
     atol: float = 1e-8,
 ) -> NDArray[np.float64]:
-    """The usual checks of probabilities that sum to one in each row: shape (rows, columns), in the answers' order.
+    """Check class probabilities that sum to 1 in each row, and return them in the order of the answers' rows.
 
-    As ``predictions`` between 0 and 1; the sums may be off as in numpy's ``isclose``.
+    Returns float64 of shape (rows, columns). Raises InvalidSubmission as ``predictions`` does with values between 0
+    and 1, and if a row's sum is not 1 by numpy's ``isclose`` with ``rtol`` and ``atol``.
 
     >>> submission = pd.DataFrame({"id": [1, 2], "cat": [0.25, 1], "dog": [0.75, 0]})
     >>> class_probabilities(submission, pd.DataFrame({"id": [2, 1]}), ["cat", "dog"], on="id")
@@ -91,9 +94,10 @@ def class_probabilities(
 
 
 def numeric(submission: pd.DataFrame, columns: str | Sequence[str]) -> NDArray[np.float64]:
-    """The columns as float64 by ``pandas.to_numeric``: shape (rows,) for one name, (rows, columns) for several.
+    """Convert columns to float64 with ``pandas.to_numeric``.
 
-    Text raises; booleans count as 0 and 1; missing values are NaN (see ``require_finite``).
+    Returns shape (rows,) if ``columns`` is a name, or (rows, columns) if it is a sequence of names. Booleans become 0
+    and 1, missing values NaN. Raises InvalidSubmission if a value is not a number.
 
     >>> numeric(pd.DataFrame({"a": ["1", "2.5"], "b": [True, False]}), ["a", "b"])
     array([[1. , 1. ],
@@ -102,16 +106,16 @@ def numeric(submission: pd.DataFrame, columns: str | Sequence[str]) -> NDArray[n
     if isinstance(columns, str):
         return _parsed(submission[columns]).astype(np.float64, copy=False)
     values = np.empty((len(submission), len(columns)))
-    for place, column in enumerate(columns):
-        values[:, place] = _parsed(submission[column])
+    for index, column in enumerate(columns):
+        values[:, index] = _parsed(submission[column])
     return values
 
 
 def whole_numbers(submission: pd.DataFrame, column: str, *, truncate: bool = False) -> NDArray[np.integer[Any]]:
-    """A column as integers, shape (rows,): 3.0 is 3, booleans are 0 and 1; text and missing values raise.
+    """Convert a column to integers of 64 bits: shape (rows,). 3.0 becomes 3, booleans become 0 and 1.
 
-    Integers stay what they are, of 64 bits with or without a sign: not all of them are floats.
-    A fraction raises too; with ``truncate`` it is cut off towards zero, as Python's ``int`` does.
+    Integers, signed or unsigned, are not converted to floats, which would be inexact. With ``truncate``, fractions are
+    rounded towards zero, as in Python's ``int``. Raises InvalidSubmission for other values.
 
     >>> whole_numbers(pd.DataFrame({"n": [3.0, 4.0]}), "n").tolist()
     [3, 4]
@@ -129,9 +133,9 @@ def whole_numbers(submission: pd.DataFrame, column: str, *, truncate: bool = Fal
 
 
 def texts(table: pd.DataFrame, column: str, *, missing: str = "") -> pd.Series[str]:
-    """A column as text, whatever it holds: numbers as Python prints them, ``missing`` where a field is empty.
+    """Convert a column of any type to strings: numbers as Python prints them, missing values to ``missing``.
 
-    A column that pandas reads as numbers becomes text too; ``require_text`` refuses it.
+    A column that pandas reads as numbers is converted too. To reject it, call ``require_text``.
 
     >>> texts(pd.DataFrame({"label": ["cat", None]}), "label", missing="none").tolist()
     ['cat', 'none']
@@ -141,9 +145,9 @@ def texts(table: pd.DataFrame, column: str, *, missing: str = "") -> pd.Series[s
 
 
 def label_sets(table: pd.DataFrame, column: str) -> list[frozenset[str]]:
-    """The set of labels in each row of a text column, which white space separates; an empty field is the empty set.
+    """Return the set of whitespace-separated labels in each row of a text column; an empty field is an empty set.
 
-    Raises for a column that pandas reads as numbers (``require_text``), as where no row has two numbered labels.
+    Raises InvalidSubmission if pandas reads the column as numbers, for example if each row has one numeric label.
 
     >>> [sorted(labels) for labels in label_sets(pd.DataFrame({"tags": ["b a", None]}), "tags")]
     [['a', 'b'], []]
@@ -152,7 +156,7 @@ def label_sets(table: pd.DataFrame, column: str) -> list[frozenset[str]]:
 
 
 def label_texts(table: pd.DataFrame, column: str) -> pd.Series[str]:
-    """A column as ``label_sets`` reads it, before the labels of each row are separated.
+    """Return the strings that ``label_sets`` splits. Raises InvalidSubmission as ``label_sets`` does.
 
     >>> label_texts(pd.DataFrame({"tags": ["b a", None]}), "tags").tolist()
     ['b a', '']
@@ -162,9 +166,9 @@ def label_texts(table: pd.DataFrame, column: str) -> pd.Series[str]:
 
 
 def ranked_labels(table: pd.DataFrame, column: str, k: int) -> list[list[str]]:
-    """The first k labels in each row, as text cut at every single blank: two in a row make an empty label.
+    """Return the first k labels in each row, separated by single spaces: two spaces in a row yield an empty label.
 
-    Numbers become the text that Python makes of them, 7.0 ``"7.0"``; a missing value is the label ``"nan"``.
+    Numbers are converted by Python's ``str``: 7.0 becomes ``"7.0"``. A missing value becomes the label ``"nan"``.
 
     >>> ranked_labels(pd.DataFrame({"tags": ["b a c"]}), "tags", k=2)
     [['b', 'a']]
@@ -180,11 +184,11 @@ def parse_texts(
     expected: str,
     missing: str | None = None,
 ) -> list[Parsed]:
-    """``parse(text, …)`` of each field of a column, with the row's item of each of the ``arguments`` after the text.
+    """Return ``parse(text, …)`` for each field of a column, where … are the row's items of the ``arguments``.
 
-    A ValueError of ``parse`` says what is wrong with the text; the reason adds column and row. A number is refused
-    (pandas reads numbers where a column has nothing else), and so is a missing value unless ``missing`` gives the
-    text it stands for. ``expected`` says in the reason what a field should hold.
+    Raises InvalidSubmission with column and row if ``parse`` raises a ValueError, whose message says what is wrong.
+    Also raises for numbers (pandas reads a column that has only numbers as such), and for missing values, unless
+    ``missing`` is a string to parse instead. ``expected`` describes a valid field in these messages.
 
     >>> parse_texts(pd.DataFrame({"box": ["1 2", "3 4"]}), "box", str.split, expected="two numbers")
     [['1', '2'], ['3', '4']]
@@ -207,10 +211,10 @@ def parse_texts(
 
 
 def number_records(text: str, width: int, separator: str | None = None) -> NDArray[np.float64]:
-    """A text's records of ``width`` numbers each: shape (records, width).
+    """Parse a string of records with ``width`` numbers each; returns float64 of shape (records, width).
 
-    Parts are separated by white space, or each by one ``separator`` where that is given. ValueError where records do
-    not come out even, or a part is not a number (see ``to_floats``).
+    Numbers are separated by whitespace, or by exactly one ``separator`` if it is given. Raises ValueError if the
+    number of values is not a multiple of ``width``, or a value is not a number.
 
     >>> number_records("0 0.5 1 0.25", width=2)
     array([[0.  , 0.5 ],
@@ -222,9 +226,10 @@ def number_records(text: str, width: int, separator: str | None = None) -> NDArr
 def labelled_records(
     text: str, width: int, *, label: int = 0, separator: str | None = None
 ) -> tuple[list[str], NDArray[np.float64]]:
-    """A text's records, each of a label and ``width - 1`` numbers: the labels, and the numbers of each in a row.
+    """Parse a string of records, each with a label and ``width - 1`` numbers.
 
-    ``label`` is the place of the label in a record: 0 or -1. ValueError as of ``number_records``.
+    Returns the list of labels, and the numbers as float64 of shape (records, width - 1). ``label`` is the index of the
+    label in a record: 0 or -1. ``separator`` and errors are those of ``number_records``.
 
     >>> labelled_records("cat 0.9 1 dog 0.5 3", width=3)
     (['cat', 'dog'], array([[0.9, 1. ],
@@ -239,9 +244,10 @@ def labelled_records(
 def labelled_columns(
     texts: Sequence[str], width: int, *, label: int = 0, separator: str | None = None
 ) -> tuple[NDArray[np.int64], list[str], NDArray[np.float64]]:
-    """``labelled_records`` of many texts: how many each holds, and the labels and numbers of all, in a row.
+    """Parse many strings as ``labelled_records`` does, in one pass.
 
-    A blank text holds none. A ValueError does not say which text is wrong.
+    Returns the number of records in each string, of shape (strings,), and the labels and numbers of all records. A
+    blank string has no records. Raises ValueError, which does not say which string is invalid.
 
     >>> counts, labels, numbers = labelled_columns(["cat 0.9 dog 0.5", ""], width=2)
     >>> counts.tolist(), labels, numbers.ravel().tolist()
@@ -258,21 +264,21 @@ def labelled_columns(
 
 
 def to_floats(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Python's ``float`` of each text, shape (texts,); ValueError names the first that is not a number.
+    """Convert strings with Python's ``float``: shape (strings,). Raises ValueError with the first invalid string.
 
     >>> to_floats(["1", "2.5"])
     array([1. , 2.5])
     """
     if pa is not None and len(texts) > _MANY:
-        with suppress(ValueError):  # what Python reads and Arrow does not, as 1_000
+        with suppress(ValueError):  # Python accepts strings that Arrow rejects, such as 1_000
             numbers = np.asarray(pa.array(texts, type=pa.large_string()).cast(pa.float64()))
-            if not np.isnan(numbers).any():  # what Arrow reads and Python does not, as nan(1)
+            if not np.isnan(numbers).any():  # Arrow accepts strings that Python rejects, such as nan(1)
                 return numbers
     try:
         return np.fromiter(map(float, texts), dtype=np.float64, count=len(texts))
     except ValueError:
-        wrong = next(text for text in texts if not reads_as(float, text))
-        raise ValueError(f"{checks.shown(wrong)} is not a number{_space_hint([wrong])}") from None
+        invalid = next(text for text in texts if not reads_as(float, text))
+        raise ValueError(f"{checks.shown(invalid)} is not a number{_space_hint([invalid])}") from None
 
 
 def _record_parts(text: str, width: int, separator: str | None) -> list[str]:
@@ -283,7 +289,7 @@ def _record_parts(text: str, width: int, separator: str | None) -> list[str]:
 
 
 def _parsed(column: pd.Series[Any]) -> NDArray[Any]:
-    """A column's numbers as pandas reads them: of 64 bits, integers or floats, or booleans."""
+    """Return a column's numbers as pandas reads them: integers, floats or booleans."""
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
         return column.to_numpy()
     try:
@@ -299,4 +305,4 @@ def _parsed(column: pd.Series[Any]) -> NDArray[Any]:
 
 
 def _space_hint(parts: Sequence[str]) -> str:
-    return "" if all(parts) else " (is there a space too many?)"
+    return "" if all(parts) else " (is there an extra space?)"

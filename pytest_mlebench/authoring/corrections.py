@@ -1,15 +1,13 @@
-"""What corrected versions of competitions share: splits that keep groups together, files without what leaks, and
-randomness that nobody outside can repeat.
+"""Helpers for corrected versions of competitions: group splits, private randomness, and removal of leaks.
 
-``hold_out_groups(key)`` has the signature of ``tables.split``, so that a preparer that takes its split as an argument
-is corrected in a line::
+``hold_out_groups(key)`` returns a function that can replace ``tables.split``. A preparer that takes its split as an
+argument is therefore corrected in one line::
 
     prepare = partial(first.prepare, split=hold_out_groups("PatientID"))
 
-Code and data of competitions are public, so whatever is drawn with a fixed seed can be drawn again, and with it what
-the draw decides. Corrected versions draw with ``private_generator``. While real data is prepared, the key is that of
-the data store. Synthetic data has no answers to keep, and goldens need the same draws everywhere: without a key the
-generator has seed 0.
+Competitions' code and data are public, so anyone can repeat a draw with a fixed seed, and thus find the answers.
+Corrected versions draw with ``private_generator``. When real data is prepared, its key is derived from the data
+store's. Synthetic data has no secret answers, and golden results must be reproducible: the seed is then 0.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ _KEY: ContextVar[bytes | None] = ContextVar("key of private randomness", default
 
 @contextmanager
 def keyed(key: bytes | None) -> Iterator[None]:
-    """Have ``private_generator`` use this key, of 64 bytes at most, in this context."""
+    """Let ``private_generator`` use this key, of at most 64 bytes, in a ``with`` block."""
     token = _KEY.set(key)
     try:
         yield
@@ -42,7 +40,7 @@ def keyed(key: bytes | None) -> Iterator[None]:
 
 
 def private_generator(purpose: str) -> np.random.RandomState:
-    """A generator that starts anew at each call; those of different purposes are independent of each other."""
+    """Return a new generator for a purpose. Each call yields the same numbers; purposes are independent."""
     key = _KEY.get()
     if key is None:
         return np.random.RandomState(0)
@@ -52,28 +50,28 @@ def private_generator(purpose: str) -> np.random.RandomState:
 
 Split = Callable[..., tuple[Any, Any]]
 Key = str | Callable[[Any], Iterable[Hashable]]
-"""A column, or what gives a value for each row."""
+"""A column, or a function that returns a value for each row."""
 OVERSHOOT = 0.05
-"""The largest share by which a test set of whole groups may exceed the size that was asked for."""
+"""Maximum share by which a test set of whole groups may exceed the requested size."""
 
 
 def hold_out_groups(key: Key, *, classes: Key | None = None) -> Split:
-    """A split of a table, an array or a list into (train, test) that leaves the rows of a group on one side.
+    """Return a function that splits rows into (train, test) and keeps each group of rows on one side.
 
-    ``key`` is the column that names the groups, or gives the group of each row. Groups are drawn with the key of the
-    data store (see ``private_generator``) until the test has its size in rows: a share where ``test_size`` is a float,
-    else a number. A group that would make the test more than ``OVERSHOOT`` larger than asked stays in the training
-    data, so the test may be a bit smaller. The order of rows is kept. Neither side is empty: raises ValueError for a
-    single group, or if none is small enough.
+    The function takes ``rows`` (a table, an array or a list) and ``test_size`` (a share if it is a float, or a number
+    of rows); it ignores other arguments. ``key`` is the column with the groups, or a function that returns each row's
+    group. Groups are drawn with ``private_generator`` until the test set has the requested size. A group that would
+    make it more than 5 % too large (``OVERSHOOT``) stays in the training data, so the test set may be slightly too
+    small. The order of rows is kept. Raises ValueError if there is only one group, or none fits.
 
-    With ``classes``, likewise of each row, one group of every class stays in the training data, so that no class is in
-    the test alone; all rows of a group must be of one class. The test is smaller than asked where no more can be taken.
+    ``classes``, a column or a function like ``key``, keeps one group of each class in the training data. All rows of a
+    group must have the same class. The test set is smaller if no more groups can be taken.
     """
 
     def split(rows: Any, test_size: float | int, **_: Any) -> tuple[Any, Any]:
         codes, names = _codes(rows, key)
         if len(names) < 2:
-            raise ValueError(f"all {len(codes)} rows are of one group: they cannot be split")
+            raise ValueError(f"all {len(codes)} rows belong to one group: they cannot be split")
         wanted = test_size if isinstance(test_size, int) else test_size * len(codes)
         drawn = private_generator("groups").permutation(len(names))
         if classes is not None:
@@ -88,25 +86,23 @@ def hold_out_groups(key: Key, *, classes: Key | None = None) -> Split:
 
 
 def _fitting(drawn: NDArray[np.intp], sizes: NDArray[np.intp], wanted: float) -> list[int]:
-    """Of the groups in the order they were drawn, those that fill the test set without making it too large."""
+    """Choose groups, in the order they were drawn, that fill the test set without making it too large."""
     held_out, rows = [], 0
-    most = min(max(wanted * (1 + OVERSHOOT), 1), sizes.sum() - 1)
+    limit = min(max(wanted * (1 + OVERSHOOT), 1), sizes.sum() - 1)
     for group, size in zip(drawn.tolist(), sizes[drawn].tolist(), strict=True):
         if rows >= wanted:
             break
-        if rows + size <= most:
+        if rows + size <= limit:
             held_out.append(group)
             rows += size
     if not held_out:
-        smallest = (
-            f"the smallest group that can be held out has {sizes[drawn].min():,}" if len(drawn) else "none can be"
-        )
-        raise ValueError(f"about {wanted:,.0f} rows are to be held out in whole groups, but {smallest}")
+        smallest = f"the smallest available group has {sizes[drawn].min():,} rows" if len(drawn) else "there is none"
+        raise ValueError(f"cannot hold out about {wanted:,.0f} rows in whole groups: {smallest}")
     return held_out
 
 
 def _codes(rows: Any, key: Key) -> tuple[np.ndarray, Any]:
-    """The number of each row's group, and the groups' names."""
+    """Return the number of each row's group, and the groups' names."""
     groups = rows[key] if isinstance(key, str) else key(rows)
     values = groups if isinstance(groups, np.ndarray) else pd.Series(list(groups), dtype=object)
     return pd.factorize(values, use_na_sentinel=False)
@@ -119,18 +115,19 @@ def _take(rows: Any, chosen: np.ndarray) -> Any:
 
 
 _HASH = 12
-"""Frequencies of an image that its hash has along each side."""
-_ALIKE = 21
-"""Bits of a hash that may differ between images that look alike: 15 %."""
+"""Number of frequencies in each dimension that an image's hash uses."""
+_MAX_DISTANCE = 21
+"""Maximum number of different hash bits of near-duplicates: 15 %."""
 _BLOCK = 1024
 
 
 def near_duplicates(images: Iterable[Path]) -> NDArray[np.intp]:
-    """A number for each image, the same where images are near-duplicates: scaled, brightened, compressed anew.
+    """Group near-duplicate images, such as scaled, brightened or recompressed copies; returns shape (images,).
 
-    Images are compared by the signs of their low frequencies (a perceptual hash), whatever their sizes and colours;
-    what looks like two images that do not look alike joins them. Shape (images,). Raises DataError for what is no
-    image. Source: Zauner (2010), Implementation and benchmarking of perceptual image hash functions.
+    Near-duplicates get the same number. Images are compared by the signs of their low frequencies (a perceptual hash),
+    independently of size and colour. Two different images get the same number if a third one resembles both. Raises
+    DataError if a file is not an image.
+    Source: Zauner (2010), Implementation and benchmarking of perceptual image hash functions.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -142,7 +139,7 @@ def near_duplicates(images: Iterable[Path]) -> NDArray[np.intp]:
         distance = np.zeros((len(rows), len(others)), dtype=np.uint8)
         for word in range(hashes.shape[1]):
             distance += np.bitwise_count(rows[:, None, word] ^ others[None, :, word])
-        pairs.append(np.argwhere(distance <= _ALIKE) + start)
+        pairs.append(np.argwhere(distance <= _MAX_DISTANCE) + start)
     left, right = np.concatenate(pairs).T
     graph = coo_array((np.ones(len(left), dtype=bool), (left, right)), shape=(len(hashes),) * 2)
     return np.asarray(connected_components(graph, directed=False)[1], dtype=np.intp)
@@ -155,7 +152,7 @@ def _perceptual_hash(path: Path) -> NDArray[np.uint64]:
     side = 4 * _HASH
     try:
         with Image.open(path) as image:
-            image.draft("L", (8 * side, 8 * side))  # a JPEG file is decoded at a fraction of its size
+            image.draft("L", (8 * side, 8 * side))  # JPEG files are decoded at reduced size
             small = np.asarray(image.convert("L").resize((side, side), Image.Resampling.BOX), dtype=np.float64)
     except OSError as error:
         raise DataError(f"{path} is not an image that can be read: {reason(error)}") from error
@@ -166,12 +163,12 @@ def _perceptual_hash(path: Path) -> NDArray[np.uint64]:
 
 
 def without_fields(records: Iterable[dict[str, Any]], fields: Collection[str]) -> list[dict[str, Any]]:
-    """Records of a JSON file without the fields that leak."""
+    """Return a JSON file's records without the given fields, for example those that leak answers."""
     return [{name: value for name, value in record.items() if name not in fields} for record in records]
 
 
 def rewrite_json(path: Path, change: Callable[[Any], Any], **options: Any) -> None:
-    """Write a JSON file anew; ``options`` as for ``json.dumps``. The file that it was linked to stays as it is."""
+    """Replace a JSON file, but not its hard links, with ``change`` of its content, dumped with ``options``."""
     changed = json.dumps(change(json.loads(path.read_bytes())), **options)
     path.unlink()
     path.write_text(changed, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Placing files of the raw data in prepared data: as links, which are copied once when all is prepared."""
+"""Links raw files into the prepared data. They are copied once, after preparation."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pytest_mlebench.errors import DataError
 
 
 def link(source: Path, target: Path) -> None:
-    """Place ``source`` at ``target`` as a hard link, or as a copy where the file system cannot link.
+    """Create ``target`` as a hard link to ``source``, or as a copy if linking is not possible.
 
-    Makes the folders above; a symbolic link is followed. Raises DataError if the source is no file.
+    Creates parent folders and follows symbolic links. Raises DataError if ``source`` is missing or ``target`` exists.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -27,23 +27,23 @@ def link(source: Path, target: Path) -> None:
 
 
 def link_files(names: Iterable[str] | Mapping[str, str], source: Path, target: Path) -> None:
-    """``link`` many files from one folder to another: names, or a mapping of old names to new ones.
+    """``link`` files from one folder to another: names, or a mapping of old names to new ones.
 
-    Names may hold subfolders. Raises DataError that names the first missing file.
+    Names can include subfolders. Raises DataError with the name of the first missing or duplicate file.
     """
     pairs = names.items() if isinstance(names, Mapping) else ((name, name) for name in names)
     target.mkdir(parents=True, exist_ok=True)
-    made = {target}
+    created = {target}
     for old, new in pairs:
         path = target / new
-        if path.parent not in made:
+        if path.parent not in created:
             path.parent.mkdir(parents=True, exist_ok=True)
-            made.add(path.parent)
+            created.add(path.parent)
         _link(source / old, path)
 
 
 def link_tree(source: Path, target: Path) -> None:
-    """``link`` every file below a folder (empty folders are made too). Raises DataError if there is no folder."""
+    """``link`` all files below a folder, and create its empty folders. Raises DataError if the folder is missing."""
     if not source.is_dir():
         raise DataError(f"folder {source} is missing in the raw data")
     target.mkdir(parents=True, exist_ok=True)
@@ -61,5 +61,5 @@ def _link(source: Path, target: Path) -> None:
         os.link(source.resolve() if source.is_symlink() else source, target)
     except FileExistsError as error:
         raise DataError(f"two files of the raw data go to {target}") from error
-    except OSError:  # another file system, a limit on links, or files of another owner
+    except OSError:  # a different file system, a limit on links, or another owner
         shutil.copyfile(source, target)

@@ -1,4 +1,4 @@
-"""Pairing a submission's rows with those of the answers by their ids, which must be the same on both sides."""
+"""Matches a submission's rows to those of the answers by id. Both must have the same ids."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from pytest_mlebench.authoring.tables import pa, pc
 from pytest_mlebench.errors import InvalidSubmission
 
 _ROWS = 1 << 16
-"""So many rows at a time: what is computed of them stays in the processor's cache."""
-_LONGEST = 64
-"""Bytes of a text up to which hashing all is sure to be worth it."""
+"""Rows processed at a time, so that intermediate results stay in the processor's cache."""
+_MAX_BYTES = 64
+"""Maximum length of strings that are hashed. For longer strings, hashing may not be faster."""
 _MULTIPLIERS = [np.uint64(0x9E3779B97F4A7C15 * 0xD1342543DE82EF95**power % 2**64) for power in range(24)]
-"""Odd, of no pattern: the upper bits of their products are hashes."""
+"""Odd pseudorandom numbers: the upper bits of a product with one are a hash."""
 _FIRST_BYTES = np.array([256**count - 1 for count in range(9)], dtype=np.uint64)
 
 
 def alignment(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[str]) -> NDArray[np.integer[Any]]:
-    """For each row of the answers the position of the submission's row with the same id (column, or columns).
+    """Return, for each row of the answers, the position of the submission's row with the same id: shape (rows,).
 
-    Both must hold the same ids, each once. Ids compare as pandas reads them: 5.0 equals 5, ``"5"`` does not.
+    ``on`` is the id column, or a list of columns that form the id. Raises InvalidSubmission unless the submission has
+    each id of the answers exactly once and no others. Ids are compared as pandas reads them: 5.0 equals 5, but not
+    ``"5"``.
 
     >>> alignment(pd.DataFrame({"id": ["b", "a"]}), pd.DataFrame({"id": ["a", "b"]}), on="id").tolist()
     [1, 0]
@@ -35,8 +37,8 @@ def alignment(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[st
     index, wanted = _index(submission, columns), _index(answers, columns)
     complete = not any(submission[column].isna().any() for column in columns)
     if complete and len(index) == len(wanted) and _same_kind(index, wanted) and (index == wanted).all():
-        return np.arange(len(wanted))  # most submissions keep the order: sorting millions of ids takes long
-    if complete and (order := _paired(index, wanted)) is not None:
+        return np.arange(len(wanted))  # most submissions keep the order, and sorting millions of ids is slow
+    if complete and (order := _match(index, wanted)) is not None:
         return order
     found = _positions(index, wanted, "/".join(columns), once=True)
     order = np.empty(len(found), dtype=np.intp)
@@ -45,9 +47,9 @@ def alignment(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[st
 
 
 def align(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[str]) -> pd.DataFrame:
-    """The submission's rows in the order of the answers (see ``alignment``).
+    """Return the submission's rows in the order of the answers. Arguments and errors are those of ``alignment``.
 
-    Check values before: afterwards a reason can no longer name the row of the agent's file.
+    Check the values first: after this call, messages can no longer give the row in the agent's file.
 
     >>> submission = pd.DataFrame({"id": ["b", "a"], "label": ["dog", "cat"]})
     >>> align(submission, pd.DataFrame({"id": ["a", "b"]}), on="id")["label"].tolist()
@@ -57,9 +59,10 @@ def align(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[str]) 
 
 
 def answer_positions(submission: pd.DataFrame, answers: pd.DataFrame, on: str) -> NDArray[np.intp]:
-    """For each row of the submission the position of the answers' row with the same id.
+    """Return, for each row of the submission, the position of the answers' row with the same id: shape (rows,).
 
-    For graders that let an id occur more than once: all must be ids of the answers, and none of these be missing.
+    This is for graders that allow repeated ids. Raises InvalidSubmission unless the submission has every id of the
+    answers at least once, and no others.
 
     >>> answer_positions(pd.DataFrame({"id": ["b", "b", "a"]}), pd.DataFrame({"id": ["a", "b"]}), on="id").tolist()
     [1, 1, 0]
@@ -69,7 +72,7 @@ def answer_positions(submission: pd.DataFrame, answers: pd.DataFrame, on: str) -
 
 
 def require_same_ids(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[str]) -> None:
-    """The submission must hold the ids of the answers and no others; how often it holds one does not matter.
+    """Raise InvalidSubmission unless the submission has the ids of the answers and no others. Ids can be repeated.
 
     >>> require_same_ids(pd.DataFrame({"id": ["a", "a", "b"]}), pd.DataFrame({"id": ["a", "b"]}), on="id")
     """
@@ -79,7 +82,7 @@ def require_same_ids(submission: pd.DataFrame, answers: pd.DataFrame, on: str | 
 
 
 def isin(values: pd.Series[Any], others: pd.Series[Any]) -> pd.Series[bool]:
-    """Which of the values are among the others: pandas' ``isin``, several times as fast for text.
+    """Return which values are among the others, as pandas' ``isin`` does, but several times as fast for strings.
 
     >>> isin(pd.Series(["a", "b"]), pd.Series(["b", "c"])).tolist()
     [False, True]
@@ -88,40 +91,40 @@ def isin(values: pd.Series[Any], others: pd.Series[Any]) -> pd.Series[bool]:
 
 
 def keys(on: str | list[str]) -> list[str]:
-    """The id columns as a list, of one as of several."""
+    """Return the id columns as a list."""
     return [on] if isinstance(on, str) else on
 
 
-def _paired(index: pd.Index[Any], wanted: pd.Index[Any]) -> NDArray[np.int32] | None:
-    """``alignment`` of integers or texts that are the same and distinct, else None: soon found for millions."""
+def _match(index: pd.Index[Any], wanted: pd.Index[Any]) -> NDArray[np.int32] | None:
+    """Fast ``alignment`` for integers and strings; None if the ids differ, are not distinct, or are of another type."""
     if len(index) != len(wanted) or index.dtype != wanted.dtype:
         return None
     if index.dtype in (np.int64, np.uint64):
-        return _paired_numbers(index.to_numpy().view(np.uint64), wanted.to_numpy().view(np.uint64))
+        return _match_numbers(index.to_numpy().view(np.uint64), wanted.to_numpy().view(np.uint64))
     if pa is None or not isinstance(index.dtype, pd.StringDtype):
         return None
     texts, wanted_texts = (pa.array(ids, type=pa.large_string()) for ids in (index, wanted))
     texts, wanted_texts = (ids if isinstance(ids, pa.Array) else ids.combine_chunks() for ids in (texts, wanted_texts))
-    if (longest := _longest(wanted_texts)) > _LONGEST or _longest(texts) != longest:
+    if (longest := _longest(wanted_texts)) > _MAX_BYTES or _longest(texts) != longest:
         return None
-    order = _paired_numbers(_hashes(texts, longest), _hashes(wanted_texts, longest))
+    order = _match_numbers(_hashes(texts, longest), _hashes(wanted_texts, longest))
     if order is None:
         return None
-    for start in range(0, len(order), _ROWS):  # other texts may have the same hash
+    for start in range(0, len(order), _ROWS):  # different strings may have the same hash
         if texts.take(pa.array(order[start : start + _ROWS])) != wanted_texts.slice(start, _ROWS):
             return None
     return order
 
 
-def _paired_numbers(numbers: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int32] | None:
-    """For each of the wanted numbers the position of the same number, or None if they are not the same and distinct.
+def _match_numbers(numbers: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int32] | None:
+    """Return the position of each wanted number, or None if the numbers are not the same and distinct.
 
-    A hash table without chains: each of its places keeps the last number that falls there. What finds another number
-    in its place is looked for again in a smaller table, with another hash. Less time and memory than sorting; positions
-    have 32 bits, since writing to millions of fresh places is what takes the time.
+    Uses a hash table without chains: each slot keeps the last number with that hash. Numbers that lose their slot are
+    matched again in a smaller table with another hash. This needs less time and memory than sorting. Positions have 32
+    bits, because most of the time is spent on writing to new memory.
     """
     order = np.full(len(wanted), -1, dtype=np.int32)
-    places = rows = np.empty(0, dtype=np.int32)  # of what is left after the first table
+    places = rows = np.empty(0, dtype=np.int32)  # positions of the numbers that the first table did not match
     for multiplier in _MULTIPLIERS:
         bits = len(wanted).bit_length() + 1
         shift = np.uint64(64 - bits)
@@ -149,13 +152,13 @@ def _paired_numbers(numbers: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> 
     return None
 
 
-def _where(holds: NDArray[np.bool_], start: int = 0) -> NDArray[np.int32]:
-    """The positions of what holds, counted from ``start``."""
-    return np.flatnonzero(holds).astype(np.int32) + np.int32(start)
+def _where(condition: NDArray[np.bool_], start: int = 0) -> NDArray[np.int32]:
+    """Return the positions of the true values, plus ``start``."""
+    return np.flatnonzero(condition).astype(np.int32) + np.int32(start)
 
 
 def _hashes(texts: Any, longest: int) -> NDArray[np.uint64]:
-    """A number for each of the texts (an Arrow array), of which none has more than ``longest`` bytes."""
+    """Return a hash of each string in an Arrow array; no string has more than ``longest`` bytes."""
     offsets = np.frombuffer(texts.buffers()[1], dtype=np.int64)[texts.offset :][: len(texts) + 1]
     content = np.frombuffer(texts.buffers()[2] or b"", dtype=np.uint8)
     hashes = np.empty(len(texts), dtype=np.uint64)
@@ -163,7 +166,7 @@ def _hashes(texts: Any, longest: int) -> NDArray[np.uint64]:
         ends = offsets[start : start + _ROWS + 1]
         block = np.zeros(ends[-1] - ends[0] + longest + 8, dtype=np.uint8)
         block[: ends[-1] - ends[0]] = content[ends[0] : ends[-1]]
-        words = np.ndarray(len(block) - 7, dtype=np.uint64, buffer=block, strides=(1,))  # eight bytes from each on
+        words = np.ndarray(len(block) - 7, dtype=np.uint64, buffer=block, strides=(1,))  # eight bytes at each place
         begins, lengths = ends[:-1] - ends[0], np.diff(ends)
         mixed = lengths.astype(np.uint64)
         for byte in range(0, longest, 8):
@@ -175,7 +178,7 @@ def _hashes(texts: Any, longest: int) -> NDArray[np.uint64]:
 
 
 def _longest(texts: Any) -> int:
-    """The bytes of the longest of the texts; more than any limit if one is missing."""
+    """Return the length in bytes of the longest string; ``sys.maxsize`` if one is missing."""
     return sys.maxsize if texts.null_count else pc.max(pc.binary_length(texts)).as_py() or 0
 
 
@@ -193,9 +196,9 @@ def _positions(index: pd.Index[Any], wanted: pd.Index[Any], name: str, *, once: 
 
 
 def _places(index: pd.Index[Any], wanted: pd.Index[Any]) -> NDArray[np.intp]:
-    """The place of each id among the wanted ones, -1 where it is none of them."""
+    """Return the position of each id among the wanted ids, or -1."""
     if pa is not None and isinstance(index.dtype, pd.StringDtype) and index.dtype == wanted.dtype:
-        places = pc.index_in(pa.array(index), value_set=pa.array(wanted))  # many times as fast as an index of pandas
+        places = pc.index_in(pa.array(index), value_set=pa.array(wanted))  # many times as fast as a pandas index
         return np.asarray(places.fill_null(-1), dtype=np.intp)
     return wanted.get_indexer(index)
 

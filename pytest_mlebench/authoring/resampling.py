@@ -1,9 +1,9 @@
-"""How certain a score is: what it would be on other test sets of the same size, by the bootstrap over test rows.
+"""Confidence intervals of scores, by the bootstrap over the rows of the test set.
 
-A ``grade.py`` whose score is a mean over the rows of the test set, or a smooth function of such means, may say so with
-``row_scores(submission, answers)`` beside ``grade``. It returns the rows' scores, whose mean is the score, or what one
-of the functions below makes. Rows that depend on each other, such as the pixels of an image, are drawn together:
-``units`` names the image of each row.
+If a score is a mean over the rows of the test set, or a smooth function of such means, ``grade.py`` can define
+``row_scores(submission, answers)`` in addition to ``grade``. It returns an array of the rows' scores, whose mean is the
+score, or the result of a function below. Dependent rows, such as the pixels of an image, are resampled together:
+``units`` is an array with the unit (here, the image) of each row, of shape (rows,).
 
 Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993: percentile intervals (chapter 13).
 """
@@ -22,12 +22,12 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 
 LEVEL = 0.95
-"""Of the interval, and the share of resamples in which a firm medal holds."""
+"""Confidence level of the interval, and the share of resamples that must earn the medal for it to be firm."""
 MIN_UNITS = 10
-"""With fewer, the resamples say nothing of other test sets."""
+"""With fewer units, resamples are not representative of other test sets."""
 RESAMPLES = 2000
 DRAWN_UNITS = 10_000
-"""Of more, sums are drawn from the normal distribution that they then follow, in a time that does not grow with
+"""With more units, sums are drawn from their limiting normal distribution, in a time that does not grow with
 ``RESAMPLES``."""
 _AT_ONCE = 1 << 21
 _MAX_UNDEFINED = 0.1
@@ -35,9 +35,9 @@ _MAX_UNDEFINED = 0.1
 
 @dataclass(frozen=True)
 class RowScores:
-    """A score as a function of sums over the test set's units: rows, or groups of rows that are drawn together.
+    """A score as a function of sums over units of the test set: rows, or groups of rows that are resampled together.
 
-    ``terms`` has shape (units, terms); ``score`` takes sums of shape (resamples, terms) and returns shape (resamples,).
+    ``terms`` has shape (units, terms). ``score`` takes sums of shape (resamples, terms) and returns shape (resamples,).
     """
 
     terms: Floats
@@ -45,12 +45,14 @@ class RowScores:
 
     @property
     def estimate(self) -> float:
-        """The score of the test set itself, which must be that of ``grade``."""
+        """The score of the test set itself, which must equal that of ``grade``."""
         return float(self._scores(self.terms.sum(axis=0)[None])[0])
 
     def resampled(self, resamples: int = RESAMPLES, drawn_units: int = DRAWN_UNITS) -> Floats | None:
-        """The scores of ``resamples`` test sets of as many units, always the same ones; None if there are too few
-        units, or too many resamples have no score. With more than ``drawn_units`` the sums are normally distributed."""
+        """Return the scores of ``resamples`` test sets of the same size, with a fixed seed: shape (resamples,).
+
+        Undefined scores are left out. Returns None for fewer than ``MIN_UNITS`` units, non-finite terms, or over 10 %
+        undefined scores. With more than ``drawn_units`` units, sums are drawn from the normal distribution."""
         if len(self.terms) < MIN_UNITS or not np.isfinite(self.terms).all():
             return None
         draw = _drawn_sums if len(self.terms) <= drawn_units else _normal_sums
@@ -64,14 +66,14 @@ class RowScores:
 
 
 def as_row_scores(values: RowScores | ArrayLike) -> RowScores:
-    """What ``row_scores`` of a ``grade.py`` returns: an array of shape (rows,) stands for its mean."""
+    """Convert the result of ``row_scores``: for an array of shape (rows,), the score is the mean."""
     return values if isinstance(values, RowScores) else mean_of(values)
 
 
 def mean_of(
     values: ArrayLike, *, units: ArrayLike | None = None, then: Callable[[Floats], Floats] = lambda mean: mean
 ) -> RowScores:
-    """``then`` of the mean over rows: shape (rows,).
+    """Score that is the mean of ``values``, of shape (rows,), to which the function ``then`` is applied.
 
     >>> mean_of([1, 0, 1, 1]).estimate
     0.75
@@ -82,10 +84,10 @@ def mean_of(
 
 
 def root_mean(squares: ArrayLike, *, units: ArrayLike | None = None) -> RowScores:
-    """The root of the mean over rows, and the mean of these over columns: shapes (rows,) or (rows, columns)."""
+    """Score that is the root of the mean over rows, averaged over columns: shape (rows,) or (rows, columns)."""
     columns = _columns(squares)
     terms = np.column_stack([columns, np.ones(len(columns))])
-    return RowScores(_by_unit(terms, units), lambda sums: np.sqrt(sums[:, :-1] / sums[:, -1:]).mean(axis=1))
+    return RowScores(_summed_by_unit(terms, units), lambda sums: np.sqrt(sums[:, :-1] / sums[:, -1:]).mean(axis=1))
 
 
 def ratio(
@@ -95,19 +97,22 @@ def ratio(
     units: ArrayLike | None = None,
     then: Callable[[Floats], Floats] = lambda ratio: ratio,
 ) -> RowScores:
-    """``then`` of a sum over rows divided by another one: both have shape (rows,).
+    """Score that is the ratio of two sums over rows, both of shape (rows,), to which ``then`` is applied.
 
     >>> ratio([1, 2], [2, 4]).estimate
     0.5
     """
     terms = np.column_stack([_columns(numerator), _columns(denominator)])
-    return RowScores(_by_unit(terms, units), lambda sums: then(sums[:, 0] / sums[:, 1]))
+    return RowScores(_summed_by_unit(terms, units), lambda sums: then(sums[:, 0] / sums[:, 1]))
 
 
 def mean_of_groups(
     values: ArrayLike, groups: ArrayLike, *, then: Callable[[Floats], Floats] = lambda means: means
 ) -> RowScores:
-    """The mean over groups of ``then`` of each group's mean over its rows: for few groups, each with many rows."""
+    """Score that is the mean over groups of ``then``, applied to each group's mean over its rows.
+
+    ``values`` and ``groups``, the group of each row, have shape (rows,). Use it for few groups with many rows each.
+    """
     codes, names = pd.factorize(np.asarray(groups))
     belongs = codes[:, None] == np.arange(len(names))
     terms = np.column_stack([belongs * _columns(values), belongs])
@@ -116,11 +121,11 @@ def mean_of_groups(
 
 
 def roc_auc(y_true: ArrayLike, y_score: ArrayLike, *, units: ArrayLike | None = None) -> RowScores:
-    """The area under the ROC curve, and the mean of these over columns: shapes (rows,) or (rows, columns).
+    """Score that is the area under the ROC curve, averaged over columns: shapes (rows,) or (rows, columns).
 
-    Each positive counts with the share of negatives that it scores above, each negative with the share of positives
-    that it scores below: their means vary as the area does. Source: DeLong, DeLong and Clarke-Pearson, Comparing the
-    areas under two or more correlated receiver operating characteristic curves, 1988.
+    ``y_true`` is 1 or 0. The term of a positive is the share of negatives with a lower score, the term of a negative
+    the share of positives with a higher score. Over resamples, their means vary as the area does. Source: DeLong et
+    al., Comparing the areas under two or more correlated receiver operating characteristic curves, 1988.
 
     >>> roc_auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).estimate
     0.75
@@ -133,7 +138,7 @@ def roc_auc(y_true: ArrayLike, y_score: ArrayLike, *, units: ArrayLike | None = 
         found: Floats = np.clip(of_positives / positives + of_negatives / negatives - areas, 0, 1)
         return np.asarray(found.mean(axis=1))
 
-    return RowScores(_by_unit(np.column_stack([terms for terms, _ in parts]), units), score)
+    return RowScores(_summed_by_unit(np.column_stack([terms for terms, _ in parts]), units), score)
 
 
 def confusion(
@@ -144,20 +149,21 @@ def confusion(
     labels: Sequence[Any] | None = None,
     units: ArrayLike | None = None,
 ) -> RowScores:
-    """A function of the confusion matrix of few classes: ``score`` takes shape (resamples, true, predicted).
+    """Score that is a function of the confusion matrix, for a small number of classes.
 
-    ``labels`` are the classes in their order; None: those that occur on either side, sorted.
+    ``y_true`` and ``y_pred`` have shape (rows,). ``score`` takes shape (resamples, true class, predicted class), and
+    returns shape (resamples,). ``labels`` are the sorted classes (default: all that occur in either array).
     """
     truth, predicted = np.asarray(y_true), np.asarray(y_pred)
     classes = np.unique(np.concatenate([truth, predicted])) if labels is None else np.asarray(labels)
     many = len(classes)
     cell = np.searchsorted(classes, truth) * many + np.searchsorted(classes, predicted)
     terms = (cell[:, None] == np.arange(many * many)).astype(np.float64)
-    return RowScores(_by_unit(terms, units), lambda sums: score(sums.reshape(-1, many, many)))
+    return RowScores(_summed_by_unit(terms, units), lambda sums: score(sums.reshape(-1, many, many)))
 
 
 def quadratic_kappa(matrices: Floats) -> Floats:
-    """Cohen's κ with quadratic weights, of confusion matrices of shape (resamples, classes, classes)."""
+    """Return Cohen's κ with quadratic weights for confusion matrices of shape (resamples, classes, classes)."""
     many = matrices.shape[1]
     weights = np.subtract.outer(np.arange(many), np.arange(many)) ** 2
     rows, columns = matrices.sum(axis=2), matrices.sum(axis=1)
@@ -166,34 +172,34 @@ def quadratic_kappa(matrices: Floats) -> Floats:
 
 
 def matthews(matrices: Floats) -> Floats:
-    """Matthews correlation coefficient of confusion matrices of shape (resamples, classes, classes)."""
+    """Return Matthews correlation coefficients of confusion matrices of shape (resamples, classes, classes)."""
     rows, columns, total = matrices.sum(axis=2), matrices.sum(axis=1), matrices.sum(axis=(1, 2))
     by_chance = (rows * columns).sum(axis=1)
     product = (total**2 - (rows**2).sum(axis=1)) * (total**2 - (columns**2).sum(axis=1))
     found = (np.trace(matrices, axis1=1, axis2=2) * total - by_chance) / np.sqrt(product)
-    return np.where(product > 0, found, 0.0)  # one class alone on a side
+    return np.where(product > 0, found, 0.0)  # 0 if one side has a single class
 
 
 def pearson(y_true: ArrayLike, y_pred: ArrayLike, *, units: ArrayLike | None = None) -> RowScores:
-    """Pearson's r of two columns of shape (rows,).
+    """Score that is Pearson's r of two arrays of shape (rows,).
 
     >>> round(pearson([0, 1, 2], [0, 1, 3]).estimate, 4)
     0.982
     """
-    # Centred and of norm 1 first: the moments of large values would lose their digits.
-    x, y = (_standard(np.asarray(values, dtype=np.float64)) for values in (y_true, y_pred))
+    # Standardise first: the moments of large values would lose precision.
+    x, y = (_standardised(np.asarray(values, dtype=np.float64)) for values in (y_true, y_pred))
 
     def score(sums: Floats) -> Floats:
         x_mean, y_mean, xx, yy, xy = sums.T[1:] / sums.T[0]
         found: Floats = (xy - x_mean * y_mean) / np.sqrt((xx - x_mean**2) * (yy - y_mean**2))
         return found
 
-    return RowScores(_by_unit(np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y]), units), score)
+    return RowScores(_summed_by_unit(np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y]), units), score)
 
 
 @dataclass(frozen=True)
 class Certainty:
-    """The interval that ``LEVEL`` of the resampled scores lie in, and whether the medal holds in so many of them."""
+    """The interval that contains ``LEVEL`` of the resampled scores, and whether that share of them earns the medal."""
 
     low: float
     high: float
@@ -207,9 +213,10 @@ def certainty(
     resamples: int = RESAMPLES,
     drawn_units: int = DRAWN_UNITS,
 ) -> Certainty | None:
-    """How certain a score is; ``holds`` says whether a score earns the medal that this one does (None: it earns none).
+    """Compute the confidence interval of a score, and whether its medal is firm.
 
-    None where resamples do not tell (see ``RowScores.resampled``).
+    ``holds`` returns whether a score earns the same medal (None: the score earns no medal). Returns None if the score
+    cannot be resampled (see ``RowScores.resampled``).
     """
     scores = rows.resampled(resamples, drawn_units)
     if scores is None:
@@ -222,7 +229,7 @@ def certainty(
 
 
 def _drawn_sums(terms: Floats, rng: np.random.Generator, resamples: int) -> Floats:
-    """Sums over as many units drawn with replacement, for each resample."""
+    """Return the sums of each resample, in which units are drawn with replacement."""
     units = len(terms)
     at_once = max(1, _AT_ONCE // units)
     parts = []
@@ -235,7 +242,7 @@ def _drawn_sums(terms: Floats, rng: np.random.Generator, resamples: int) -> Floa
 
 
 def _normal_sums(terms: Floats, rng: np.random.Generator, resamples: int) -> Floats:
-    """As ``_drawn_sums``, by the central limit theorem."""
+    """Return sums like ``_drawn_sums``, but from the normal distribution of the central limit theorem."""
     units, many = terms.shape
     mean = terms.mean(axis=0)
     covariance = np.zeros((many, many))
@@ -253,8 +260,8 @@ def _columns(values: ArrayLike) -> Floats:
     return array.reshape(len(array), -1)
 
 
-def _by_unit(terms: Floats, units: ArrayLike | None) -> Floats:
-    """The terms of rows, summed over each unit's."""
+def _summed_by_unit(terms: Floats, units: ArrayLike | None) -> Floats:
+    """Sum the terms of rows by unit."""
     if units is None:
         return terms
     codes, names = pd.factorize(np.asarray(units), use_na_sentinel=False)
@@ -262,7 +269,7 @@ def _by_unit(terms: Floats, units: ArrayLike | None) -> Floats:
 
 
 def _placements(truth: Floats, scores: Floats) -> tuple[Floats, float]:
-    """For each row: its share of rows of the other class in the right order and 1, in the columns of its class."""
+    """Return each row's share of correctly ordered rows of the other class, and 1, in its class's two columns."""
     positive = truth > 0
     n, m = int(positive.sum()), int((~positive).sum())
     ranks, placed = _ranks(scores), np.zeros(len(scores))
@@ -277,7 +284,7 @@ def _ranks(values: Floats) -> Floats:
     return np.asarray(pd.Series(values).rank(), dtype=np.float64)
 
 
-def _standard(values: Floats) -> Floats:
+def _standardised(values: Floats) -> Floats:
     with np.errstate(all="ignore"):
         centred = values - values.mean()
         return np.asarray(centred / np.sqrt((centred**2).mean()))

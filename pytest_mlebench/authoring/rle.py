@@ -1,7 +1,7 @@
-"""Masks as run lengths: text such as ``1 3 10 5`` for the pixels 1 to 3 and 10 to 14, counted from 1.
+"""Run-length encoded masks: strings such as ``1 3 10 5`` for the pixels 1 to 3 and 10 to 14, counted from 1.
 
-In memory runs are an int64 array of shape (runs, 2): intervals [start, stop) of the flattened mask, counted from 0,
-ascending and disjoint. A mask of 10⁹ pixels takes no more memory than its runs.
+In memory, runs are an int64 array of shape (runs, 2): intervals [start, stop) of the flattened mask, counted from 0,
+ascending and disjoint. A mask needs memory only for its runs, even if it has 10⁹ pixels.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from pytest_mlebench.errors import DataError
 
 Runs = NDArray[np.int64]
 Masks = tuple[Runs, NDArray[np.intp]]
-"""The runs of many masks, one mask's behind the other's, and for each run the number of its mask."""
+"""The concatenated runs of many masks, and for each run the index of its mask."""
 Order = Literal["C", "F"]
-"""How pixels are numbered: ``F`` down the first column, then the next; ``C`` along the first row, then the next."""
+"""Order of the pixels: ``F`` column by column, from the top; ``C`` row by row, from the left."""
 
 
 def encode_rle(mask: ArrayLike, order: Order = "F") -> str:
-    """The text of a mask (nonzero is marked); empty text for an empty mask.
+    """Encode a mask, of shape (height, width), as a string. Nonzero pixels are marked; an empty mask gives ``""``.
 
     >>> encode_rle([[1, 1, 0], [1, 0, 1]])
     '1 3 6 1'
@@ -41,12 +41,12 @@ def encode_rle(mask: ArrayLike, order: Order = "F") -> str:
 
 
 def decode_rle(text: str, size: int) -> Runs:
-    """The runs of a text, for a mask of ``size`` pixels; empty and blank text is the empty mask.
+    """Decode a string to the runs of a mask with ``size`` pixels; a blank string is an empty mask.
 
-    Numbers are what Python's ``int`` takes, starts must not descend, starts and lengths be above 0, and no pixel may
-    be marked twice; otherwise ValueError says what is wrong. Runs that touch are fine, and what lies beyond the last
-    pixel is left out. As numpy's broadcasting has it, one number alone marks nothing, and of three numbers the only
-    length serves both starts; other odd counts raise.
+    Raises ValueError if a number is not a 64-bit integer in Python's syntax, a start or length is not positive, starts
+    are not ascending, or a pixel is marked twice. Runs may touch; pixels beyond the last one are ignored. Following
+    numpy's broadcasting, a single number marks nothing, and with three numbers, the length applies to both starts.
+    Other odd counts raise ValueError.
 
     >>> decode_rle("1 3 10 5", size=12)
     array([[ 0,  3],
@@ -73,9 +73,9 @@ def decode_rle(text: str, size: int) -> Runs:
 
 
 def decode_rles(texts: Sequence[str], sizes: ArrayLike) -> Masks:
-    """``decode_rle`` of many texts at once, several times as fast.
+    """Decode many strings as ``decode_rle`` does, several times as fast. ``sizes`` has shape (strings,).
 
-    A ValueError does not say which text is wrong, nor how.
+    Raises ValueError, which does not say which string is invalid.
 
     >>> runs, masks = decode_rles(["1 3 10 5", "", "2 1"], sizes=[12, 12, 12])
     >>> runs.tolist(), masks.tolist()
@@ -83,7 +83,7 @@ def decode_rles(texts: Sequence[str], sizes: ArrayLike) -> Masks:
     """
     pieces = [text.split() for text in texts]
     counts = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
-    if (counts % 2).any():  # an odd count is rare, and has rules of its own
+    if (counts % 2).any():  # odd counts are rare, and have special rules
         masks = [decode_rle(text, size) for text, size in zip(texts, np.asarray(sizes).tolist(), strict=True)]
         return np.concatenate(masks), np.repeat(np.arange(len(masks)), [len(runs) for runs in masks])
     numbers = _whole_numbers(list(chain.from_iterable(pieces)))
@@ -91,7 +91,7 @@ def decode_rles(texts: Sequence[str], sizes: ArrayLike) -> Masks:
     starts, lengths = numbers[::2], numbers[1::2]
     descends = (starts[1:] < starts[:-1]) & (mask[1:] == mask[:-1])
     if descends.any() or (numbers <= 0).any():
-        raise ValueError("a start or a length is wrong")
+        raise ValueError("a start or a length is invalid")
     size = np.asarray(sizes, dtype=np.int64)[mask]
     is_inside = starts <= size
     starts, lengths, size, mask = starts[is_inside] - 1, lengths[is_inside], size[is_inside], mask[is_inside]
@@ -102,7 +102,7 @@ def decode_rles(texts: Sequence[str], sizes: ArrayLike) -> Masks:
 
 
 def mask_from_rle(text: str, shape: tuple[int, int], order: Order = "F") -> NDArray[np.bool_]:
-    """The mask of a text as booleans of the shape (height, width); raises as ``decode_rle`` does.
+    """Decode a string to a boolean mask of ``shape`` (height, width). Raises ValueError as ``decode_rle`` does.
 
     >>> mask_from_rle("1 3 6 1", (2, 3)).astype(int)
     array([[1, 1, 0],
@@ -115,7 +115,7 @@ def mask_from_rle(text: str, shape: tuple[int, int], order: Order = "F") -> NDAr
 
 
 def pixels(runs: Runs) -> NDArray[np.int64]:
-    """The numbers of all pixels in runs, counted from 0, in the runs' order.
+    """Return the indices of all pixels in runs, counted from 0, in the order of the runs: shape (pixels,).
 
     >>> pixels(np.array([[0, 3], [9, 11]]))
     array([ 0,  1,  2,  9, 10])
@@ -126,7 +126,7 @@ def pixels(runs: Runs) -> NDArray[np.int64]:
 
 
 def cut(runs: Runs, length: int) -> Runs:
-    """Runs of the same pixels, none of which goes beyond a multiple of ``length``.
+    """Split runs at multiples of ``length``, for example at the ends of rows.
 
     >>> cut(np.array([[0, 3], [9, 22]]), 10)
     array([[ 0,  3],
@@ -144,7 +144,7 @@ def cut(runs: Runs, length: int) -> Runs:
 
 
 def union(runs: Runs) -> Runs:
-    """Ascending, disjoint runs of the same pixels, from runs in any order that may overlap.
+    """Merge runs in any order, which may overlap, into ascending, disjoint runs of the same pixels.
 
     >>> union(np.array([[9, 11], [0, 3], [2, 5], [5, 6]]))
     array([[ 0,  6],
@@ -159,7 +159,7 @@ def union(runs: Runs) -> Runs:
 
 
 def common(a: Runs, b: Runs) -> Runs:
-    """The runs of the pixels in both masks, whose runs are disjoint, but in any order.
+    """Return the runs of the pixels in both masks. Each mask's runs must be disjoint, but can be in any order.
 
     >>> common(np.array([[0, 3], [9, 14]]), np.array([[2, 11]]))
     array([[ 2,  3],
@@ -169,7 +169,7 @@ def common(a: Runs, b: Runs) -> Runs:
 
 
 def difference(a: Runs, b: Runs) -> Runs:
-    """The runs of the pixels in the first mask alone, as ``common``.
+    """Return the runs of the pixels that are only in the first mask. Arguments are those of ``common``.
 
     >>> difference(np.array([[0, 3], [9, 14]]), np.array([[2, 11]]))
     array([[ 0,  2],
@@ -179,7 +179,7 @@ def difference(a: Runs, b: Runs) -> Runs:
 
 
 def _overlay(a: Runs, b: Runs, weight: int, wanted: int) -> Runs:
-    """The runs of the pixels whose weights, 1 in ``a`` and ``weight`` in ``b``, sum to ``wanted``."""
+    """Return the runs of pixels whose weights, 1 in ``a`` and ``weight`` in ``b``, sum to ``wanted``."""
     edges = np.concatenate([a[:, 0], b[:, 0], a[:, 1], b[:, 1]])
     steps = np.repeat(np.array([1, weight, -1, -weight], dtype=np.int8), [len(a), len(b), len(a), len(b)])
     order = np.argsort(edges)
@@ -194,15 +194,15 @@ def _whole_numbers(pieces: list[str]) -> NDArray[np.int64]:
     except OverflowError as error:
         raise ValueError("it has a number of more than 18 digits") from error
     except ValueError as error:
-        wrong = next(piece for piece in pieces if not reads_as(int, piece))
-        raise ValueError(f"{wrong[:40]!r} is not a whole number") from error
+        invalid = next(piece for piece in pieces if not reads_as(int, piece))
+        raise ValueError(f"{invalid[:40]!r} is not a whole number") from error
 
 
 Metadata = dict[str, Any]
 
 
 def read_metadata(path: Path, encoding: str = "utf-8") -> Metadata:
-    """Read metadata; DataError unless the k-th annotation belongs to the k-th image."""
+    """Read COCO-style metadata. Raises DataError unless the k-th annotation belongs to the k-th image."""
     try:
         with path.open(encoding=encoding) as file:
             metadata: Metadata = json.load(file)
@@ -210,19 +210,19 @@ def read_metadata(path: Path, encoding: str = "utf-8") -> Metadata:
         raise DataError(f"file {path} is missing in the raw data") from error
     ids = [image["id"] if "id" in image else image["image_id"] for image in metadata["images"]]
     if ids != [annotation["image_id"] for annotation in metadata["annotations"]]:
-        raise DataError(f"{path}: the annotations are not those of the images, one for each in the same order")
+        raise DataError(f"{path}: there must be one annotation for each image, in the same order")
     return metadata
 
 
 def write_metadata(metadata: Any, path: Path) -> None:
-    """Write JSON with sorted keys, an indent of four and ASCII alone, without a line feed at the end."""
+    """Write ASCII JSON with sorted keys and an indent of four, without a final newline."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("x", encoding="ascii") as file:
         json.dump(metadata, file, indent=4, sort_keys=True)
 
 
 def select(metadata: Metadata, positions: Iterable[int]) -> Metadata:
-    """The metadata with the annotations and images at these positions alone, in this order."""
+    """Return the metadata with only the annotations and images at these positions, in this order."""
     chosen = list(positions)
     return {**metadata, **{key: [metadata[key][k] for k in chosen] for key in ("annotations", "images")}}
 
@@ -232,8 +232,8 @@ def hold_out_by_category(
 ) -> list[Any]:
     """Split images into two folders, each with a ``metadata.json``; returns the test images' categories in order.
 
-    Training images keep their paths. The test images are numbered anew from 0: number 1234 is
-    ``images/001/1234.jpg`` with the text "1234" as its id; their metadata hold images, info and licenses alone.
+    Training images keep their paths. Test images are renumbered from 0: image 1234 is ``images/001/1234.jpg`` and has
+    the id "1234". Their metadata has only images, info and licenses. ``test_size`` is a share of each category.
     """
     categories = [annotation["category_id"] for annotation in metadata["annotations"]]
     train, test = split_by_category(categories, test_size)
@@ -252,11 +252,11 @@ def hold_out_by_category(
 
 
 def split_by_category(categories: Sequence[Hashable], test_size: float, *, few: int = 5) -> tuple[list[int], list[int]]:
-    """Positions of train and test rows, where each category is split by itself.
+    """Split each category separately; returns the positions of training and test rows.
 
-    A category of fewer than ``few`` rows gives its last one to the test, or none if it has one row only; others are
-    split as ``tables.split`` does. Train rows follow one another category by category, in order of first appearance;
-    test rows are shuffled.
+    A category with fewer than ``few`` rows adds its last row to the test set, or none if it has a single row. Others
+    are split by ``tables.split``. Training rows are grouped by category, in order of first appearance; test rows are
+    shuffled.
     """
     train: list[int] = []
     test: list[int] = []
@@ -269,7 +269,7 @@ def split_by_category(categories: Sequence[Hashable], test_size: float, *, few: 
     return train, test
 
 
-@cache  # how rows are split depends on their number alone
+@cache  # the split depends only on the number of rows
 def _split_places(n: int, test_size: float, few: int) -> tuple[list[int], list[int]]:
     places = list(range(n))
     if n >= few:

@@ -1,4 +1,4 @@
-"""Tiny files for synthetic raw data. Their bytes depend on their content alone, on no encoder's version."""
+"""Small files for synthetic raw data, whose bytes do not depend on an encoder's version, and test submissions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_mlebench.authoring.archives import write_zip
 
 
 def jpeg_like(content: bytes) -> bytes:
-    """Bytes with a JPEG file's first and last marks, for preparers that move images without opening them.
+    """Return bytes with the markers of a JPEG file, for preparers that move images without decoding them.
 
     >>> jpeg_like(b"cat")
     b'\\xff\\xd8\\xff\\xe0cat\\xff\\xd9'
@@ -25,9 +25,9 @@ def jpeg_like(content: bytes) -> bytes:
 
 
 def png(pixels: np.ndarray, palette: np.ndarray | None = None) -> bytes:
-    """A PNG image without compression: uint8 or uint16 of shape (height, width), or (height, width, 3 or 4).
+    """Return an uncompressed PNG file of uint8 or uint16 pixels: shape (height, width), or (height, width, 3 or 4).
 
-    With a ``palette``, uint8 of shape (colours, 3), the pixels are numbers of its colours.
+    With a ``palette``, uint8 of shape (colours, 3), the pixels are indices of its colours.
 
     >>> png(np.zeros((2, 3), dtype=np.uint8))[:4]
     b'\\x89PNG'
@@ -47,7 +47,7 @@ def png(pixels: np.ndarray, palette: np.ndarray | None = None) -> bytes:
 
 
 def _stored(data: bytes) -> bytes:
-    """A zlib stream of stored blocks (RFC 1950, 1951): what zlib itself writes may vary from version to version."""
+    """Return a zlib stream of stored blocks (RFC 1950, 1951), because zlib's own output depends on its version."""
     parts = [data[k : k + 65535] for k in range(0, len(data), 65535)] or [b""]
     blocks = (
         struct.pack("<BHH", k == len(parts) - 1, len(part), 0xFFFF ^ len(part)) + part for k, part in enumerate(parts)
@@ -56,12 +56,12 @@ def _stored(data: bytes) -> bytes:
 
 
 def write_zipped_csv(path: Path, table: pd.DataFrame, member: str, **options: object) -> None:
-    """A zip archive of one table (pandas' ``to_csv`` options may follow)."""
+    """Write a zip archive with one table as CSV, without the index; ``options`` are those of pandas' ``to_csv``."""
     write_zip(path, {member: table.to_csv(**{"index": False, **options})})  # type: ignore[call-overload]
 
 
 def wav(samples: np.ndarray, rate: int = 16000) -> bytes:
-    """A WAV file of one channel: int16 samples of shape (frames,), ``rate`` of them a second.
+    """Return a WAV file with one channel: int16 samples of shape (frames,), ``rate`` of them per second.
 
     >>> len(wav(np.zeros(8, dtype=np.int16)))  # a header of 44 bytes, and 2 bytes per sample
     60
@@ -72,20 +72,20 @@ def wav(samples: np.ndarray, rate: int = 16000) -> bytes:
 
 
 def patterns(count: int, rng: np.random.Generator) -> list[bytes]:
-    """PNG images of random patterns, about every third of which is another one again: brighter or darker, with noise.
+    """Return PNG images of random patterns. About a third are near-duplicates, with another brightness and noise.
 
-    The patterns have 8 by 8 fields, each either dark or bright.
+    Each pattern has 8 by 8 fields, which are dark or bright.
     """
-    made: list[np.ndarray] = []
+    drawn: list[np.ndarray] = []
     for _ in range(count):
-        again = len(made) > 0 and rng.random() < 0.3
-        made.append(made[rng.integers(len(made))] if again else rng.integers(0, 2, (8, 8)))
-    shades = (np.kron(60 + 100 * pattern, np.ones((6, 6))) + rng.integers(0, 40) for pattern in made)
+        is_copy = len(drawn) > 0 and rng.random() < 0.3
+        drawn.append(drawn[rng.integers(len(drawn))] if is_copy else rng.integers(0, 2, (8, 8)))
+    shades = (np.kron(60 + 100 * pattern, np.ones((6, 6))) + rng.integers(0, 40) for pattern in drawn)
     return [png((shade + rng.integers(-4, 5, shade.shape)).astype(np.uint8)) for shade in shades]
 
 
 def first_value(table: pd.DataFrame, column: str, **values: Any) -> dict[str, pd.DataFrame]:
-    """For each name the table with that value in the first row of a column.
+    """Return one table for each keyword argument, with its value in the first row of a column.
 
     >>> first_value(pd.DataFrame({"p": [1, 2]}), "p", high=3)["high"]["p"].tolist()
     [3, 2]
@@ -96,7 +96,7 @@ def first_value(table: pd.DataFrame, column: str, **values: Any) -> dict[str, pd
 def standard(
     good: pd.DataFrame, id: str, unknown: Any, target: str = "", also: str = "", *, without: str = ""
 ) -> dict[str, Any]:
-    """A good submission as ``noisy``, its rows in another order as ``noisy_shuffled``, and those of ``malformed``.
+    """Return the usual test submissions: ``noisy`` (``good`` itself), ``noisy_shuffled``, and those of ``malformed``.
 
     >>> good = pd.DataFrame({"id": [1, 2], "price": [10, 20]})
     >>> list(standard(good, "id", -1, "price", "missing_column"))[:4]
@@ -109,12 +109,12 @@ def standard(
 def malformed(
     good: pd.DataFrame, id: str, unknown: Any, target: str = "", also: str = "", *, without: str = ""
 ) -> dict[str, Any]:
-    """Submissions that fit a good one but for what their name says, which a grader must reject.
+    """Return copies of a good submission with one defect each, by name. A grader must reject all of them.
 
-    ``missing_row``, ``extra_row``, ``duplicate_id`` (in another's place), ``unknown_id``, ``header_only`` and an
-    ``empty.csv``, ``without`` those named there; ``unknown`` is a value of the column ``id`` that is not an id.
-    ``also`` names more of them, separated by spaces: ``missing_id``, ``renamed_id``, ``nan_id`` and, of the column
-    ``target``, ``missing_column``, ``renamed_column``, ``all_text``, and where one value is wrong
+    By default these are ``missing_row``, ``extra_row``, ``duplicate_id`` (which replaces another row), ``unknown_id``
+    (the value ``unknown`` in the column ``id``), ``header_only`` and ``empty.csv``. ``without`` excludes names, and
+    ``also`` adds names, both separated by spaces: ``missing_id``, ``renamed_id``, ``nan_id``, and for the column
+    ``target`` ``missing_column``, ``renamed_column`` and ``all_text``. These change a single value of it:
     ``nan_prediction``, ``text_prediction``, ``infinite``, ``above_one``, ``negative``.
 
     >>> good = pd.DataFrame({"id": [1, 2], "price": [10, 20]})

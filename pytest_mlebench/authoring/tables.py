@@ -1,4 +1,4 @@
-"""Tables as preparers and graders read, split and write them, so that the bytes come out as the reference's do."""
+"""Reads, splits and writes tables, byte for byte as the reference does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rows = TypeVar("Rows", bound="pd.DataFrame | Sequence[Any] | Any")
 
 
 def read_csv(path: Path | IO[bytes], **options: Any) -> pd.DataFrame:
-    """pandas' ``read_csv``, whose floats (since pandas 3.1) are exact: they are written back as they were read.
+    """Read a CSV file with pandas' ``read_csv``, whose floats (since pandas 3.1) are exact and survive a round trip.
 
     >>> from io import BytesIO
     >>> read_csv(BytesIO(b"id,price\\n007,0.1\\n")).to_numpy().tolist()  # the id is a number now
@@ -29,7 +29,7 @@ def read_csv(path: Path | IO[bytes], **options: Any) -> pd.DataFrame:
 
 
 def read_text_csv(path: Path | IO[bytes], *, numbers: Iterable[str] = (), **options: Any) -> pd.DataFrame:
-    """A table whose cells are the strings in the file: ``000123`` keeps its zeros, and ``NA`` is not a missing value.
+    """Read a CSV file as strings: ``000123`` keeps its zeros, and ``NA`` is not a missing value.
 
     An empty cell is an empty string. ``numbers`` names the columns to convert; empty cells there are missing. Raises
     ValueError if a cell of such a column is not a number. Other ``options`` are those of pandas' ``read_csv``.
@@ -46,13 +46,13 @@ def read_text_csv(path: Path | IO[bytes], *, numbers: Iterable[str] = (), **opti
 
 
 def read_zipped_csv(path: Path, **options: Any) -> pd.DataFrame:
-    """``read_csv`` of the table in a zip archive that is named after it: ``train.csv`` in ``train.csv.zip``."""
+    """Read a CSV file from a zip archive of the same name with ``read_csv``: ``train.csv`` in ``train.csv.zip``."""
     with zip_member(path, path.name.removesuffix(".zip")) as file:
         return read_csv(file, **options)
 
 
 def write_csv(table: pd.DataFrame, path: Path, **options: Any) -> None:
-    """Write without the index, in pandas' default quoting; makes the folders above.
+    """Write a table without its index, and create parent folders. ``options`` are those of pandas' ``to_csv``.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -65,10 +65,10 @@ def write_csv(table: pd.DataFrame, path: Path, **options: Any) -> None:
 
 
 def split(rows: Rows, test_size: float | int, **options: Any) -> tuple[Rows, Rows]:
-    """scikit-learn's ``train_test_split`` with ``random_state=0``: (train, test) in the order it returns.
+    """Split rows into (train, test) with scikit-learn's ``train_test_split`` and ``random_state=0``, in its order.
 
-    ``rows`` is a table, an array or a list. A float ``test_size`` is a share (the number of test rows is rounded
-    up), an int a number of rows. ``options`` as for ``train_test_split``, for example ``stratify``.
+    ``rows`` is a table, an array or a list. ``test_size`` is a share if it is a float (the number of test rows is
+    rounded up), or a number of rows. ``options`` are those of ``train_test_split``, for example ``stratify``.
 
     >>> train, test = split(list(range(10)), test_size=0.2)
     >>> train, test
@@ -81,7 +81,7 @@ def split(rows: Rows, test_size: float | int, **options: Any) -> tuple[Rows, Row
 
 
 def hold_out(table: pd.DataFrame, column: str, values: Iterable[Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """(train, test): the test rows are those whose ``column`` is one of the values; the order of rows is kept.
+    """Split a table into (train, test): test rows have one of ``values`` in ``column``. The order of rows is kept.
 
     >>> train, test = hold_out(pd.DataFrame({"year": [2020, 2021, 2022]}), "year", [2022])
     >>> train["year"].tolist(), test["year"].tolist()
@@ -94,9 +94,10 @@ def hold_out(table: pd.DataFrame, column: str, values: Iterable[Any]) -> tuple[p
 def split_groups(
     table: pd.DataFrame, column: str, test_size: float | int, **options: Any
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """(train, test), where rows of the same ``column`` stay together: its distinct values go to ``split``.
+    """Split a table into (train, test), and keep rows with the same value in ``column`` on one side.
 
-    The values are split in the order of their first appearance; the order of rows is kept.
+    The distinct values, in the order of first appearance, are split by ``split``, which takes ``test_size`` and
+    ``options``. The order of rows is kept.
 
     >>> train, test = split_groups(pd.DataFrame({"patient": [1, 1, 2, 3, 3]}), "patient", test_size=1)
     >>> train["patient"].tolist(), test["patient"].tolist()
@@ -107,13 +108,13 @@ def split_groups(
 
 
 def read_header(path: Path) -> list[str]:
-    """The column names in a CSV file's first line."""
+    """Return the column names in a CSV file's first line."""
     with path.open(newline="", encoding="utf-8") as file:
         return next(csv.reader(file), [])
 
 
 def one_hot(labels: pd.Series[Any] | Sequence[Any], classes: Iterable[Any]) -> pd.DataFrame:
-    """A column for each class, 1 where the row's label is that class and 0 elsewhere; index as in ``labels``.
+    """Return a table with a column of 0 and 1 for each class, and the index of ``labels`` if it is a Series.
 
     >>> one_hot(["cat", "dog"], ["cat", "dog"]).to_numpy().tolist()
     [[1, 0], [0, 1]]
@@ -123,23 +124,23 @@ def one_hot(labels: pd.Series[Any] | Sequence[Any], classes: Iterable[Any]) -> p
 
 
 def read_csv_high(path: Path, **options: Any) -> pd.DataFrame:
-    """``read_csv`` with floats as pandas read them by default until 3.0 (``float_precision="high"``).
+    """Read a CSV file like pandas' default until version 3.0 (``float_precision="high"``).
 
-    That parser rounds more than once, so numbers of many digits can come out a bit off; where the reference reads so,
-    the files that it writes back show it. The file is read twice.
+    That parser rounds more than once, so that numbers with many digits may be slightly inexact. Files that the
+    reference read and wrote in this way contain the inexact numbers. The file is read twice.
     """
     table = read_csv(path, **options)
     columns = list(table.select_dtypes("float").columns)
     texts = pd.read_csv(path, **{**options, "usecols": columns, "dtype": str}) if columns else table
     for column in columns:
         digits = texts[column].str.count(r"\d")
-        inexact = (digits > 15) | texts[column].str.contains("e", case=False)  # the others are rounded only once
+        inexact = (digits > 15) | texts[column].str.contains("e", case=False)  # other numbers are rounded only once
         table.loc[inexact.fillna(False), column] = [_high(text) for text in texts.loc[inexact.fillna(False), column]]
     return table
 
 
 def _high(text: str) -> float:
-    """pandas' ``precise_xstrtod``: 17 digits summed up in a double, then one multiplication by a power of ten."""
+    """Emulate pandas' ``precise_xstrtod``: accumulate 17 digits in a double, then multiply once by a power of ten."""
     mantissa, _, exponent = text.strip().lower().partition("e")
     whole, _, decimals = mantissa.lstrip("+-").partition(".")
     if not (whole + decimals).isdecimal():  # inf, nan
@@ -157,14 +158,14 @@ def _high(text: str) -> float:
 
 
 def take_groups(table: pd.DataFrame, column: str, groups: Sequence[Any]) -> pd.DataFrame:
-    """The rows whose ``column`` is one of ``groups``: group by group in that order, within a group as in the table."""
-    place = pd.Index(groups).get_indexer(table[column])
-    order = np.argsort(place, kind="stable")
-    return table.take(order[np.count_nonzero(place < 0) :])
+    """Return the rows whose ``column`` is one of ``groups``: in that order of groups, then in the table's order."""
+    rank = pd.Index(groups).get_indexer(table[column])
+    order = np.argsort(rank, kind="stable")
+    return table.take(order[np.count_nonzero(rank < 0) :])
 
 
 def reads_as(kind: type[int] | type[float], text: str) -> bool:
-    """Whether Python reads a text as a number of this kind."""
+    """Return whether Python can convert a string to this type of number."""
     try:
         kind(text)
     except ValueError:
@@ -173,7 +174,7 @@ def reads_as(kind: type[int] | type[float], text: str) -> bool:
 
 
 def module(name: str) -> Any:
-    """None where it is not installed."""
+    """Import a module; None if it is not installed."""
     try:
         return import_module(name)
     except ImportError:
@@ -189,14 +190,14 @@ TEST_SHARE = 0.4
 def write_competition(table: pd.DataFrame, target: str, placeholder: float, public: Path, private: Path) -> None:
     """Split a table of numbers 60 : 40; write ``train.csv``, ``test.csv``, ``sample_submission.csv`` and the answers.
 
-    Each row gets a random ``id``; the answers are ``private/test.csv`` with ``id`` and ``target``.
-    ``placeholder`` is the prediction of the sample submission.
+    Each row gets a random ``id``. The answers are ``private/test.csv`` with ``id`` and ``target``. ``placeholder`` is
+    the prediction in the sample submission.
     """
-    # Whole numbers as such: 16.0 for a pixel of 16 would only make the files longer.
+    # Convert integers, because 16.0 for a pixel of 16 would only make the files larger.
     table = table.astype({column: int for column in table if (table[column] % 1 == 0).all()})
     train, test = split(table, test_size=TEST_SHARE)
-    # From the place in the shuffled table, since one from the original row would say where to look it up.
-    ids = [hashlib.sha256(f"{target}:{place}".encode()).hexdigest()[:8] for place in range(len(table))]
+    # Hash positions in the shuffled table: a hash of the original position would reveal the row.
+    ids = [hashlib.sha256(f"{target}:{position}".encode()).hexdigest()[:8] for position in range(len(table))]
     train, test = (part.reset_index(drop=True) for part in (train, test))
     train.insert(0, "id", ids[: len(train)])
     test.insert(0, "id", ids[len(train) :])

@@ -1,4 +1,4 @@
-"""The Text Normalization Challenge's data: tokens of sentences with their spoken forms, whatever the language."""
+"""Preparation for the Text Normalization Challenges: tokens of sentences with their spoken forms, in any language."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def prepare_text_normalization(raw: Path, public: Path, private: Path, language:
 
 
 def prepare_corrected(raw: Path, public: Path, private: Path, language: str) -> None:
-    """The same, but equal sentences stay on one side, and a token such as "null" remains text.
+    """Prepare the data as ``prepare_text_normalization`` does, but keep equal sentences on one side.
 
-    The sample submission is public as a plain file too.
+    A token such as "null" remains text. The sample submission is also public as a plain file.
     """
     tokens = read_zipped_csv(raw / f"{language}_train.csv.zip", **_TEXTS)
     train, test = hold_out_groups(_equal_sentences)(tokens, test_size=0.1)
@@ -33,7 +33,7 @@ def prepare_corrected(raw: Path, public: Path, private: Path, language: str) -> 
 
 
 def _equal_sentences(tokens: pd.DataFrame) -> pd.Series[int]:
-    """A number for each token's sentence, the same for equal sentences: a sum of hashes of places and tokens."""
+    """Return a number for each token's sentence, equal for equal sentences: a sum of hashes of positions and tokens."""
     hashes = pd.util.hash_pandas_object(tokens[["token_id", "before"]], index=False)
     return hashes.groupby(tokens["sentence_id"]).transform("sum")
 
@@ -41,7 +41,7 @@ def _equal_sentences(tokens: pd.DataFrame) -> pd.Series[int]:
 def write_sides(
     train: pd.DataFrame, test: pd.DataFrame, public: Path, private: Path, language: str, *, samples: Path
 ) -> None:
-    """Write the tables of both sides, whose sentences get new numbers; ``samples`` gets the sample submission."""
+    """Write the tables of both sides with renumbered sentences, and the sample submission to the folder ``samples``."""
     train, test = _renumber(train), _renumber(test)
     ids = test["sentence_id"].astype(str) + "_" + test["token_id"].astype(str)
     answers, sample = (pd.DataFrame({"id": ids, "after": test[column]}) for column in ("after", "before"))

@@ -1,4 +1,4 @@
-"""Reading and writing TFRecord files of ``tf.train.Example`` without TensorFlow; checksums are not verified.
+"""Reads and writes TFRecord files of ``tf.train.Example`` without TensorFlow. Checksums are not verified.
 
 Sources: TensorFlow's guide "TFRecord and tf.train.Example", and the encoding of protocol buffers.
 """
@@ -13,16 +13,16 @@ from pathlib import Path
 from pytest_mlebench.errors import DataError
 
 Feature = list[bytes] | list[int] | list[float]
-"""The values of a bytes list, of an int64 list, or of a float list."""
+"""The values of a bytes list, an int64 list or a float list."""
 
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types of protocol buffers
-_NOTHING = memoryview(b"")
+_EMPTY = memoryview(b"")
 _HEAD, _TAIL = 12, 4
-"""Bytes before a record (its length, and the checksum of that), and after it (its own checksum)."""
+"""Number of bytes before a record (its length and the length's checksum) and after it (its checksum)."""
 
 
 def read_examples(path: Path) -> Iterator[dict[str, Feature]]:
-    """The examples of a TFRecord file, one at a time: features by name. Raises DataError for what is no such file."""
+    """Yield the examples of a TFRecord file: features by name. Raises DataError if the file is invalid or missing."""
     return (_parsed(path, record) for record in read_records(path))
 
 
@@ -30,24 +30,24 @@ def _parsed(path: Path, record: bytes) -> dict[str, Feature]:
     try:
         return parse_example(record)
     except (IndexError, ValueError, struct.error) as error:
-        raise DataError(f"{path} holds a record that is no tf.train.Example: {error}") from error
+        raise DataError(f"{path} contains a record that is not a tf.train.Example: {error}") from error
 
 
 def read_records(path: Path) -> Iterator[bytes]:
-    """The records of a TFRecord file, one at a time, whatever they hold. Raises DataError for a truncated file."""
+    """Yield the raw records of a TFRecord file. Raises DataError if the file is truncated or missing."""
     return (frame[_HEAD:-_TAIL] for frame in _frames(path))
 
 
 def _frames(path: Path) -> Iterator[bytes]:
-    """The records with their lengths and checksums."""
+    """Yield the records with their lengths and checksums."""
     try:
-        left = path.stat().st_size
+        remaining = path.stat().st_size
         with path.open("rb") as file:
-            while left:
+            while remaining:
                 head = file.read(_HEAD)
-                length = struct.unpack("<Q", head[:8])[0] if len(head) == _HEAD else left
-                left -= _HEAD + length + _TAIL
-                if left < 0:
+                length = struct.unpack("<Q", head[:8])[0] if len(head) == _HEAD else remaining
+                remaining -= _HEAD + length + _TAIL
+                if remaining < 0:
                     raise DataError(f"TFRecord file {path} is damaged or cut off")
                 yield head + file.read(length + _TAIL)
     except FileNotFoundError as error:
@@ -55,17 +55,20 @@ def _frames(path: Path) -> Iterator[bytes]:
 
 
 def parse_example(record: bytes) -> dict[str, Feature]:
-    """The features of a serialised ``tf.train.Example`` by name; a feature without a list is an empty list."""
-    return {name: _values(_bytes(parts.get(2, _NOTHING))) for name, parts, _ in _features(record)}
+    """Parse a serialised ``tf.train.Example``; returns its features by name. A feature without values is an empty list.
+
+    Raises IndexError, ValueError or struct.error if it is invalid.
+    """
+    return {name: _values(_bytes(parts.get(2, _EMPTY))) for name, parts, _ in _features(record)}
 
 
 def _features(record: bytes) -> Iterator[tuple[str, dict[int, int | memoryview], memoryview]]:
-    """The name of each feature, the fields of its entry, and the entry itself."""
+    """Yield the name of each feature, the fields of its entry, and the entry itself."""
     for field, container in _fields(memoryview(record)):
         for _, found in _fields(_bytes(container)) if field == 1 else ():
             entry = _bytes(found)
             parts = dict(_fields(entry))
-            yield bytes(_bytes(parts.get(1, _NOTHING))).decode(), parts, entry
+            yield bytes(_bytes(parts.get(1, _EMPTY))).decode(), parts, entry
 
 
 def _values(feature: memoryview) -> Feature:
@@ -81,64 +84,64 @@ def _values(feature: memoryview) -> Feature:
 
 
 def _integers(value: int | memoryview) -> Iterator[int]:
-    """One int64, or the packed ones."""
+    """Yield one int64, or several packed ones."""
     if isinstance(value, int):
         yield value - (1 << 64) if value >> 63 else value
         return
-    place = 0
-    while place < len(value):
-        number, place = _varint(value, place)
+    position = 0
+    while position < len(value):
+        number, position = _varint(value, position)
         yield from _integers(number)
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """The fields of a protocol buffer message: number, and an integer (varint) or bytes."""
-    place = 0
-    while place < len(data):
-        tag, place = _varint(data, place)
+    """Yield the fields of a protocol buffer message: number, and an integer (varint) or bytes."""
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
         if (kind := tag & 7) == _VARINT:
-            value, place = _varint(data, place)
+            value, position = _varint(data, position)
             yield tag >> 3, value
             continue
         if kind == _DELIMITED:
-            size, place = _varint(data, place)
+            size, position = _varint(data, position)
         elif kind in (_FIXED64, _FIXED32):
             size = 8 if kind == _FIXED64 else 4
         else:
             raise ValueError(f"wire type {kind} is unknown")
-        if place + size > len(data):
+        if position + size > len(data):
             raise ValueError("a field is longer than its message")
-        yield tag >> 3, data[place : place + size]
-        place += size
+        yield tag >> 3, data[position : position + size]
+        position += size
 
 
-def _varint(data: memoryview, place: int) -> tuple[int, int]:
-    """An integer of seven bits a byte, and where it ends."""
+def _varint(data: memoryview, position: int) -> tuple[int, int]:
+    """Return an integer that is encoded with seven bits per byte, and the position after it."""
     value = shift = 0
     while shift < 70:
-        byte = data[place]
+        byte = data[position]
         value |= (byte & 127) << shift
-        place, shift = place + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 128:
-            return value, place
+            return value, position
     raise ValueError("a number has more than 64 bits")
 
 
 def _bytes(value: int | memoryview) -> memoryview:
     if isinstance(value, int):
-        raise ValueError("a number stands where bytes were expected")
+        raise ValueError("found a number instead of bytes")
     return value
 
 
 def tfrecord(examples: Iterable[Mapping[str, bytes | str | int]]) -> bytes:
-    """A TFRecord file of ``tf.train.Example`` records; text becomes a bytes list, an integer from 0 an int64 list."""
+    """Return a TFRecord file of ``tf.train.Example`` records; strings become bytes lists, integers ≥ 0 int64 lists."""
     return b"".join(_framed(_example(features)) for features in examples)
 
 
 def keep_features(path: Path, names: Collection[str]) -> None:
-    """Write a TFRecord file anew, whose records keep these features alone, byte for byte.
+    """Replace a TFRecord file with one whose records have only these features, byte for byte.
 
-    The file that it was linked to stays as it is.
+    Files that are hard-linked to it are not modified. Raises DataError if the file is truncated or missing.
     """
     new = path.with_name(f".{path.name}.new")
     with new.open("xb") as file:
@@ -149,9 +152,9 @@ def keep_features(path: Path, names: Collection[str]) -> None:
 
 
 def copy_records(source: Path, target: Path, is_wanted: Callable[[dict[str, Feature]], bool]) -> int:
-    """Copy the records whose examples are wanted, byte for byte, to a new file; how many they are.
+    """Copy the records for which ``is_wanted`` is true, byte for byte, to a new file; returns their number.
 
-    Raises DataError for what is no such file.
+    ``is_wanted`` takes a record's features by name. Raises DataError if the source is invalid or missing.
     """
     count = 0
     with target.open("xb") as file:
@@ -185,13 +188,13 @@ def _encoded(value: int) -> bytes:
 
 
 def _framed(record: bytes) -> bytes:
-    """A record with its length and the checksums of both."""
+    """Return a record with its length and the checksums of both."""
     size = struct.pack("<Q", len(record))
     return size + _masked_crc32c(size) + record + _masked_crc32c(record)
 
 
 def _masked_crc32c(data: bytes) -> bytes:
-    """CRC-32C, rotated and shifted as TFRecord wants it."""
+    """Return the CRC-32C, rotated and shifted as TFRecord requires."""
     table, crc = _crc32c_table(), 0xFFFFFFFF
     for byte in data:
         crc = crc >> 8 ^ table[(crc ^ byte) & 0xFF]

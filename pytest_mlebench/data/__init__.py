@@ -1,4 +1,4 @@
-"""Where data comes from: downloads, the store, and helpers for preparers."""
+"""Data of competitions: downloads, preparation and the data store."""
 
 from pytest_mlebench.io.extensions import moved
 

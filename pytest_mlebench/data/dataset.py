@@ -1,17 +1,17 @@
-"""One competition's data in the store, and copies of it whose metadata tells nothing.
+"""One competition's data in the store, and copies of it whose file metadata reveals nothing.
 
 Archives often store files class by class. Unpacking keeps that order in the files' times and inode numbers, in their
-directory entries and in their blocks on the disk, and so does linking the unpacked files. An agent can read all of
-these, even on a read-only mount. So each file gets a new inode, in a random order that is drawn when names and
-contents are final, and is never stored. All files get the same times.
+directory entries and in their blocks on the disk. So does linking the unpacked files. An agent can read all of these,
+even on a read-only mount. So each file gets a new inode, in a random order that is drawn when names and contents are
+final, and is never stored. All files get the same times. Such a folder is called *level*.
 
 Hard links and clones (reflinks) of the unpacked files would not help: they share inodes or blocks with files in the
-old order, and removing the raw data later would change the links' times in that order. But files that were unpacked
-in a random order into one folder (see ``unpack_zip``), and that leave the raw data before times are set, can be moved
-instead of copied. This saves a second copy on the disk. A mix of moved and copied files would be distinguishable, so
-either all files in a side's folders are moved, or none.
+old order, and removing the raw data later would change the links' times in that order. But files can be moved instead
+of copied if they were unpacked in a random order into one folder (see ``unpack_zip``). The raw data must then be
+removed before times are set. This saves a second copy on the disk. A mix of moved and copied files would be
+distinguishable, so either all files in the subfolders of ``public`` are moved, or none.
 
-Digests of prepared data: by bytes, and by content where the bytes depend on a library's version or the clock.
+Digests identify prepared files by their bytes, or by content if the bytes depend on a library's version or the clock.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from pytest_mlebench.io.values import as_object
 
 READ_ONLY = 0o444
 TIME_NS = 946_684_800 * 10**9
-"""Access and modification of all prepared files and folders: the beginning of 2000, UTC."""
+"""Access and modification time of all prepared files and folders: the beginning of 2000, UTC."""
 _WORKERS = 4
 _BATCH = 1000
 _BLOCK = 1 << 24
 
 
 def replace_by_level(folder: Path, scratch: Path, mixed_raw: Path | None = None) -> bool:
-    """Replace a folder by a level copy of it, durably; what it was stays in ``scratch``, on the same disk.
+    """Replace a folder with a level copy, durably; the original is moved to ``scratch``, on the same disk.
 
-    ``mixed_raw`` is raw data that was unpacked in a random order. Links to it may be moved; returns whether they were.
-    Then the folder is not level until its raw data is removed, and ``set_times`` is called.
+    ``mixed_raw`` is raw data that was unpacked in a random order. Links to it may be moved instead of copied. Returns
+    True if they were; the folder is then level only after the raw data is removed and ``set_times`` is called.
     """
     new = scratch / f"level-{folder.name}"
     has_moved = level(folder, new, mixed_raw)
@@ -61,10 +61,10 @@ def replace_by_level(folder: Path, scratch: Path, mixed_raw: Path | None = None)
 
 
 def level(source: Path, target: Path, mixed_raw: Path | None = None) -> bool:
-    """Copy a folder to ``target``, which does not exist yet, so that nothing but names and contents remains.
+    """Copy a folder to ``target``, which must not exist, and keep only names and contents.
 
     Files become read-only. Symbolic links stay links. Extended attributes, owners and holes are not copied.
-    ``mixed_raw``, and what is returned, are as in ``replace_by_level``. Raises OSError.
+    ``mixed_raw`` and the return value are those of ``replace_by_level``. Raises OSError.
     """
     folders, names = _walk(source)
     moved = set[str]() if mixed_raw is None else _all_linked(source, names, mixed_raw)
@@ -75,7 +75,7 @@ def level(source: Path, target: Path, mixed_raw: Path | None = None) -> bool:
         (source / name).rename(target / name)
     with ThreadPoolExecutor(_WORKERS) as pool:
         todo = iter(shuffled(set(names) - moved))
-        while batch := list(islice(todo, _BATCH)):  # an error ends it soon, and so does Ctrl-C
+        while batch := list(islice(todo, _BATCH)):  # an error or Ctrl-C stops it after a batch
             for _ in pool.map(_copy, (f"{source}/{name}" for name in batch), (f"{target}/{name}" for name in batch)):
                 pass
     if not moved:
@@ -84,19 +84,19 @@ def level(source: Path, target: Path, mixed_raw: Path | None = None) -> bool:
 
 
 def _all_linked(source: Path, files: list[str], raw: Path) -> set[str]:
-    """The files in folders, if each of them is the only link to a file of the raw data; else none."""
-    inside = {name for name in files if "/" in name}
-    known = {entry.inode() for entry in _entries(str(raw)) if entry.is_file(follow_symlinks=False)}
+    """Return the files in subfolders if each is the only hard link to a raw file; else an empty set."""
+    nested = {name for name in files if "/" in name}
+    raw_inodes = {entry.inode() for entry in _entries(str(raw)) if entry.is_file(follow_symlinks=False)}
     device = raw.stat().st_dev
-    for name in inside:
-        about = (source / name).lstat()
-        if about.st_ino not in known or about.st_nlink != 2 or about.st_dev != device:
+    for name in nested:
+        status = (source / name).lstat()
+        if status.st_ino not in raw_inodes or status.st_nlink != 2 or status.st_dev != device:
             return set()
-    return inside
+    return nested
 
 
 def set_times(folder: Path) -> None:
-    """Set the times of a folder's files and folders, in a random order; makes files read-only. Raises OSError."""
+    """Set the times of all files and folders in a folder, in random order, and make files read-only. Raises OSError."""
     folders, files = _walk(folder)
     for name in shuffled(files):
         level_file(folder / name)
@@ -111,25 +111,25 @@ def level_file(path: Path) -> None:
 
 
 def is_level(folder: Path) -> bool:
-    """Whether ``level`` or ``set_times`` made a folder, and nothing was added or removed at its top since then.
+    """Return whether a folder is level, and no entry was added or removed directly in it since.
 
-    Other programs, earlier versions of this one and plain copies leave other times. Raises OSError.
+    Folders from other programs, earlier versions and plain copies have other times. Raises OSError.
     """
     return folder.stat().st_mtime_ns == TIME_NS
 
 
 def keep_level(folder: Path) -> None:
-    """Set a folder's own times again after a file in it was replaced by one with the right times. Raises OSError."""
+    """Reset a folder's own times after a file in it was replaced by one with the right times. Raises OSError."""
     os.utime(folder, ns=(TIME_NS, TIME_NS))
 
 
 def _walk(folder: Path) -> tuple[list[str], list[str]]:
-    """The relative paths of all folders below one, and of everything else."""
+    """Return the relative paths of all subfolders of a folder, and of all other entries."""
     folders: list[str] = []
     files: list[str] = []
     for entry in _entries(str(folder)):
-        inside = folders if entry.is_dir(follow_symlinks=False) else files
-        inside.append(os.path.relpath(entry.path, folder))
+        paths = folders if entry.is_dir(follow_symlinks=False) else files
+        paths.append(os.path.relpath(entry.path, folder))
     return folders, files
 
 
@@ -142,18 +142,18 @@ def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
 
 
 def _copy(old: str, new: str) -> None:
-    if os.path.islink(old):  # noqa: PTH114  (there may be a million)
+    if os.path.islink(old):  # noqa: PTH114  (there may be a million files)
         os.symlink(os.readlink(old), new)  # noqa: PTH115, PTH211
     else:
         with open(old, "rb") as source, open(new, "xb") as target:  # noqa: PTH123
-            while os.sendfile(target.fileno(), source.fileno(), None, _BLOCK):  # which clones nothing
+            while os.sendfile(target.fileno(), source.fileno(), None, _BLOCK):  # sendfile never clones blocks
                 pass
         os.chmod(new, READ_ONLY)  # noqa: PTH101
     os.utime(new, ns=(TIME_NS, TIME_NS), follow_symlinks=False)
 
 
 def _set_times_of_folders(top: Path, folders: list[str]) -> None:
-    for name in shuffled(folders):  # setting times changes no other folder's
+    for name in shuffled(folders):  # setting one folder's times does not change another's
         os.utime(top / name, ns=(TIME_NS, TIME_NS))
     os.utime(top, ns=(TIME_NS, TIME_NS))
 
@@ -162,12 +162,12 @@ ENVIRONMENT_VARIABLE = "MLEBENCH_DATA_DIR"
 DESCRIPTIONS = ("bundled", "kaggle")
 Description = Literal["bundled", "kaggle"]
 OBFUSCATED = "obfuscated"
-"""The description that hides the competition's name. A run may choose it; the store has none (see ``runs.run``)."""
+"""The description that hides the competition's name. Runs can choose it; it is never stored (see ``runs.run``)."""
 OTHER = "other"
 
 
 def default_data_dir() -> Path:
-    """``$MLEBENCH_DATA_DIR``, else ``mlebench`` in the user's cache folder. Raises DataError if there is no home.
+    """Return ``$MLEBENCH_DATA_DIR``, or else ``mlebench`` in the cache folder. Raises DataError if there is no home.
 
     >>> os.environ["MLEBENCH_DATA_DIR"] = "/srv/mlebench"
     >>> default_data_dir()
@@ -184,11 +184,11 @@ def _cache_dir() -> Path:
     try:
         return Path.home() / ".cache"
     except RuntimeError as error:
-        raise DataError(f"no home folder is known for data: set HOME, {ENVIRONMENT_VARIABLE} or --data-dir") from error
+        raise DataError(f"found no home folder for data: set HOME, {ENVIRONMENT_VARIABLE} or --data-dir") from error
 
 
 def mle_bench_data_dir() -> Path:
-    """Where MLE-bench keeps its data by default. Raises DataError if there is no home."""
+    """Return MLE-bench's default data folder. Raises DataError if there is no home."""
     return _cache_dir() / "mle-bench" / "data"
 
 
@@ -196,7 +196,7 @@ def mle_bench_data_dir() -> Path:
 class Dataset:
     """One competition's data in the store, in MLE-bench's layout: ``raw/``, ``prepared/public``, ``prepared/private``.
 
-    Only ``public`` may be shown to an agent. A version that corrects the competition has its data beside that:
+    Only ``public`` may be shown to an agent. A version that corrects the competition has a folder of its own, such as
     ``prepared-v2``.
 
     >>> from pytest_mlebench import DataStore, default_catalogue
@@ -220,7 +220,7 @@ class Dataset:
 
     @property
     def mismatch(self) -> Path:
-        """Where prepared data is kept that differs from the reference."""
+        """The folder for prepared data that differs from the reference."""
         return self.folder / f"prepared{self._suffix}.mismatch"
 
     @property
@@ -249,7 +249,7 @@ class Dataset:
 
     @property
     def required(self) -> tuple[Path, ...]:
-        """The files that all data of a competition has."""
+        """The files that prepared data must contain."""
         return self.answers, self.perfect_submission, self.sample_submission
 
     @property
@@ -258,23 +258,23 @@ class Dataset:
 
     @property
     def is_level(self) -> bool:
-        """Whether the files' times, inodes and order tell nothing of what they were made from (see ``data.dataset``).
+        """Whether the files' times, inodes and order reveal nothing about the raw data (see ``data.dataset``).
 
-        That of earlier versions, and of other programs, may tell answers. False where nothing is prepared.
+        Data from earlier versions or other programs may reveal answers. False if nothing is prepared.
         """
         return self.is_prepared and is_level(self.private) and is_level(self.public)
 
     @property
     def has_moved_files(self) -> bool:
-        """Whether public files were moved from raw data, and their times are still to be set (see ``data.dataset``).
+        """Whether public files were moved from raw data, and their times are not set yet (see ``data.dataset``).
 
-        The state has the inode of their folder, since a copy of it may be in another order.
+        The state records the inode of their folder, because a copy of it may have another order.
         """
         return self.is_prepared and self.state.get("moved") == self.public.stat().st_ino
 
     @property
     def kernels(self) -> Path:
-        """The competition's public notebooks, which plagiarism is looked for in (see the extra ``audit``)."""
+        """The competition's public notebooks, with which the extra ``audit`` compares agents' code."""
         return self.folder / "kernels"
 
     @property
@@ -293,17 +293,17 @@ class Dataset:
 
     @property
     def listing(self) -> Path:
-        """A file with the names and sizes that the prepared files had when they were prepared."""
+        """The file that records the prepared files' names and sizes at the time of preparation."""
         return self.folder / f"files{self._suffix}.jsonl.gz"
 
     @property
     def own_paths(self) -> set[Path]:
-        """What belongs to this version's prepared data."""
+        """The paths that belong to this version only."""
         return {self.prepared, self.mismatch, self.listing, self.pulling, self.state_file, self.twin_record}
 
     @property
     def pulling(self) -> Path:
-        """What has arrived of prepared data that is pulled from elsewhere, until all of it is here."""
+        """The folder for prepared data that is being pulled, until all of it has arrived."""
         return self.folder / f".pulling{self._suffix}"
 
     @property
@@ -314,35 +314,35 @@ class Dataset:
 
     @property
     def lock_file(self) -> Path:
-        """The lock file that every change of the folder holds (see ``locks.hold_lock``)."""
+        """The lock file that a process holds while it changes the folder (see ``locks.hold_lock``)."""
         return self.folder / ".lock"
 
     @property
     def is_verified(self) -> bool | None:
-        """Whether the checksums matched when they were last compared; None if they never were."""
+        """Whether the checksums matched in the last comparison; None if they were never compared."""
         verified = self.state.get("verified")
         return verified if isinstance(verified, bool) else None
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether the prepared data was made by the competition's ``synthetic.py``."""
+        """Whether the prepared data was generated by the competition's ``synthetic.py``."""
         return self.state.get("synthetic") is True
 
     @property
     def twin_record(self) -> Path:
-        """How a twin was made: seed, size, refused worlds, medals. For the harness alone."""
+        """The file with a twin's seed, size, rejected worlds and medals. Agents must not see it."""
         return self.folder / f"twin{self._suffix}.json"
 
     @property
     def twin(self) -> Mapping[str, Any]:
-        """Of a twin: the key of its seed, its size and, with ``--twin-per-seed``, the run's seed; else empty."""
+        """For a twin: the key of its seed, its size and, with ``--twin-per-seed``, the run's seed. Otherwise empty."""
         return as_object(self.state.get("twin"))
 
     @property
     def description(self) -> str | None:
-        """Whose ``description.md`` agents read: ``bundled``, ``kaggle``, or ``other``; None if nothing is prepared.
+        """Which ``description.md`` agents read: ``bundled``, ``kaggle``, or ``other``; None if nothing is prepared.
 
-        ``other`` is that of another program that prepared the data, as MLE-bench.
+        ``other`` means that another program, such as MLE-bench, prepared the data.
         """
         source = self.state.get("description")
         if source in DESCRIPTIONS:
@@ -357,14 +357,14 @@ class Dataset:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What is known of the prepared data: ``verified``, ``description``, ``fingerprint``, size in ``bytes``, …"""
+        """The recorded properties of the data: ``verified``, ``description``, ``fingerprint``, size in ``bytes``, …"""
         try:
             return as_object(json.loads(self.state_file.read_text(encoding="utf-8")))
         except (OSError, ValueError):
             return {}
 
     def note(self, **changes: Any) -> None:
-        """Change values of the state, durably. Raises OSError."""
+        """Update values of the state, durably. Raises OSError."""
         files.write_text(self.state_file, json.dumps({**self.state, **changes}) + "\n")
 
     @property
@@ -373,22 +373,22 @@ class Dataset:
 
 
 Digest = str | dict[str, Any]
-"""An md5 in hexadecimal, or for an archive or a parquet file its members' digests."""
+"""An MD5 in hexadecimal, or the digests of an archive's members or of a parquet file's parts."""
 
 
 def md5(source: Path | bytes | IO[bytes]) -> str:
-    """md5 of a file (read in blocks) or of bytes, in hexadecimal."""
+    """Return the MD5 of a file (read in blocks) or of bytes, in hexadecimal."""
     if isinstance(source, bytes):
         return hashlib.md5(source, usedforsecurity=False).hexdigest()
     if isinstance(source, Path):
         with source.open("rb") as file:
             return md5(file)
     new = partial(hashlib.md5, usedforsecurity=False)
-    return hashlib.file_digest(source, new).hexdigest()  # type: ignore[arg-type]  # IO[bytes] does not say `readinto`
+    return hashlib.file_digest(source, new).hexdigest()  # type: ignore[arg-type]  # IO[bytes] lacks `readinto`
 
 
 def digest(path: Path) -> Digest:
-    """The md5 of a file; for zip, tar and 7z archives those of their members, for parquet that of columns and rows."""
+    """Return the MD5 of a file; for an archive, its members' digests; for parquet, those of columns and rows."""
     name = path.name
     if name.endswith(".zip"):
         with zipfile.ZipFile(path) as archive:
@@ -413,7 +413,7 @@ def digest(path: Path) -> Digest:
 
 
 def listing(folder: Path) -> dict[str, Digest]:
-    """The digest of every file below a folder, by its path relative to it, sorted."""
+    """Return the digest of every file below a folder by its relative path, sorted."""
     return {path.relative_to(folder).as_posix(): digest(path) for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
@@ -423,7 +423,7 @@ def differences(
     where: str = "",
     change: Callable[[Any, Any], str] = ": expected {}, found {}".format,
 ) -> list[str]:
-    """The differences between two listings of the folder ``where``, one sentence per file."""
+    """Describe the differences between two listings of the folder ``where``, one sentence per file."""
     prefix = where and f"{where}/"
     return [
         *(f"{prefix}{name} is missing" for name in sorted(expected.keys() - found.keys())),
@@ -438,21 +438,18 @@ def differences(
 
 SIDES = ("public", "private")
 DESCRIPTION = "public/description.md"
-"""Not listed, as it may be replaced (see ``DataStore.prepare``)."""
+"""Left out of listings, because it may be replaced (see ``DataStore.prepare``)."""
 
 
 def checksum_errors(dataset: Dataset) -> list[str]:
-    """How the prepared files differ from the competition's checksums; empty if they match or there are none."""
+    """Describe how prepared files differ from the competition's checksums; empty if they match or there are none."""
     expected = _checksums(dataset)
     found = {name: digest(path) for name in expected if (path := dataset.prepared / name).is_file()}
     return differences(expected, found)
 
 
 def listing_errors(dataset: Dataset) -> list[str]:
-    """How the prepared files' names and sizes differ from the listing; empty if they match or there is none.
-
-    Files with a checksum are left out.
-    """
+    """Describe how names and sizes of files without a checksum differ from the listing; empty without differences."""
     try:
         with gzip.open(dataset.listing, "rt", encoding="utf-8") as lines:
             expected = dict(map(json.loads, lines))
@@ -472,28 +469,28 @@ def listing_errors(dataset: Dataset) -> list[str]:
 
 
 def fingerprint(dataset: Dataset) -> dict[str, str]:
-    """What distinguishes prepared data from other data of the competition, as runs record it.
+    """Return the digests that identify prepared data in the records of runs.
 
-    It is made when data is prepared. For data that another program prepared, it is made here, and kept if this user
-    may write to its folder.
+    They are computed when data is prepared. For data from another program, this function computes them, and stores
+    them if the user has write access to the folder.
     """
     known = dataset.state.get("fingerprint")
     if isinstance(known, dict):
         return known
-    made = make_fingerprint(dataset)
+    computed = make_fingerprint(dataset)
     with suppress(OSError, locks.LockHeld), locks.hold_lock(dataset.lock_file, "fingerprints", dataset.competition.id):
-        dataset.note(fingerprint=made)
-    return made
+        dataset.note(fingerprint=computed)
+    return computed
 
 
 def make_fingerprint(dataset: Dataset) -> dict[str, str]:
-    """Digests of the names and sizes of the public files, and of the answers."""
+    """Compute a digest of the public files' names and sizes, and one of the answers."""
     public = sorted(entry for entry in prepared_files(dataset.prepared) if entry[0].startswith("public/"))
     return {"public_names_and_sizes": md5(json.dumps(public).encode()), "answers": md5(dataset.answers)}
 
 
 def write_listing(prepared: Path, target: Path) -> int:
-    """List names and sizes of all prepared files in a file of compressed JSON lines; returns their total size."""
+    """Write the names and sizes of all prepared files as gzipped JSON lines; returns their total size in bytes."""
     total = 0
     with gzip.open(target, "wt", encoding="utf-8", compresslevel=1) as lines:
         for entry in prepared_files(prepared):
@@ -503,12 +500,12 @@ def write_listing(prepared: Path, target: Path) -> int:
 
 
 def prepared_files(prepared: Path) -> Iterator[tuple[str, int]]:
-    """Relative path and size of each prepared file but the description."""
+    """Yield the relative path and size in bytes of each prepared file except the description."""
     for folder, _, names in os.walk(prepared):
         inside = Path(folder).relative_to(prepared).as_posix()
         for name in names:
             if (path := f"{inside}/{name}") != DESCRIPTION:
-                yield path, os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118  (there may be a million)
+                yield path, os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118  (there may be a million files)
 
 
 def _checksums(dataset: Dataset) -> dict[str, Digest]:
@@ -519,7 +516,7 @@ def _checksums(dataset: Dataset) -> dict[str, Digest]:
 def _flatten(tree: Mapping[str, Any], prepared: Path, prefix: str = "") -> Iterator[tuple[str, Digest]]:
     for name, value in tree.items():
         path = prefix + name
-        if isinstance(value, Mapping) and not (prepared / path).is_file():  # an archive's mapping is of its members
+        if isinstance(value, Mapping) and not (prepared / path).is_file():  # an archive's mapping lists its members
             yield from _flatten(value, prepared, f"{path}/")
         else:
             yield path, value

@@ -1,4 +1,4 @@
-"""Preparing several competitions at once, each in a process of its own."""
+"""Prepares several competitions at once, each in its own process."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def prepare_all(
     jobs: int,
     **options: Unpack[PrepareOptions],
 ) -> list[PreparationResult]:
-    """Prepare competitions, ``jobs`` at once; one that fails does not stop the others.
+    """Prepare competitions, ``jobs`` at once; a failure does not stop the others. Returns one result per competition.
 
-    ``reporter`` gets the events of all of them, ``ended`` is called with each result as it comes.
+    ``reporter`` receives the events of all competitions; ``ended`` is called with each result as it arrives.
 
-    A process of its own prepares each competition, which gives its memory back, and takes no other along if it is
-    killed. That process holds the competition's lock itself, and ends with this one. An exception here, such as Ctrl-C,
-    kills all of them: a later call resumes their work.
+    Each competition is prepared in its own process, so that its memory is released and a killed process affects no
+    other. That process holds the competition's lock, and ends with this one. An exception here, such as Ctrl-C, kills
+    all of them; a later call resumes their work.
     """
     context = get_context("spawn")
     todo = list(reversed(competitions))
@@ -59,7 +59,7 @@ def prepare_all(
                 process = context.Process(target=_work, args=(sender, store, competition, options))
                 process.start()
                 running[receiver] = (competition, process)
-                sender.close()  # so that the end of the process is the end of the pipe
+                sender.close()  # so that the pipe closes when the process ends
             for ready in connection.wait(list(running)):
                 assert isinstance(ready, Connection)
                 competition, process = running[ready]
@@ -67,7 +67,7 @@ def prepare_all(
                     message: Event | PreparationResult = ready.recv()
                 except EOFError:
                     process.join()
-                    message = PreparationResult(competition=competition, error=_death(competition, process.exitcode))
+                    message = PreparationResult(competition=competition, error=_failure(competition, process.exitcode))
                 if isinstance(message, PreparationResult):
                     results[competition.id] = message
                     del running[ready]
@@ -85,14 +85,14 @@ def prepare_all(
 
 
 def _work(sender: Connection, store: DataStore, competition: Competition, options: PrepareOptions) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all: the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all processes: only the parent reacts
     parent = parent_process()
     assert parent is not None and parent.pid is not None
     end_with(parent.pid)
     sending, error = threading.Lock(), None
 
     def send(message: Event | PreparationResult) -> None:
-        with sending:  # libraries may log from threads of their own
+        with sending:  # libraries may log from other threads
             sender.send(message)
 
     with log_reported(send, logging.getLogger(), logging.WARNING), log_reported(send, logger):
@@ -103,9 +103,9 @@ def _work(sender: Connection, store: DataStore, competition: Competition, option
     send(PreparationResult(competition=competition, error=error))
 
 
-def _death(competition: Competition, exit_code: int | None) -> str:
+def _failure(competition: Competition, exit_code: int | None) -> str:
     cause = f"exit status {exit_code}"
     if exit_code is not None and exit_code < 0:
         cause = signal.Signals(-exit_code).name
-        cause += ", perhaps as memory ran out (fewer --jobs need less)" if -exit_code == signal.SIGKILL else ""
+        cause += ", perhaps because memory ran out (try fewer --jobs)" if -exit_code == signal.SIGKILL else ""
     return f"{competition.id}: the process that prepared it ended with {cause}; call again to resume"

@@ -1,18 +1,17 @@
-"""Running a competition's ``prepare.py`` into an empty folder, on real data or on that of its ``synthetic.py`` or
-``twin.py``.
+"""Runs a competition's ``prepare.py`` on real data, or on data from its ``synthetic.py`` or ``twin.py``.
 
-Code of competitions that do not come with the package runs in a process of its own, whose environment holds no secrets.
-Where the kernel has Landlock, it opens only the competition's folder, the folders that it is given, Python and the
-system's libraries, and speaks TCP with nobody.
+Code of third-party competitions runs in a separate process, whose environment contains no secrets. If the kernel
+supports Landlock, the process cannot use TCP, and can open only the competition's folder, the folders passed to it,
+Python and the system's libraries.
 
-The private randomness of version 2 follows from the data store's key (see ``authoring.corrections``), a file that no
-agent sees. To get the same data in another store, copy this file there before preparing, or push and pull the
+The private randomness of version 2 is derived from the data store's key (see ``authoring.corrections``), a file that
+no agent sees. To get the same data in another store, copy this file there before preparing, or push and pull the
 prepared data.
 
-A twin's seed is drawn at random for each run group, and only the data folder contains it. Everything else names twins
-by ``key``, a digest of the seed: a path, a command line or a manifest is not enough to make the twin again.
+A twin's seed is drawn at random for each run group, and only the data folder contains it. Everything else identifies
+twins by ``key``, a digest of the seed: a path, a command line or a manifest is not enough to reproduce the twin.
 
-Where prepared data is pulled from and pushed to: URLs, and the contract of what other distributions provide.
+Prepared data is pulled from and pushed to URLs. ``DataSource`` is the contract for other distributions' sources.
 """
 
 from __future__ import annotations
@@ -55,13 +54,13 @@ _KEY = re.compile(r"k[0-9a-f]{16}")
 
 
 def no_twin(competition: Competition) -> str:
-    """What to do about a competition without twins."""
+    """Return the error message for a competition without twins."""
     return f"{competition.id} has no twin: {competition.file('twin.py')} is missing; choose --data=real"
 
 
 @dataclass(frozen=True)
 class Twins:
-    """The twins of one seed and size. ``seed`` is that of a single run with ``--twin-per-seed``, None for all runs.
+    """The twins of one seed and size. ``run_seed`` is a run's seed with ``--twin-per-seed``, else None.
 
     >>> str(Twins(Twins.key_of(7), "micro"))
     'twin:kb172d948dbe0a16a:micro'
@@ -80,19 +79,19 @@ class Twins:
 
     @classmethod
     def of_record(cls, twin: Mapping[str, Any]) -> Twins:
-        """What a run's record says of its twin. Raises DataError: the record may be somebody else's."""
+        """Return the twins of a run's record. Raises DataError if it is invalid: records are untrusted input."""
         key, size, run_seed = (twin.get(name) for name in ("key", "size", "run_seed"))
         if not (isinstance(key, str) and _KEY.fullmatch(key)) or size not in SIZES:
-            raise DataError("its record names no twin")
+            raise DataError("its record does not identify a twin")
         return cls(key, size, None if run_seed is None else int(run_seed))
 
     def folder(self, data_dir: Path) -> Path:
-        """Where the twins are, as a data folder of its own."""
+        """Return the twins' own data folder."""
         part = "" if self.run_seed is None else f"-{self.run_seed}"
         return data_dir / FOLDER / f"{self.key}-{self.size}{part}"
 
     def world_seed(self, data_dir: Path) -> int:
-        """The seed that worlds are drawn from. Raises DataError where the data folder does not know the key."""
+        """Return the seed for drawing worlds. Raises DataError if the data folder has no seed for the key."""
         seed = seed_of(self.key, data_dir)
         if self.run_seed is None:
             return seed
@@ -100,9 +99,9 @@ class Twins:
 
 
 def parse_choice(text: str) -> str:
-    """The value of ``--data``, in full: ``real`` or ``twin:SEED:SIZE``, where SEED may be ``random`` or a key.
+    """Return the full form of a value of ``--data``: ``real`` or ``twin:SEED:SIZE``.
 
-    Raises ValueError.
+    SEED can be a number, ``random`` or a key. Raises ValueError.
 
     >>> parse_choice("twin"), parse_choice("twin:7"), parse_choice("real")
     ('twin:random:small', 'twin:7:small', 'real')
@@ -123,8 +122,9 @@ def parse_choice(text: str) -> str:
 
 
 def settled(choice: str, data_dir: Path, *, known: str | None = None) -> str:
-    """The choice with a key in place of a seed, which the data folder keeps; ``random`` is that of ``known``, if its
-    size is the same, else drawn. Raises DataError."""
+    """Return the choice with its seed replaced by a key, and store the seed in the data folder. Raises DataError.
+
+    ``random`` reuses the ``known`` choice if the sizes match, and otherwise draws a seed."""
     if choice == REAL:
         return choice
     _, seed, size = choice.split(":")
@@ -141,7 +141,7 @@ def settled(choice: str, data_dir: Path, *, known: str | None = None) -> str:
             files.write_text(file, f"{number}\n")
             file.chmod(0o600)
     except OSError as error:
-        raise DataError(f"the seed of twins cannot be kept: {file}: {reason(error)}") from error
+        raise DataError(f"the seed of twins cannot be written: {file}: {reason(error)}") from error
     return str(twins)
 
 
@@ -151,17 +151,17 @@ def twins_of(choice: str, run_seed: int | None = None) -> Twins:
 
 
 def seed_of(key: str, data_dir: Path) -> int:
-    """The seed of a key. Raises DataError where the data folder does not know it."""
+    """Return the seed of a key. Raises DataError if the data folder does not contain it."""
     file = _seed_file(key, data_dir)
     try:
         seed = int(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(
-            f"the seed of the twins {key} is not in {file.parent}: they were made with another data folder; name it "
+            f"the seed of the twins {key} is not in {file.parent}: they were made with another data folder; pass it "
             "with --data-dir, or the seed with --data=twin:SEED"
         ) from error
     if Twins.key_of(seed) != key:
-        raise DataError(f"{file} holds the seed of other twins")
+        raise DataError(f"{file} contains the seed of other twins")
     return seed
 
 
@@ -171,54 +171,53 @@ def _seed_file(key: str, data_dir: Path) -> Path:
 
 VARIABLE = "MLEBENCH_DATA_SOURCE"
 SOURCES = "mlebench.data_sources"
-"""Entry points of sources by the scheme of their URLs: functions ``(url, retry policy) -> DataSource``."""
+"""Entry points for sources, named by URL scheme: functions ``(url, retry policy) -> DataSource``."""
 EXTRAS = {"s3": "s3", "gs": "gcs", "file": "", "https": "", "http": ""}
-"""The extra of this package that each scheme needs."""
+"""The extra of this package that each scheme requires."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _USER = re.compile(r"(?<=://)[^/@\s]*@")
 
 
 def check(text: str) -> str:
-    """The URL without slashes at its end. Raises ValueError for one that is not accepted."""
+    """Return the URL without trailing slashes. Raises ValueError if it is not accepted."""
     shown = redacted(text)
     try:
         url = urlsplit(text)
         host = url.hostname
     except ValueError as error:
-        raise ValueError(f"{shown!r} is no URL: {error}") from error
+        raise ValueError(f"{shown!r} is not a URL: {error}") from error
     if url.scheme not in {*EXTRAS, *extensions(SOURCES)} or not text.startswith(f"{url.scheme}://"):
-        raise ValueError(f"{shown!r} is no URL of s3://, gs://, https:// or file://; write a folder as file:///data")
+        raise ValueError(f"{shown!r} is not a URL of s3://, gs://, https:// or file://; write a folder as file:///data")
     if url.query or url.fragment:
-        raise ValueError(f"{shown.split('?')[0].split('#')[0]!r}: a URL of data is a folder's, without ? and #")
+        raise ValueError(f"{shown.split('?')[0].split('#')[0]!r}: the URL must be that of a folder, without ? and #")
     if url.scheme == "file" and (host or not url.path.startswith("/")):
-        raise ValueError(f"{shown!r}: write a folder with three slashes and its whole path, as file:///data")
+        raise ValueError(f"{shown!r}: write a folder with three slashes and its absolute path, as in file:///data")
     if url.scheme != "file" and not host:
-        raise ValueError(f"{shown!r} names no {'bucket' if url.scheme in ('s3', 'gs') else 'host'}")
+        raise ValueError(f"{shown!r} has no {'bucket' if url.scheme in ('s3', 'gs') else 'host'}")
     if url.scheme == "http" and host not in _LOOPBACK:
         raise ValueError(
-            f"{shown!r}: data is not taken over http://, which anybody on the way can change; use https://"
+            f"{shown!r}: http:// is not accepted, because others could change the data on the way; use https://"
         )
     return text.rstrip("/")
 
 
 def redacted(url: str) -> str:
-    """A URL, or a text with URLs, without user names and passwords."""
+    """Return a URL, or text that contains URLs, with user names and passwords masked."""
     return _USER.sub("***@", url)
 
 
 def with_password(url: str) -> str:
-    """A URL that a record or a plan has redacted, with the user and password of ``$MLEBENCH_DATA_SOURCE``."""
+    """Restore the user and password of a redacted URL from ``$MLEBENCH_DATA_SOURCE``, if it is the same URL."""
     known = os.environ.get(VARIABLE, "").strip().rstrip("/")
     return known if "***@" in url and redacted(known) == url else url
 
 
 class NotPushed(DataError):
-    """A source has no data of the competition."""
+    """A source has no data for the competition."""
 
 
 class Head(Protocol):
-    """What a source says of a competition's data: bytes in all, whose description it has, and a digest that only the
-    same files have."""
+    """Summary of a competition's data in a source: total bytes, origin of the description, digest of all files."""
 
     @property
     def size(self) -> int: ...
@@ -229,16 +228,16 @@ class Head(Protocol):
 
 
 class DataSource(Protocol):
-    """A place that holds prepared data. Methods raise DataError that names the URL without its password."""
+    """A place with prepared data. Methods raise a DataError that shows the URL without its password."""
 
     url: str
-    """Without a user and password."""
+    """Without user and password."""
 
     def head(self, competition: Competition, reporter: Reporter) -> Head:
-        """What there is of a competition; raises NotPushed where there is nothing."""
+        """Return the summary of a competition's data; raises NotPushed if there is none."""
 
     def bytes_there(self, work: Path) -> int:
-        """How many bytes an earlier call of ``pull`` has left in its folder."""
+        """Return how many bytes an interrupted ``pull`` has left in its folder."""
 
     def pull(
         self,
@@ -248,16 +247,17 @@ class DataSource(Protocol):
         reporter: Reporter,
         only: Collection[str] = SIDES,
     ) -> Path:
-        """Pull all files into ``work``, or ``only`` some: parts and single files, as ``public/description.md``. Returns
-        the folder in it that has ``public`` and ``private``."""
+        """Pull all files into ``work``, or ``only`` some: ``public``, ``private`` or files such as
+        ``public/description.md``. Returns the folder below ``work`` that contains ``public`` and ``private``."""
 
     def push(self, dataset: Dataset, *, replace: bool, reporter: Reporter) -> int:
-        """Write what is missing, and return how many files that were."""
+        """Upload missing files, and return their number."""
 
 
 def open_source(url: str, policy: RetryPolicy | None = None) -> DataSource:
-    """The source of a URL; raises DataError where no installed distribution reads such URLs, UsageError for a wrong
-    one. ``policy`` says how often requests are tried again."""
+    """Open the source of a URL; ``policy`` says how often requests are retried.
+
+    Raises DataError if no installed distribution supports the URL's scheme, UsageError if the URL is invalid."""
     scheme = url.partition("://")[0]
     create: Callable[[str, RetryPolicy | None], DataSource] | None = load_extension(SOURCES, scheme)
     if create is None:
@@ -269,12 +269,12 @@ _VARIABLES = frozenset(
     "PATH LANG LANGUAGE TZ LD_LIBRARY_PATH PYTHONHASHSEED PYTHONPYCACHEPREFIX PYTHONDONTWRITEBYTECODE PYTHONWARNINGS "
     "OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS".split()
 )
-"""What a competition's code gets of the environment, apart from ``LC_*``: these are known to hold no secret."""
+"""Environment variables that a competition's code can see, apart from ``LC_*``: known to contain no secrets."""
 _ERRORS: Mapping[str, type[MLEBenchError]] = {"CompetitionError": CompetitionError, "DataError": DataError}
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/dev/null", "/dev/urandom", "/dev/zero")
 _MAX_REPLY = 64 << 20
 _MAX_TEXT = 20_000
-# One thread: what is made does not depend on the machine, and a process with threads does not fork well.
+# One thread: the results must not depend on the machine, and forking a process with threads is unsafe.
 ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1") | {
     "JOBLIB_MULTIPROCESSING": "0"
 }
@@ -288,7 +288,7 @@ _starting = threading.Lock()
 
 
 def is_third_party(competition: Competition) -> bool:
-    """Whether a competition's code comes from elsewhere than the package."""
+    """Return whether a competition's code is not part of this package."""
     return not competition.folder.resolve().is_relative_to(bundled("competitions").resolve())
 
 
@@ -299,11 +299,11 @@ def call(
     read: Iterable[Path] = (),
     write: Iterable[Path] = (),
 ) -> Any:
-    """What a function of ours returns for a competition and arguments.
+    """Call a function of this package with a competition and arguments, and return its result.
 
-    For a competition that does not come with the package it is called in a confined process: arguments and results are
-    JSON, paths among the arguments become text; the competition's code can read its own folder and ``read``, and write
-    to ``write``. What the function raises is then a DataError or else a CompetitionError.
+    For third-party competitions, the call happens in a confined process. Arguments and results are then JSON; paths
+    become strings. The process can read the competition's folder and ``read``, and write to ``write``. Errors are
+    raised as DataError or CompetitionError.
     """
     if not is_third_party(competition):
         return function(competition, *arguments)
@@ -324,7 +324,7 @@ def call(
                 [*_PRELOADED, *heavy_imports(competition.folder.glob("**/*.py"))],
             )
         except OSError as failure:
-            raise CompetitionError(f"{competition.id}: no process for its code: {reason(failure)}") from failure
+            raise CompetitionError(f"{competition.id}: cannot start a process: {reason(failure)}") from failure
     try:
         reply = json.loads(text)
         error = reply.get("error")
@@ -333,12 +333,12 @@ def call(
         raised = _ERRORS.get(str(error[0]), CompetitionError)(str(error[1])[:_MAX_TEXT])
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
         ended = f"signal {-status}" if status < 0 else f"exit status {status}"
-        raised = CompetitionError(f"{competition.id}: the process of its code ended with {ended} and no result")
+        raised = CompetitionError(f"{competition.id}: the process for its code ended with {ended} and no result")
     raise raised
 
 
 def _reply(job: bytes, preload: Sequence[str]) -> tuple[bytes, int]:
-    """What a process replies to its job, and its exit status. Raises OSError."""
+    """Return a process's reply to its job, and its exit status. Raises OSError."""
     job_reader, job_writer = os.pipe()
     reply_reader, reply_writer = os.pipe()
     with os.fdopen(job_writer, "wb") as jobs, os.fdopen(reply_reader, "rb") as replies:
@@ -357,10 +357,10 @@ def _reply(job: bytes, preload: Sequence[str]) -> tuple[bytes, int]:
 
 
 def fork(function: Callable[..., None], descriptors: Sequence[int], preload: Sequence[str]) -> Forked:
-    """A process without secrets in its environment that calls a function, see ``ForkServer.fork``. Raises OSError."""
+    """Call a function in a process without secrets in its environment (see ``ForkServer.fork``). Raises OSError."""
     try:
         return _fork_server().fork(function, descriptors, preload)
-    except OSError:  # something has killed the server
+    except OSError:  # the server was killed
         forget_processes()
         return _fork_server().fork(function, descriptors, preload)
 
@@ -377,58 +377,58 @@ def _fork_server() -> ForkServer:
 
 
 def forget_processes() -> None:
-    """Have the next call of a competition's code start from a new interpreter, whose sets have another order."""
+    """Make the next call start a new interpreter, in which sets have a different order."""
     global _server
     _server = None
 
 
-def _start_anew() -> None:
-    """In the child of a fork, whose processes are its own."""
+def _reset_after_fork() -> None:
+    """Forget the parent's server and lock in a forked child."""
     global _starting
     _starting = threading.Lock()
     forget_processes()
 
 
-os.register_at_fork(after_in_child=_start_anew)
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def do_confined(replies: int) -> None:
-    """In the confined process: do the job on standard input, and write its result or error as JSON to the pipe."""
+    """Run the job from standard input in the confined process, and write its result or error as JSON to the pipe."""
     job = json.load(sys.stdin.buffer)
     os.environ |= {"HOME": job["home"], "TMPDIR": job["home"]}
     sys.path[:] = job["modules"]
-    if numpy := sys.modules.get("numpy"):  # or each process would draw the same numbers
+    if numpy := sys.modules.get("numpy"):  # otherwise, each process would draw the same numbers
         numpy.random.seed()
     module, _, name = job["function"].partition(":")
     function = getattr(importlib.import_module(module), name)
     folder = Path(job["competition"])
     readable = [folder, *map(Path, job["read"]), *python_paths()]
-    read_only(readable, writable=map(Path, job["write"]), listable=map(Path, sys.path))  # imports list these
+    read_only(readable, writable=map(Path, job["write"]), listable=map(Path, sys.path))  # imports list these folders
     reply: dict[str, Any]
     try:
         reply = {"result": function(Competition.load(folder, version=job["version"]), *job["arguments"])}
     except MLEBenchError as error:
         reply = {"error": [type(error).__name__, str(error)]}
-    except KeyboardInterrupt:  # its own: Ctrl-C goes to the harness alone
+    except KeyboardInterrupt:  # raised by the code: Ctrl-C reaches only the harness
         reply = {"error": ["CompetitionError", f"{folder.name}: its code raised KeyboardInterrupt"]}
     with suppress(Exception):  # the code may have closed it
         sys.stdout.flush()
     with os.fdopen(replies, "wb") as file:
         file.write(json.dumps(reply).encode() + b"\n")
-    os._exit(0)  # whatever threads the code has started
+    os._exit(0)  # without waiting for threads that the code has started
 
 
 def heavy_imports(modules: Iterable[Path]) -> list[str]:
-    """The modules that take long to import of those that a competition's modules import from."""
+    """Return the slow-to-import modules that a competition's modules import from."""
     found = []
     for path in modules:
-        with suppress(OSError, ValueError):  # importing it raises the error that is reported
+        with suppress(OSError, ValueError):  # importing the module reports the error
             found += _HEAVY.findall(path.read_text(encoding="utf-8"))
     return list(dict.fromkeys(found))[:_MAX_HEAVY]
 
 
 def python_paths() -> Iterator[Path]:
-    """What Python and its packages are read from; of other folders on its path no files."""
+    """Yield the paths that Python and its packages need; other folders on ``sys.path`` are excluded."""
     yield from map(Path, (*_SYSTEM, sys.prefix, sys.base_prefix))
     yield Path(__file__).parents[1]
     for entry in map(Path, sys.path):
@@ -440,7 +440,7 @@ _SHOWN_NAMES = 8
 
 
 def make_synthetic(competition: Competition, raw: Path, seed: int) -> None:
-    """Have ``synthetic.py`` make raw data in an empty folder; raises CompetitionError with the line that failed."""
+    """Let ``synthetic.py`` generate raw data in an empty folder; raises CompetitionError with the line that failed."""
     competition.require_modules()
     call(make_synthetic_here, competition, raw, seed, write=[raw])
 
@@ -450,8 +450,7 @@ def make_synthetic_here(competition: Competition, raw: AnyPath, seed: int) -> No
 
 
 def call_module(competition: Competition, module: str, name: str, *arguments: Any) -> Any:
-    """Call a function of ``synthetic.py`` or ``twin.py`` in this process; raises CompetitionError with the line that
-    failed."""
+    """Call a function of ``synthetic.py`` or ``twin.py`` here; raises CompetitionError with the line that failed."""
     function = competition.function(module, name)
     try:
         return function(*arguments)
@@ -464,8 +463,8 @@ def run_prepare(
 ) -> None:
     """Run a competition's ``prepare`` from ``raw`` into the folder of an empty dataset; adds the bundled description.
 
-    ``maker`` names the program that made ``raw``, if one did; ``key`` is that of private randomness (see
-    ``data.preparing``). Raises DataError that names what is missing or failed.
+    ``maker`` names the program that generated ``raw``, if any; ``key`` is the key of private randomness (see
+    ``data.preparing``). Raises DataError that names the missing file or the cause.
     """
     competition.require_modules()
     arguments = (raw, dataset.folder, maker, key.hex() if key else None)
@@ -474,23 +473,23 @@ def run_prepare(
 
 
 def check_prepared(dataset: Dataset) -> None:
-    """Check that the prepared data has all that a dataset needs, and no links; raises DataError."""
+    """Check that the prepared data has all required files and no symbolic links; raises DataError."""
     id = dataset.competition.id
     for path in dataset.required:
         if not path.is_file():
             raise DataError(f"{id}: prepare.py did not write {path.relative_to(dataset.prepared)}")
     for path in dataset.prepared.rglob("*"):
         if path.is_symlink():
-            raise DataError(f"{id}: prepare.py made the link {path.relative_to(dataset.prepared)}")
+            raise DataError(f"{id}: prepare.py created the symbolic link {path.relative_to(dataset.prepared)}")
 
 
 def prepare_here(competition: Competition, raw: AnyPath, folder: AnyPath, maker: str, key: str | None = None) -> None:
-    """The part of ``run_prepare`` that runs the competition's code, in this process. ``key`` is hexadecimal."""
+    """Run the competition's code for ``run_prepare`` in this process. ``key`` is hexadecimal."""
     dataset = Dataset(competition, Path(folder))
     for side in (dataset.public, dataset.private):
         side.mkdir(parents=True)
     try:
-        from pytest_mlebench.authoring.corrections import keyed  # and with it pandas
+        from pytest_mlebench.authoring.corrections import keyed  # which imports pandas
 
         with keyed(bytes.fromhex(key) if key else None):
             competition.function("prepare", "prepare")(Path(raw), dataset.public, dataset.private)
@@ -502,11 +501,11 @@ def prepare_here(competition: Competition, raw: AnyPath, folder: AnyPath, maker:
             names = sorted(path.name for path in Path(raw).iterdir())
             shown = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
             source = f"; {maker or 'the raw data'} has {shown or 'no files'}"
-        raise _translated(competition, error, source, dataset.folder) from error
+        raise _as_data_error(competition, error, source, dataset.folder) from error
 
 
 def _description(competition: Competition) -> str:
-    """What agents read of the task. Raises DataError where the file holds no text."""
+    """Return the task description for agents. Raises DataError if the file is empty or not text."""
     try:
         with competition.description.open(encoding="utf-8", newline="") as file:
             text = file.read()
@@ -519,7 +518,7 @@ def _description(competition: Competition) -> str:
     return text
 
 
-def _translated(competition: Competition, error: BaseException, source: str, folder: Path) -> DataError:
+def _as_data_error(competition: Competition, error: BaseException, source: str, folder: Path) -> DataError:
     if files.is_disk_full(error, folder):
         return files.disk_full(competition.id, folder.parent)
     if isinstance(error, MLEBenchError):
@@ -536,27 +535,27 @@ KEY_FILE = "private.key"
 
 
 def key_of(competition: Competition, root: Path) -> bytes | None:
-    """The competition's key in the store below ``root``, which is made if there is none; None for version 1.
+    """Return the competition's key, derived from the key of the store at ``root``; None for version 1.
 
-    The first version splits data as the reference does, with fixed seeds. Raises OSError, and DataError for a file
-    that is not a key.
+    Creates the store's key if there is none. Version 1 splits data as the reference does, with fixed seeds. Raises
+    OSError, and DataError if the file does not contain a key.
     """
     if not competition.is_corrected:
         return None
     path = root / KEY_FILE
     if not path.exists():
-        _make(path)
+        _create_key(path)
     text = path.read_text(encoding="ascii", errors="replace").strip()
     if not re.fullmatch("[0-9a-f]{64}", text):
         raise DataError(
-            f"{path} is not a key of 64 hexadecimal digits. Restore it from a copy; or remove it, and a new one is "
-            "made, with which version 2 of each competition is split in another way from then on"
+            f"{path} is not a key of 64 hexadecimal digits. Restore it from a copy; or remove it, and a new key is "
+            "created, which splits version 2 of each competition differently from then on"
         )
     return hashlib.blake2b(competition.id.encode(), key=bytes.fromhex(text), digest_size=32).digest()
 
 
-def _make(path: Path) -> None:
-    """Write a new key, complete or not at all, unless another process is faster."""
+def _create_key(path: Path) -> None:
+    """Write a new key atomically, unless another process has created one."""
     new = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

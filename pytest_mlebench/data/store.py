@@ -44,14 +44,14 @@ class PrepareOptions(TypedDict, total=False):
 
 
 DEFAULT_JOBS = 4
-"""Competitions that are prepared at once."""
+"""Number of competitions prepared at once."""
 
 
 class DataStore:
-    """The data of all competitions below one folder, by default ``default_data_dir()``.
+    """The data of all competitions in one folder, by default ``default_data_dir()``.
 
-    At most ``parallel_downloads`` downloads run at once, counted over all processes. With ``source``, a URL, missing
-    prepared data is pulled from there (see ``data.preparing``); ``policy`` says how often requests are tried again.
+    At most ``parallel_downloads`` downloads run at once, across all processes. ``source`` is a URL from which missing
+    prepared data is pulled (see ``data.preparing``); ``policy`` says how often requests are retried.
 
     >>> from pytest_mlebench import default_catalogue
     >>> DataStore().prepare(default_catalogue()["smoke-digits"]).sample_submission.name
@@ -75,28 +75,28 @@ class DataStore:
         return f"DataStore({str(self.root)!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without connections, for another process."""
+        """Leave out connections when the store is sent to another process."""
         return {name: value for name, value in self.__dict__.items() if name != "_opened_source"}
 
     @property
     def is_default(self) -> bool:
-        """Whether its folder is that of calls without ``--data-dir``."""
+        """Whether the folder is the default of ``--data-dir``."""
         try:
             return self.root == default_data_dir()
         except DataError:
             return False
 
     def command(self, name: str, competition: Competition, *options: str) -> str:
-        """The command line for a competition in this store: ``mlebench prepare -c ID``."""
-        place = () if self.is_default else (f"--data-dir {shlex.quote(str(self.root))}",)
-        return command(name, competition, *place, *options)
+        """Return the command line for a competition in this store, such as ``mlebench prepare -c ID``."""
+        data_dir = () if self.is_default else (f"--data-dir {shlex.quote(str(self.root))}",)
+        return command(name, competition, *data_dir, *options)
 
     def check(self) -> None:
-        """Check that the store's folder is one, or can be made, without making it; raises DataError."""
+        """Check that the store's folder is a folder or can be created, without creating it; raises DataError."""
         try:
             nearest = next(path for path in (self.root, *self.root.absolute().parents) if path.exists())
             is_folder = nearest.is_dir()
-        except OSError:  # whoever uses the folder says so
+        except OSError:  # reported when the folder is used
             return
         if not is_folder:
             raise DataError(
@@ -114,32 +114,32 @@ class DataStore:
         reporter: Reporter = silent,
         **options: Unpack[PrepareOptions],
     ) -> dict[str, DataError]:
-        """Check, before anything is downloaded, that credentials, accepted rules and disk suffice for all of these.
+        """Check credentials, accepted rules, disk space and required modules before anything is downloaded.
 
-        Modules that preparing needs must be there too. Raises DataError that lists what is missing, also at the store's
-        source; returns, by id, why others are not available (see ``KaggleDownloads.check``). Kaggle is not asked where
-        nothing must come from there.
+        Raises DataError that lists everything that is missing, at the store's source too. Returns a reason by id for
+        each competition that is unavailable (see ``KaggleDownloads.check``). Sends no request to Kaggle if nothing is
+        needed from there.
         """
         waiting = [competition for competition in competitions if not self.is_ready(competition, **options)]
         if waiting:
             self.check()
-        for find in (Competition.require_modules, partial(self.find, reporter=reporter, **options)):
-            lacking = []
+        for check in (Competition.require_modules, partial(self.find, reporter=reporter, **options)):
+            errors = []
             for competition in waiting:
                 try:
-                    find(competition)
+                    check(competition)
                 except (CompetitionError, DataError) as error:
-                    lacking.append(str(error))
-            if lacking:
-                raise DataError("\n".join(lacking))
+                    errors.append(str(error))
+            if errors:
+                raise DataError("\n".join(errors))
         asked = [competition for competition in waiting if self.needs_archive(competition, **options)]
         absent: dict[str, DataError] = {}
-        if asked or (waiting and options.get("description") == "kaggle"):  # whose pages need credentials alone
+        if asked or (waiting and options.get("description") == "kaggle"):  # the pages need only credentials
             reporter(Note(f"checking access to {pluralize(len(asked), 'competition')} on Kaggle"))
             try:
                 absent = downloads.check(asked, skip_denied=skip_denied, reporter=reporter)
             except DataError as error:
-                advice = [self._advice(own, force=options.get("force", False)) for own in asked if not own.url]
+                advice = [self._advice(each, force=options.get("force", False)) for each in asked if not each.url]
                 raise DataError("\n".join([str(error), *advice])) from error
         if options.get("check_disk", True):
             rest = [competition for competition in waiting if competition.id not in absent]
@@ -148,16 +148,16 @@ class DataStore:
         return absent
 
     def _advice(self, competition: Competition, *, force: bool) -> str:
-        """What to do about a competition that is not on Kaggle."""
-        again = ("--force",) if force else ()
-        synthetic = f": `{self.command('prepare', competition, '--synthetic', *again)}`"
+        """Return what the user can do about a competition that is not on Kaggle."""
+        options = ("--force",) if force else ()
+        synthetic = f": `{self.command('prepare', competition, '--synthetic', *options)}`"
         return (
-            f"If the data is your own: `{self.command('prepare', competition, '--raw-dir=FOLDER', *again)}`; "
+            f"If the data is your own: `{self.command('prepare', competition, '--raw-dir=FOLDER', *options)}`; "
             f"to try without it{', add --data=twin' if competition.has_twin else synthetic}"
         )
 
     def dataset(self, competition: Competition) -> Dataset:
-        """The competition's data, whether or not it is there."""
+        """Return the competition's data, which need not exist."""
         expect(competition, Competition, "the competition", "default_catalogue()['smoke-digits'] is one")
         return Dataset(competition, self.root / competition.id)
 
@@ -165,32 +165,29 @@ class DataStore:
     def lock(
         self, competition: Competition, activity: str = "uses", reporter: Reporter | None = silent
     ) -> Iterator[None]:
-        """Exclusive use of a competition's folder (see ``locks.hold_lock``); raises LockHeld without ``reporter``."""
-        with self._translated(competition):
+        """Lock a competition's folder (see ``locks.hold_lock``). With ``reporter=None``, raises LockHeld if in use."""
+        with self._os_errors_translated(competition):
             (self.root / competition.id).mkdir(parents=True, exist_ok=True)
             with locks.hold_lock(self.dataset(competition).lock_file, activity, competition.id, reporter):
                 yield
 
     def holder(self, competition: Competition) -> str | None:
-        """Which process uses the competition's folder exclusively, if one does."""
+        """Return the process that has locked the competition's folder, if any."""
         return locks.lock_holder(self.dataset(competition).lock_file)
 
     def is_ready(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
-        """Whether ``prepare`` with these options has nothing to do."""
+        """Return whether ``prepare`` with these options has nothing to do."""
         dataset = self.dataset(competition)
         wanted = options.get("description")
         return not options.get("force") and dataset.is_level and wanted in (None, dataset.description)
 
     def is_usable(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
-        """Whether the prepared data serves as it is, if nothing may be prepared.
-
-        Data that another program prepared, as MLE-bench, serves with the description that it has.
-        """
+        """Return whether the data can be used without preparation; other programs' data may have any description."""
         dataset = self.dataset(competition)
         return self.is_ready(competition, **options) or (dataset.is_level and dataset.description == data.OTHER)
 
     def not_prepared(self, competition: Competition, *options: str) -> str:
-        """The message for a user who needs data that is not prepared: the command, and where MLE-bench has it."""
+        """Return the error message for data that is not prepared: the command, and MLE-bench's data folder if any."""
         if self.dataset(competition).is_prepared and not self.dataset(competition).is_level:
             return self._not_level(competition)
         text = f"{competition.id} is not prepared; run: {self.command('prepare', competition, *options)}"
@@ -200,22 +197,22 @@ class DataStore:
 
     def _not_level(self, competition: Competition) -> str:
         return (
-            f"{competition.id}: the times and inodes of files in {self.dataset(competition).prepared} may tell "
+            f"{competition.id}: the times and inodes of files in {self.dataset(competition).prepared} may reveal "
             "answers: an earlier version or another program prepared them. To copy them in another order, run as a "
-            f"user who may write there: {self.command('prepare', competition)}"
+            f"user with write access: {self.command('prepare', competition)}"
         )
 
     def _prepared_by_mle_bench(self, competition: Competition) -> Path | None:
-        """MLE-bench's data folder, if it is another one and has the competition's data."""
+        """Return MLE-bench's data folder, if it has the competition's data and is not this store's folder."""
         try:
             folder = data.mle_bench_data_dir()
             found = folder != self.root and DataStore(folder).dataset(competition).is_prepared
-        except DataError:  # it may be another user's
+        except DataError:  # for example, the folder belongs to another user
             return None
         return folder if found else None
 
     def needs_archive(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
-        """Whether ``prepare`` with these options would download the competition's archive."""
+        """Return whether ``prepare`` with these options would download the competition's archive."""
         return self._needs_raw(competition, **options) and not files.is_file(self.dataset(competition).archive)
 
     def need(
@@ -225,7 +222,7 @@ class DataStore:
         reporter: Reporter = silent,
         **options: Unpack[PrepareOptions],
     ) -> files.SpaceNeed:
-        """The disk that a download, or an archive that is there, takes until its data is prepared."""
+        """Return the disk space that preparation needs, including the download."""
         dataset = self.dataset(competition)
         if (head := self._source_head(competition, reporter, **options)) is not None:
             return self._need_to_pull(dataset, head)
@@ -237,13 +234,13 @@ class DataStore:
             download = present = dataset.archive.stat().st_size
             try:
                 unpacked = unpacked_size(dataset.archive)
-            except ArchiveError:  # unpacking it reports the error
+            except ArchiveError:  # reported when it is unpacked
                 unpacked = 0
         else:
             sizes, part = downloads.size(competition, reporter), dataset.partial_archive
             download, unpacked = sizes.download, sizes.unpacked
             present = part.stat().st_size if files.is_file(part) else 0
-        # In the worst case prepared data is as large as raw data: where a preparer can, it links files instead.
+        # In the worst case, prepared data is as large as raw data. Preparers link files where possible.
         both = unpacked + unpacked
         rest = both if options.get("keep_raw") else unpacked
         return files.SpaceNeed(peak=max(download + unpacked, both) - present, rest=rest - present)
@@ -256,24 +253,23 @@ class DataStore:
         reporter: Reporter = silent,
         **options: Unpack[PrepareOptions],
     ) -> Dataset:
-        """Prepare a competition's data, unless it is prepared already. Resumes where an earlier call was stopped.
+        """Prepare a competition's data, unless it is already prepared. Resumes an interrupted call.
 
-        The raw data is the store's own, else that of ``<id>.zip`` in its folder, else it comes from ``downloads``. The
-        archive is removed once it is unpacked. Every step, wait and warning goes to ``reporter``.
+        The raw data comes from the store, else from ``<id>.zip`` in its folder, else from ``downloads``. The archive is
+        removed once it is unpacked. Every step, wait and warning goes to ``reporter``.
 
-        Data that an earlier version or another program prepared is copied once, as its files' times and inodes may tell
+        Data from an earlier version or another program is copied once, because its files' times and inodes may reveal
         answers (see ``data.dataset``).
 
-        Options: ``raw_dir`` is an unpacked download outside of the store, which stays as it is; checksums are compared
-        and recorded, but need not match. ``synthetic`` is a seed: the data
-        is what the competition's ``synthetic.py`` makes of it, which counts as not verified. ``verify`` (True)
-        compares checksums. ``force`` prepares again. ``keep_raw`` (True): if False, the store's own raw data is
-        removed afterwards; if None, only what this call has unpacked or downloaded. ``description`` is whose
-        description agents read, also for data that is prepared already (None: leave it, or the bundled one).
-        ``check_disk`` (True) checks the disk space before a download.
+        Options: ``raw_dir`` is an unpacked download outside of the store, which is not modified; checksums are compared
+        and recorded, but need not match. ``synthetic`` is a seed for the competition's ``synthetic.py``, whose data
+        counts as not verified. ``verify`` (True) compares checksums. ``force`` prepares again. ``keep_raw`` (True): if
+        False, raw data in the store is removed afterwards; if None, it is removed only if this call downloaded or
+        unpacked it. ``description`` selects the description that agents read, also for data that is already prepared
+        (None: the existing one, else the bundled one). ``check_disk`` (True) checks disk space before a download.
 
-        Raises DataError, and leaves no incomplete data behind. Prepared data that differs from the reference is kept
-        as ``prepared.mismatch`` (see ``Dataset.mismatch``).
+        Raises DataError, and leaves no incomplete data behind. Prepared data that differs from the reference is moved
+        to ``prepared.mismatch`` (see ``Dataset.mismatch``).
         """
         if unknown := sorted(options.keys() - PrepareOptions.__annotations__.keys()):
             raise TypeError(
@@ -285,50 +281,47 @@ class DataStore:
         if self.is_ready(competition, **options):
             if options.get("synthetic") is not None and not dataset.is_synthetic:
                 raise DataError(
-                    f"{competition.id}: other data is prepared in {dataset.prepared}, and is kept; make synthetic data "
-                    "in another folder (--data-dir), or replace that data (--force)"
+                    f"{competition.id}: other data is prepared in {dataset.prepared}; create synthetic data in "
+                    "another folder (--data-dir), or replace the existing data (--force)"
                 )
             return dataset
         if dataset.is_prepared and not dataset.is_level and not os.access(dataset.folder, os.W_OK):
             raise DataError(self._not_level(competition))
         with self.lock(competition, "prepares", reporter):
-            _tidy(dataset)
-            if options.get("force") or not dataset.is_prepared:  # another process may have been faster
+            _remove_leftovers(dataset)
+            if options.get("force") or not dataset.is_prepared:  # another process may have prepared it
                 self._make(dataset, downloads, reporter, **options)
                 shutil.rmtree(dataset.pulling, ignore_errors=True)
             elif not dataset.is_level:
                 self._level_again(dataset, reporter)
             if (description := options.get("description")) is not None:
-                self._describe(dataset, description, downloads, reporter)
+                self._replace_description(dataset, description, downloads, reporter)
         return self.dataset(competition)
 
     def push(
         self, competition: Competition, source: DataSource, *, replace: bool = False, reporter: Reporter = silent
     ) -> int:
-        """Write a competition's prepared data to a source; returns how many files were missing there.
-
-        Raises DataError, also where it is not prepared.
-        """
+        """Upload a competition's prepared data; returns how many files the source lacked. Raises DataError."""
         dataset = self.dataset(competition)
         if not dataset.is_prepared:
             raise DataError(self.not_prepared(competition))
         if dataset.is_synthetic:
             raise DataError(f"{competition.id}: its data is synthetic, and only real data is pushed")
-        with ExitStack() as held, self._translated(competition):
+        with ExitStack() as locked, self._os_errors_translated(competition):
             if os.access(dataset.folder, os.W_OK):
-                held.enter_context(self.lock(competition, "pushes", reporter))
+                locked.enter_context(self.lock(competition, "pushes", reporter))
             return source.push(dataset, replace=replace, reporter=reporter)
 
     def verify(self, competition: Competition, reporter: Reporter = silent) -> list[str]:
-        """Which prepared files are missing, have changed or should not be there; records whether there are any.
+        """Return which prepared files are missing, changed or unexpected, and record whether there are any.
 
-        Files with a checksum are compared with it, the others with the sizes that they had when they were prepared.
+        Files with a checksum are compared by checksum, the others by their size at the time of preparation.
         """
         dataset = self.dataset(competition)
         if not dataset.is_prepared:
             raise DataError(self.not_prepared(competition))
         reporter(Step(competition.id, "verifying"))
-        with self._translated(competition):
+        with self._os_errors_translated(competition):
             wrong = [*checksum_errors(dataset), *data.listing_errors(dataset)]
         if os.access(dataset.folder, os.W_OK):
             with self.lock(competition, "verifies", reporter):
@@ -336,9 +329,9 @@ class DataStore:
         return wrong
 
     def remove(self, competition: Competition, *, raw_only: bool = False) -> int:
-        """Remove a competition's data, or only its raw data; returns the bytes that this frees.
+        """Remove a competition's data, or only its raw data; returns the number of bytes freed.
 
-        Of a version that corrects the competition only its own prepared data is removed, not what the versions share.
+        For a version that corrects the competition, only its own prepared data is removed, not data shared by versions.
         Raises LockHeld while another process uses it.
         """
         dataset = self.dataset(competition)
@@ -346,7 +339,7 @@ class DataStore:
             return 0
         try:
             with self.lock(competition, "removes", reporter=None):
-                _tidy(dataset)
+                _remove_leftovers(dataset)
                 archives = set(dataset.folder.glob(f"{dataset.archive.name}*"))
                 everything = {path for path in dataset.folder.iterdir() if not path.name.startswith(".lock")}
                 if competition.is_corrected and not raw_only:
@@ -360,18 +353,18 @@ class DataStore:
         return freed
 
     def find(self, competition: Competition, reporter: Reporter = silent, **options: Unpack[PrepareOptions]) -> None:
-        """Check that ``prepare`` would find missing data at the store's source; raises DataError."""
+        """Check that the store's source has the data that ``prepare`` would pull; raises DataError."""
         self._source_head(competition, reporter, **options)
 
     def _source_head(
         self, competition: Competition, reporter: Reporter, **options: Unpack[PrepareOptions]
     ) -> Head | None:
-        """What data would be pulled; None where it would be prepared here, or is prepared.
+        """Return the data that would be pulled; None if it is prepared, or would be prepared locally.
 
-        What comes with this package is prepared here where the source does not have it: that takes no download.
+        Bundled data that the source lacks is prepared locally: this needs no download.
         """
-        is_here = self.dataset(competition).is_prepared and not options.get("force")
-        if self.source is None or _is_given(**options) or is_here:
+        is_done = self.dataset(competition).is_prepared and not options.get("force")
+        if self.source is None or _names_raw_data(**options) or is_done:
             return None
         try:
             return self._opened_source.head(competition, reporter)
@@ -399,13 +392,13 @@ class DataStore:
             raise DataError(f"{competition.id}: {source.url} has no {missing.relative_to(new.prepared)}")
         reporter(Step(competition.id, "verifying"))
         if wrong := checksum_errors(new):
-            reporter(WarningNote(f"{competition.id}: data of {source.url} is not the reference's: {wrong[0]}"))
+            reporter(WarningNote(f"{competition.id}: data from {source.url} differs from the reference: {wrong[0]}"))
         description = "kaggle" if head.description == "kaggle" else None
         self._publish(dataset, new, verified=not wrong, description=description, source=source.url)
 
     def _needs_raw(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
         dataset = self.dataset(competition)
-        if competition.source == "bundled" or _is_given(**options) or self.source is not None:
+        if competition.source == "bundled" or _names_raw_data(**options) or self.source is not None:
             return False
         return not dataset.has_raw and (options.get("force", False) or not dataset.is_prepared)
 
@@ -417,7 +410,7 @@ class DataStore:
         if (head := self._source_head(competition, reporter, **options)) is not None:
             self._pull(dataset, head, reporter, check_disk=options.get("check_disk", True))
             return
-        competition.require_modules()  # before hours of download
+        competition.require_modules()  # fail before hours of download
         if (seed := options.get("synthetic")) is not None:
             self._make_synthetic(dataset, seed, reporter)
             return
@@ -431,15 +424,15 @@ class DataStore:
         self._prepare(dataset, raw_dir, reporter, verify=options.get("verify", True), moves=is_mixed and not is_kept)
         if not is_kept:
             _remove(dataset.raw)
-            _remove(dataset.archive)  # which a call leaves that is killed just after it unpacked it
+            _remove(dataset.archive)  # left by a call that was killed just after unpacking
         if dataset.has_moved_files:
             self._finish_moving(dataset)
 
     def _finish_moving(self, dataset: Dataset) -> None:
-        """Set the times of files that were moved, once nothing can change them: not even the end of their raw data."""
+        """Set the times of moved files, after removing their raw data, which would change the times again."""
         _remove(dataset.raw)
         _remove(dataset.archive)
-        dataset.note(moved=None)  # if this is stopped below, all is copied by the next call
+        dataset.note(moved=None)  # if this call is stopped below, the next one copies all files
         for side in (dataset.private, dataset.public):
             data.set_times(side)
 
@@ -458,7 +451,7 @@ class DataStore:
         slots.mkdir(exist_ok=True)
         paths = [slots / f"{number}.lock" for number in range(self.parallel_downloads)]
         if elsewhere := self._prepared_by_mle_bench(competition):
-            reporter(Note(f"{competition.id}: MLE-bench has prepared it already: --data-dir {elsewhere}"))
+            reporter(Note(f"{competition.id}: MLE-bench has already prepared it: --data-dir {elsewhere}"))
         with locks.hold_any_lock(paths, "downloads", competition.id, reporter):
             reporter(Step(competition.id, "downloading"))
             downloads.download(competition, dataset.archive, reporter)
@@ -476,19 +469,19 @@ class DataStore:
                 files.sync(dataset.folder)
                 files.publish(work, dataset.raw)
         except ArchiveError as error:
-            aside = archive.replace(archive.with_name(f"{archive.name}.damaged"))
+            damaged = archive.replace(archive.with_name(f"{archive.name}.damaged"))
             raise DataError(
-                f"{dataset.competition.id}: {error}. It is kept as {aside.name}; call again to download it anew"
+                f"{dataset.competition.id}: {error}. It is kept as {damaged.name}; call again to download a new copy"
             ) from error
         archive.unlink()
 
     def _make_synthetic(self, dataset: Dataset, seed: int, reporter: Reporter) -> None:
-        """Nothing but prepared data comes of it: raw data in the store is real."""
+        """Create only prepared data: raw data in the store is always real."""
         competition = dataset.competition
         with files.scratch(dataset.folder, ".making-") as name:
             raw, new = Path(name, "raw"), Dataset(competition, Path(name))
             raw.mkdir()
-            reporter(Step(competition.id, "making synthetic data"))
+            reporter(Step(competition.id, "generating synthetic data"))
             make_synthetic(competition, raw, seed)
             reporter(Step(competition.id, "preparing"))
             run_prepare(competition, raw, new, maker="synthetic.py")
@@ -498,7 +491,7 @@ class DataStore:
     def _prepare(
         self, dataset: Dataset, raw_dir: Path | None, reporter: Reporter, *, verify: bool, moves: bool
     ) -> None:
-        """Prepare raw data. With ``moves``, files that it links may be moved (see ``dataset.replace_by_level``)."""
+        """Prepare raw data. With ``moves``, linked files may be moved (see ``dataset.replace_by_level``)."""
         competition = dataset.competition
         reporter(Step(competition.id, "preparing"))
         with files.scratch(dataset.folder, ".preparing-") as name:
@@ -513,7 +506,7 @@ class DataStore:
                 mismatch.rename(new.folder / "mismatch")
             if wrong and raw_dir is None:
                 new.prepared.rename(mismatch)
-                raise DataError(self._mismatch(dataset, mismatch, wrong))
+                raise DataError(self._mismatch_message(dataset, mismatch, wrong))
             sides = count_sides(new)
             has_moved = self._level(new, new.folder, raw if moves else None)
             more = {"moved": new.public.stat().st_ino} if has_moved else {}
@@ -524,12 +517,12 @@ class DataStore:
                 reporter(WarningNote(f"{competition.id}: prepare.py changed cells: {problem}"))
 
     def _level_again(self, dataset: Dataset, reporter: Reporter) -> None:
-        """Level what an earlier version, or another program, prepared; it stays complete meanwhile."""
-        if dataset.has_moved_files:  # a call was killed before it could set their times
+        """Level data from an earlier version or another program, which remains complete throughout."""
+        if dataset.has_moved_files:  # a call was killed before it set their times
             self._finish_moving(dataset)
             return
         files.require_space(self.root, [self._need_to_level(dataset)], 1)
-        reporter(Step(dataset.competition.id, "copying in another order, as times and inodes may tell answers"))
+        reporter(Step(dataset.competition.id, "copying in another order, because times and inodes may reveal answers"))
         with files.scratch(dataset.folder, ".levelling-") as name:
             self._level(dataset, Path(name))
 
@@ -540,18 +533,18 @@ class DataStore:
         return files.SpaceNeed(peak=size, rest=0)
 
     def _level(self, dataset: Dataset, scratch: Path, mixed_raw: Path | None = None) -> bool:
-        """Level both sides; whether public files were moved from ``mixed_raw`` (see ``dataset.replace_by_level``)."""
+        """Level both sides; returns whether public files were moved (see ``dataset.replace_by_level``)."""
         data.keep_level(scratch)
         if not data.is_level(scratch):
             raise DataError(
-                f"{scratch.parent.name}: the file system of {self.root} does not keep the times that files are "
-                "given; choose another one with --data-dir or MLEBENCH_DATA_DIR"
+                f"{scratch.parent.name}: the file system of {self.root} does not keep modification times that are "
+                "set; choose another one with --data-dir or MLEBENCH_DATA_DIR"
             )
         data.replace_by_level(dataset.private, scratch)
         return data.replace_by_level(dataset.public, scratch, mixed_raw)
 
     def _publish(self, dataset: Dataset, new: Dataset, **state: Any) -> None:
-        """Let complete data become the data set's, durably; what it replaces stays in ``new``'s folder."""
+        """Move complete data to the dataset's folder, durably; replaced data is moved to the folder of ``new``."""
         size = data.write_listing(new.prepared, new.listing)
         files.sync(dataset.folder)
         if dataset.prepared.exists():
@@ -561,7 +554,7 @@ class DataStore:
         dataset.note(**{**replaced, **state}, fingerprint=data.make_fingerprint(new), bytes=size)
         files.publish(new.prepared, dataset.prepared)
 
-    def _describe(
+    def _replace_description(
         self, dataset: Dataset, source: Description, downloads: KaggleDownloads | None, reporter: Reporter
     ) -> None:
         competition = dataset.competition
@@ -574,7 +567,7 @@ class DataStore:
         else:
             command = self.command("prepare", competition, "--description kaggle")
             raise DataError(f"{competition.id}: Kaggle's description must be fetched: {command}")
-        # A new file replaces the old one, which may be a hard link to raw data, or be open in another process.
+        # Replace the file instead of writing to it: it may be a hard link to raw data, or open in another process.
         with files.scratch(dataset.folder, ".describing-") as name:
             new = Path(name, "description.md")
             new.write_text(text, encoding="utf-8")
@@ -585,7 +578,7 @@ class DataStore:
             data.keep_level(dataset.public)
         dataset.note(description=source)
 
-    def _mismatch(self, dataset: Dataset, aside: Path, wrong: list[str]) -> str:
+    def _mismatch_message(self, dataset: Dataset, kept: Path, wrong: list[str]) -> str:
         id, first = dataset.competition.id, dataset.competition.of_version(FIRST)
         lines = wrong[:20] + ([f"... and {len(wrong) - 20} more"] if len(wrong) > 20 else [])
         again = self.command("remove", first, "--raw"), self.command("prepare", dataset.competition)
@@ -593,12 +586,12 @@ class DataStore:
         return (
             f"{id}: prepared data differs from the reference:\n  "
             + "\n  ".join(lines)
-            + f"\nIt is kept in {aside}. If the raw data in {dataset.raw} may be incomplete, download it again: "
-            f"{again[0]} && {again[1]}. To use the data as it is: {anyway}"
+            + f"\nIt is kept in {kept}. If the raw data in {dataset.raw} may be incomplete, download it again: "
+            f"{again[0]} && {again[1]}. To use the data anyway: {anyway}"
         )
 
     @contextmanager
-    def _translated(self, competition: Competition) -> Iterator[None]:
+    def _os_errors_translated(self, competition: Competition) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -611,26 +604,26 @@ class DataStore:
             ) from error
 
 
-def _tidy(dataset: Dataset) -> None:
-    """Remove what killed processes left. The caller holds the lock."""
+def _remove_leftovers(dataset: Dataset) -> None:
+    """Remove the temporary folders of killed processes. The caller holds the lock."""
     for pattern in _LEFTOVERS:
         for path in dataset.folder.glob(pattern):
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _is_given(**options: Unpack[PrepareOptions]) -> bool:
-    """Whether raw data comes neither from the store nor from elsewhere."""
+def _names_raw_data(**options: Unpack[PrepareOptions]) -> bool:
+    """Return whether the options give the raw data: a folder, or a seed for synthetic data."""
     return options.get("raw_dir") is not None or options.get("synthetic") is not None
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or folder; it is never incomplete under its own name."""
-    doomed = path.with_name(f".removing-{path.name}")
+    """Remove a file or folder. It is renamed first, so that a partial folder never has its original name."""
+    renamed = path.with_name(f".removing-{path.name}")
     try:
-        path.rename(doomed)
+        path.rename(renamed)
     except FileNotFoundError:
         return
-    if doomed.is_dir() and not doomed.is_symlink():
-        shutil.rmtree(doomed)
+    if renamed.is_dir() and not renamed.is_symlink():
+        shutil.rmtree(renamed)
     else:
-        doomed.unlink()
+        renamed.unlink()

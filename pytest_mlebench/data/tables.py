@@ -1,10 +1,10 @@
-"""What prepared tables hold: cells that ``prepare.py`` has changed, and how many rows and classes each side has.
+"""Checks of prepared tables: cells that ``prepare.py`` changed by mistake, and the numbers of rows and classes.
 
-pandas converts what it reads, and writes the converted values: numbers without their zeros, "NA" that is now empty.
-Nobody asked for these changes and nothing fails, but ids no longer match, and categories are missing.
+pandas converts values when it reads a table, and writes the converted values: numbers lose leading zeros, and "NA"
+becomes an empty cell. Nothing fails, but ids no longer match, and categories are missing.
 
-Version 2 draws whole groups, with a key of the data store. So how many rows come out on either side, and whether each
-class is on both, is only known when real data is prepared: ``state.json`` records it.
+Version 2 splits whole groups at random, with a key of the data store. The number of rows on each side, and whether
+both sides have each class, are known only after real data is prepared: ``state.json`` records them.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.io.units import pluralize
 
 if TYPE_CHECKING:
-    import pandas as pd  # which takes longer to import than all else of a session
+    import pandas as pd  # takes longer to import than everything else in a session
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _MAX_BYTES = 1 << 27
-"""Of a table that is read; larger ones are not compared."""
+"""Size of the largest table that is compared."""
 _MAX_CELLS = 20_000
-"""Different cells of a column that are explained one by one."""
+"""Maximum number of distinct cells per column that are explained one by one."""
 _MISSING = frozenset("NA N/A n/a NaN nan null NULL None <NA> #N/A #NA -NaN -nan".split())
-"""What pandas takes for a missing value."""
-_MOST = 0.5
-"""The share of a column's new cells that a kind of change must explain."""
+"""Strings that pandas reads as a missing value."""
+_MIN_EXPLAINED = 0.5
+"""The share of a column's new cells that one kind of change must explain."""
 
 Cells = Counter[str]
 
 
 def changed_cells(competition: Competition, raw: Path, dataset: Dataset) -> list[str]:
-    """Columns of prepared tables whose cells differ from those of the raw column of that name, a sentence for each.
+    """Describe the columns of prepared tables whose cells differ from the raw column of that name, a sentence for each.
 
-    Finds lost leading zeros, less precise numbers, rewritten dates, texts such as "NA" that became empty, changed
-    spaces or capitals, and texts read in a wrong encoding. Compares CSV and TSV files of at most 128 MB below ``raw``,
-    and beside ``prepare.py`` if the competition is ``bundled``. Values that ``prepare.py`` computes are not reported.
+    Finds lost leading zeros, less precise numbers, rewritten dates, strings such as "NA" that became empty, changed
+    spaces or capitals, and text read in the wrong encoding. Compares CSV and TSV files of up to 128 MB below ``raw``,
+    and next to ``prepare.py`` if the competition is bundled. Values that ``prepare.py`` computes are not reported.
     """
     folders = [raw, *([competition.folder] if competition.source == "bundled" else [])]
     before = _columns(path for folder in folders for path in sorted(folder.rglob("*")))
@@ -66,7 +66,7 @@ def changed_cells(competition: Competition, raw: Path, dataset: Dataset) -> list
 
 
 def is_comparable(competition: Competition) -> bool:
-    """Whether cells are compared: not if the reference fixes them, whose bytes checksums and golden results hold."""
+    """Return whether cells are compared: not if checksums or golden results prescribe the reference's bytes."""
     fixed = competition.is_corrected or competition.checksums
     return not fixed and (
         not competition.file("golden.json").is_file() or competition.golden.get("origin") != "reference"
@@ -74,7 +74,7 @@ def is_comparable(competition: Competition) -> bool:
 
 
 def _columns(paths: Iterable[Path]) -> dict[str, Cells]:
-    """How often each text is in each column of the tables among the files."""
+    """Count each string in each column of the tables among the files."""
     found: dict[str, Cells] = {}
     for path in (path for path in paths if path.suffix.lower() in _SEPARATORS):
         for name, values in _table(path).items():
@@ -83,7 +83,7 @@ def _columns(paths: Iterable[Path]) -> dict[str, Cells]:
 
 
 def _table(path: Path) -> pd.DataFrame:
-    """A table of texts; empty for what cannot be read as one."""
+    """Read a table of strings; empty if the file cannot be read as a table."""
     import pandas as pd
 
     if not path.is_file() or path.stat().st_size > _MAX_BYTES:
@@ -101,7 +101,7 @@ def _table(path: Path) -> pd.DataFrame:
 
 
 def _problem(raw: Cells, prepared: Cells) -> str:
-    """How the cells of a column were changed; empty if they were not, or are values of their own."""
+    """Describe how the cells of a column were changed; empty if they are unchanged or computed values."""
     texts = {text for text in raw.keys() & _MISSING if text not in prepared}
     if texts and prepared[""] > 0 and any(_number(text) is None for text in raw.keys() - _MISSING - {""}):
         cells = pluralize(sum(raw[text] for text in texts), "cell")
@@ -111,7 +111,7 @@ def _problem(raw: Cells, prepared: Cells) -> str:
     gone = [text for text in raw if text not in prepared] or list(raw)
     for what, find in _KINDS.items():
         origins = find(new, gone)
-        if len(origins) > len(new) * _MOST:
+        if len(origins) > len(new) * _MIN_EXPLAINED:
             text = min(origins)
             shown = f"{_quoted(origins[text])} in the raw data became {_quoted(text)}"
             return f"{shown}: {what} ({pluralize(sum(prepared[text] for text in origins), 'cell')})"
@@ -119,9 +119,9 @@ def _problem(raw: Cells, prepared: Cells) -> str:
 
 
 Origins = Mapping[str, str]
-"""New cells with the raw ones that they come from."""
+"""Maps new cells to the raw cells that they come from."""
 Key = Callable[[str], str | None]
-"""What two cells have in common; None matches nothing."""
+"""Returns a key that is equal for matching cells; None matches nothing."""
 
 
 def _pairs(new_key: Key, raw_key: Key, new: Sequence[str], raw: Sequence[str]) -> Origins:
@@ -134,7 +134,7 @@ def _without_zeros(text: str) -> str | None:
 
 
 def _whole(text: str) -> str | None:
-    """A whole number without the fraction that pandas adds to columns with missing values."""
+    """Return an integer without the fraction that pandas adds to columns with missing values."""
     return match[1] if (match := re.fullmatch(r"(\d+)(?:\.0)?", text)) else None
 
 
@@ -154,7 +154,7 @@ def _decimal(text: str) -> Decimal | None:
 
 
 def _rounded(new: Sequence[str], raw: Sequence[str]) -> Origins:
-    """Numbers next to raw ones that have more digits, or that are whole and differ in their last digits."""
+    """Match numbers to close raw numbers with more digits, or to integers that differ in the last digits."""
     numbers = sorted((number, text) for text in raw if (number := _number(text)) is not None)
     found = {}
     for text in new:
@@ -162,14 +162,14 @@ def _rounded(new: Sequence[str], raw: Sequence[str]) -> Origins:
         if value is None or not numbers:
             continue
         right = min(bisect_left(numbers, (value, "")), len(numbers) - 1)
-        number, origin = min(numbers[max(right - 1, 0) : right + 1], key=lambda own: abs(own[0] - value))
+        number, origin = min(numbers[max(right - 1, 0) : right + 1], key=lambda pair: abs(pair[0] - value))
         if _is_rounding(origin, text, number, value):
             found[text] = origin
     return found
 
 
 def _is_rounding(origin: str, text: str, number: float, value: float) -> bool:
-    """Whether ``text`` has lost digits of ``origin`` that a float64 can hold, or that a whole number has."""
+    """Return whether ``text`` lost digits of ``origin`` that a float64 can represent, or that an integer has."""
     before, after = _decimal(origin), _decimal(text)
     if before is None or after is None or (number == value and before != before.to_integral_value()):
         return False
@@ -184,13 +184,13 @@ _DATE = re.compile(r"(\d{1,4})[-/.](\d{1,2})[-/.](\d{1,4})(?:[T ](\d{1,2}:\d{2}[
 
 
 def _dates(new: Sequence[str], raw: Sequence[str]) -> Origins:
-    """Dates in another form, or with the day and the month exchanged."""
+    """Match dates in another format, or with day and month swapped."""
     dates = {date: text for text in raw for date in _readings(text)}
     return {text: dates[date] for text in new for date in _readings(text) if date in dates}
 
 
 def _readings(text: str) -> Iterator[tuple[int, int, int, str]]:
-    """Year, month, day and time that a text can mean."""
+    """Yield the possible meanings of a string as year, month, day and time."""
     if match := _DATE.fullmatch(text):
         first, second, third = map(int, match.groups()[:3])
         time = (match[4] or "").rstrip("0:.")
@@ -202,20 +202,20 @@ def _readings(text: str) -> Iterator[tuple[int, int, int, str]]:
 
 
 def _misread(text: str) -> str | None:
-    """A text in UTF-8 that was read as another encoding, as it was before."""
+    """Restore UTF-8 text that was decoded with another encoding; None if it was not."""
     if "\ufffd" in text:
         return None
     for encoding in ("cp1252", "latin-1"):
         try:
-            own = text.encode(encoding).decode("utf-8")
+            restored = text.encode(encoding).decode("utf-8")
         except UnicodeError:
             continue
-        return own if own != text else None
+        return restored if restored != text else None
     return None
 
 
 def _ascii(text: str) -> str | None:
-    """The plain letters of a text that has others."""
+    """Return only the ASCII characters of a string; None if all are ASCII."""
     return None if text.isascii() else "".join(letter for letter in text if letter.isascii())
 
 
@@ -225,7 +225,7 @@ def _plain(text: str) -> str | None:
 
 _KINDS: Mapping[str, Callable[[Sequence[str], Sequence[str]], Origins]] = {
     "leading zeros are lost": partial(_pairs, _whole, _without_zeros),
-    "dates have another form": _dates,
+    "dates have a different format": _dates,
     "the text was read in the wrong encoding": partial(_pairs, _misread, str),
     "letters are lost": partial(_pairs, lambda text: _ascii(text) if "\ufffd" in text else None, _ascii),
     "spaces or capitals differ": partial(_pairs, _plain, _plain),
@@ -238,48 +238,47 @@ def _quoted(text: str) -> str:
 
 
 _MAX_COUNTED_BYTES = 1 << 28
-"""Of a table that is read: preparing must not take much longer."""
+"""Size of the largest table that is counted: preparation must not take much longer."""
 _MAX_CLASSES = 100
 
 
 def count_sides(dataset: Dataset) -> dict[str, Any]:
-    """The number of rows, and of rows of each class by column, of the test and of the training data.
+    """Count the rows of the test and the training data, and the rows of each class by target column.
 
-    The test is the table of answers, the training data the public table ``*train*`` that has most of the columns that
-    are asked for. Columns with more than 100 values have no classes. A side is missing where it is no CSV file, or one
-    above 256 MB.
+    The test data is the table of answers; the training data is the public table ``*train*`` with most target columns.
+    Columns with more than 100 values have no classes. A side is left out if it is not a CSV file of up to 256 MB.
     """
-    asked = set(_columns_of(dataset.sample_submission)[1:]) & set(_columns_of(dataset.answers))
+    targets = set(_columns_of(dataset.sample_submission)[1:]) & set(_columns_of(dataset.answers))
     tables = [path for path in sorted(dataset.public.glob("*")) if "train" in path.name.lower() and _columns_of(path)]
-    found = {"test": _counts(dataset.answers, asked)}
+    found = {"test": _counts(dataset.answers, targets)}
     if tables:
-        train = max(tables, key=lambda path: len(asked.intersection(_columns_of(path))))
-        found["train"] = {"file": train.name, **_counts(train, asked)}
+        train = max(tables, key=lambda path: len(targets.intersection(_columns_of(path))))
+        found["train"] = {"file": train.name, **_counts(train, targets)}
     return {side: counts for side, counts in found.items() if "rows" in counts}
 
 
 def _columns_of(path: Path) -> list[str]:
-    """The columns of a CSV file that is not too large; empty for others."""
+    """Return the columns of a CSV file; empty if it is too large or another kind of file."""
     if path.suffix != ".csv" or not path.is_file() or path.stat().st_size > _MAX_COUNTED_BYTES:
         return []
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         return next(csv.reader([file.readline()]), [])
 
 
-def _counts(path: Path, asked: set[str]) -> dict[str, Any]:
+def _counts(path: Path, targets: set[str]) -> dict[str, Any]:
     columns = _columns_of(path)
     if not columns:
         return {}
     import pandas as pd
 
-    wanted = [name for name in columns if name in asked] or columns[:1]
+    wanted = [name for name in columns if name in targets] or columns[:1]
     try:
         rows = pd.read_csv(path, usecols=wanted, dtype=str, keep_default_na=False, encoding_errors="replace")
-    except ValueError:  # no table after all
+    except ValueError:  # not a table
         return {}
     classes = {
         str(name): {str(value): int(count) for value, count in rows[name].value_counts().sort_index().items()}
         for name in rows
-        if name in asked and rows[name].nunique() <= _MAX_CLASSES
+        if name in targets and rows[name].nunique() <= _MAX_CLASSES
     }
     return {"rows": len(rows), "classes": classes}

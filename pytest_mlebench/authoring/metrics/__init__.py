@@ -1,1 +1,1 @@
-"""Metrics that scikit-learn, scipy and rapidfuzz do not have, by kind; graders import from the modules."""
+"""Metrics that scikit-learn, scipy and rapidfuzz lack. Graders import them from the modules."""

@@ -1,4 +1,4 @@
-"""Metrics of where things are: overlaps, matching and average precision of boxes; angles and distances."""
+"""Metrics of positions: overlaps, matching and average precision of boxes; angles and distances."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def box_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
-    """Intersection over union of each box of ``a`` with each box of ``b``: shape (len(a), len(b)).
+    """Intersection over union of each box in ``a`` with each box in ``b``: shape (len(a), len(b)).
 
-    Boxes have shape (boxes, 4): x_min, y_min, x_max, y_max. Range [0, 1] for boxes whose corners are in order; 0 where
-    the union is not above 0, NaN where a corner is NaN. Source: Everingham et al. (2010), The PASCAL visual object
-    classes challenge (there with a pixel added to width and height, here without).
+    ``a`` and ``b`` have shape (boxes, 4): x_min, y_min, x_max, y_max. Range [0, 1] if corners are in order; 0 if the
+    union is not positive, NaN if a corner is NaN. Source: Everingham et al. (2010), The PASCAL visual object classes
+    challenge (which adds a pixel to width and height; this function does not).
 
     >>> box_iou([[0, 0, 2, 2]], [[0, 0, 1, 2], [1, 1, 3, 3]]).round(3)
     array([[0.5  , 0.143]])
@@ -26,12 +26,12 @@ def box_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
 def paired_box_iou(
     a: NDArray[np.float64], b: NDArray[np.float64], left: NDArray[np.intp], right: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """``box_iou`` of the boxes of ``a`` that ``left`` numbers with those of ``b`` that ``right`` does, in pairs."""
+    """Return the ``box_iou`` of the pairs ``a[left]`` and ``b[right]``: shape (pairs,)."""
     return _iou(a[left], b[right])
 
 
 def _iou(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of boxes along the last axis; the other axes are broadcast."""
+    """Intersection over union of boxes along the last axis; the other axes are broadcast."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         low, high = np.maximum(first[..., :2], second[..., :2]), np.minimum(first[..., 2:], second[..., 2:])
         both = np.maximum(high - low, 0).prod(axis=-1)
@@ -42,10 +42,10 @@ def _iou(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.
 
 
 def coco_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
-    """Intersection over union of boxes in pairs, as pycocotools computes it: shape (boxes,).
+    """Intersection over union of pairs of boxes, as pycocotools computes it: shape (boxes,).
 
-    ``a`` and ``b`` have shape (boxes, 4): x_min, y_min, width, height. 0 where the two do not meet; a NaN corner is
-    ignored, a NaN width or height gives NaN. Source: Lin et al. (2014), Microsoft COCO.
+    ``a`` and ``b`` have shape (boxes, 4): x_min, y_min, width, height. Range [0, 1] for valid boxes, 0 without
+    overlap. A NaN corner is ignored; a NaN width or height gives NaN. Source: Lin et al. (2014), Microsoft COCO.
 
     >>> coco_iou([[0, 0, 2, 2]], [[1, 1, 2, 2]]).round(3)
     array([0.143])
@@ -61,11 +61,11 @@ def coco_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
 
 
 def upright_box_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
-    """Intersection over union of upright boxes in space, in pairs: shape (boxes,).
+    """Intersection over union of pairs of upright 3D boxes: shape (boxes,).
 
-    ``a`` and ``b`` have shape (boxes, 7): centre x, y, z, width, length, height, and yaw, the angle around the z axis
-    by which the length is turned from the x axis, in radians. Sizes must be positive, and all finite but z and height,
-    with which a box overlaps nothing. Range [0, 1].
+    ``a`` and ``b`` have shape (boxes, 7): centre x, y, z, width, length, height, and yaw, the angle in radians from the
+    x axis to the length, around the z axis. Sizes must be positive. All values must be finite, except that a box with
+    a non-finite z or height overlaps nothing. Range [0, 1].
     Source: Geiger et al. (2012), Are we ready for autonomous driving?
 
     >>> upright_box_iou([[0, 0, 0, 1, 2, 1, 0]], [[0, 0, 0.5, 2, 1, 1, np.pi / 2]]).round(3)
@@ -82,10 +82,10 @@ def upright_box_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
 
 
 def _ground_overlap(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The area that the ground rectangles of upright boxes share, in pairs.
+    """Return the intersection area of the ground rectangles of pairs of upright boxes.
 
-    In the frame of the first rectangle the second is cut off at its four sides (Sutherland and Hodgman, 1974). This
-    takes about a tenth of the time of shapely's intersection.
+    The second rectangle is clipped at the four sides of the first, in the first one's coordinates (Sutherland and
+    Hodgman, 1974). This takes about a tenth of the time of shapely's intersection.
     """
     offset = b[:, :2] - a[:, :2]
     cos, sin = np.cos(a[:, 6]), np.sin(a[:, 6])
@@ -93,21 +93,21 @@ def _ground_overlap(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[n
     polygon = rectangle_corners(centre, b[:, [4, 3]], b[:, 6] - a[:, 6])
     for axis, half in ((0, a[:, 4:5] / 2), (1, a[:, 3:4] / 2)):
         for sign in (1, -1):
-            polygon = _cut(polygon, sign * polygon[:, :, axis] - half)
+            polygon = _clipped(polygon, sign * polygon[:, :, axis] - half)
     x, y = polygon[:, :, 0], polygon[:, :, 1]
     twice: NDArray[np.float64] = (x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1)
     return np.abs(twice) / 2
 
 
-def _cut(polygons: NDArray[np.float64], beyond: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What is left of convex polygons, shape (polygons, corners, 2), when the corners beyond a line are cut off.
+def _clipped(polygons: NDArray[np.float64], distance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Clip convex polygons, of shape (polygons, corners, 2), at a line.
 
-    ``beyond`` is each corner's distance from the line, above 0 on the side that goes. The result has a corner more,
-    its first one repeated where fewer are left.
+    ``distance`` is each corner's distance from the line, positive on the side that is removed. The result has one more
+    corner; if fewer remain, the first is repeated.
     """
-    inside = beyond <= 0
+    inside = distance <= 0
     leaves = inside != np.roll(inside, -1, axis=1)
-    share = beyond / np.where(leaves, beyond - np.roll(beyond, -1, axis=1), 1)
+    share = distance / np.where(leaves, distance - np.roll(distance, -1, axis=1), 1)
     crossings = polygons + share[:, :, None] * (np.roll(polygons, -1, axis=1) - polygons)
     count, corners, _ = polygons.shape
     points = np.stack([polygons, crossings], axis=2).reshape(count, 2 * corners, 2)
@@ -118,10 +118,10 @@ def _cut(polygons: NDArray[np.float64], beyond: NDArray[np.float64]) -> NDArray[
 
 
 def rectangle_corners(centre: ArrayLike, size: ArrayLike, angle: ArrayLike) -> NDArray[np.float64]:
-    """Corners of rectangles, one after the other around each: shape (rectangles, 4, 2).
+    """Return the corners of rectangles, in order around each rectangle: shape (rectangles, 4, 2).
 
-    ``centre`` and ``size`` have shape (rectangles, 2), ``angle`` (rectangles,): radians by which the rectangle is
-    turned around its centre, counter-clockwise.
+    ``centre`` (x, y) and ``size`` (along x, along y) have shape (rectangles, 2). ``angle``, of shape (rectangles,), is
+    the counter-clockwise rotation around the centre in radians.
 
     >>> rectangle_corners([[1, 1]], [[2, 4]], [0])[0].tolist()
     [[2.0, 3.0], [0.0, 3.0], [0.0, -1.0], [2.0, -1.0]]
@@ -133,9 +133,10 @@ def rectangle_corners(centre: ArrayLike, size: ArrayLike, angle: ArrayLike) -> N
 
 
 def greedy_match(overlaps: ArrayLike, threshold: float) -> NDArray[np.intp]:
-    """For each prediction in turn the free true object that it overlaps most, if by more than the threshold, else −1.
+    """Match each prediction, in order, to the unmatched true object with the largest overlap above the threshold.
 
-    ``overlaps`` has shape (predictions, true objects); of equal overlaps the first counts, NaN matches nothing.
+    ``overlaps`` has shape (predictions, true objects). Returns shape (predictions,): indices of true objects, or −1 for
+    no match. Of equal overlaps, the first wins; NaN matches nothing.
 
     >>> greedy_match([[0.7, 0.9], [0.6, 0.8], [0.4, 0.9]], threshold=0.5)
     array([ 1,  0, -1])
@@ -154,22 +155,23 @@ def greedy_matches(
     *,
     pairs: int = 1 << 20,
 ) -> NDArray[np.intp]:
-    """``greedy_match`` in many images at once: for each prediction the number of a true object, or -1.
+    """Apply ``greedy_match`` to many images at once; returns for each prediction the index of a true object, or -1.
 
-    A prediction may match the true objects from its ``first`` to before its ``last``; ``overlap`` of two arrays of
-    numbers, of predictions and of true objects, gives their overlaps in pairs. So many ``pairs`` are held at a time.
+    Prediction i can match the true objects with indices from ``first[i]`` up to, but not including, ``last[i]``.
+    ``overlap`` takes an array of predictions and one of true objects, both indices of shape (pairs,), and returns their
+    overlaps. At most about ``pairs`` pairs are in memory at a time.
 
     >>> overlaps = np.array([[0.7, 0.9], [0.6, 0.8]])
     >>> greedy_matches(lambda a, b: overlaps[a, b], np.array([0, 0]), np.array([2, 2]), threshold=0.5)
     array([1, 0])
     """
     matches = np.full(len(first), -1, dtype=np.intp)
-    until = np.cumsum(last - first)
+    pairs_until = np.cumsum(last - first)
     taken: set[int] = set()
     begin = 0
     while begin < len(first):
-        done = until[begin - 1] if begin else 0
-        end = max(int(np.searchsorted(until, done + pairs, side="right")), begin + 1)
+        done = pairs_until[begin - 1] if begin else 0
+        end = max(int(np.searchsorted(pairs_until, done + pairs, side="right")), begin + 1)
         sizes = (last - first)[begin:end]
         left = np.repeat(np.arange(begin, end), sizes)
         right = np.arange(len(left)) + np.repeat(first[begin:end] - np.cumsum(sizes) + sizes, sizes)
@@ -191,11 +193,11 @@ CORNERS = ("x_min", "y_min", "x_max", "y_max")
 def voc_average_precisions(y_true: pd.DataFrame, y_pred: pd.DataFrame, *, threshold: float) -> NDArray[np.float64]:
     """Average precision of each class, in ascending order, as PASCAL VOC 2010 defines it: shape (classes,).
 
-    Both tables have the columns ``row`` (the image), ``class``, ``x_min``, ``y_min``, ``x_max`` and ``y_max``, the
-    predicted boxes also ``confidence``. The classes are those of the true boxes. By falling confidence each predicted
-    box is compared with the true box of its class and image that it overlaps most: it is a true positive if their
-    intersection over union is above the threshold, and no box before it has found the same one; of equally sure boxes
-    those of the first rows come first. Range [0, 1].
+    Both tables have the columns ``row`` (the image), ``class``, ``x_min``, ``y_min``, ``x_max`` and ``y_max``;
+    ``y_pred`` also has ``confidence``. The classes are those of ``y_true``. Each predicted box, by descending
+    confidence and then by ``row``, is compared with the true box of its class and image that it overlaps most. It is a
+    true positive if their intersection over union exceeds the threshold and no earlier box matched the same true box.
+    Range [0, 1].
     Source: Everingham et al. (2015), The PASCAL visual object classes challenge: a retrospective.
 
     >>> true = pd.DataFrame([[0, "dog", 0, 0, 2, 2]], columns=["row", "class", *CORNERS])
@@ -225,7 +227,7 @@ def _most_overlapped(
     last: NDArray[np.intp],
     threshold: float,
 ) -> NDArray[np.intp]:
-    """For each box the true one from its ``first`` to before its ``last`` that it overlaps most, -1 if not enough."""
+    """Return, for each box, the true box in [first, last) with the largest overlap above the threshold, or -1."""
     best, most = np.full(len(boxes), -1, dtype=np.intp), np.full(len(boxes), threshold)
     for step in range(int((last - first).max(initial=0))):
         has = np.flatnonzero(first + step < last)
@@ -236,9 +238,9 @@ def _most_overlapped(
 
 
 def coco_average_precision(hits: ArrayLike, positives: int) -> float:
-    """Average precision as COCO defines it: mean, at 101 levels of recall, of the best precision from there on.
+    """Average precision as COCO defines it: mean over 101 recall levels of the best precision at that recall or higher.
 
-    ``hits`` has shape (predictions,), by falling confidence: True for a true positive, False for a false one;
+    ``hits``, of shape (predictions,) by descending confidence, says whether a prediction is a true positive.
     ``positives`` is the number of true objects. Range [0, 1], 0 without predictions.
     Source: Lin et al. (2014), Microsoft COCO; pycocotools' ``COCOeval``.
 
@@ -255,12 +257,12 @@ def coco_average_precision(hits: ArrayLike, positives: int) -> float:
 
 
 def average_precisions(hits: ArrayLike, groups: ArrayLike, positives: ArrayLike) -> NDArray[np.float64]:
-    """The area below the precision-recall curve, whose precision is made non-increasing, for many groups at once.
+    """Average precision of many groups: the area under the precision-recall curve with non-increasing precision.
 
-    ``hits`` and ``groups`` have shape (predictions,): whether it is a true positive, and the number of its group,
-    within which predictions come by falling confidence. ``positives``, shape (groups,), are the numbers of true
-    objects. Result of shape (groups,), range [0, 1]; 0 for a group without predictions.
-    Source: Everingham et al. (2015), The PASCAL visual object classes challenge: a retrospective, 2010 on.
+    ``hits`` and ``groups`` have shape (predictions,): whether a prediction is a true positive, and the index of its
+    group. Within a group, confidence must descend. ``positives``, of shape (groups,), is the number of true objects.
+    Returns shape (groups,), range [0, 1]; 0 for a group without predictions.
+    Source: Everingham et al. (2015), The PASCAL visual object classes challenge: a retrospective (since 2010).
 
     >>> average_precisions([True, False, True], groups=[0, 0, 0], positives=[2, 1]).round(3)
     array([0.833, 0.   ])
@@ -276,15 +278,15 @@ def average_precisions(hits: ArrayLike, groups: ArrayLike, positives: ArrayLike)
 
 
 EARTH_RADIUS = 6_371_000.0
-"""Mean radius of the earth in metres, rounded as is usual for a sphere."""
+"""Mean radius of the earth in metres, rounded."""
 
 
 def angular_error(true: ArrayLike, predicted: ArrayLike) -> NDArray[np.float64]:
-    """The angle in radians between two directions, for each row.
+    """Angle between two directions in radians, for each row: shape (rows,).
 
-    ``true`` and ``predicted`` have shape (rows, 2): azimuth and zenith in radians, which may be out of the usual
-    range and then mean what their sines and cosines give. Shape (rows,), range [0, π]; some 1e-8 is left of an error
-    of 0, as the cosine is flat there. Source: the spherical law of cosines.
+    ``true`` and ``predicted`` have shape (rows, 2): azimuth and zenith in radians. Values outside of the usual range
+    are interpreted by their sines and cosines. Range [0, π]. 0 is perfect, but equal directions may give about 1e-8,
+    because the cosine is flat there. Source: the spherical law of cosines.
 
     >>> angular_error([[0, np.pi / 2]], [[np.pi, np.pi / 2]]).round(4)
     array([3.1416])
@@ -299,10 +301,10 @@ def angular_error(true: ArrayLike, predicted: ArrayLike) -> NDArray[np.float64]:
 
 
 def haversine_distance(true: ArrayLike, predicted: ArrayLike, *, radius: float = EARTH_RADIUS) -> NDArray[np.float64]:
-    """The distance along a great circle of a sphere, in the unit of ``radius``, for each row.
+    """Great-circle distance between points on a sphere, in the unit of ``radius``, for each row: shape (rows,).
 
-    ``true`` and ``predicted`` have shape (rows, 2): latitude and longitude in degrees. Shape (rows,), range
-    [0, π · radius]; NaN where a value is missing or infinite.
+    ``true`` and ``predicted`` have shape (rows, 2): latitude and longitude in degrees. Range [0, π · radius]; NaN if a
+    value is missing or infinite.
     Source: Sinnott, Virtues of the haversine, Sky and Telescope 68, 1984.
 
     >>> haversine_distance([[0, 0], [50, 8]], [[0, 90], [50, 8]], radius=2 / np.pi)

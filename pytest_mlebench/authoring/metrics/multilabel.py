@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from pytest_mlebench.authoring.tables import pa, pc
 
 _NOT_ASCII_SPACE = "[\x1c-\x1f]"
-"""White space to Python, but not to Arrow."""
+"""Whitespace in Python, but not in Arrow."""
 
 
 def f1_micro_of_texts(y_true: Sequence[str], y_pred: Sequence[str], *, ignore_unseen: bool = False) -> float:
-    """``f1_micro`` of rows of labels that white space separates, in a fraction of the time.
+    """Return ``f1_micro`` of strings of whitespace-separated labels, in a fraction of the time. Shapes are (rows,).
 
     >>> f1_micro_of_texts(["rust", "scab  rust"], ["rust scab", " scab"])
     0.6666666666666666
@@ -30,8 +30,9 @@ def f1_micro_of_texts(y_true: Sequence[str], y_pred: Sequence[str], *, ignore_un
 def hits_and_sizes(
     y_true: Sequence[str], y_pred: Sequence[str], *, ignore_unseen: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of which ``f1_micro_of_texts`` is the ratio of sums: for each row twice its hits, and its true and predicted
-    labels together.
+    """Return the terms of ``f1_micro_of_texts``, which is the ratio of their sums: both have shape (rows,).
+
+    For each row, these are twice the number of hits, and the number of true labels plus that of predicted labels.
 
     >>> hits_and_sizes(["rust", "scab  rust"], ["rust scab", " scab"])
     (array([2, 2]), array([3, 3]))
@@ -46,20 +47,20 @@ def hits_and_sizes(
     if ignore_unseen:
         predicted = predicted[np.isin(predicted % many, codes[: len(labels)])]
     hits, true, found = (
-        np.bincount(of // max(many, 1), minlength=len(y_true))
-        for of in (np.intersect1d(pairs, predicted, assume_unique=True), pairs, predicted)
+        np.bincount(group // max(many, 1), minlength=len(y_true))
+        for group in (np.intersect1d(pairs, predicted, assume_unique=True), pairs, predicted)
     )
     return 2 * hits, true + found
 
 
 def _distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """numpy's ``unique``, several times as fast for millions."""
+    """Return numpy's ``unique``, several times as fast for millions of numbers."""
     numbers = np.sort(numbers)
     return numbers[np.append(numbers[1:] != numbers[:-1], True)] if len(numbers) else numbers
 
 
 def _coded(labels: Any, others: Any) -> tuple[NDArray[np.int64], int]:
-    """A number for each label of both, the same for the same, and how many different ones there are."""
+    """Return a code for each label in both arrays, equal for equal labels, and the number of distinct labels."""
     if pa is None:
         codes, distinct = pd.factorize(np.array([*labels, *others], dtype=object))
         return codes.astype(np.int64), len(distinct)
@@ -68,7 +69,7 @@ def _coded(labels: Any, others: Any) -> tuple[NDArray[np.int64], int]:
 
 
 def _split(texts: Sequence[str]) -> tuple[NDArray[np.int64], Any]:
-    """All labels of the texts, as a list or as an array of Arrow, and the row of each."""
+    """Return the row of each label, and all labels as a list or an Arrow array."""
     if pa is None:
         return _split_by_python(texts)
     array = pa.array(texts, type=pa.large_string())
@@ -80,7 +81,7 @@ def _split(texts: Sequence[str]) -> tuple[NDArray[np.int64], Any]:
         lists = pc.ascii_split_whitespace(array)
         labels = lists.flatten()
         rows = np.asarray(pc.list_parent_indices(lists), dtype=np.int64)
-        is_label = pc.not_equal(labels, "")  # before the first and after the last blank
+        is_label = pc.not_equal(labels, "")  # not the empty strings outside of the first and last space
         return rows[np.asarray(is_label)], labels.filter(is_label)
     rows, found = _split_by_python(texts)
     return rows, pa.array(found, type=pa.large_string())
@@ -98,11 +99,11 @@ def f1_micro(
     *,
     ignore_unseen: bool = False,
 ) -> float:
-    """Micro-averaged F1 = 2·TP / (2·TP + FP + FN) over all pairs of row and label.
+    """Micro-averaged F1 score: 2·TP / (2·TP + FP + FN) over all pairs of row and label.
 
-    Both hold one set of labels a row. Range [0, 1], 1 is perfect; 0 where nothing is true or predicted. With
-    ``ignore_unseen`` a predicted label that is true in no row costs nothing. This is scikit-learn's
-    ``f1_score(average="micro")`` of binarised labels, without a matrix of all rows and labels.
+    Both contain one set of labels per row. Range [0, 1], 1 is perfect; 0 if there are no labels. With
+    ``ignore_unseen``, predicted labels that are not true in any row are ignored. This equals scikit-learn's
+    ``f1_score(average="micro")`` of binarised labels, but needs no matrix of rows and labels.
     Source: Manning, Raghavan and Schütze, Introduction to Information Retrieval, 13.6.
 
     >>> f1_micro([{"rust"}, {"scab", "rust"}], [{"rust", "scab"}, {"scab"}])
@@ -119,10 +120,10 @@ def f1_micro(
 
 
 def f1_samples(y_true: Sequence[AbstractSet[Hashable]], y_pred: Sequence[AbstractSet[Hashable]]) -> float:
-    """Mean over rows of F1 = 2·|T ∩ P| / (|T| + |P|), for the row's sets of true and of predicted labels.
+    """Sample-averaged F1 score: mean over rows of 2·|T ∩ P| / (|T| + |P|), for the row's true and predicted labels.
 
-    Range [0, 1], 1 is perfect; a row counts 1 where nothing is true or predicted. Elsewhere this is scikit-learn's
-    ``f1_score(average="samples")`` of binarised labels. At least one row.
+    Both contain one set of labels per row, with at least one row. Range [0, 1], 1 is perfect; a row without any labels
+    counts as 1. Otherwise, this equals scikit-learn's ``f1_score(average="samples")`` of binarised labels.
     Source: Godbole and Sarawagi, Discriminative Methods for Multi-labeled Classification, 2004.
 
     >>> f1_samples([{"rust"}, {"scab", "rust"}], [{"rust", "mosaic"}, {"rust", "scab"}])
@@ -134,7 +135,7 @@ def f1_samples(y_true: Sequence[AbstractSet[Hashable]], y_pred: Sequence[Abstrac
 def f1_of_samples(
     y_true: Sequence[AbstractSet[Hashable]], y_pred: Sequence[AbstractSet[Hashable]]
 ) -> NDArray[np.float64]:
-    """The F1 of each row, whose mean is ``f1_samples``: shape (rows,)."""
+    """Return the F1 score of each row, whose mean is ``f1_samples``: shape (rows,)."""
     return np.array(
         [
             2 * len(true & predicted) / (len(true) + len(predicted)) if true or predicted else 1.0

@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 def mean_average_precision_at_k(
     relevant: Sequence[Collection[Hashable]], ranked: Sequence[Sequence[Hashable]], k: int
 ) -> float:
-    """Mean over queries of AP@k = Σ P(i)·rel(i) / min(number of relevant items, k), for places i = 1 … k.
+    """MAP@k: mean over queries of AP@k = Σ P(i)·rel(i) / min(number of relevant items, k), for ranks i = 1 … k.
 
-    ``relevant`` holds each query's relevant items (repetitions do not matter), ``ranked`` its predicted ones, best
-    first; what stands behind place k is ignored. P(i) is the share of hits among the first i places, rel(i) is 1 if
-    the item at place i is relevant and stands at no earlier place. Range [0, 1], 1 is perfect; a query without
-    relevant items counts 0. With one relevant item AP@k is 1/i for the place i at which it is found.
-    Source: Manning, Raghavan and Schütze, Introduction to Information Retrieval, 8.4; the cut at k as on Kaggle.
+    ``relevant`` has the relevant items of each query (duplicates are ignored), ``ranked`` its predicted items, best
+    first; items after rank k are ignored. P(i) is the share of hits among the first i items; rel(i) is 1 if item i is
+    relevant and not a repetition, else 0. Range [0, 1], 1 is perfect; a query without relevant items counts as 0. With
+    one relevant item, AP@k is 1/i if it has rank i. Raises ValueError if the numbers of queries differ.
+    Source: Manning, Raghavan and Schütze, Introduction to Information Retrieval, 8.4; the cut at k is Kaggle's.
 
     >>> mean_average_precision_at_k([{"a"}, {"a", "b"}], [["b", "a"], ["a", "c", "b"]], k=5)
     0.6666666666666666
@@ -32,7 +32,7 @@ def mean_average_precision_at_k(
 def average_precisions_at_k(
     relevant: Sequence[Collection[Hashable]], ranked: Sequence[Sequence[Hashable]], k: int
 ) -> NDArray[np.float64]:
-    """The AP@k of which ``mean_average_precision_at_k`` is the mean: shape (queries,)."""
+    """Return the AP@k of each query, whose mean is ``mean_average_precision_at_k``: shape (queries,)."""
     if len(relevant) != len(ranked):
         raise ValueError(f"{len(relevant)} queries have relevant items, {len(ranked)} have predictions")
     relevant = [set(items) for items in relevant]
@@ -51,7 +51,7 @@ def average_precisions_at_k(
 
 
 def _rows_and_places(lists: Sequence[Collection[Hashable]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each item of all lists, one after another, the list's number and the item's place in it, from 0."""
+    """Return the list's index and the position in the list for each item of the concatenated lists."""
     lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
     row = np.repeat(np.arange(len(lists)), lengths)
     return row, np.arange(len(row)) - (lengths.cumsum() - lengths)[row]
@@ -60,9 +60,9 @@ def _rows_and_places(lists: Sequence[Collection[Hashable]]) -> tuple[NDArray[np.
 def lwlrap(y_true: ArrayLike, y_score: ArrayLike) -> float:
     """Label-weighted label-ranking average precision: the mean precision at a true label, over all (clip, label) pairs.
 
-    ``y_true`` and ``y_score`` have shape (clips, labels), the former 0 or 1. The precision at a label is the share of
-    true labels among the clip's labels that score at least as high, so equal scores count against the prediction.
-    Range (0, 1], 1 is perfect; clips without labels do not count. NaN if there is no label at all.
+    ``y_true`` (0 or 1) and ``y_score`` have shape (clips, labels). The precision at a label is the share of true labels
+    among the clip's labels with at least its score, so that ties count against the prediction. Range (0, 1], 1 is
+    perfect; clips without labels are ignored. NaN if there are no labels.
     Source: Fonseca et al., Audio tagging with noisy labels and minimal supervision, DCASE 2019, section 4.1.
 
     >>> round(lwlrap([[1, 0, 1], [0, 1, 0]], [[0.9, 0.5, 0.1], [0.2, 0.7, 0.7]]), 4)
@@ -76,12 +76,12 @@ def lwlrap(y_true: ArrayLike, y_score: ArrayLike) -> float:
     if not counted.any():
         return float("nan")
     scores = np.asarray(y_score)[counted]
-    # scikit-learn's metric takes the mean of each clip first: weights undo that
+    # scikit-learn's metric averages over each clip's labels first; the weights undo this.
     return float(label_ranking_average_precision_score(truth[counted], scores, sample_weight=labels[counted]))
 
 
 def precisions_and_labels(y_true: ArrayLike, y_score: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Of which ``lwlrap`` is the ratio of sums: for each clip its precisions, summed, and the number of its labels.
+    """Return the terms of ``lwlrap``, the ratio of their sums: each clip's sum of precisions, and number of labels.
 
     >>> precisions_and_labels([[1, 0, 1], [0, 1, 0]], [[0.9, 0.5, 0.1], [0.2, 0.7, 0.7]])[1]
     array([2, 1])
@@ -93,7 +93,7 @@ def precisions_and_labels(y_true: ArrayLike, y_score: ArrayLike) -> tuple[NDArra
 
 
 def inversions(values: Iterable[Any]) -> int:
-    """Pairs of values that stand in the wrong order: the swaps of neighbours that sorting takes. Ties are none.
+    """Count the pairs of values in the wrong order: the swaps of neighbours needed for sorting. Ties do not count.
 
     >>> inversions([2, 3, 1])
     2
@@ -107,11 +107,11 @@ def inversions(values: Iterable[Any]) -> int:
 
 
 def kendall_tau(y_true: Sequence[Sequence[Hashable]], y_pred: Sequence[Sequence[Hashable]]) -> float:
-    """Kendall's τ of predicted orders, pooled over the lists: 1 − 4 Σ S / Σ n(n − 1).
+    """Kendall's τ of predicted orders, pooled over lists: 1 − 4 Σ S / Σ n(n − 1).
 
-    Each list of ``y_pred`` holds the n items of its counterpart, each once (ValueError otherwise); S is the number of
-    pairs in the wrong order. Range [−1, 1]: 1 is the true order, −1 its reverse; NaN if no list has two items.
-    Source: Kendall, A new measure of rank correlation, 1938.
+    S is the number of pairs in the wrong order in a list of n items. Raises ValueError unless each list of ``y_pred``
+    has the items of the true list, each once. Range [−1, 1]: 1 for the true order, −1 for its reverse; NaN if no list
+    has two items. Source: Kendall, A new measure of rank correlation, 1938.
 
     >>> kendall_tau([["a", "b", "c"], ["x", "y"]], [["b", "a", "c"], ["x", "y"]])
     0.5
@@ -129,9 +129,9 @@ def kendall_tau(y_true: Sequence[Sequence[Hashable]], y_pred: Sequence[Sequence[
 def pearson(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
     """Pearson's r of each column: shapes (rows,) or (rows, columns), result () or (columns,).
 
-    Range [−1, 1], 1 is perfect. NaN for a column that is constant or holds a missing or infinite value on either
-    side. Unlike scipy's ``pearsonr`` it gives no warning, and takes several columns at once. Source: Pearson, Notes
-    on regression and inheritance in the case of two parents, 1895.
+    Range [−1, 1], 1 is perfect; NaN if a column is constant, or has a missing or infinite value, in either array.
+    Unlike scipy's ``pearsonr``, it issues no warnings, and accepts several columns. Source: Pearson, Notes on
+    regression and inheritance in the case of two parents, 1895.
 
     >>> pearson([0, 1, 2, 3], [1, 3, 5, 7])
     array(1.)
@@ -143,10 +143,10 @@ def pearson(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
 
 
 def spearman(y_true: Any, y_pred: Any) -> NDArray[np.float64]:
-    """Spearman's ρ of each column: Pearson's r of the ranks, where ties share their mean rank.
+    """Spearman's ρ of each column: Pearson's r of the ranks, where ties get their mean rank.
 
-    Shapes, range and NaN as for ``pearson``, except that infinite values have a rank like any other; columns of text
-    rank in code point order. Source: Spearman, The proof and measurement of association between two things, 1904.
+    Shapes, range and NaN are as for ``pearson``, but infinite values are ranked. Strings are ranked by code points.
+    Source: Spearman, The proof and measurement of association between two things, 1904.
 
     >>> spearman([1, 2, 3, 4], [1, 4, 9, 8])
     array(0.8)
@@ -161,11 +161,11 @@ def _ranks(values: Any) -> NDArray[np.float64]:
 
 
 def _standardise(values: ArrayLike) -> NDArray[np.float64]:
-    """Columns with mean 0 and norm 1, NaN where there is no such thing."""
+    """Scale columns to mean 0 and norm 1; NaN if this is not possible."""
     array = np.asarray(values, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         centred = array - array.mean(axis=0)
         centred = centred / np.abs(centred).max(axis=0, initial=0)  # squares of huge values would overflow
         norm = np.sqrt((centred**2).sum(axis=0))
-        constant = (array == array[:1]).all(axis=0)  # whose mean may be off by a rounding error
+        constant = (array == array[:1]).all(axis=0)  # their means may have rounding errors
         return np.where(constant, np.nan, centred / norm)

@@ -1,4 +1,4 @@
-"""Metrics of masks, most of them given as runs (see ``pytest_mlebench.authoring.rle``)."""
+"""Metrics of masks, mostly given as runs (see ``pytest_mlebench.authoring.rle``)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pytest_mlebench.authoring.rle import Masks, Runs, common, cut, difference, 
 
 
 def area(runs: Runs) -> int:
-    """The number of pixels in a mask."""
+    """Return the number of pixels in a mask, given as runs of shape (runs, 2)."""
     return int((runs[:, 1] - runs[:, 0]).sum())
 
 
 def intersection(a: Runs, b: Runs) -> int:
-    """The number of pixels in both masks; either must have disjoint runs, ``a`` in ascending order.
+    """Return the number of pixels in both masks. Each must have disjoint runs; those of ``a`` must be ascending.
 
     >>> intersection(np.array([[0, 3], [9, 14]]), np.array([[2, 11]]))
     3
@@ -27,7 +27,7 @@ def intersection(a: Runs, b: Runs) -> int:
 
 
 def _covered(a: Runs, b: Runs) -> NDArray[np.int64]:
-    """How many pixels of each run of ``b`` are in ``a``, whose runs are ascending and disjoint."""
+    """Count the pixels of each run of ``b`` that are in ``a``, whose runs are ascending and disjoint."""
     if not len(a):
         return np.zeros(len(b), dtype=np.int64)
     before = np.concatenate([[0], np.cumsum(a[:, 1] - a[:, 0])])  # pixels of a before each of its runs
@@ -38,7 +38,7 @@ def _covered(a: Runs, b: Runs) -> NDArray[np.int64]:
 
 
 def join(masks: Sequence[Runs], sizes: Iterable[int]) -> Runs:
-    """Many masks as one, each behind the other; ``sizes`` are their numbers of pixels, marked or not.
+    """Concatenate many masks to one; ``sizes`` are the masks' total numbers of pixels, marked or not.
 
     >>> join([np.array([[0, 3]]), np.array([[2, 5]])], sizes=[10, 10])
     array([[ 0,  3],
@@ -65,7 +65,7 @@ def iou(y_true: Runs, y_pred: Runs, *, empty: float = 1.0) -> float:
 def dice(y_true: Runs, y_pred: Runs, *, empty: float = 1.0) -> float:
     """Dice coefficient of two masks: 2·|A ∩ B| / (|A| + |B|), ``empty`` if both are empty.
 
-    Range [0, 1], 1 is perfect. This is the F1 score of the pixels. Source: Dice (1945).
+    Range [0, 1], 1 is perfect. This equals the F1 score of the pixels. Source: Dice (1945).
 
     >>> dice(np.array([[0, 4]]), np.array([[2, 6]]))
     0.5
@@ -74,7 +74,7 @@ def dice(y_true: Runs, y_pred: Runs, *, empty: float = 1.0) -> float:
 
 
 def dices(y_true: Masks, y_pred: Masks, sizes: ArrayLike, *, empty: float = 1.0) -> NDArray[np.float64]:
-    """``dice`` of many pairs of masks at once; ``sizes`` are the numbers of pixels, marked or not, in each pair.
+    """Return the ``dice`` of many pairs of masks: shape (pairs,). ``sizes`` are the pairs' total numbers of pixels.
 
     >>> masks = np.array([[0, 4], [0, 2]]), np.array([0, 1])
     >>> dices(masks, (np.array([[2, 6]]), np.array([0])), sizes=[10, 10, 10])
@@ -92,8 +92,8 @@ def dices(y_true: Masks, y_pred: Masks, sizes: ArrayLike, *, empty: float = 1.0)
 def fbeta(y_true: Runs, y_pred: Runs, *, beta: float, empty: float = 0.0) -> float:
     """F-beta score of the pixels of a mask: (1 + β²)·|A ∩ B| / (β²·|A| + |B|), ``empty`` if both are empty.
 
-    Range [0, 1], 1 is perfect; β below 1 weighs precision more than recall. Source: van Rijsbergen (1979),
-    Information Retrieval; scikit-learn's ``fbeta_score`` of the flattened masks.
+    Range [0, 1], 1 is perfect; β < 1 gives more weight to precision than to recall. This equals scikit-learn's
+    ``fbeta_score`` of the flattened masks. Source: van Rijsbergen (1979), Information Retrieval.
 
     >>> fbeta(np.array([[0, 4]]), np.array([[2, 4]]), beta=0.5)
     0.8333333333333334
@@ -103,11 +103,11 @@ def fbeta(y_true: Runs, y_pred: Runs, *, beta: float, empty: float = 0.0) -> flo
 
 
 def hausdorff_distance(a: ArrayLike, b: ArrayLike, *, spacing: ArrayLike = 1.0) -> float:
-    """The farthest that a pixel of one mask lies from the nearest pixel of the other mask, either way round.
+    """Hausdorff distance: the maximum distance from a pixel of either mask to the nearest pixel of the other mask.
 
-    ``a`` and ``b`` are booleans of one shape, of any dimensions, and neither may be empty; ``spacing`` is the length
-    of a step along each dimension. Euclidean; range [0, ∞), 0 where the masks are equal.
-    Source: Hausdorff (1914); Huttenlocher et al. (1993), Comparing images using the Hausdorff distance.
+    ``a`` and ``b`` are boolean arrays of the same shape, with any number of dimensions. ``spacing`` is the step length
+    in each dimension. Distances are Euclidean. Range [0, ∞), 0 if the masks are equal. Raises ValueError if a mask is
+    empty. Source: Huttenlocher et al. (1993), Comparing images using the Hausdorff distance; Hausdorff (1914).
 
     >>> hausdorff_distance([[1, 0, 0, 0], [0, 0, 0, 0]], [[1, 0, 0, 0], [0, 0, 0, 1]])
     3.1622776601683795
@@ -116,15 +116,15 @@ def hausdorff_distance(a: ArrayLike, b: ArrayLike, *, spacing: ArrayLike = 1.0) 
     if not (first.any() and second.any()):
         raise ValueError("the Hausdorff distance of an empty mask is not defined")
     step = np.broadcast_to(np.asarray(spacing, dtype=np.float64), first.ndim)
-    (box,) = find_objects((first | second).view(np.uint8))  # the smallest that holds both
+    (box,) = find_objects((first | second).view(np.uint8))  # the bounding box of both
     first, second = first[box], second[box]
     return max(_directed_hausdorff(first, second, step), _directed_hausdorff(second, first, step))
 
 
 def volume_hausdorff_distance(a: Runs, b: Runs, shape: tuple[int, int, int], *, spacing: ArrayLike = 1.0) -> float:
-    """``hausdorff_distance`` of masks as runs of a volume's voxels, flattened from ``shape`` in C order.
+    """Return the ``hausdorff_distance`` of masks as runs of a volume's voxels, flattened from ``shape`` in C order.
 
-    Runs must be ascending and disjoint. What it takes goes by the number of voxels that are marked, not by the shape.
+    Runs must be ascending and disjoint. Time and memory depend on the number of marked voxels, not on the shape.
 
     >>> volume_hausdorff_distance(np.array([[0, 2]]), np.array([[0, 1], [4 * 10**9, 4 * 10**9 + 1]]), (10**9 + 1, 2, 2))
     1000000000.0
@@ -139,7 +139,7 @@ def volume_hausdorff_distance(a: Runs, b: Runs, shape: tuple[int, int, int], *, 
 
 
 def _cropped(a: Runs, b: Runs, shape: tuple[int, int, int]) -> tuple[Runs, Runs, tuple[int, int, int]]:
-    """The same masks in the smallest box that holds both, and its shape."""
+    """Crop two masks to their common bounding box; returns the masks and the box's shape."""
     lines = [cut(runs, shape[2]) for runs in (a, b)]
     firsts = [np.column_stack(np.unravel_index(runs[:, 0], shape)) for runs in lines]
     lengths = [runs[:, 1] - runs[:, 0] for runs in lines]
@@ -164,7 +164,7 @@ def _directed_volume_hausdorff(
 ) -> float:
     inside = other
     for step in (1, shape[2], shape[1] * shape[2]):
-        # Beyond an edge lies the next row: a voxel there may count as surface that is none, which does no harm.
+        # At an edge, the neighbour is in the next row, so an inner voxel may count as surface, which is harmless.
         inside = common(common(inside, other + step), other - step)
     surface, points = (
         np.column_stack(np.unravel_index(pixels(runs), shape))
@@ -174,23 +174,23 @@ def _directed_volume_hausdorff(
 
 
 _DENSE = 1 << 25
-"""Voxels up to which volumes are held as arrays; a day of scans has half as many at most."""
+"""Maximum number of voxels of volumes that are stored as arrays; a day of scans has at most half as many."""
 _NEAR = 3
-"""Steps along each axis within which the nearest pixel is looked for by trying offsets, before a tree is built."""
+"""Steps along each axis within which the nearest pixel is searched by trying offsets, before a tree is built."""
 _MANY = 200_000
-"""Pixels from which on those that cannot matter are left out first, by looking at cells of many."""
+"""With more pixels than this, irrelevant ones are excluded first, by comparing cells of many pixels."""
 _CELLS = 1 << 17
 _FEW = 20_000
-"""Pixels up to which a tree is asked, whatever room they take."""
+"""With at most this many pixels, a tree is always queried."""
 _BOX = 1 << 21
-"""Voxels of a box in which the distance of all costs less than asking a tree for many."""
+"""Maximum number of voxels of a box for which all distances cost less than many queries of a tree."""
 
 
 def _directed_hausdorff(mask: NDArray[np.bool_], other: NDArray[np.bool_], spacing: NDArray[np.float64]) -> float:
-    """max over the pixels of a mask of the distance to the nearest pixel of the other mask.
+    """Return the maximum distance from a pixel of a mask to the nearest pixel of the other mask.
 
-    Masks that are compared mostly lie close to each other: offsets are tried in the order of their length until every
-    pixel has met the other mask. Pixels that are farther away ask a tree of the other mask's surface.
+    Compared masks are mostly close to each other. So offsets are tried in order of length, until each pixel has met the
+    other mask. For more distant pixels, a tree of the other mask's surface is queried.
     """
     outside = _points(mask & ~other)
     farthest = 0.0
@@ -202,19 +202,19 @@ def _directed_hausdorff(mask: NDArray[np.bool_], other: NDArray[np.bool_], spaci
 def _farthest(
     points: NDArray[np.int64], surface: NDArray[np.int64], spacing: NDArray[np.float64], farthest: float
 ) -> float:
-    """The longest distance of the points to the nearest of the surface, if it is longer than ``farthest``.
+    """Return the maximum distance of the points to the surface, or ``farthest`` if that is larger.
 
-    One point of each block asks the tree. The answers bound the distances of the points around them from above; those
-    that may still be farther away than the farthest found are asked in smaller blocks.
+    The tree is queried for one point in each block. The results are upper bounds for the points around it. Points that
+    may be farther away than the maximum so far are queried in smaller blocks.
     """
-    from sklearn.neighbors import KDTree  # scipy's looks at all of a flat surface that lies across its splits
+    from sklearn.neighbors import KDTree  # scipy's visits all of a flat surface that crosses its splits
 
     points, farthest = _far_in_box(points, surface, spacing, farthest)
     if not len(points):
         return farthest
     if max(len(points), len(surface)) > _MANY:
         points, surface = _candidates(points, surface, spacing)
-    surface_at, at = surface * spacing, points * spacing
+    surface_at, points_at = surface * spacing, points * spacing
     tree = KDTree(surface_at)
     bounds = np.full(len(points), np.inf)  # squared
     low = points.min(axis=0)
@@ -227,30 +227,30 @@ def _farthest(
         block = blocks @ strides
         order = np.lexsort((bounds, block))
         last = np.append(block[order][1:] != block[order][:-1], True)
-        asked = order[last]  # of each block the point that may be farthest away
-        nearest = tree.query(at[asked], return_distance=False)[:, 0]
-        lengths = np.linalg.norm((points[asked] - surface[nearest]) * spacing, axis=1)
+        queried = order[last]  # the point of each block that may be farthest away
+        nearest = tree.query(points_at[queried], return_distance=False)[:, 0]
+        lengths = np.linalg.norm((points[queried] - surface[nearest]) * spacing, axis=1)
         farthest = max(farthest, float(lengths.max()))
         if len(points) > _MANY and side * spacing.max() > farthest:
-            continue  # blocks are too large for a point's answer to say that the others are nearer
+            continue  # blocks are too large for one point's result to exclude the others
         least = (farthest * (1 + 1e-12)) ** 2
-        known = block[asked]
+        known = block[queried]
         for step in (0, *strides, *-strides):
-            place = np.minimum(np.searchsorted(known, block + step), len(known) - 1)
-            way = at - surface_at[nearest[place]]
-            length = np.where(known[place] == block + step, np.einsum("ij,ij->i", way, way), np.inf)
+            index = np.minimum(np.searchsorted(known, block + step), len(known) - 1)
+            offset = points_at - surface_at[nearest[index]]
+            length = np.where(known[index] == block + step, np.einsum("ij,ij->i", offset, offset), np.inf)
             bounds = np.minimum(bounds, length)
             if not (kept := bounds > least).all():
-                points, at, bounds, block = points[kept], at[kept], bounds[kept], block[kept]
+                points, points_at, bounds, block = points[kept], points_at[kept], bounds[kept], block[kept]
     return farthest
 
 
 def _far_in_box(
     points: NDArray[np.int64], surface: NDArray[np.int64], spacing: NDArray[np.float64], farthest: float
 ) -> tuple[NDArray[np.int64], float]:
-    """The points that may be farther away than all others, which are at most as far away as the second value says.
+    """Return the points that may be farthest away, and an updated maximum, which no other point exceeds.
 
-    Looks only at a box around the points, and only if that is small, but the points are many.
+    Computes distances in a box around the points, if there are many points and the box is small.
     """
     if len(points) <= _FEW:
         return points, farthest
@@ -276,7 +276,7 @@ def _far_in_box(
         if most > high[axis]:
             reach = np.minimum(reach, (high[axis] - low[axis] + 1 - place[axis]) * spacing[axis])
     lengths = np.sqrt(squares)
-    is_nearest = lengths <= reach  # what is outside of the box is not nearer
+    is_nearest = lengths <= reach  # no surface outside of the box is nearer
     farthest = max(farthest, float(lengths[is_nearest].max(initial=0)))
     return points[~is_nearest & (lengths > farthest)], farthest
 
@@ -284,9 +284,9 @@ def _far_in_box(
 def _candidates(
     points: NDArray[np.int64], surface: NDArray[np.int64], spacing: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The points that may be farthest from the surface, and the part of it that may be nearest to one of them.
+    """Return the points that may be farthest from the surface, and the surface that may be nearest to one of them.
 
-    Distances of two points differ from those of their cells' centres by ``slack`` at most.
+    The distance of two points differs from that of their cells' centres by at most ``slack``.
     """
     low = np.minimum(points.min(axis=0), surface.min(axis=0))
     extent = np.maximum(points.max(axis=0), surface.max(axis=0)) - low + 1
@@ -313,7 +313,7 @@ def _cell(width: float, spacing: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _distances(cells: NDArray[np.int64], shape: tuple[int, ...], sampling: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The distance of every cell's centre to that of the nearest of the given cells."""
+    """Return the distance from each cell's centre to the centre of the nearest given cell."""
     is_free = np.ones(shape, dtype=bool)
     is_free.ravel()[cells] = False
     distances: NDArray[np.float64] = np.ravel(distance_transform_edt(is_free, sampling=sampling))
@@ -323,16 +323,13 @@ def _distances(cells: NDArray[np.int64], shape: tuple[int, ...], sampling: NDArr
 def _nearby(
     points: NDArray[np.int64], other: NDArray[np.bool_], spacing: NDArray[np.float64]
 ) -> tuple[float, NDArray[np.int64]]:
-    """The longest distance of the points that lie near a mask, and the points that do not.
-
-    Gives up early where most points lie far away.
-    """
+    """Return the maximum distance of points near a mask, and the other points; stops early if most are far away."""
     padded = np.pad(other, _NEAR).ravel()
     shape = np.array(other.shape) + 2 * _NEAR
     strides = np.append(np.cumprod(shape[:0:-1])[::-1], 1)
     offsets = np.indices((2 * _NEAR + 1,) * other.ndim).reshape(other.ndim, -1).T - _NEAR
     lengths = np.linalg.norm(offsets * spacing, axis=1)
-    complete = lengths < (_NEAR + 1) * spacing.min()  # beyond, an offset outside of the cube may be shorter
+    complete = lengths < (_NEAR + 1) * spacing.min()  # for longer ones, an offset outside of the cube may be shorter
     order = np.argsort(lengths[complete], kind="stable")
     pixels = (points + _NEAR) @ strides
     farthest, start = 0.0, len(pixels)
@@ -347,12 +344,12 @@ def _nearby(
 
 
 def _points(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """numpy's ``argwhere``, several times as fast for booleans of many dimensions."""
+    """Return numpy's ``argwhere``, several times as fast for booleans with many dimensions."""
     return np.column_stack(np.unravel_index(np.flatnonzero(mask), mask.shape))
 
 
 def _surface(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Pixels of a mask next to one that is not in it."""
+    """Return the pixels of a mask that are next to a pixel outside of it."""
     inside = mask.copy()
     for axis in range(mask.ndim):
         result, source = np.moveaxis(inside, axis, 0), np.moveaxis(mask, axis, 0)

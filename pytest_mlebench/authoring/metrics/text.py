@@ -1,4 +1,4 @@
-"""Metrics of strings, of the words in them, and of other sequences."""
+"""Metrics of strings, of words and of other sequences."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rapidfuzz.process import cpdist
 
 
 def mean_levenshtein_distance(y_true: Iterable[str], y_pred: Iterable[str]) -> float:
-    """Mean over rows of the least number of insertions, deletions and substitutions between two strings.
+    """Mean Levenshtein distance: minimum number of insertions, deletions and substitutions, averaged over rows.
 
-    Both have shape (rows,), at least one row. Characters are Unicode code points: case counts and nothing is
+    Both have shape (rows,), with at least one row. Characters are Unicode code points, case-sensitive and not
     normalised. Range [0, ∞), 0 is perfect. Source: Levenshtein, Binary codes capable of correcting deletions,
     insertions, and reversals, 1966.
 
@@ -25,15 +25,15 @@ def mean_levenshtein_distance(y_true: Iterable[str], y_pred: Iterable[str]) -> f
 
 
 def levenshtein_distances(y_true: Iterable[str], y_pred: Iterable[str]) -> NDArray[np.int64]:
-    """The distance of each row, whose mean is ``mean_levenshtein_distance``: shape (rows,)."""
+    """Return the distance of each row, whose mean is ``mean_levenshtein_distance``: shape (rows,)."""
     return np.asarray(cpdist(_strings(y_true), _strings(y_pred), scorer=Levenshtein.distance, dtype=np.int64))
 
 
 def word_error_rate(true: Sequence[Sequence[Hashable]], predicted: Sequence[Sequence[Hashable]]) -> float:
-    """Levenshtein distances between sequences of words, summed, divided by the number of true words.
+    """Word error rate: sum of Levenshtein distances between sequences of words, divided by the number of true words.
 
-    Both have the same length; words may be any hashable values. Range [0, ∞): it exceeds 1 where more is wrong than
-    there are words. Source: Jurafsky and Martin, Speech and Language Processing, 16.5 (word error rate).
+    Both have the same length, and there must be a true word; words can be any hashable values. Range [0, ∞), 0 is
+    perfect; errors can exceed the number of words. Source: Jurafsky and Martin, Speech and Language Processing, 16.5.
 
     >>> word_error_rate([[9, 12], [3, 1, 4]], [[5, 9, 9, 12], [3, 4]])
     0.6
@@ -43,11 +43,11 @@ def word_error_rate(true: Sequence[Sequence[Hashable]], predicted: Sequence[Sequ
 
 
 def word_jaccard(y_true: Iterable[str], y_pred: Iterable[str], *, zero_division: float = 0.0) -> NDArray[np.float64]:
-    """For each row |A ∩ B| / |A ∪ B|, where A and B are the sets of words of the two strings.
+    """Jaccard index of words: for each row |A ∩ B| / |A ∪ B|, where A and B are the sets of words of the two strings.
 
-    Words are separated by Unicode white space and compared in lower case; punctuation belongs to its word. Shape
-    (rows,). Range [0, 1], 1 is perfect; ``zero_division`` where neither string has a word. Source: Jaccard, The
-    distribution of the flora in the alpine zone, 1912.
+    Both have shape (rows,), and so does the result. Words are separated by Unicode whitespace and compared in lower
+    case; punctuation is part of a word. Range [0, 1], 1 is perfect; ``zero_division`` if neither string has a word.
+    Source: Jaccard, The distribution of the flora in the alpine zone, 1912.
 
     >>> word_jaccard(["so happy today", ""], ["Happy today !", ""])
     array([0.5, 0. ])
@@ -68,5 +68,5 @@ def _jaccard(true: set[str], predicted: set[str], zero_division: float) -> float
 
 
 def _strings(values: Iterable[str]) -> list[str]:
-    # The columns of pandas are many times as slow one string at a time.
+    # Iterating over a pandas column is many times slower.
     return values.tolist() if isinstance(values, pd.Series) else list(values)

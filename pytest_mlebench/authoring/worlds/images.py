@@ -1,7 +1,7 @@
-"""Pictures: textures of noise, made-up things and classes that look alike, masks, boxes, and files in real formats.
+"""Images for twins: noise textures, synthetic objects of similar classes, masks, boxes, and image files.
 
-A look is a row of eight traits, each with mean 0 and a standard deviation near 1. Where a thing lies, how it is turned
-and lit, and what is behind it differs from picture to picture and tells nothing.
+A look is a row of eight traits (``TRAITS``), each with mean 0 and standard deviation near 1. An object's position,
+rotation, lighting and background are random, and reveal nothing about its class.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from pytest_mlebench.authoring.rle import Order, encode_rle, mask_from_rle
 
 
 def smooth_noise(rng: np.random.Generator, shape: tuple[int, ...], scale: float | Sequence[float]) -> np.ndarray:
-    """Noise with mean 0 and standard deviation 1 that is smooth at a scale in pixels; edges wrap around."""
+    """Return noise that is smooth at a ``scale`` in pixels, with mean 0, standard deviation 1 and wrapping edges."""
     smooth = gaussian_filter(rng.normal(size=shape), scale, mode="wrap")
     return np.asarray((smooth - smooth.mean()) / smooth.std())
 
 
 def grey(values: np.ndarray) -> np.ndarray:
-    """Values around 0, of a standard deviation near 1, as uint8 pixels around 128."""
+    """Convert values around 0, with standard deviation near 1, to uint8 pixels around 128."""
     return np.asarray(np.clip(np.rint(128 + 40 * values), 0, 255).astype(np.uint8))
 
 
 def rgb(values: np.ndarray) -> np.ndarray:
-    """Values between 0 and 1, others cut off, as uint8 pixels."""
+    """Convert values between 0 and 1 to uint8 pixels. Other values are clipped."""
     return np.asarray(np.clip(np.rint(255 * values), 0, 255).astype(np.uint8))
 
 
 def jpeg(pixels: np.ndarray | Image.Image, *, quality: int = 90, block: int = 4096) -> bytes:
-    """A JPEG file of uint8 pixels, shape (height, width) or (height, width, 3), or of an image in any mode.
+    """Encode uint8 pixels of shape (height, width) or (height, width, 3), or a PIL image, as a JPEG file.
 
-    A comment at the end fills it up to a multiple of ``block`` bytes: how well a picture compresses would tell what it
-    shows. Nothing before the picture says how long the comment is.
+    A comment at the end pads the file to a multiple of ``block`` bytes, because the compressed size would reveal the
+    content. Nothing before the image data depends on the length of the comment.
 
     >>> file = jpeg(np.zeros((8, 16, 3), np.uint8))
     >>> len(file), Image.open(io.BytesIO(file)).size
@@ -61,24 +61,25 @@ def jpeg(pixels: np.ndarray | Image.Image, *, quality: int = 90, block: int = 40
 
 
 def tiff(pixels: np.ndarray) -> bytes:
-    """A TIFF file of uint8 pixels without compression: shape (height, width) or (height, width, 3)."""
+    """Encode uint8 pixels of shape (height, width) or (height, width, 3) as an uncompressed TIFF file."""
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "TIFF")
     return buffer.getvalue()
 
 
 TRAITS = ("warm", "fresh", "bright", "stripes", "spots", "lobes", "long", "grain")
-"""Three of colour, which are easily seen, and five of pattern and shape."""
+"""Names of an object's traits: three of colour, which are easy to see, and five of pattern and shape."""
 COLOURS = 3
 _WARM, _FRESH = np.array([0.15, -0.02, -0.11]), np.array([-0.07, 0.12, -0.08])
 _FIELD = 512
 
 
 class Camera:
-    """Takes square pictures of things on a ground.
+    """Renders square images of objects on a background.
 
-    ``side`` is in pixels. ``body`` and ``ground`` are usual colours, red, green and blue between 0 and 1. ``reach`` is
-    how far a thing may lie from the middle, as a share of half the side; ``size`` is its usual radius, likewise.
+    ``side`` is in pixels. ``body`` and ``ground`` are the average colours of objects and background: red, green and
+    blue between 0 and 1. ``reach`` (maximum offset of an object from the centre) and ``size`` (average radius) are
+    shares of half the side. ``clutter`` is the contrast of the background.
     """
 
     def __init__(
@@ -100,13 +101,13 @@ class Camera:
         self._grid = np.mgrid[-1 : 1 : side * 1j, -1 : 1 : side * 1j]
 
     def field(self, rng: np.random.Generator, name: str) -> np.ndarray:
-        """A part of a smooth noise, ``fine``, ``coarse``, ``spots`` or ``wide``: shape (side, side)."""
+        """Return a random part of the ``fine``, ``coarse``, ``spots`` or ``wide`` noise: shape (side, side)."""
         top, left = rng.integers(_FIELD - self.side, size=2)
         part = self._fields[name][top : top + self.side, left : left + self.side]
         return part.T if rng.random() < 0.5 else part
 
     def ground(self, rng: np.random.Generator) -> np.ndarray:
-        """The ground without a thing on it: shape (side, side, 3), values between 0 and 1."""
+        """Return the background without an object: shape (side, side, 3), values around ``ground``."""
         shade = self._clutter * (1.3 * self.field(rng, "wide") + 0.5 * self.field(rng, "coarse"))
         return np.asarray(self._ground + rng.normal(0, 0.04, 3) + shade[..., None])
 
@@ -119,9 +120,9 @@ class Camera:
         size: float = 1.0,
         at: tuple[float, float] = (0.0, 0.0),
     ) -> np.ndarray:
-        """The picture with a thing on it, ``size`` times as large as usual.
+        """Return the image with an object of a ``look``, of shape (traits,), ``size`` times as large as usual.
 
-        It lies around ``at``, down and to the right of the middle, as shares of half the side.
+        ``at`` is the offset of the object's average position from the centre (down, right), as shares of half the side.
         """
         warm, fresh, bright, stripes, spots, lobes, long, grain = np.clip(look, -2.5, 2.5)
         centre = np.array(at) + rng.uniform(-self._reach, self._reach, 2)
@@ -143,38 +144,38 @@ class Camera:
         return np.asarray(picture + inside[..., None] * (body - picture))
 
     def develop(self, picture: np.ndarray, rng: np.random.Generator, noise: float = 0.03) -> np.ndarray:
-        """Pixels in uint8, shape (side, side, 3): each picture is lit in its own way; the noise is alike in all."""
+        """Convert an image to uint8 pixels of shape (side, side, 3), with random lighting and added ``noise``."""
         cast = rng.uniform(0.9, 1.1) * rng.uniform(0.97, 1.03, 3)
         return rgb(picture * cast + noise * rng.standard_normal(picture.shape, dtype=np.float32))
 
     def take(self, rng: np.random.Generator, look: np.ndarray) -> np.ndarray:
-        """A picture of one thing: uint8, shape (side, side, 3)."""
+        """Return an image of one object: uint8, shape (side, side, 3)."""
         return self.develop(self.add(self.ground(rng), rng, look), rng)
 
     def cut(self, rng: np.random.Generator, look: np.ndarray) -> np.ndarray:
-        """As ``take``, up to a fifth of the height and of the width cut off: pictures are of various sizes."""
+        """Return an image as ``take`` does, cropped by up to a fifth in height and width, so that sizes vary."""
         height, width = rng.integers(round(0.8 * self.side), self.side + 1, 2)
         return self.take(rng, look)[:height, :width]
 
 
 @dataclass(frozen=True)
 class Things:
-    """Things of several classes, with the chances of each class for who sees a part of their traits, or all."""
+    """Objects of several classes, with the class probabilities for an observer of some or all of their traits."""
 
     classes: np.ndarray
-    """The number of each thing's class: shape (things,)."""
+    """The index of each object's class: shape (objects,)."""
     looks: np.ndarray
-    """Shape (things, traits)."""
+    """Shape (objects, traits)."""
     simple: np.ndarray
-    """The chances of the classes for who sees colours alone: shape (things, classes)."""
+    """The class probabilities given only the colours: shape (objects, classes)."""
     ceiling: np.ndarray
-    """The chances for who sees all."""
+    """The class probabilities given all traits: shape (objects, classes)."""
 
 
 def draw_prototypes(rng: np.random.Generator, count: int, groups: int = 0) -> np.ndarray:
-    """What the things of each class look like on average, none too much like another: shape (count, traits).
+    """Draw the average look of each class, so that no two are too similar: shape (count, traits).
 
-    With ``groups``, classes share colours: there are so many different ones.
+    With ``groups``, there are only that many different colours, which classes share.
     """
     prototypes = _apart(rng, count, len(TRAITS)) * rng.uniform(0.7, 1.3, len(TRAITS))
     if groups:
@@ -183,10 +184,10 @@ def draw_prototypes(rng: np.random.Generator, count: int, groups: int = 0) -> np
 
 
 def draw_things(rng: np.random.Generator, classes: np.ndarray, prototypes: np.ndarray, *, accuracy: float) -> Things:
-    """Things of given classes that look like the prototypes of these, more or less.
+    """Draw objects of the given ``classes``, of shape (objects,), that resemble the classes' prototypes.
 
-    Who sees all traits is right for a share ``accuracy`` of them. Raises ValueError where no spread within the classes
-    gives it.
+    The best possible accuracy, given all traits, is ``accuracy``. Raises ValueError if no spread within the classes
+    gives this accuracy.
 
     >>> rng = np.random.default_rng(0)
     >>> prototypes = draw_prototypes(rng, 6, groups=3)
@@ -196,10 +197,10 @@ def draw_things(rng: np.random.Generator, classes: np.ndarray, prototypes: np.nd
     """
     count = len(prototypes)
     share = np.bincount(classes, minlength=count) / len(classes)
-    own = rng.normal(size=(len(classes), len(TRAITS)))
+    noise = rng.normal(size=(len(classes), len(TRAITS)))
 
     def chances(spread: float, traits: int) -> np.ndarray:
-        gaps = (prototypes[classes] + spread * own)[:, None, :traits] - prototypes[:, :traits]
+        gaps = (prototypes[classes] + spread * noise)[:, None, :traits] - prototypes[:, :traits]
         return np.asarray(softmax(np.log(share + 1e-12) - (gaps**2).sum(axis=2) / (2 * spread**2), axis=1))
 
     def excess(spread: float) -> float:
@@ -208,7 +209,7 @@ def draw_things(rng: np.random.Generator, classes: np.ndarray, prototypes: np.nd
     if excess(0.02) < 0 or excess(20) > 0:
         raise ValueError(f"no spread within the {count} classes gives an accuracy of {accuracy}")
     spread = float(brentq(excess, 0.02, 20))
-    looks = prototypes[classes] + spread * own
+    looks = prototypes[classes] + spread * noise
     looks = (looks - looks.mean(axis=0)) / looks.std(axis=0)
     return Things(classes, looks, chances(spread, COLOURS), chances(spread, len(TRAITS)))
 
@@ -216,9 +217,10 @@ def draw_things(rng: np.random.Generator, classes: np.ndarray, prototypes: np.nd
 def draw_species(
     rng: np.random.Generator, count: int, images: int, *, below: int, accuracy: float
 ) -> tuple[np.ndarray, Things]:
-    """Numbers of ``count`` species, all less than ``below``, in genera of one or two, and specimens of them.
+    """Draw ``count`` species and ``images`` specimens; returns the species' sorted numbers, and the specimens.
 
-    The species of a genus have the same colours; some species have several times as many specimens as others.
+    Numbers are less than ``below``. Species of one genus (one or two species) have the same colours. Some species have
+    several times as many specimens as others. ``accuracy`` is that of ``draw_things``.
     """
     numbers = np.sort(rng.choice(below, count, replace=False))
     weights = np.clip(rng.dirichlet(np.full(count, 3)), 0.4 / count, None)
@@ -228,7 +230,7 @@ def draw_species(
 
 
 def best_names(chances: np.ndarray, names: Sequence[object], count: int) -> list[str]:
-    """The most likely names, the best one first, with a space between them: a text for each row of the chances.
+    """Return the ``count`` most likely names for each row of ``chances``, best first, separated by spaces.
 
     >>> best_names(np.array([[0.1, 0.6, 0.3]]), ["a", "b", "c"], 2)
     ['b c']
@@ -238,7 +240,7 @@ def best_names(chances: np.ndarray, names: Sequence[object], count: int) -> list
 
 
 def _apart(rng: np.random.Generator, count: int, traits: int) -> np.ndarray:
-    """Of some draws of normal prototypes, scaled to standard deviation 1, the one without two that are too alike."""
+    """Draw normal prototypes, scaled to standard deviation 1, and keep the draw with the largest minimum distance."""
     best, distance = np.zeros((count, traits)), -1.0
     for _ in range(20):
         drawn = rng.normal(size=(count, traits))
@@ -257,9 +259,9 @@ def blob(
     rough: float = 0.15,
     grain: float = 4,
 ) -> np.ndarray:
-    """A body with a rough outline, as heights in pixels of shape (height, width): above 0 inside.
+    """Return a body with a rough outline, as heights of shape (height, width), which are positive inside.
 
-    ``centre`` and ``radii`` are (y, x) in pixels; ``rough`` is how far the outline strays, as a share of the smaller
+    ``centre`` and ``radii`` are (y, x) in pixels. ``rough`` is the deviation of the outline, as a share of the smaller
     radius, at the scale ``grain`` in pixels.
     """
     smaller = min(radii)
@@ -267,7 +269,7 @@ def blob(
 
 
 def ellipse(shape: tuple[int, int], centre: Sequence[float], radii: Sequence[float]) -> np.ndarray:
-    """As ``blob``, but with a smooth outline.
+    """Return a body as ``blob`` does, but with a smooth outline.
 
     >>> (ellipse((5, 5), (2, 2), (2, 1)) > 0).astype(int).tolist()[2]
     [0, 0, 1, 0, 0]
@@ -278,12 +280,12 @@ def ellipse(shape: tuple[int, int], centre: Sequence[float], radii: Sequence[flo
 
 
 def sloppy(rng: np.random.Generator, heights: np.ndarray, off: float, grain: float = 4) -> np.ndarray:
-    """What an annotator draws of bodies, whose outline is off by so many pixels (a standard deviation): booleans."""
+    """Return a sloppy annotator's boolean mask of bodies: the outline has a standard deviation of ``off`` pixels."""
     return np.asarray(heights + off * smooth_noise(rng, heights.shape, grain) > 0)
 
 
 def coarse(mask: np.ndarray, scale: float) -> np.ndarray:
-    """What is seen of a mask from afar: details below a scale in pixels are lost.
+    """Return a mask without details smaller than ``scale`` pixels.
 
     >>> coarse(np.eye(9), 2).any()
     np.False_
@@ -294,9 +296,9 @@ def coarse(mask: np.ndarray, scale: float) -> np.ndarray:
 def mix_tiles(
     text: str, other: str, shape: tuple[int, int], share: float, rng: np.random.Generator, *, order: Order, tile: int
 ) -> str:
-    """Run lengths of the first mask with a share of its tiles as in the other: where rows are too few to be mixed.
+    """Return the run lengths of a mask with a random share of its tiles taken from another mask.
 
-    ``shape`` is (height, width), and ``tile`` the tiles' side in pixels.
+    Use it if there are too few rows to mix. ``shape`` is (height, width), ``tile`` the tiles' side in pixels.
 
     >>> mix_tiles("1 16", "", (4, 4), 0.5, np.random.default_rng(0), order="C", tile=2)
     '1 2 5 2 11 2 15 2'
@@ -309,7 +311,7 @@ def mix_tiles(
 
 
 def deal_tiles(text: str, shape: tuple[int, int], rng: np.random.Generator, *, order: Order, tile: int) -> str:
-    """Run lengths of a mask whose tiles are dealt out to other places; the sides are multiples of ``tile``.
+    """Return the run lengths of a mask with shuffled tiles. Height and width must be multiples of ``tile``.
 
     >>> deal_tiles("1 2 5 2", (4, 4), np.random.default_rng(0), order="C", tile=2)
     '3 2 7 2'
@@ -322,7 +324,7 @@ def deal_tiles(text: str, shape: tuple[int, int], rng: np.random.Generator, *, o
 
 
 def outline(mask: np.ndarray, centre: Sequence[float], points: int = 24) -> list[list[int]]:
-    """The outline of the body of a mask around (y, x), as a closed list of points [x, y].
+    """Return the outline of a mask's body around ``centre`` (y, x), as a closed list of points [x, y].
 
     >>> outline(np.ones((5, 5), bool), (2, 2), points=4)
     [[4, 2], [2, 4], [0, 2], [2, 0], [4, 2]]
@@ -334,12 +336,12 @@ def outline(mask: np.ndarray, centre: Sequence[float], points: int = 24) -> list
     inside = (y >= 0) & (y < mask.shape[0]) & (x >= 0) & (x < mask.shape[1])
     inside &= mask[np.clip(y, 0, mask.shape[0] - 1), np.clip(x, 0, mask.shape[1] - 1)]
     last = np.maximum(np.argmin(inside, axis=1) - 1, 0)
-    places = [[int(x[k, reach]), int(y[k, reach])] for k, reach in enumerate(last)]
-    return [*places, places[0]]
+    corners = [[int(x[k, reach]), int(y[k, reach])] for k, reach in enumerate(last)]
+    return [*corners, corners[0]]
 
 
 def redrawn(rng: np.random.Generator, box: Sequence[float], share: float) -> np.ndarray:
-    """A box (x0, y0, x1, y1) whose sides are off by a share of its size (a standard deviation).
+    """Return a box (x0, y0, x1, y1) with noise in its sides, whose standard deviation is a share of the box's size.
 
     >>> redrawn(np.random.default_rng(0), (2, 2, 6, 6), 0.0).tolist()
     [2.0, 2.0, 6.0, 6.0]
@@ -349,7 +351,7 @@ def redrawn(rng: np.random.Generator, box: Sequence[float], share: float) -> np.
 
 
 def prediction(parts: Iterable[tuple[object, float, Sequence[float]]]) -> str:
-    """The text of labels, confidences and boxes, separated by spaces.
+    """Return a prediction string of labels, confidences and boxes, separated by spaces.
 
     >>> prediction([("none", 0.25, (0, 0, 1, 1))])
     'none 0.25 0 0 1 1'
@@ -361,4 +363,4 @@ def prediction(parts: Iterable[tuple[object, float, Sequence[float]]]) -> str:
 
 
 WHOLE = (0, 0, 1, 1)
-"""The box of labels that belong to a whole picture."""
+"""The box of labels that apply to a whole image."""

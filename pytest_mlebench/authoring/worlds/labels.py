@@ -1,4 +1,4 @@
-"""Labels, values and tables that features explain up to a known share; missing values; ids that mean nothing."""
+"""Labels, values and tables of known predictability; missing values; random names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def by_size(size: str, micro: T, small: T, medium: T) -> T:
-    """The value for a size.
+    """Return the value for a size: ``micro``, ``small`` or ``medium``.
 
     >>> by_size("small", 60, 500, 2600)
     500
@@ -23,10 +23,10 @@ def by_size(size: str, micro: T, small: T, medium: T) -> T:
 
 
 def positive_probabilities(score: np.ndarray, *, accuracy: float, positive: float = 0.5) -> np.ndarray:
-    """Probabilities of a positive label that rise with a score: shape (rows,), as the score's.
+    """Return probabilities of a positive label that increase with ``score``: both have shape (rows,).
 
-    Who knows them is right for a share ``accuracy`` of the rows (the Bayes accuracy); ``positive`` is the share of
-    positive labels. Raises ValueError where the two cannot go together.
+    ``accuracy`` is the best possible accuracy, given the probabilities (the Bayes accuracy). ``positive`` is the share
+    of positive labels. Raises ValueError if the two are incompatible.
 
     >>> p = positive_probabilities(np.linspace(-1, 1, 1000), accuracy=0.9, positive=0.3)
     >>> round(float(np.maximum(p, 1 - p).mean()), 3), round(float(p.mean()), 3)
@@ -42,15 +42,15 @@ def positive_probabilities(score: np.ndarray, *, accuracy: float, positive: floa
         return float(np.maximum(p, 1 - p).mean()) - accuracy
 
     if excess(0) > 0 or excess(60) < 0:
-        raise ValueError(f"no noise gives an accuracy of {accuracy} where {positive:.0%} are positive")
+        raise ValueError(f"no noise gives an accuracy of {accuracy} if {positive:.0%} are positive")
     slope = float(brentq(excess, 0, 60))
     return np.asarray(expit(slope * score + shift(slope)))
 
 
 def class_probabilities(scores: np.ndarray, *, accuracy: float) -> np.ndarray:
-    """Probabilities of the classes, shape (rows, classes), from scores of the same shape.
+    """Return class probabilities that increase with ``scores``: both have shape (rows, classes).
 
-    Who knows them is right for a share ``accuracy`` of the rows. Raises ValueError where the scores cannot give it.
+    ``accuracy`` is the best possible accuracy, given the probabilities. Raises ValueError if this is not possible.
 
     >>> p = class_probabilities(np.random.default_rng(0).normal(size=(500, 4)), accuracy=0.8)
     >>> round(float(p.max(axis=1).mean()), 3)
@@ -67,7 +67,7 @@ def class_probabilities(scores: np.ndarray, *, accuracy: float) -> np.ndarray:
 
 
 def draw_classes(probabilities: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A class for each row of probabilities, shape (rows, classes): int, shape (rows,)."""
+    """Draw a class for each row of probabilities, of shape (rows, classes); returns integers of shape (rows,)."""
     below = probabilities.cumsum(axis=1) < rng.random((len(probabilities), 1)) * probabilities.sum(
         axis=1, keepdims=True
     )
@@ -75,12 +75,12 @@ def draw_classes(probabilities: np.ndarray, rng: np.random.Generator) -> np.ndar
 
 
 def add_noise(signal: np.ndarray, rng: np.random.Generator, *, r2: float) -> np.ndarray:
-    """The signal with normal noise, so that who knows the signal explains a share ``r2`` of the variance."""
+    """Add normal noise to a signal, so that the signal explains a share ``r2`` of the variance."""
     return np.asarray(signal + rng.normal(size=signal.shape) * signal.std(axis=0) * np.sqrt(1 / r2 - 1))
 
 
 def swap_some(labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-    """The labels with a share of them replaced by labels of random rows, which keeps the class frequencies."""
+    """Replace a share of the labels by those of random rows, which preserves the class frequencies."""
     labels = labels.copy()
     wrong = np.flatnonzero(rng.random(len(labels)) < share)
     labels[wrong] = labels[rng.integers(len(labels), size=len(wrong))]
@@ -88,13 +88,13 @@ def swap_some(labels: np.ndarray, share: float, rng: np.random.Generator) -> np.
 
 
 def with_missing(table: pd.DataFrame, columns: Sequence[str], share: float, rng: np.random.Generator) -> pd.DataFrame:
-    """The table with a share of the values of some columns missing at random."""
+    """Return a table with a random share of the values in ``columns`` missing."""
     gaps = {name: table[name].astype(object).where(rng.random(len(table)) >= share, None) for name in columns}
     return table.assign(**gaps)
 
 
 def random_names(rng: np.random.Generator, count: int, length: int, letters: str = "0123456789abcdef") -> list[str]:
-    """Distinct random names of files or rows, in no order."""
+    """Draw ``count`` distinct random names of ``length`` letters, in random order."""
     found: dict[str, None] = {}
     while len(found) < count:
         drawn = rng.choice(list(letters), (count - len(found), length))
@@ -105,10 +105,11 @@ def random_names(rng: np.random.Generator, count: int, length: int, letters: str
 def hidden_score(
     features: np.ndarray, rng: np.random.Generator, *, curved: float = 0.6, together: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A weighted sum of the features, and what it is part of: both of shape (rows,), from features (rows, features).
+    """Return a weighted sum of the features, and that sum plus nonlinear terms: both have shape (rows,).
 
-    The sum has standard deviation 1. The whole adds waves of single features, of standard deviation ``curved``, and
-    products of two features, of standard deviation ``together``. No feature may be constant.
+    ``features`` has shape (rows, features), and no constant feature. The sum has standard deviation 1. The nonlinear
+    terms are waves of single features, with standard deviation ``curved``, and products of two features, with standard
+    deviation ``together``.
 
     >>> plain, whole = hidden_score(np.random.default_rng(0).normal(size=(500, 6)), np.random.default_rng(1))
     >>> round(float(plain.std()), 3), round(float((whole - plain).std()), 1)
@@ -124,14 +125,14 @@ def hidden_score(
 
 
 def standard(values: np.ndarray) -> np.ndarray:
-    """The values with mean 0 and standard deviation 1 in each column."""
+    """Scale each column to mean 0 and standard deviation 1."""
     return np.asarray((values - values.mean(axis=0)) / values.std(axis=0))
 
 
 def correlated(rng: np.random.Generator, rows: int, columns: int, *, factors: int, own: float = 0.6) -> np.ndarray:
-    """Columns that share some factors, as measurements of one thing do: shape (rows, columns), standard deviation 1.
+    """Draw columns that depend on shared factors: shape (rows, columns), standard deviation 1.
 
-    ``own`` is the standard deviation of what a column shares with no other, relative to what it shares.
+    ``own`` is the standard deviation of each column's independent part, relative to the shared part.
 
     >>> correlated(np.random.default_rng(0), 100, 7, factors=2).shape
     (100, 7)

@@ -1,4 +1,4 @@
-"""Sounds with overtones, swell and hiss, and small videos: MP4 files of JPEG pictures that common players decode."""
+"""Sounds, and small videos as MP4 files of JPEG images, which common players decode."""
 
 from __future__ import annotations
 
@@ -13,47 +13,46 @@ from PIL import Image
 def tone(
     rng: np.random.Generator, seconds: float, rate: int, pitch: float, overtones: np.ndarray, pulse: float, hiss: float
 ) -> np.ndarray:
-    """A tone that swells ``pulse`` times a second: shape (seconds × rate,), standard deviation 1.
+    """Return a tone that swells ``pulse`` times per second: shape (seconds × rate,), standard deviation 1.
 
-    ``pitch`` is in Hz; ``overtones`` are the weights of its multiples, shape (n,); ``hiss`` is noise relative to it.
+    ``pitch`` is in Hz. ``overtones``, of shape (n,), are the weights of its multiples 1 … n. ``hiss`` is the standard
+    deviation of the noise relative to the tone's.
     """
     t = np.arange(int(seconds * rate)) / rate
     phases = rng.uniform(0, 2 * np.pi, len(overtones))
     turns = pitch * np.outer(np.arange(1, len(overtones) + 1), t)
     tones = overtones @ np.sin(2 * np.pi * turns + phases[:, None])
     swell = 0.6 + 0.4 * np.sin(2 * np.pi * pulse * t + rng.uniform(0, 2 * np.pi))
-    made = swell * (tones / tones.std() + hiss * rng.normal(size=len(t)))
-    return np.asarray(made / made.std())
+    sound = swell * (tones / tones.std() + hiss * rng.normal(size=len(t)))
+    return np.asarray(sound / sound.std())
 
 
 def speech(rng: np.random.Generator, formants: np.ndarray, pitch: float, seconds: float, rate: int) -> np.ndarray:
-    """A word of voiced sounds that follow each other: shape (seconds × rate,), standard deviation 1.
+    """Return a spoken word of consecutive voiced sounds: shape (seconds × rate,), standard deviation 1.
 
-    ``formants`` are the resonances of each sound in Hz, shape (sounds, resonances); ``pitch`` is the speaker's, in Hz.
+    ``formants``, of shape (sounds, resonances), are each sound's resonances in Hz. ``pitch`` is the speaker's, in Hz.
     """
     t = np.arange(int(seconds * rate)) / rate
     harmonics = pitch * np.arange(1, int(min(4000, rate / 2) / pitch))
     loud = np.exp(-0.5 * ((harmonics[:, None, None] - formants) / 120) ** 2).sum(axis=2)  # (harmonics, sounds)
     place = np.linspace(-0.5, len(formants) - 0.5, len(t)) + rng.normal(0, 0.08)
-    made = np.zeros(len(t))
+    sound = np.zeros(len(t))
     for frequency, weights in zip(harmonics, loud, strict=True):
         if weights.max() > 0.05:
             swell = np.interp(place, np.arange(len(formants)), weights)
-            made += swell * np.sin(2 * np.pi * frequency * t + rng.uniform(0, 2 * np.pi))
-    return np.asarray(made / made.std())
+            sound += swell * np.sin(2 * np.pi * frequency * t + rng.uniform(0, 2 * np.pi))
+    return np.asarray(sound / sound.std())
 
 
 def sweep(seconds: float, rate: int, start: float, end: float) -> np.ndarray:
-    """A tone that glides from one frequency in Hz to another, and swells and fades: (seconds × rate,), at most 1."""
+    """Return a tone that glides from one frequency in Hz to another, and fades in and out: shape (seconds × rate,)."""
     t = np.arange(int(seconds * rate)) / rate
     turns = start * t + (end - start) * t**2 / (2 * seconds)
     return np.asarray(np.sin(2 * np.pi * turns) * np.sin(np.pi * t / seconds) ** 2)
 
 
 def coloured_noise(rng: np.random.Generator, shape: tuple[int, ...], colour: float) -> np.ndarray:
-    """Noise whose power falls with the frequency's power ``colour`` (0 is white), along the last axis.
-
-    Mean 0, standard deviation 1.
+    """Return noise along the last axis with power ∝ frequency^−``colour`` (0: white), mean 0, standard deviation 1.
 
     >>> noise = coloured_noise(np.random.default_rng(0), (2, 1000), 1.0)
     >>> noise.shape, round(float(noise.std()), 3)
@@ -62,14 +61,14 @@ def coloured_noise(rng: np.random.Generator, shape: tuple[int, ...], colour: flo
     spectrum = np.fft.rfft(rng.normal(size=shape))
     weights = np.arange(spectrum.shape[-1]).clip(1) ** (-colour / 2)
     weights[0] = 0
-    made = np.fft.irfft(spectrum * weights, n=shape[-1])
-    return np.asarray(made / made.std(axis=-1, keepdims=True))
+    noise = np.fft.irfft(spectrum * weights, n=shape[-1])
+    return np.asarray(noise / noise.std(axis=-1, keepdims=True))
 
 
 def aiff(samples: np.ndarray, rate: int) -> bytes:
-    """An AIFF file of one channel: int16 samples of shape (frames,), ``rate`` of them a second."""
+    """Return an AIFF file with one channel: int16 samples of shape (frames,), ``rate`` of them per second."""
     data = samples.astype(">i2").tobytes()
-    exponent = rate.bit_length() - 1  # the rate is a number of 80 bits, whose leading one is written
+    exponent = rate.bit_length() - 1  # the rate is an 80-bit float, whose leading 1 is explicit
     extended = struct.pack(">HQ", 16383 + exponent, rate << (63 - exponent))
     common = struct.pack(">4sIhIh", b"COMM", 18, 1, len(samples), 16) + extended
     sound = struct.pack(">4sIII", b"SSND", 8 + len(data), 0, 0) + data
@@ -80,7 +79,7 @@ _IDENTITY = struct.pack(">9I", 1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30)
 
 
 def mp4(frames: Sequence[np.ndarray], rate: int) -> bytes:
-    """A video of uint8 pictures, all of shape (height, width) or (height, width, 3), ``rate`` of them a second."""
+    """Return a video of uint8 images of shape (height, width) or (height, width, 3), ``rate`` of them per second."""
     samples = [_jpeg(frame) for frame in frames]
     count, height, width = len(samples), *frames[0].shape[:2]
     start = _box(b"ftyp", b"isom\0\0\2\0isomiso2mp41")

@@ -1,6 +1,6 @@
-"""Medical scans: pictures of chests and tubes, and DICOM and NIfTI files that ordinary libraries open.
+"""Medical scans: images of chests and tubes, and DICOM and NIfTI files that common libraries can read.
 
-The files' lengths do not depend on what a picture shows: a compressed picture's length would tell its label.
+File sizes do not depend on the image's content, because the size of a compressed image could reveal its label.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TAGS = {
     "RescaleIntercept": (0x0028, 0x1052, "DS"),
     "RescaleSlope": (0x0028, 0x1053, "DS"),
 }
-"""The elements of a DICOM file that can be written: group, element and value representation, in ascending order."""
+"""The supported elements of a DICOM file: group, element and value representation, in ascending order."""
 _EXPLICIT, _BASELINE_JPEG = "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.4.50"
 _STORAGE = {
     "CR": "1.2.840.10008.5.1.4.1.1.1",
@@ -59,7 +59,7 @@ Value = str | int
 
 
 def uid(rng: np.random.Generator) -> str:
-    """A unique identifier of DICOM objects that means nothing; all have the same length.
+    """Return a random unique identifier for a DICOM object; all have the same length.
 
     >>> len(uid(np.random.default_rng(0)))
     64
@@ -68,17 +68,17 @@ def uid(rng: np.random.Generator) -> str:
 
 
 def jpeg(pixels: np.ndarray, length: int, quality: int = 90) -> bytes:
-    """Deprecated: ``images.jpeg`` with ``block=length``."""
-    warnings.warn("scans.jpeg is now images.jpeg, and goes with version 0.4", DeprecationWarning, stacklevel=2)
+    """Deprecated alias of ``images.jpeg`` with ``block=length``."""
+    warnings.warn("scans.jpeg is now images.jpeg; version 0.4 removes the old name", DeprecationWarning, stacklevel=2)
     return images.jpeg(pixels, quality=quality, block=length)
 
 
 def dicom(pixels: np.ndarray, modality: str, instance: str, *, encoded: bytes = b"", **elements: Value) -> bytes:
-    """A DICOM file: uint8 or uint16 pixels of shape (height, width), or uint8 of shape (height, width, 3).
+    """Return a DICOM file of uint8 or uint16 pixels of shape (height, width), or uint8 of shape (height, width, 3).
 
-    ``modality`` is CR, CT, MG, MR or XC (photographs); ``instance`` is the object's identifier; ``encoded`` is a JPEG
-    file of the same picture, to be held instead of the pixels. Other elements are given by their keywords; several
-    values of one are separated by a backslash.
+    ``modality`` is CR, CT, MG, MR or XC (photographs); ``instance`` is the object's identifier. ``encoded`` is a JPEG
+    file of the same image, which is stored instead of the pixels. Other elements are passed by keyword; multiple values
+    are separated by backslashes.
 
     >>> dicom(np.zeros((4, 4), np.uint16), "MR", "1.2.3", InstanceNumber=7)[128:132]
     b'DICM'
@@ -119,7 +119,7 @@ def _element(group: int, number: int, kind: str, value: Value) -> bytes:
 
 
 def _pixel_data(pixels: np.ndarray, encoded: bytes) -> bytes:
-    if encoded:  # an empty table of offsets, the picture, and the end of the sequence
+    if encoded:  # an empty offset table, the image, and the end of the sequence
         content = encoded + bytes(len(encoded) % 2)
         items = struct.pack("<HHI", 0xFFFE, 0xE000, 0) + struct.pack("<HHI", 0xFFFE, 0xE000, len(content)) + content
         return (
@@ -131,7 +131,7 @@ def _pixel_data(pixels: np.ndarray, encoded: bytes) -> bytes:
 
 
 def nifti(volume: np.ndarray, spacing: Sequence[float] = (1, 1, 1)) -> bytes:
-    """A NIfTI-1 file (``.nii``) of a uint8 volume of shape (x, y, z); ``spacing`` is in millimetres.
+    """Return a NIfTI-1 file (``.nii``) of a uint8 volume of shape (x, y, z); ``spacing`` is in millimetres.
 
     >>> len(nifti(np.zeros((4, 5, 6), np.uint8)))
     472
@@ -140,14 +140,14 @@ def nifti(volume: np.ndarray, spacing: Sequence[float] = (1, 1, 1)) -> bytes:
     head = head.ljust(70, b"\0") + struct.pack("<hhh8f", 2, 8, 0, 1, *spacing, 0, 0, 0, 0)
     head = head.ljust(108, b"\0") + struct.pack("<fff", 352, 1, 0)
     head = head.ljust(123, b"\0") + b"\2"
-    head = head.ljust(252, b"\0") + struct.pack("<hh", 0, 1)  # the rows of the affine transformation are given
+    head = head.ljust(252, b"\0") + struct.pack("<hh", 0, 1)  # the affine transformation is given by rows
     rows = [[-spacing[0], 0, 0, 0], [0, -spacing[1], 0, 0], [0, 0, spacing[2], 0]]
     head = head.ljust(280, b"\0") + struct.pack("<12f", *np.ravel(rows))
     return head.ljust(344, b"\0") + b"n+1\0" + bytes(4) + volume.astype(np.uint8).tobytes("F")
 
 
 def deep(values: np.ndarray, bits: int = 12) -> np.ndarray:
-    """Values around 0, of a standard deviation near 1, as uint16 pixels of so many bits, around a third of their range.
+    """Convert values around 0, with standard deviation near 1, to uint16 pixels around a third of the ``bits``' range.
 
     >>> deep(np.array([-9.0, 0.0, 9.0])).tolist()
     [0, 1365, 4095]
@@ -157,9 +157,9 @@ def deep(values: np.ndarray, bits: int = 12) -> np.ndarray:
 
 
 def tube(shape: tuple[int, int], points: Sequence[Sequence[float]], width: float) -> np.ndarray:
-    """How bright a tube through points is, from 0 to 1: shape (height, width).
+    """Return the brightness, from 0 to 1, of a tube through points: shape (height, width).
 
-    ``points`` are (x, y) as shares of the picture's width and height; parts outside of it are not seen.
+    ``points`` are (x, y) as shares of the image's width and height. Parts outside of the image are not visible.
     """
     height, across = shape
     places = np.array(points, dtype=float)
@@ -174,10 +174,7 @@ def tube(shape: tuple[int, int], points: Sequence[Sequence[float]], width: float
 
 
 def chest(rng: np.random.Generator, side: int) -> np.ndarray:
-    """A radiograph of a chest, dark where there is air: shape (side, side), mean near 0, standard deviation near 1.
-
-    Each is placed, scaled and lit a bit differently, in ribs, heart and grain too.
-    """
+    """Return a random chest radiograph, dark for air: shape (side, side), mean near 0, standard deviation near 1."""
     y, x = np.mgrid[:side, :side] / side - 0.5
     x, y = x - rng.normal(0, 0.015), y - rng.normal(0, 0.015)
     scale = rng.uniform(0.94, 1.06)

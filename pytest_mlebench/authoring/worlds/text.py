@@ -1,6 +1,6 @@
-"""Made-up language: words that nobody knows, so that their meaning must be learned from the data.
+"""Artificial languages, whose words have no known meaning, so that it must be learned from the data.
 
-Also pages that state made-up facts, with questions about them, and written tokens with how they are read aloud.
+Also pages of artificial facts, with questions about them, and written tokens with their spoken forms.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ SCRIPTS: dict[str, Parts] = {
     "devanagari": ("कगजटडतदनपबमरलवस", "ािीुूेो", ["", "", "न", "र"]),
     "tamil": ("கசடதநபமயரலவளன", "ாிீுூேொ", ["", "", "ன்", "ர்"]),
 }
-"""For each script, how its syllables start, what stands in their middle, and how they end."""
+"""For each script, the parts of its syllables: starts, vowels and ends."""
 
 
 def lexicon(rng: np.random.Generator, count: int, taken: set[str] | None = None, script: str = "latin") -> list[str]:
-    """Distinct made-up words that are not in ``taken``, and adds them to it.
+    """Return ``count`` distinct artificial words that are not in ``taken``, and add them to it.
 
     >>> len(lexicon(np.random.default_rng(0), 5, script="tamil"))
     5
@@ -47,34 +47,34 @@ def lexicon(rng: np.random.Generator, count: int, taken: set[str] | None = None,
 
 
 def zipf_ranks(rng: np.random.Generator, words: int, count: int) -> np.ndarray:
-    """Ranks from 0 to ``words`` - 1 drawn by Zipf's law: int, shape (count,).
+    """Draw ranks from 0 to ``words`` - 1 by Zipf's law: integers of shape (count,).
 
     >>> ranks = zipf_ranks(np.random.default_rng(0), 3, 1000)
-    >>> np.bincount(ranks).tolist()  # log 2, log 3/2 and log 4/3 to each other
+    >>> np.bincount(ranks).tolist()  # proportional to log 2, log 3/2 and log 4/3
     [473, 309, 218]
     """
     return np.asarray(np.minimum(np.power(words + 1.0, rng.random(count)).astype(int), words) - 1)
 
 
 def zipf(rng: np.random.Generator, words: Sequence[str], count: int) -> list[str]:
-    """Words drawn by Zipf's law; the first in the list are the most frequent."""
+    """Draw ``count`` words by Zipf's law; the first words of the list are the most frequent."""
     return [words[rank] for rank in zipf_ranks(rng, len(words), count)]
 
 
 def pick(rng: np.random.Generator, words: Sequence[str]) -> str:
-    """One of the words. Much faster than ``rng.choice``, which makes an array of them each time."""
+    """Draw one of the words. This is much faster than ``rng.choice``, which creates an array each time."""
     return words[int(rng.integers(len(words)))]
 
 
 class Language:
-    """A made-up language whose words raise or lower a text on hidden scales.
+    """An artificial language whose words move a text up or down on hidden scales.
 
-    Each scale has words that raise it and words that lower it. A turning word (a made-up "not") before one reverses it.
-    All other words mean nothing.
+    Each scale has words that raise it and words that lower it (cues). A turner (like "not") before a cue reverses it.
+    Other words have no meaning.
     """
 
     known = 12
-    """So many words of each side of a scale are frequent."""
+    """The number of frequent words on each side of a scale."""
 
     def __init__(
         self, rng: np.random.Generator, *, scales: int = 1, words: int = 500, cues: int = 30, script: str = "latin"
@@ -100,11 +100,11 @@ class Language:
         turned: float = 0.25,
         marks: bool = True,
     ) -> list[str]:
-        """Texts of these lengths in words, shape (texts,).
+        """Return random texts. ``lengths``, of shape (texts,), are the numbers of words.
 
-        A share ``density`` of the words matters, evenly for all scales, and a share ``turned`` of these is reversed.
-        ``leaning``, shape (texts, scales), says which words a text prefers (default: drawn for each). ``marks`` adds
-        capitals, commas and full stops.
+        A share ``density`` of the words are cues, equally for all scales; a share ``turned`` of the cues is reversed.
+        ``leaning``, of shape (texts, scales), is each text's preference for raising (> 0) or lowering words; it is
+        random by default. ``marks`` adds capitals, commas and full stops.
 
         >>> rng = np.random.default_rng(0)
         >>> language = Language(rng, scales=2)
@@ -129,9 +129,9 @@ class Language:
         return [_sentences(list(part)) if marks else " ".join(part) for part in parts]
 
     def read(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Where texts stand on each scale, shape (texts, scales): really, and for a reader of little knowledge.
+        """Return the texts' true values on each scale, and those that a naive reader sees: shape (texts, scales).
 
-        That reader knows the frequent words alone, and no turning words.
+        The naive reader knows only the frequent words, and no turners.
         """
         full, plain = np.zeros((2, len(texts), len(self.cues)))
         for row, text in enumerate(texts):
@@ -147,26 +147,26 @@ class Language:
 
 
 def _sentences(words: Sequence[str]) -> str:
-    """A text that begins each sentence with a capital and ends with a full stop."""
+    """Join words to a text. Each sentence begins with a capital, and the text ends with a full stop."""
     text = ". ".join(s[:1].upper() + s[1:] for s in " ".join(words).rstrip(".,").split(". "))
     return text + "."
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence that says of a subject what its value of a relation is."""
+    """A sentence that states the value of a subject's relation."""
 
     words: list[str]
     subject: str
     relation: int
     value: slice
-    """Which of the words are the value."""
+    """The slice of ``words`` that is the value."""
     frequent: bool
-    """It is worded as most statements of its relation are."""
+    """Whether the statement has the most frequent wording of its relation."""
 
 
 class Facts:
-    """A made-up language for facts: each relation has several wordings, and words that ask for it."""
+    """An artificial language for facts. Each relation has several wordings, and words to ask for it."""
 
     def __init__(self, rng: np.random.Generator, script: str = "latin", relations: int = 10) -> None:
         taken: set[str] = set()
@@ -179,7 +179,7 @@ class Facts:
         self._relations = relations
 
     def page(self, rng: np.random.Generator, subjects: int = 3) -> list[list[Statement]]:
-        """Paragraphs of statements, each about one subject. Not every subject has every relation.
+        """Return paragraphs of statements, one paragraph per subject. Not every subject has every relation.
 
         >>> rng = np.random.default_rng(0)
         >>> page = Facts(rng).page(rng)
@@ -206,35 +206,35 @@ class Facts:
             *self._wordings[relation][wording],
         ]
         words = [*before, *value, *zipf(rng, self._fillers, int(rng.integers(0, 5)))]
-        place = slice(len(before), len(before) + len(value))
-        return Statement(words, subject, relation, place, wording == 0)
+        position = slice(len(before), len(before) + len(value))
+        return Statement(words, subject, relation, position, wording == 0)
 
     def question(self, rng: np.random.Generator, subject: str, relation: int) -> str:
-        """Words that ask for the value of a subject's relation."""
+        """Return a question for the value of a subject's relation."""
         return f"{pick(rng, self._question)} {pick(rng, self._asking[relation])} {subject}"
 
     def missing(self, rng: np.random.Generator, paragraph: list[Statement]) -> int:
-        """A relation that the paragraph does not state."""
+        """Draw a relation that the paragraph does not state."""
         stated = {statement.relation for statement in paragraph}
         return int(rng.choice([relation for relation in range(self._relations) if relation not in stated]))
 
 
 def obvious(page: list[list[Statement]], relation: int) -> Statement | None:
-    """What a reader finds who knows the frequent wordings alone, and does not mind whom a statement is about."""
+    """Return the first statement, about any subject, with the relation's most frequent wording, if any."""
     statements = (statement for paragraph in page for statement in paragraph)
     return next((s for s in statements if s.relation == relation and s.frequent), None)
 
 
 Prepare = Callable[[Path, Path, Path], None]
 Token = tuple[str, str, str, str]
-"""Class, how it is written, how it is read, and what somebody reads who knows single tokens alone."""
+"""Class, written form, spoken form, and the spoken form that a reader without context chooses."""
 
 _CARELESS = 0.04
-"""The share of the tokens other than words that were left as they are written."""
+"""The share of tokens, among those whose forms differ, that annotators left in their written form."""
 
 
 class Speech:
-    """How things are read. Where ``cases`` is above 1, the word before a number decides on its ending."""
+    """Spoken forms of an artificial language. If ``cases`` > 1, the word before a number determines its ending."""
 
     def __init__(self, rng: np.random.Generator, script: str, cases: int) -> None:
         taken: set[str] = set()
@@ -250,7 +250,7 @@ class Speech:
         self.ordinal = lexicon(rng, 1, taken, script)[0]
 
     def number(self, n: int) -> str:
-        """The words for a number from 0 to 999,999."""
+        """Return the words for a number from 0 to 999,999."""
         if n >= 1000:
             rest = f" {self.number(n % 1000)}" if n % 1000 else ""
             return f"{self.number(n // 1000)} {self.thousand}{rest}"
@@ -279,7 +279,7 @@ class Speech:
     def _special(self, rng: np.random.Generator) -> list[Token]:
         kind, case = rng.random(), int(rng.integers(len(self.endings)))
         n = int(10 ** rng.uniform(0, 4.3))
-        if kind < 0.6:  # a number whose kind the word before it tells
+        if kind < 0.6:  # a number, whose kind depends on the word before it
             governor = pick(rng, self.before_number[case])
             written, read, name = f"{n:,}" if n >= 10000 else str(n), self.number(n), "CARDINAL"
             simple = read if n < 1000 else written
@@ -314,7 +314,10 @@ class Speech:
 def make_spoken(
     raw: Path, rng: np.random.Generator, size: str, prepare: Prepare, *, language: str, script: str, cases: int
 ) -> dict[str, pd.DataFrame]:
-    """Write the raw data of a text normalization challenge; its predictions have the ids that ``prepare`` gives."""
+    """Write the raw data of a text normalization challenge; returns predictions with the ids that ``prepare`` creates.
+
+    ``prepare`` is the competition's function, ``script`` a key of ``SCRIPTS``, and ``cases`` that of ``Speech``.
+    """
     speech = Speech(rng, script, cases)
     columns = ["class", "before", "ceiling", "simple"]
     sentences = [speech.sentence(rng) for _ in range(by_size(size, 120, 2500, 8000))]
@@ -335,7 +338,7 @@ def make_spoken(
 
 
 def _renumbered(table: pd.DataFrame, column: str, prepare: Prepare, language: str) -> pd.DataFrame:
-    """Predictions for the held-out tokens: what ``prepare`` takes for the answers if they were the truth."""
+    """Return predictions for the held-out tokens: the answers of ``prepare`` if ``column`` were the truth."""
     with tempfile.TemporaryDirectory() as name:
         raw, public, private = (Path(name, part) for part in ("raw", "public", "private"))
         for folder in (raw, public, private):
@@ -346,8 +349,8 @@ def _renumbered(table: pd.DataFrame, column: str, prepare: Prepare, language: st
 
 
 def _write_train(raw: Path, table: pd.DataFrame, column: str, language: str) -> None:
-    shown = table[["sentence_id", "token_id", "class", "before"]].assign(after=table[column])
-    _write(raw / f"{language}_train.csv.zip", shown)
+    train = table[["sentence_id", "token_id", "class", "before"]].assign(after=table[column])
+    _write(raw / f"{language}_train.csv.zip", train)
 
 
 def _write(path: Path, table: pd.DataFrame) -> None:

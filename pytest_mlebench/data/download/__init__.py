@@ -1,1 +1,1 @@
-"""Where competitions' archives come from: the contract, and Kaggle."""
+"""Downloads of competitions' archives from Kaggle."""

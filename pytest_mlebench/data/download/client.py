@@ -1,4 +1,4 @@
-"""Kaggle's own client with the user's credentials and time limits, and transfers that resume."""
+"""Kaggle's own client with the user's credentials and timeouts, and resumable transfers."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ from pytest_mlebench.io.progress import ByteCounter, Reporter
 from pytest_mlebench.io.units import format_size
 
 Request = Callable[[Mapping[str, str]], AbstractContextManager[requests.Response]]
-"""Requests the file with these headers; the response's body is not yet read. Errors: see kaggle_client.connected."""
+"""Requests the file with these headers, and does not read the response's body. Raises the errors of ``connected``."""
 
-_BLOCK = 1 << 16  # small: the block being received is lost with the connection
+_BLOCK = 1 << 16  # small, because a block is lost if the connection breaks while it is received
 
 
 class RangeError(TransientError):
-    """The server has another file than the one whose rest was requested."""
+    """The file on the server is not the one that was partially downloaded."""
 
 
 class PartialFile:
-    """A partial download at ``path``, with a note next to it that identifies the whole file, for resuming.
+    """A partial download at ``path``, with a note next to it that identifies the complete file, for resuming.
 
-    ``size``: bytes so far; ``total``: bytes of the whole file, if known; ``validator``: what If-Range takes, a strong
-    ETag or else the date of the last change; ``server_md5``: the file's MD5 from the server, in hexadecimal, or "".
-    Raises DataError where the disk is full or cannot be written.
+    ``size``: bytes so far; ``total``: bytes of the complete file, if known; ``validator``: the value of If-Range, a
+    strong ETag or else the Last-Modified date; ``server_md5``: the server's MD5 of the file in hexadecimal, or "".
+    Raises DataError if the file cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._notes = path.with_name(f"{path.name}.json")
-        self._forget()
+        self._reset()
 
     def __enter__(self) -> PartialFile:
         try:
@@ -75,7 +75,7 @@ class PartialFile:
     def is_complete(self) -> bool:
         return self.size == self.total
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self.size = 0
         self.total: int | None = None
         self.validator = self.server_md5 = ""
@@ -88,20 +88,20 @@ class PartialFile:
         except (OSError, ValueError, LookupError, TypeError):
             return False
         while block := os.read(self._file, 1 << 20):
-            self._grow(block)
+            self._count(block)
         return self.total is None or self.size <= self.total
 
-    def _grow(self, block: bytes | memoryview) -> None:
+    def _count(self, block: bytes | memoryview) -> None:
         self._md5.update(block)
         self.size += len(block)
 
     def restart(self) -> None:
         os.ftruncate(self._file, 0)
         self._notes.unlink(missing_ok=True)
-        self._forget()
+        self._reset()
 
     def start(self, headers: Mapping[str, str]) -> None:
-        """Start anew with the file that these headers of a response describe."""
+        """Restart with the file that these response headers describe."""
         self.restart()
         length = headers.get("Content-Length", "")
         self.total = int(length) if length.isdigit() else None
@@ -113,7 +113,7 @@ class PartialFile:
                 json.dumps({"total": self.total, "validator": self.validator, "md5": self.server_md5}), encoding="utf-8"
             )
         except OSError as error:
-            raise self._full(error) from error
+            raise self._write_error(error) from error
 
     def append(self, block: bytes) -> None:
         rest = memoryview(block)
@@ -121,28 +121,26 @@ class PartialFile:
             try:
                 written = os.write(self._file, rest)
             except OSError as error:
-                raise self._full(error) from error
-            self._grow(rest[:written])
+                raise self._write_error(error) from error
+            self._count(rest[:written])
             rest = rest[written:]
 
-    def _full(self, error: OSError) -> DataError:
-        missing = "" if self.total is None else f" with {format_size(self.total - self.size)} still to come"
-        return DataError(
-            f"{self.path}: {error.strerror}{missing}. The part that has arrived is kept: call again to resume"
-        )
+    def _write_error(self, error: OSError) -> DataError:
+        missing = "" if self.total is None else f" with {format_size(self.total - self.size)} left to download"
+        return DataError(f"{self.path}: {error.strerror}{missing}. The partial download is kept: call again to resume")
 
     def become(self, target: Path) -> None:
-        """Rename the file, after all of it is on the disk."""
+        """Rename the file, after syncing it to disk."""
         os.fsync(self._file)
         self.path.replace(target)
         self._notes.unlink(missing_ok=True)
 
 
 def transfer(request: Request, part: PartialFile, policy: RetryPolicy, subject: str, reporter: Reporter) -> None:
-    """Download the rest of a file; reports steps "downloading" and every wait.
+    """Download the rest of a file; reports its progress and every wait.
 
-    Failures that may pass are retried. If the server has another file by now, or ignores Range, the download starts
-    anew. Raises DataError that begins with ``subject``.
+    Temporary failures are retried. If the file has changed on the server, or the server ignores Range, the download
+    restarts. Raises DataError that begins with ``subject``.
     """
     count = ByteCounter(reporter, subject, "downloading")
     count(part.size, part.total)
@@ -161,28 +159,28 @@ def _continue(request: Request, part: PartialFile, count: ByteCounter) -> None:
             if response.status_code != 206:
                 part.start(response.headers)
             elif not _continues(part, response.headers):
-                raise RangeError("the file has changed on the server; the download starts anew")
+                raise RangeError("the file has changed on the server; the download restarts")
             for block in response.iter_content(_BLOCK):
                 part.append(block)
                 count(part.size, part.total)
         if part.total is not None and part.size > part.total:
-            raise RangeError(f"{part.size} bytes arrived instead of {part.total}")
+            raise RangeError(f"received {part.size} bytes instead of {part.total}")
         if part.total is not None and part.size < part.total:
-            raise TransientError(f"{part.size} bytes arrived instead of {part.total}")
+            raise TransientError(f"received {part.size} bytes instead of {part.total}")
     except RangeError:
         part.restart()
         raise
 
 
 def _continues(part: PartialFile, headers: Mapping[str, str]) -> bool:
-    place = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", "").strip())
-    if place is None or int(place[1]) != part.size:
+    match = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", "").strip())
+    if match is None or int(match[1]) != part.size:
         return False
-    return place[2] == "*" or part.total is None or int(place[2]) == part.total
+    return match[2] == "*" or part.total is None or int(match[2]) == part.total
 
 
 def _server_md5(headers: Mapping[str, str]) -> str:
-    """From Google's ``x-goog-hash: crc32c=…, md5=…`` (https://cloud.google.com/storage/docs/xml-api/reference-headers)."""
+    """Parse Google's ``x-goog-hash: crc32c=…, md5=…``, see cloud.google.com/storage/docs/xml-api/reference-headers."""
     match = re.search(r"\bmd5=([A-Za-z0-9+/]{22}==)", headers.get("x-goog-hash", ""))
     return base64.b64decode(match[1]).hex() if match else ""
 
@@ -195,28 +193,28 @@ _TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 def connected(
     credentials: Credentials | None, policy: RetryPolicy, headers: Mapping[str, str | None] | None = None
 ) -> Iterator[KaggleClient]:
-    """The client; inside the block, network failures are TransientErrors and refusals are RefusedErrors.
+    """Open the client; in the ``with`` block, network failures raise TransientError and refusals RefusedError.
 
-    ``headers`` are sent with every request, also with those that a redirect leads to.
+    ``headers`` are sent with every request, including redirected ones.
     """
     arguments = credentials.arguments if credentials else {}
     with KaggleClient(**arguments, user_agent=f"pytest-mlebench/{__version__}") as client:
-        session = client.http_client()._session  # the client has no other way to set time limits and headers
+        session = client.http_client()._session  # the client offers no other way to set timeouts and headers
         session.headers.update(headers or {})
         for scheme in ("http://", "https://"):
-            session.mount(scheme, _TimeLimit(policy.stall))
+            session.mount(scheme, _TimeoutAdapter(policy.stall))
         try:
             yield client
         except requests.RequestException as error:
             raise _translated(error, policy) from error
         except json.JSONDecodeError as error:
             raise DataError(
-                "Kaggle's client does not understand the answer; does a proxy or a login page answer in Kaggle's place?"
+                "Kaggle's client cannot parse the response; does a proxy or a login page answer instead of Kaggle?"
             ) from error
 
 
-class _TimeLimit(HTTPAdapter):
-    """Gives up a connection without data for ``stall`` seconds."""
+class _TimeoutAdapter(HTTPAdapter):
+    """Closes connections that receive no data for ``stall`` seconds."""
 
     def __init__(self, stall: float) -> None:
         super().__init__()
@@ -227,9 +225,9 @@ class _TimeLimit(HTTPAdapter):
 
 
 def _translated(error: requests.RequestException, policy: RetryPolicy) -> Exception:
-    # The errors' own texts are left out: they may hold signed links, which are secrets.
+    # The messages of the original errors are left out: they may contain signed links, which are secrets.
     if error.response is not None:
-        return _refused(error.response)
+        return _status_error(error.response)
     request = error.request
     host = (urlsplit(request.url or "").hostname if request is not None else None) or "Kaggle"
     causes = list(_causes(error))
@@ -238,19 +236,19 @@ def _translated(error: requests.RequestException, policy: RetryPolicy) -> Except
             f"the TLS certificate of {host} is not trusted; if a proxy inspects the connection, let "
             "REQUESTS_CA_BUNDLE name its certificate"
         )
-    offline = f"the name {host} cannot be looked up: this machine is offline, or must use a proxy (HTTPS_PROXY)"
-    stalled = f"nothing arrived from {host} for {policy.stall:g} s"
-    cut = f"the connection to {host} failed or was cut"
+    offline = f"the host name {host} cannot be resolved: this machine is offline, or must use a proxy (HTTPS_PROXY)"
+    stalled = f"received no data from {host} for {policy.stall:g} s"
+    broken = f"the connection to {host} failed or was cut"
     failures: Mapping[type[BaseException], str] = {
         requests.exceptions.SSLError: f"the TLS connection to {host} failed",
-        requests.exceptions.ProxyError: f"the proxy does not connect to {host} (see HTTPS_PROXY and HTTP_PROXY)",
+        requests.exceptions.ProxyError: f"the proxy cannot connect to {host} (see HTTPS_PROXY and HTTP_PROXY)",
         NameResolutionError: offline,
         requests.ConnectTimeout: f"{host} did not answer within {_CONNECT_SECONDS:g} s",
         requests.Timeout: stalled,
         ReadTimeoutError: stalled,
         ConnectionRefusedError: f"{host} refused the connection",
-        requests.ConnectionError: cut,
-        requests.exceptions.ChunkedEncodingError: cut,
+        requests.ConnectionError: broken,
+        requests.exceptions.ChunkedEncodingError: broken,
     }
     for kind, text in failures.items():
         if any(isinstance(cause, kind) for cause in causes):
@@ -259,7 +257,7 @@ def _translated(error: requests.RequestException, policy: RetryPolicy) -> Except
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and those that it comes from, as requests and urllib3 keep them."""
+    """Yield an error and its causes, as requests and urllib3 store them."""
     seen: set[int] = set()
     waiting: list[BaseException] = [error]
     while waiting:
@@ -268,11 +266,11 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(cause))
         yield cause
-        behind = (*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__)
-        waiting += [other for other in behind if isinstance(other, BaseException)]
+        causes = (*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__)
+        waiting += [other for other in causes if isinstance(other, BaseException)]
 
 
-def _refused(response: requests.Response) -> TransientError | RefusedError:
+def _status_error(response: requests.Response) -> TransientError | RefusedError:
     status, message = response.status_code, response.reason or ""
     try:
         body = response.json()
@@ -281,8 +279,8 @@ def _refused(response: requests.Response) -> TransientError | RefusedError:
     except (requests.RequestException, ValueError, LookupError, TypeError):
         pass
     if status == 416:
-        return RangeError("the file has changed on the server; the download starts anew")
-    # A signed link, which a redirect leads to, may have expired; the next attempt gets a new one.
+        return RangeError("the file has changed on the server; the download restarts")
+    # Redirects lead to signed links, which may have expired; the next attempt gets a new link.
     if status in _TRANSIENT or response.history:
         wait = None
         with suppress(InvalidHeader):
@@ -292,14 +290,14 @@ def _refused(response: requests.Response) -> TransientError | RefusedError:
 
 
 def find_credentials(policy: RetryPolicy) -> Credentials:
-    """The user's credentials, looked for where, and in the order that, Kaggle's client does; not yet tried.
+    """Find the user's credentials in the places, and in the order, of Kaggle's client. They are not tested.
 
-    An access token (``KAGGLE_API_TOKEN``, ``~/.kaggle/access_token``), an API key (``KAGGLE_USERNAME`` and
-    ``KAGGLE_KEY``, ``kaggle.json``), a login (``kaggle auth login``). Raises DataError that says how to get some.
+    These are an access token (``KAGGLE_API_TOKEN``, ``~/.kaggle/access_token``), an API key (``KAGGLE_USERNAME`` and
+    ``KAGGLE_KEY``, ``kaggle.json``), and a login (``kaggle auth login``). Raises DataError that says how to get them.
     """
     try:
         token, source = get_access_token_from_env()
-    except (OSError, UnicodeDecodeError) as error:  # whose texts may hold the token
+    except (OSError, UnicodeDecodeError) as error:  # its message may contain the token
         raise DataError(f"Kaggle's access token cannot be read; get a new one at {SETTINGS}") from error
     if token:
         source = "~/.kaggle/access_token" if source == "access_token" else f"${source}"
@@ -343,7 +341,7 @@ def _login(policy: RetryPolicy) -> Credentials | None:
     try:
         with connected(None, policy) as client:
             login = KaggleCredentials.load(client)
-            token = login and login.get_access_token()  # requests a new one when the last has expired
+            token = login and login.get_access_token()  # requests a new token if the last one has expired
     except RefusedError as error:
         raise DataError(f"Kaggle refuses the login in {path}; run `kaggle auth login` again") from error
     except (OSError, ValueError, TypeError, AttributeError) as error:

@@ -42,21 +42,21 @@ if TYPE_CHECKING:
 
 
 def _section(page: ApiCompetitionPage) -> str:
-    """A competition's page, whose content is HTML or Markdown, as Markdown."""
+    """Convert a competition's page, in HTML or Markdown, to Markdown."""
     text = page.content
     if "markdown" not in page.mime_type:
         from markdownify import markdownify
 
-        # Agents read the text unrendered: an escaped column name would be another name.
+        # Agents read the unrendered text: escaping would change column names.
         text = markdownify(text, heading_style="ATX", bullets="-", escape_underscores=False, escape_asterisks=False)
     return f"## {page.post_title or page.name.replace('-', ' ').capitalize()}\n\n{text.strip()}"
 
 
 def read_scores(content: bytes) -> tuple[list[float], str]:
-    """The scores of a leaderboard's download: a CSV file with a column Score, or a zip archive that holds one.
+    """Return the scores of a downloaded leaderboard: a CSV file with a column Score, or a zip archive of one.
 
-    Also returns the name of the file in the archive, or "". Teams without a score are left out. Where an archive holds
-    several leaderboards, the private one counts. Raises DataError.
+    Also returns the name of the file in the archive, or "". Teams without a score are left out. If an archive contains
+    several leaderboards, the private one is read. Raises DataError.
     """
     file, unpacked = _unpack(content)
     table = csv.DictReader(io.StringIO(unpacked.decode("utf-8-sig", errors="replace"), newline=""))
@@ -67,7 +67,7 @@ def read_scores(content: bytes) -> tuple[list[float], str]:
 
 
 def to_scores(texts: Iterable[str]) -> list[float]:
-    """Scores as numbers, in their order; teams without one are left out. Raises DataError."""
+    """Convert scores to numbers, in their order; teams without a score are left out. Raises DataError."""
     scores = []
     for number, text in enumerate(map(str.strip, texts), 1):
         if text:
@@ -77,7 +77,7 @@ def to_scores(texts: Iterable[str]) -> list[float]:
                 raise DataError(f"team {number}: {text[:50]!r} is not a score") from error
     scores = list(filter(math.isfinite, scores))
     if not scores:
-        raise DataError("it holds no scores")
+        raise DataError("it contains no scores")
     return scores
 
 
@@ -89,7 +89,7 @@ def _unpack(content: bytes) -> tuple[str, bytes]:
             names = [name for name in archive.namelist() if name.lower().endswith(".csv")]
             private = [name for name in names if "private" in name.lower()]
             if len(private or names) != 1:
-                raise DataError(f"the archive holds {len(names)} tables, not one: {', '.join(names)[:200]}")
+                raise DataError(f"the archive contains {len(names)} tables, not one: {', '.join(names)[:200]}")
             name = (private or names)[0]
             return name, archive.read(name)
     except (zipfile.BadZipFile, EOFError, ValueError) as error:
@@ -99,14 +99,14 @@ def _unpack(content: bytes) -> tuple[str, bytes]:
 T = TypeVar("T")
 
 _PARALLEL = 8
-_PAGE_SIZE = 200  # files or teams; the most that Kaggle gives at once
+_PAGE_SIZE = 200  # files or teams; Kaggle's maximum
 
 
 @dataclass(eq=False)
 class KaggleDownloads:
-    """Downloads from Kaggle. Nothing is imported or looked up before it is needed.
+    """Downloads from Kaggle. Modules and credentials are loaded on first use.
 
-    Several threads may use it at once. Every wait goes to a method's ``reporter``.
+    Instances are thread-safe. Every wait is reported to a method's ``reporter``.
 
     >>> from pytest_mlebench import DataStore, default_catalogue
     >>> dataset = DataStore().prepare(default_catalogue()["smoke-digits"], downloads=KaggleDownloads())
@@ -119,11 +119,11 @@ class KaggleDownloads:
     def check(
         self, competitions: Sequence[Competition], *, skip_denied: bool = False, reporter: Reporter = silent
     ) -> dict[str, DataError]:
-        """Check that these may be downloaded: credentials, and acceptance of every competition's rules.
+        """Check that competitions can be downloaded: credentials are valid, and each competition's rules are accepted.
 
-        Raises DataError that lists everything that the user can fix, with links. Returns, by id, why others are not
-        available whatever the user does, as they are no longer there: that need not stop the rest. With ``skip_denied``
-        those are among them whose rules are not accepted.
+        Raises DataError that lists everything that the user can fix, with links. Returns the errors, by id, of
+        competitions that the user cannot make available, for example because they no longer exist. With
+        ``skip_denied``, this includes competitions whose rules are not accepted.
         """
         stopped = threading.Event()
 
@@ -131,7 +131,7 @@ class KaggleDownloads:
             try:
                 self._archive_bytes(competition, reporter, stopped)
             except RefusedError as error:
-                if error.status == 401:  # the same for all
+                if error.status == 401:  # it applies to all competitions
                     raise
                 return error
             return None
@@ -145,10 +145,7 @@ class KaggleDownloads:
         return {competition.id: error for competition, error in refusals if error}
 
     def size(self, competition: Competition, reporter: Reporter = silent) -> Size:
-        """How large the raw data is. Raises DataError.
-
-        Where Kaggle does not list the files, they are taken to be as large as the archive.
-        """
+        """Return the raw data's sizes; files that are not listed count as large as the archive. Raises DataError."""
         archive = self._archive_bytes(competition, reporter)
         try:
             unpacked = self._unpacked_bytes(competition, reporter)
@@ -158,14 +155,14 @@ class KaggleDownloads:
         return Size(download=archive or unpacked, unpacked=unpacked)
 
     def download(self, competition: Competition, target: Path, reporter: Reporter = silent) -> None:
-        """Download the archive to ``target`` and verify it; reports steps "downloading".
+        """Download the archive to ``target`` and verify it; reports its progress.
 
-        A partial download beside it (``target`` + ".part") is resumed. Raises DataError, and then keeps the partial
-        download, or renames it to ``target`` + ".damaged" if it is damaged. The names of all files beside ``target``
-        begin with its name.
+        A partial download (``target`` + ".part") is resumed. Raises DataError, and then keeps the partial download, or
+        renames it to ``target`` + ".damaged" if it is damaged. All temporary files are in the same folder, and their
+        names begin with the target's name.
 
-        Kaggle packs archives anew now and then, so another md5 than the competition's is only a warning as long as
-        the archive is whole: the checksums of the prepared files decide.
+        Kaggle sometimes repacks archives. If the archive is intact, an unexpected MD5 is therefore only a warning: the
+        checksums of the prepared files decide.
         """
         from pytest_mlebench.data.download.client import PartialFile, transfer
 
@@ -181,22 +178,19 @@ class KaggleDownloads:
             part.become(target)
 
     def description(self, competition: Competition, reporter: Reporter = silent) -> str:
-        """The competition's own pages as one Markdown text, that of the data last. Raises DataError.
-
-        The rules are left out: they are no part of the task.
-        """
+        """Return Kaggle's pages as Markdown, the data page last, without the rules, which are not part of the task."""
         request = _request("ApiListCompetitionPagesRequest", competition_name=competition.id)
         found = self._call(competition, lambda api: api.list_competition_pages(request).pages, reporter)
         if not found:
-            raise DataError(f"{competition.id}: Kaggle shows no pages of this competition; use the bundled description")
+            raise DataError(f"{competition.id}: Kaggle has no pages for this competition; use the bundled description")
         pages = [page for page in found if page.name.lower() != "rules" and page.content.strip()]
         pages.sort(key=lambda page: page.name.lower() == "data-description")
         return "\n\n".join([f"# {competition.title}", *map(_section, pages)]) + "\n"
 
     def leaderboard(self, competition: Competition, reporter: Reporter = silent) -> list[float]:
-        """The final scores of all teams on the private leaderboard. Raises DataError.
+        """Return the final scores of all teams on the private leaderboard. Raises DataError.
 
-        Kaggle shows the private leaderboard page by page; what it packs may be the public one.
+        The private leaderboard is read page by page, because the packed download may be the public one.
         Source: https://github.com/Kaggle/kaggle-cli/issues/731
         """
         request = _request("ApiGetLeaderboardRequest", competition_name=competition.id, page_size=_PAGE_SIZE)
@@ -230,10 +224,7 @@ class KaggleDownloads:
         return scores
 
     def notebook(self, name: str, reporter: Reporter = silent) -> Notebook:
-        """The notebook ``AUTHOR/SLUG``. Raises NotebookGone, or DataError where it may be there another time.
-
-        Credentials that are not accepted raise CredentialsError.
-        """
+        """Return the notebook ``AUTHOR/SLUG``. Raises NotebookGone, CredentialsError, or DataError to be retried."""
         from kagglesdk.kernels.types.kernels_api_service import ApiGetKernelRequest
 
         request = ApiGetKernelRequest()
@@ -257,7 +248,7 @@ class KaggleDownloads:
         return f"{self.credentials().source} is not accepted; get new credentials at {SETTINGS}"
 
     def credentials(self, reporter: Reporter = silent) -> Credentials:
-        """The user's credentials, looked up once. Raises DataError that says how to get some."""
+        """Return the user's credentials, which are looked up once. Raises DataError that says how to get them."""
         from pytest_mlebench.data.download.client import find_credentials
 
         with self._lock:
@@ -268,7 +259,7 @@ class KaggleDownloads:
     def _archive_bytes(
         self, competition: Competition, reporter: Reporter, stopped: threading.Event | None = None
     ) -> int | None:
-        """The archive's size, from a request for its first byte, which also shows whether it may be downloaded."""
+        """Return the archive's size, by requesting its first byte. This also checks access to the download."""
 
         def ask() -> int | None:
             with self._open(competition, {"Range": "bytes=0-0"}, reporter) as response:
@@ -283,7 +274,7 @@ class KaggleDownloads:
     def _open(
         self, competition: Competition, headers: Mapping[str, str], reporter: Reporter
     ) -> Iterator[requests.Response]:
-        """Request the archive; redirects are followed, the body is not yet read."""
+        """Request the archive; redirects are followed, but the body is not read."""
         request = _request("ApiDownloadDataFilesRequest", competition_name=competition.id)
         with self._connected(reporter, headers) as client:
             response: requests.Response = client.competitions.competition_api_client.download_data_files(request)
@@ -298,13 +289,13 @@ class KaggleDownloads:
             total += sum(int(file.total_bytes) for file in page.files)
             if not page.next_page_token:
                 return total
-            # With hundreds of thousands of images, the list takes as long as a download.
+            # With hundreds of thousands of images, listing takes as long as a download.
             if not request.page_token and (summary := self._summary_bytes(competition, reporter)):
                 return summary
             request.page_token = page.next_page_token
 
     def _summary_bytes(self, competition: Competition, reporter: Reporter) -> int:
-        """The unpacked files' size in one request; 0 where Kaggle has no summary."""
+        """Return the unpacked files' size from a single request; 0 if Kaggle has no summary."""
         request = _request("ApiGetCompetitionDataFilesSummaryRequest", competition_name=competition.id)
         try:
             summary = self._call(competition, lambda api: api.get_competition_data_files_summary(request), reporter)
@@ -321,7 +312,7 @@ class KaggleDownloads:
         return connected(self.credentials(reporter), self.policy, headers)
 
     def _call(self, competition: Competition, call: Callable[[Any], T], reporter: Reporter) -> T:
-        """One call of the API; failures that may pass are retried."""
+        """Call the API; temporary failures are retried."""
 
         def attempt() -> T:
             with self._connected(reporter) as client:
@@ -332,7 +323,7 @@ class KaggleDownloads:
 
     @contextmanager
     def _advised(self, competition: Competition) -> Iterator[None]:
-        """A refusal says what to do about it."""
+        """Add advice for the user to a RefusedError."""
         if competition.source != "kaggle":
             raise DataError(f"{competition.id} is not on Kaggle: its data is bundled")
         try:
@@ -347,7 +338,7 @@ class KaggleDownloads:
 
 
 def _request(kind: str, **fields: Any) -> Any:
-    """A request of the client's API, as one of its types."""
+    """Create a request object of the client's API."""
     request = getattr(import_module("kagglesdk.competitions.types.competition_api_service"), kind)()
     for name, value in fields.items():
         setattr(request, name, value)
@@ -360,14 +351,14 @@ def _rules(competition: Competition) -> str:
 
 def _in_one_message(denied: Sequence[tuple[Competition, RefusedError]]) -> str:
     reasons = " / ".join(sorted({error.message for _, error in denied}))
-    what = f"the data of {pluralize(len(denied), 'competition')}"
+    what = f"access to the data of {pluralize(len(denied), 'competition')}"
     problem = f"Kaggle denies {what}: {reasons}: accept the rules on these pages, then call again"
-    hint = "if a page has no button for that, try the page of the competition's data"
+    hint = "if a page has no button to accept, try the competition's data page"
     return "\n  ".join([problem, *(_rules(competition) for competition, _ in denied), hint])
 
 
 def _verify(competition: Competition, part: PartialFile, target: Path, reporter: Reporter) -> None:
-    """Check that the archive arrived whole; raises DataError and renames it if it did not."""
+    """Check that the archive is complete; otherwise raises DataError and renames it."""
     expected = competition.checksums.get("zip")
     if part.md5 == expected:
         return
@@ -382,12 +373,12 @@ def _verify(competition: Competition, part: PartialFile, target: Path, reporter:
         raise DataError(
             f"{competition.id}: the archive is damaged ({error}): {damaged}: expected md5 "
             f"{part.server_md5 or expected or 'unknown'}, found {part.md5}; remove this file and call again to "
-            "download the archive anew"
+            "download a new copy"
         ) from error
     if expected is not None:
         reporter(
             WarningNote(
                 f"{competition.id}: {target} is complete, but not the known archive (expected md5 {expected}, found "
-                f"{part.md5}): Kaggle may have packed it anew. The prepared files' own checksums decide"
+                f"{part.md5}): Kaggle may have repacked it. The checksums of the prepared files decide"
             )
         )

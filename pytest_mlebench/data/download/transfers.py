@@ -1,4 +1,4 @@
-"""Downloads of any kind: what they give, how they fail, several at once, and trying again after failures."""
+"""Shared parts of all downloads: results, errors, parallel calls and retries."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SETTINGS = "https://www.kaggle.com/settings/api"
 
 
 class Size(NamedTuple):
-    """How many bytes a competition's archive has, and the files in it."""
+    """Sizes in bytes of a competition's archive, and of the files in it."""
 
     download: int
     unpacked: int
 
 
 class Notebook(NamedTuple):
-    """A public notebook or script: its text, its kind (``notebook``, ``script``) and its language in lower case."""
+    """A public notebook or script: its source, kind (``notebook``, ``script``) and language, both in lower case."""
 
     source: str
     kind: str
@@ -36,19 +36,19 @@ class Notebook(NamedTuple):
 
 
 class CredentialsError(DataError):
-    """The user's credentials are not accepted: no other request would succeed."""
+    """Kaggle rejected the user's credentials, so that no other request would succeed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """A user's credentials for Kaggle, as arguments of its client, and where they were found, for messages."""
+    """A user's credentials, as arguments of Kaggle's client, and where they were found, for messages."""
 
     source: str
     arguments: Mapping[str, str] = field(repr=False)
 
 
 class RefusedError(DataError):
-    """Kaggle refused a request: ``status`` is that of HTTP, ``message`` is Kaggle's own."""
+    """Kaggle refused a request: ``status`` is the HTTP status, ``message`` is Kaggle's message."""
 
     def __init__(self, status: int, message: str, advice: str = "", what: str = "") -> None:
         super().__init__(f"{what and f'{what}: '}Kaggle answered {status}: {message}{advice and f'; {advice}'}")
@@ -57,7 +57,7 @@ class RefusedError(DataError):
 
 
 class NotebookGone(DataError):
-    """A notebook that is no longer there, or not public, or that has no code; the text is why."""
+    """A notebook was removed, is not public, or has no code; the message gives the reason."""
 
 
 Item = TypeVar("Item")
@@ -67,19 +67,19 @@ T = TypeVar("T")
 def in_parallel(
     call: Callable[[Item], T], items: Sequence[Item], threads: int, stopped: Event | None = None
 ) -> list[T]:
-    """What ``call`` returns for each item, in their order.
+    """Return the results of ``call`` for all items, in the items' order.
 
-    An error of a call is raised when the calls that have begun have ended; no other begins. Ctrl-C leaves them behind:
-    a server that does not answer may hold a thread for minutes, and Python waits for those of an executor. ``stopped``
-    is set after the first error, for calls that wait.
+    After an error, no further call starts; the error is raised when the running calls have ended. ``stopped`` is set
+    after the first error, for calls that wait. Ctrl-C does not wait for running calls: an unresponsive server may block
+    a thread for minutes, and Python would wait for the threads of an executor.
     """
     stopped = stopped or Event()
     futures: list[Future[T]] = [Future() for _ in items]
     waiting = deque(zip(items, futures, strict=True))
-    ended: SimpleQueue[Future[T]] = SimpleQueue()  # in this order: the first error is why others stop
+    ended: SimpleQueue[Future[T]] = SimpleQueue()  # by completion: the first error causes others
 
     def work() -> None:
-        with suppress(IndexError):  # none is waiting
+        with suppress(IndexError):  # no item is left
             while True:
                 item, future = waiting.popleft()
                 try:
@@ -109,26 +109,26 @@ def in_parallel(
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """How often, and after which delays, a request is made again. Times are in seconds.
+    """How often, and after which delays, a request is retried. Times are in seconds.
 
-    The n-th delay in a row is drawn evenly from 50 % to 150 % of ``delay`` · 2ⁿ⁻¹, at most ``longest_delay``.
+    The n-th delay in a row is ``delay`` · 2ⁿ⁻¹, at most ``longest_delay``, times a random factor from 0.5 to 1.5.
     """
 
     attempts: int = 8
-    """How many attempts in a row may fail without progress."""
+    """Maximum number of attempts in a row without progress."""
     delay: float = 1.0
     longest_delay: float = 120.0
     longest_wait: float = 3600.0
-    """The longest delay that a server may ask for (``Retry-After``); one that asks for more is given up at once."""
+    """Maximum delay that a server may request (``Retry-After``). A longer one is an error at once."""
     stall: float = 120.0
-    """How long a connection may stay without data."""
+    """Maximum time that a connection may stay without data."""
 
     def delay_after(self, failures: int) -> float:
         return min(self.longest_delay, self.delay * 2.0 ** (failures - 1)) * random.uniform(0.5, 1.5)
 
 
 class TransientError(Exception):
-    """A failure that may pass; the text is its cause. ``wait``: the delay that the server asks for, in seconds."""
+    """A temporary failure; the message is its cause. ``wait`` is the delay that the server requests, in seconds."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
@@ -143,11 +143,11 @@ def retry(
     progress: Callable[[], int] = lambda: 0,
     stopped: Event | None = None,
 ) -> T:
-    """Call until there is no TransientError; returns what the call returns. Every wait is reported.
+    """Retry a call after each TransientError, and return its result. Every wait is reported.
 
-    ``progress`` returns how much is done: after an attempt that got further than all before, attempts and delays are
-    counted anew. Raises DataError that begins with ``subject`` when the policy's attempts are used up, and as soon as
-    ``stopped`` is set during a wait: Ctrl-C reaches the main thread alone.
+    ``progress`` returns how much is done. An attempt that advances it resets the numbers of attempts and delays.
+    Raises DataError that begins with ``subject`` if the policy's attempts are exhausted, or if ``stopped`` is set
+    during a wait (Ctrl-C reaches only the main thread).
     """
     failures, furthest = 0, progress()
     while True:
@@ -159,7 +159,7 @@ def retry(
             failures += 1
             if failures >= policy.attempts:
                 attempts = pluralize(failures, "attempt")
-                raise DataError(f"{subject}: given up after {attempts}: {error}; call again later") from error
+                raise DataError(f"{subject}: gave up after {attempts}: {error}; call again later") from error
             if error.wait is not None and error.wait > policy.longest_wait:
                 raise DataError(f"{subject}: {error}; call again in {format_seconds(error.wait)}") from error
             delay = policy.delay_after(failures) if error.wait is None else error.wait
