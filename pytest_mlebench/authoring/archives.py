@@ -13,10 +13,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.io.files import shuffled
+
+if TYPE_CHECKING:
+    from py7zr import SevenZipFile
 
 # Deflating these files would not shrink them, and storing them is many times faster.
 _COMPRESSED = {".jpg", ".jpeg", ".png", ".gif", ".mp3", ".mp4", ".zip", ".gz", ".7z", ".npz", ".parquet", ".tfrec"}
@@ -161,32 +164,44 @@ def tar_names(path: Path) -> list[str]:
         return [info.name for info in archive if info.isfile()]
 
 
-def unpack_7z(path: Path, target: Path) -> None:
-    """Unpack a 7z archive to a folder. Raises DataError if it is missing, damaged or unsafe to unpack."""
+@contextmanager
+def _open_7z(path: Path) -> Iterator[SevenZipFile]:
     import py7zr
 
     if not path.is_file():
         raise DataError(f"archive {path} is missing in the raw data")
-    target.mkdir(parents=True, exist_ok=True)
     try:
         with py7zr.SevenZipFile(path) as archive:
-            for name in archive.getnames():
-                safe_join(target, name)
-            archive.extractall(target)
+            yield archive
     except (py7zr.exceptions.ArchiveError, OSError, EOFError) as error:
         raise DataError(f"archive {path} is damaged: {error}") from error
 
 
-def read_7z(path: Path, name: str) -> IO[bytes]:
-    """Read a member of a 7z archive into memory, up to about 1 GiB. Raises KeyError if there is no such member."""
-    import py7zr
+def unpack_7z(path: Path, target: Path) -> None:
+    """Unpack a 7z archive to a folder. Raises DataError if it is missing, damaged or unsafe to unpack."""
+    with _open_7z(path) as archive:
+        target.mkdir(parents=True, exist_ok=True)
+        for name in archive.getnames():
+            safe_join(target, name)
+        archive.extractall(target)
+
+
+def read_7z(path: Path, name: str, max_bytes: int = 1 << 30) -> IO[bytes]:
+    """Read a member of a 7z archive into memory.
+
+    Raises DataError if the archive is missing or damaged, or if the member is missing or larger than ``max_bytes``.
+    """
     from py7zr.io import BytesIOFactory
 
-    size = 1 << 30
-    factory = BytesIOFactory(limit=size)
-    with py7zr.SevenZipFile(path) as archive:
+    with _open_7z(path) as archive:
+        sizes = {member.filename: member.uncompressed for member in archive.list()}
+        if name not in sizes:
+            raise DataError(f"{path} has no member {name}")
+        if sizes[name] > max_bytes:
+            raise DataError(f"{path}: member {name} has {sizes[name]:,} bytes; at most {max_bytes:,} can be read")
+        factory = BytesIOFactory(limit=max_bytes + 1)
         archive.extract(targets=[name], factory=factory)
-    return io.BytesIO(factory.products[name].read(size))
+    return io.BytesIO(factory.products[name].read())
 
 
 def safe_join(folder: Path, name: str) -> Path:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -27,8 +28,14 @@ def read_examples(path: Path) -> Iterator[dict[str, Feature]]:
 
 
 def _parsed(path: Path, record: bytes) -> dict[str, Feature]:
-    try:
+    with _damage_named(path):
         return parse_example(record)
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (IndexError, ValueError, struct.error) as error:
         raise DataError(f"{path} contains a record that is not a tf.train.Example: {error}") from error
 
@@ -141,12 +148,13 @@ def tfrecord(examples: Iterable[Mapping[str, bytes | str | int]]) -> bytes:
 def keep_features(path: Path, names: Collection[str]) -> None:
     """Replace a TFRecord file with one whose records have only these features, byte for byte.
 
-    Files that are hard-linked to it are not modified. Raises DataError if the file is truncated or missing.
+    Files that are hard-linked to it are not modified. Raises DataError if the file is invalid or missing.
     """
     new = path.with_name(f".{path.name}.new")
     with new.open("xb") as file:
         for record in read_records(path):
-            kept = b"".join(_field(1, bytes(entry)) for name, _, entry in _features(record) if name in names)
+            with _damage_named(path):
+                kept = b"".join(_field(1, bytes(entry)) for name, _, entry in _features(record) if name in names)
             file.write(_framed(_field(1, kept)))
     new.replace(path)
 

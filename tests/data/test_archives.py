@@ -8,9 +8,11 @@ from pytest_mlebench.authoring.archives import (
     ArchiveError,
     ZipWriter,
     open_zip,
+    read_7z,
     safe_join,
     unpack_7z,
     unpack_zip,
+    write_7z,
     write_zip,
     zip_member,
 )
@@ -75,7 +77,7 @@ def test_the_only_file_of_an_archive_needs_no_name(archive: Path, tmp_path: Path
     write_zip(tmp_path / "single.zip", {"folder/": b"", "folder/a.csv": b"x\n"})
     with zip_member(tmp_path / "single.zip") as file:
         assert file.read() == b"x\n"
-    with pytest.raises(DataError, match=r"data\.zip holds 3 files"), zip_member(archive):
+    with pytest.raises(DataError, match=r"data\.zip contains 3 files"), zip_member(archive):
         pass
 
 
@@ -150,3 +152,14 @@ def test_a_missing_or_damaged_7z_archive_is_named(tmp_path: Path) -> None:
     (tmp_path / "b.7z").write_bytes(b"7z\xbc\xaf\x27\x1c nothing")
     with pytest.raises(DataError, match=r"b\.7z is damaged"):
         unpack_7z(tmp_path / "b.7z", tmp_path / "out")
+    with pytest.raises(DataError, match=r"b\.7z is damaged"):
+        read_7z(tmp_path / "b.7z", "a.csv")
+
+
+def test_a_missing_or_large_member_of_a_7z_archive_is_named(tmp_path: Path) -> None:
+    write_7z(tmp_path / "a.7z", {"a.csv": b"id\n1\n"})
+    assert read_7z(tmp_path / "a.7z", "a.csv").read() == b"id\n1\n"
+    with pytest.raises(DataError, match=r"a\.7z has no member b\.csv"):
+        read_7z(tmp_path / "a.7z", "b.csv")
+    with pytest.raises(DataError, match=r"a\.7z: member a\.csv has 5 bytes; at most 4 can be read"):
+        read_7z(tmp_path / "a.7z", "a.csv", max_bytes=4)

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_mlebench.authoring.tfrecord import copy_records, parse_example, read_examples, read_records, tfrecord
+from pytest_mlebench.authoring.tfrecord import (
+    copy_records,
+    keep_features,
+    parse_example,
+    read_examples,
+    read_records,
+    tfrecord,
+)
 from pytest_mlebench.errors import DataError
 
 values = st.binary(max_size=300) | st.text() | st.integers(0, 2**63 - 1)
@@ -82,8 +89,10 @@ def test_a_file_that_was_cut_off_is_named(tmp_path: Path, left: int) -> None:
 def test_a_record_that_is_no_example_is_reported_with_its_file(tmp_path: Path, record: bytes) -> None:
     path = tmp_path / "odd.tfrec"
     path.write_bytes(struct.pack("<Q4x", len(record)) + record + bytes(4))
-    with pytest.raises(DataError, match=r"odd\.tfrec holds a record that is no tf\.train\.Example"):
+    with pytest.raises(DataError, match=r"odd\.tfrec contains a record that is not a tf\.train\.Example"):
         list(read_examples(path))
+    with pytest.raises(DataError, match=r"odd\.tfrec contains a record that is not a tf\.train\.Example"):
+        keep_features(path, ["x"])
 
 
 def test_a_missing_file_is_reported(tmp_path: Path) -> None:
