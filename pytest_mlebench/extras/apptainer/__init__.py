@@ -1,2 +1,2 @@
-"""Agents in Apptainer's containers, for clusters without a container daemon. ``sandbox`` runs them, ``images`` makes
-their SIF files, ``definition`` reads Dockerfiles for that, ``probe`` finds out what an installation can do."""
+"""Agents in Apptainer containers, for clusters without a container daemon. ``sandbox`` runs them, ``images`` builds
+their SIF files, ``definition`` translates Dockerfiles, and ``probe`` tests what an installation can do."""

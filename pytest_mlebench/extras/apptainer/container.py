@@ -1,4 +1,4 @@
-"""A container that holds one agent: a child process of ours, and the first process of a namespace below it."""
+"""The container of one agent: Apptainer as a child process, and the first process of a PID namespace below it."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ from pytest_mlebench.sandbox.redaction import LogWriter
 
 _BLOCK = 1 << 16
 _END_SECONDS = 20.0
-_LOOK_SECONDS, _LEAST_SECONDS = 0.1, 0.01
+_MAX_PAUSE_SECONDS, _MIN_PAUSE_SECONDS = 0.1, 0.01
 _BYTES_PER_SECOND = 4e9
-"""How fast processes may take memory: the less is left, the sooner the next look."""
+"""Maximum rate at which processes allocate memory: the less is left, the sooner the next check."""
 _IN_MEMORY = "/dev/shm"
-_ENOUGH = 0.95
-"""An agent is stopped at this share of its memory: what it takes meanwhile counts too."""
+_STOP_SHARE = 0.95
+"""Share of the memory limit at which an agent is stopped, since it can allocate more until it has ended."""
 _PIN = "import os, sys; os.sched_setaffinity(0, map(int, sys.argv[1].split(','))); os.execv(sys.argv[2], sys.argv[2:])"
 
 
 class ApptainerContainer:
-    """One container from its start to its end."""
+    """One container, from start to end."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._output: threading.Thread | None = None
         self._log_error: OSError | None = None
         self._first: int | None = None
-        """A descriptor of the first process, whose end is that of all others."""
+        """A descriptor of the container's first process. All others end with it."""
         self._files: int | None = None
-        """A descriptor of its ``/dev/shm``."""
+        """A descriptor of the container's ``/dev/shm``."""
         self._events: Path | None = None
-        """Where its control group counts processes that were killed for memory, if that has a limit."""
+        """The file in which the control group counts OOM kills, if the group has a memory limit."""
         self._kills_before = 0
         self.first_pid = 0
 
     def start(self, command: Sequence[str], cpus: Sequence[int], log: LogWriter) -> None:
-        """Start it on these processors (none: all); all that it prints goes to the log."""
+        """Start the container on these processors (empty: all). Its output goes to the log."""
         pin = [sys.executable, "-I", "-S", "-c", _PIN, ",".join(map(str, cpus))] if cpus else []
         self._process = process = subprocess.Popen(
             [*pin, *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=environment(),  # the harness's own has keys in it
-            start_new_session=True,  # Ctrl-C is the harness's to handle
+            env=environment(),  # the harness's environment holds keys
+            start_new_session=True,  # the harness handles Ctrl-C
         )
         self._output = threading.Thread(target=self._copy, args=(process, log), daemon=True)
         self._output.start()
@@ -63,29 +63,29 @@ class ApptainerContainer:
         assert process.stdout is not None
         with process.stdout as stream:
             while block := os.read(stream.fileno(), _BLOCK):
-                if self._log_error is None:  # else read on: a full pipe would hold the agent up
+                if self._log_error is None:  # else only read: a full pipe would block the agent
                     try:
                         log.write(block)
                     except OSError as error:
                         self._log_error = error
 
     def find_first(self) -> None:
-        """Hold on to its first process, which waits for its order, and to its folder of files in memory.
+        """Open the descriptors of the first process, which still waits for its orders, and of its ``/dev/shm``.
 
-        Raises SandboxError.
+        Raises SandboxError if there is no such process.
         """
         assert self._process is not None
         for pid in family(self._process.pid):
-            if _number_inside(pid) == 1:
+            if _pid_inside(pid) == 1:
                 with suppress(OSError):
                     self._first, self.first_pid = os.pidfd_open(pid), pid
-                    # Not by its path, which leads through a file system in user space that lets nobody else in.
+                    # Its path would lead through a FUSE file system that denies access to us.
                     for link in Path(f"/proc/{pid}/fd").iterdir():
                         if str(link.readlink()) == _IN_MEMORY:
                             self._files = os.open(link, os.O_RDONLY | os.O_DIRECTORY)
                     self._find_events(pid)
                     return
-        raise SandboxError("the container's first process is not below Apptainer's")
+        raise SandboxError("the container's first process is not a descendant of Apptainer's")
 
     def _find_events(self, pid: int) -> None:
         if memory_limit(pid) is not None and (events := oom_events(pid)) is not None:
@@ -123,34 +123,34 @@ class ApptainerContainer:
         self._first = self._files = None
 
     def oom_kills(self) -> int | None:
-        """Those since its start, in the control group of the job, if that has a limit; else nobody counts them."""
+        """OOM kills in the job's control group since the start; None if the group has no memory limit."""
         if self._events is not None:
             with suppress(OSError, ValueError, KeyError):
                 return oom_kills(self._events) - self._kills_before
         return None
 
     def memory(self, *, exactly: bool = False) -> int:
-        """Bytes that its processes hold, and the files in its memory.
+        """Return the bytes that the container's processes and its files in memory use.
 
-        What processes share counts for each of them, unless ``exactly``, which takes the kernel longer.
+        Shared memory counts once for each process, unless ``exactly`` is set, which is slower.
         """
-        own, shared = (b"Pss_Anon:", b"Pss_Shmem:") if exactly else (b"RssAnon:", b"RssShmem:")
+        private_label, shared_label = (b"Pss_Anon:", b"Pss_Shmem:") if exactly else (b"RssAnon:", b"RssShmem:")
         name = "smaps_rollup" if exactly else "status"
         private = mapped = 0
         for pid in family(self.first_pid):
             with suppress(OSError, ValueError):
                 for line in Path(f"/proc/{pid}/{name}").read_bytes().splitlines():
-                    private += int(line.split()[1]) << 10 if line.startswith(own) else 0
-                    mapped += int(line.split()[1]) << 10 if line.startswith(shared) else 0
+                    private += int(line.split()[1]) << 10 if line.startswith(private_label) else 0
+                    mapped += int(line.split()[1]) << 10 if line.startswith(shared_label) else 0
         files = 0
         if self._files is not None:
-            about = os.fstatvfs(self._files)
-            files = (about.f_blocks - about.f_bfree) * about.f_frsize
+            stats = os.fstatvfs(self._files)
+            files = (stats.f_blocks - stats.f_bfree) * stats.f_frsize
         return private + max(mapped, files)
 
 
 def family(pid: int) -> Iterator[int]:
-    """A process and all that stem from it. Those of a container stay below its first process."""
+    """Yield a process and all its descendants. A container's processes stay descendants of its first one."""
     waiting = [pid]
     while waiting:
         yield (pid := waiting.pop())
@@ -160,18 +160,18 @@ def family(pid: int) -> Iterator[int]:
                     waiting += map(int, (thread / "children").read_text().split())
 
 
-def _number_inside(pid: int) -> int | None:
-    """The number that a process has in its own namespace, if that is not ours."""
+def _pid_inside(pid: int) -> int | None:
+    """The PID of a process in its own namespace; None if that is the namespace of this process."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("NSpid:"):
-                numbers = line.split()[1:]
-                return int(numbers[-1]) if len(numbers) > 1 else None
+                pids = line.split()[1:]
+                return int(pids[-1]) if len(pids) > 1 else None
     return None
 
 
 class MemoryWatcher(Watcher):
-    """Calls ``stop`` once the container's memory is nearly the limit, in bytes. ``full`` says so."""
+    """Calls ``stop`` when the container's memory is close to the limit (bytes). ``full`` then has the reason."""
 
     def __init__(self, limit: int, container: ApptainerContainer, stop: Callable[[], None]) -> None:
         super().__init__()
@@ -179,15 +179,15 @@ class MemoryWatcher(Watcher):
         self._limit, self._container, self._stop = limit, container, stop
 
     def watch(self) -> None:
-        enough, pause = self._limit * _ENOUGH, _LEAST_SECONDS
+        threshold, pause = self._limit * _STOP_SHARE, _MIN_PAUSE_SECONDS
         while not self.done.wait(pause):
             started = time.monotonic()
             used = self._container.memory()
-            if used > enough:
+            if used > threshold:
                 used = self._container.memory(exactly=True)
-            if used > enough:
+            if used > threshold:
                 self.full = f"its processes used more than {format_size(self._limit)}"
                 self._stop()
                 return
-            left = (enough - used) / _BYTES_PER_SECOND
-            pause = max(_LEAST_SECONDS, time.monotonic() - started, min(_LOOK_SECONDS, left))
+            seconds_left = (threshold - used) / _BYTES_PER_SECOND
+            pause = max(_MIN_PAUSE_SECONDS, time.monotonic() - started, min(_MAX_PAUSE_SECONDS, seconds_left))

@@ -1,7 +1,7 @@
-"""Dockerfiles for Apptainer: a shell script that does what their instructions say, one after the other.
+"""Translates Dockerfiles for Apptainer into a shell script that executes their instructions in order.
 
-Apptainer's own definition files copy all files before they run commands, and know no working directory. So a definition
-has one command, this script, which sees the files of the build in a folder of its own.
+Apptainer's definition files copy all files before they run commands, and have no working directory. So a definition has
+one command, this script, and the build context is mounted for it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pytest_mlebench.sandbox.dockerfile import Instruction, instructions, json_s
 from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS
 
 BUILD = "/mnt"
-"""Where the script finds ``context``, and writes ``workdir``: most images have this folder, and nothing in it."""
+"""Folder in which the script finds ``context`` and writes ``workdir``. In most images it exists and is empty."""
 _IGNORED = frozenset("CMD EXPOSE HEALTHCHECK LABEL MAINTAINER STOPSIGNAL VOLUME ENTRYPOINT".split())
 _ARCHIVE = re.compile(r"\.(tar|tgz|tbz2?|txz|tar\.\w+)$")
-_ELSEWHERE = re.compile(r"\$|://|^git@")
+_NOT_LOCAL = re.compile(r"\$|://|^git@")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _WORD = re.compile(r"""(?:\\.|\\\Z|"(?:\\.|[^"\\])*(?:"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\\"'])+""", re.DOTALL)
-"""A word with its quotes and backslashes; a quote that is not closed goes on to the end."""
+"""A word with its quotes and backslashes. An unclosed quote extends to the end of the text."""
 _PRELUDE = r"""set -e
 unset TMPDIR
 for file in /.singularity.d/env/10-docker*.sh /.singularity.d/env/50-mlebench.sh /.singularity.d/env/9?-env*.sh; do
@@ -39,7 +39,7 @@ run() (
     [ "$user" != root ] && [ "$user" != 0 ] || exec "$@"
     exec setpriv --reuid "${user%%:*}" --regid "$(id -g "${user%%:*}")" --init-groups -- "$@"
 )
-remember() {  # in double quotes: Apptainer's shell keeps the backslash of a quote between single ones
+remember() {  # in double quotes: Apptainer's shell would keep the backslash of an escaped single quote
     printf 'export %s="%s"\n' "$1" "$(eval "printf %s \"\$$1\"" | sed 's/[\\"$`]/\\&/g')" \
         >>/.singularity.d/env/50-mlebench.sh
 }
@@ -68,7 +68,7 @@ copy() {
     rm -rf "$stage"
 }
 """
-# Squashed files keep their owners, and where the kernel mounts them, the agent's user is another one.
+# SquashFS keeps owners. If the kernel mounts the image, the agent's user is not the owner of its files.
 _END = f"""
 printf %s "$workdir" >/.singularity.d/mlebench-workdir
 printf %s "$workdir" >{BUILD}/workdir
@@ -81,9 +81,9 @@ done
 
 @dataclass
 class Script:
-    """The script of one Dockerfile; ``context`` is the folder of the build's files on this machine.
+    """Translates one Dockerfile. ``context`` is the build context on this machine.
 
-    ``base`` is the image of its ``FROM``, with the arguments before it filled in. ``entrypoint``: it may have one.
+    ``base`` is the image of ``FROM``, with build arguments substituted. ``entrypoint`` permits an ``ENTRYPOINT``.
     """
 
     text: str
@@ -93,71 +93,72 @@ class Script:
     base: str = ""
     _lines: list[str] = field(default_factory=list)
     _shell: Sequence[str] = ("/bin/sh", "-c")
-    _before: dict[str, str] = field(default_factory=dict)
-    """The arguments before ``FROM``."""
+    _base_arguments: dict[str, str] = field(default_factory=dict)
+    """Defaults of the arguments that precede ``FROM``."""
 
     def script(self) -> str:
-        """Raises SandboxError that names the line of what is not supported."""
-        for own in instructions(self.text):
+        """Return the script. Raises SandboxError with the line of an unsupported instruction."""
+        for instruction in instructions(self.text):
             try:
-                self._take(own)
+                self._translate(instruction)
             except ValueError as error:
-                raise SandboxError(f"line {own.line}: {error}") from None
+                raise SandboxError(f"line {instruction.line}: {error}") from None
         if not self.base:
             raise SandboxError("there is no FROM")
         return _PRELUDE + "\n".join(self._lines) + _END
 
-    def _take(self, own: Instruction) -> None:
-        if not self.base and own.name not in ("FROM", "ARG"):
-            raise ValueError(f"{own.name} before FROM")
-        match own.name:
+    def _translate(self, instruction: Instruction) -> None:
+        if not self.base and instruction.name not in ("FROM", "ARG"):
+            raise ValueError(f"{instruction.name} before FROM")
+        match instruction.name:
             case "FROM":
-                self._from(own.rest)
+                self._from(instruction.rest)
                 return
             case "ARG":
-                self._arguments(own.rest)
+                self._arguments(instruction.rest)
                 return
             case "ENTRYPOINT" if not self.entrypoint:
                 raise ValueError("ENTRYPOINT would not run, since the container starts the agent's start script: call "
-                                 "it there, and take the ENTRYPOINT out")  # fmt: skip
-        if own.name in _IGNORED:
+                                 "it there, and remove the ENTRYPOINT")  # fmt: skip
+        if instruction.name in _IGNORED:
             return
-        self._lines.append(f"step {own.line} {shlex.quote(f'{own.name} {own.rest}'[:200])}")
-        match own.name:
+        self._lines.append(f"step {instruction.line} {shlex.quote(f'{instruction.name} {instruction.rest}'[:200])}")
+        match instruction.name:
             case "RUN":
-                self._lines.append(f"run {shlex.join(self._command(own.rest))}")
+                self._lines.append(f"run {shlex.join(self._command(instruction.rest))}")
             case "COPY" | "ADD":
-                self._lines.append(self._copy(own.name, own.rest))
+                self._lines.append(self._copy(instruction.name, instruction.rest))
             case "ENV":
-                self._environment(own.rest)
+                self._environment(instruction.rest)
             case "WORKDIR":
-                self._lines += [f"workdir=$(absolute {shell_word(own.rest)})", 'mkdir -p "$workdir"']
+                self._lines += [f"workdir=$(absolute {shell_word(instruction.rest)})", 'mkdir -p "$workdir"']
             case "USER":
-                self._lines.append(f"user={shell_word(own.rest)}")
+                self._lines.append(f"user={shell_word(instruction.rest)}")
             case "SHELL":
-                if not (words := json_strings(own.rest)):
+                if not (words := json_strings(instruction.rest)):
                     raise ValueError("SHELL takes a list of strings")
                 self._shell = words
             case _:
-                raise ValueError(f"{own.name} is not supported by builds without Docker")
+                raise ValueError(f"{instruction.name} is not supported by builds without Docker")
 
     def _from(self, rest: str) -> None:
         words = [word for word in rest.split() if not word.startswith("--")]
         if self.base:
             raise ValueError("several stages are not supported by builds without Docker")
-        known = {**self._before, **{name: self.arguments[name] for name in self._before if name in self.arguments}}
+        given = {name: self.arguments[name] for name in self._base_arguments if name in self.arguments}
+        known = {**self._base_arguments, **given}
         self.base = re.sub(r"\$\{(\w+)\}|\$(\w+)", lambda match: known.get(match[1] or match[2], ""), words[0])
 
     def _arguments(self, rest: str) -> None:
         for word in split(rest):
             name, given, default = word.partition("=")
             if not self.base:
-                self._before[name] = default.strip("\"'")
+                self._base_arguments[name] = default.strip("\"'")
                 continue
             if name in self.arguments:
                 value = shlex.quote(self.arguments[name])
-            elif name in self._before and not given:
-                value = shlex.quote(self._before[name])
+            elif name in self._base_arguments and not given:
+                value = shlex.quote(self._base_arguments[name])
             elif given:
                 value = shell_word(default)
             else:
@@ -197,19 +198,19 @@ class Script:
                     raise ValueError(f"{kind} {flag} is not supported by builds without Docker")
         *sources, target = json_strings(rest) or split(rest)
         if not sources:
-            raise ValueError(f"{kind} takes what to copy, and where to")
+            raise ValueError(f"{kind} needs a source and a destination")
         paths = [path for source in sources for path in self._sources(kind, source)]
         return " ".join(["copy", shlex.quote(mode), shell_word(owner), shell_word(target), *map(shlex.quote, paths)])
 
     def _sources(self, kind: str, pattern: str) -> list[str]:
-        if _ELSEWHERE.search(pattern) or (kind == "ADD" and _ARCHIVE.search(pattern)):
+        if _NOT_LOCAL.search(pattern) or (kind == "ADD" and _ARCHIVE.search(pattern)):
             raise ValueError(
-                f"{kind} of {pattern!r:.100} is not supported by builds without Docker: name files of the folder, and "
-                "download or unpack others in a RUN"
+                f"{kind} of {pattern!r:.100} is not supported by builds without Docker: name files in the folder, and "
+                "download or unpack others with RUN"
             )
         relative = pattern.strip("\"'").lstrip("/") or "."
         if ".." in Path(relative).parts:
-            raise ValueError(f"{kind} of {pattern!r:.100}: this is outside of the folder")
+            raise ValueError(f"{kind} of {pattern!r:.100}: this is outside the folder")
         found = [self.context] if relative in (".", "./") else sorted(self.context.glob(relative))
         if not found:
             raise ValueError(f"{kind} of {pattern!r:.100}: the folder has no such file")
@@ -217,13 +218,13 @@ class Script:
 
 
 def definition(base: str) -> str:
-    """The definition file whose one command is the script, on a base: an image of a registry, or the path of a file."""
+    """The definition file that runs the script. ``base`` is an image in a registry, or the path of a SIF file."""
     kind = "localimage" if base.startswith("/") else "docker"
     return f"Bootstrap: {kind}\nFrom: {base}\n\n%post\n    /bin/sh {BUILD}/build.sh\n"
 
 
 def split(text: str) -> list[str]:
-    """Words as a Dockerfile separates them: quotes and backslashes stay in them.
+    """Split text into words as a Dockerfile does. Quotes and backslashes are kept.
 
     >>> split('A=1 B="two words" C=a\\\\ b')
     ['A=1', 'B="two words"', 'C=a\\\\ b']
@@ -232,25 +233,25 @@ def split(text: str) -> list[str]:
 
 
 def shell_word(word: str) -> str:
-    """A word of a Dockerfile for the shell, which fills in variables and nothing else.
+    """Quote a word of a Dockerfile for the shell, so that only variables are expanded.
 
     >>> print(shell_word('a"b c"$HOME`ls`'), shell_word("'$x'"))
     "ab c$HOME\\`ls\\`" "\\$x"
     """
-    made, quote, position = "", "", 0
+    quoted, quote, position = "", "", 0
     while position < len(word):
         character = word[position]
         position += 1
         following = word[position : position + 1]
         if character == "\\" and quote != "'" and following and (not quote or following in '"\\$'):
-            made += "\\" + following if following in '"\\$`' else following
+            quoted += "\\" + following if following in '"\\$`' else following
             position += 1
         elif character == quote:
             quote = ""
         elif not quote and character in "\"'":
             quote = character
         elif character in '"\\`' or (character == "$" and (quote == "'" or following in "(")):
-            made += "\\" + character
+            quoted += "\\" + character
         else:
-            made += character
-    return f'"{made}"'
+            quoted += character
+    return f'"{quoted}"'

@@ -1,7 +1,7 @@
-"""Where a container writes: a folder of the run, or, where its space is limited, a file system in a file of that size.
+"""Where a container writes: to a folder of the run or, if space is limited, to a file system in a file of that size.
 
-The kernel keeps the limit of the latter, as nothing else of the machine's disk can be written to: whatever an agent
-does, the file does not grow over its size. What is left in it is taken out by a container that sees nothing else.
+The kernel enforces the size of such a file, and the container can write nowhere else on the machine's disk. A second
+container, which sees nothing else, collects the agent's files from it.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ from pytest_mlebench.sandbox.wiring import HOME
 CONFINED = ("--containall", "--no-home", "--no-init", "--no-eval", "--userns", "--hostname", "sandbox")
 NO_NETWORK = ("--net", "--network", "none")
 _MOUNTS = "sys,bind-paths,hostfs"
-"""What installations mount that no agent needs."""
+"""Mounts that installations add and no agent needs."""
 _METADATA_SHARE, _METADATA_BYTES = 0.06, 8 << 20
-"""What a file system needs for itself."""
+"""Space for the file system's metadata: a share of the limit, and bytes."""
 _MIB = 1 << 20
-_LEAST_MIB = 64
-"""Apptainer makes no smaller ones."""
+_MIN_MIB = 64
+"""Size of the smallest file system that Apptainer creates."""
 _BLOCK = 1 << 20
-_SECONDS = 900.0
-"""That taking out what an agent left may take."""
+_COLLECT_SECONDS = 900.0
+"""Timeout for collecting an agent's files."""
 _INSIDE = "/mnt"
-_EMPTY = f"""
+_ARCHIVE = f"""
 cd {_INSIDE}/home || exit
 chmod -R u+rwX {" ".join(COLLECTED)}
 exec tar -cf - --anchored {SUBMISSION} --exclude={SUBMISSION} --no-anchored --exclude='.wh.*' {" ".join(COLLECTED)}
 """
-"""The submission comes first, whatever else there is. Files that begin with ``.wh.`` are the overlay's notes."""
+"""The submission comes first, however many other files there are. The prefix ``.wh.`` marks the overlay's whiteouts."""
 
 
 class Disk:
-    """What one container writes, below ``scratch`` on this machine; ``limit`` in bytes, or None for a folder.
+    """The writable storage of one container, below ``scratch``; ``limit`` is in bytes, or None for a folder.
 
-    ``options`` are those of the command that starts the container. Raises SandboxError where no file system of that
-    size can be made.
+    ``options`` are for the command that starts the container. Raises SandboxError if no file system of that size can be
+    created.
     """
 
     def __init__(self, program: InstalledProgram, scratch: Path, limit: int | None) -> None:
         self._program, self._scratch = program, scratch
         self._image = scratch / "disk.img" if limit is not None else None
         if limit is not None:
-            size = max(_LEAST_MIB, math.ceil((limit * (1 + _METADATA_SHARE) + _METADATA_BYTES) / _MIB))
+            size = max(_MIN_MIB, math.ceil((limit * (1 + _METADATA_SHARE) + _METADATA_BYTES) / _MIB))
             program.call("overlay", "create", "--sparse", "--size", str(size), str(self._image))
-            # Temporary files go there too.
+            # Temporary files go to the image too.
             self.options = ["--no-mount", f"{_MOUNTS},tmp", "--overlay", str(self._image)]
             return
         for name in ("overlay/upper", "overlay/work", "tmp"):
@@ -70,7 +70,7 @@ class Disk:
         return self._image is not None
 
     def binds(self) -> dict[str, str]:
-        """The folders that are bound into the container, with where; makes them."""
+        """Create the folders to mount in the container; returns their targets by source path."""
         if self._image is not None:
             return {}
         for name in COLLECTED:
@@ -78,21 +78,21 @@ class Disk:
         return {f"{self._scratch}/{name}": f"{HOME}/{name}" for name in COLLECTED}
 
     def collect(self, image: Path, collector: Collector) -> None:
-        """Take out what the agent left, when its container has ended; ``image`` is the one that it ran in."""
+        """Collect the agent's files after its container has ended. ``image`` is the image that it ran in."""
         if self._image is None:
             for name in COLLECTED:
                 open_up(self._scratch / name)
                 collector.collect(self._scratch / name, first="submission.csv")
             return
         bound = ["--no-mount", f"{_MOUNTS},tmp", "--bind", f"{self._image}:{_INSIDE}:image-src=/upper"]
-        command = ["--silent", "exec", *CONFINED, *NO_NETWORK, *bound, str(image), "/bin/sh", "-c", _EMPTY]
+        command = ["--silent", "exec", *CONFINED, *NO_NETWORK, *bound, str(image), "/bin/sh", "-c", _ARCHIVE]
         with _output([self._program.path, *command]) as chunks:
             collect_archive(chunks, COLLECTED, collector)
 
 
 @contextmanager
 def scratch_folder(*, keep: bool = False) -> Iterator[Path]:
-    """A folder of a run, or a build, on this machine's disk; its name says whose it is, for ``mlebench clean``."""
+    """A run's or build's temporary folder on this machine's disk. ``mlebench clean`` reads the owner from its name."""
     folder = Path(tempfile.mkdtemp(prefix="mlebench-kept-" if keep else owned(SOCKETS)))
     try:
         yield folder
@@ -103,7 +103,7 @@ def scratch_folder(*, keep: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def _output(command: Sequence[str]) -> Iterator[Iterator[bytes]]:
-    """What a command prints, which need not be read to its end; it is ended after a time. Raises SandboxError."""
+    """The output of a command, which is terminated afterwards or at the timeout. Raises SandboxError."""
     try:
         process = subprocess.Popen(
             command,
@@ -113,8 +113,8 @@ def _output(command: Sequence[str]) -> Iterator[Iterator[bytes]]:
             env=environment(),
         )
     except OSError as error:
-        raise SandboxError(f"what the agent left cannot be taken out: {error}") from error
-    timer = threading.Timer(_SECONDS, process.terminate)
+        raise SandboxError(f"the agent's files cannot be collected: {error}") from error
+    timer = threading.Timer(_COLLECT_SECONDS, process.terminate)
     timer.start()
     assert process.stdout is not None
     stream = process.stdout

@@ -1,8 +1,8 @@
-"""Our filter of system calls, as the kernel takes it.
+"""Compiles the system call filter for the kernel.
 
-Apptainer reads profiles itself, but knows only one error for all calls that it refuses. Programs need two: they fall
-back to older calls where the kernel does not seem to know a new one. So libseccomp, which Apptainer needs as well,
-compiles the profile here, and the container's first process has the kernel apply it to the agent.
+Apptainer can read profiles, but returns one error for all calls that it denies. Programs need two: they fall back to
+older calls only if the kernel seems not to have the new one. So libseccomp, which Apptainer needs as well, compiles the
+profile here, and the container's first process applies it to the agent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pytest_mlebench.sandbox.seccomp import profile
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _EPERM = 1
 _OPERATORS = {"SCMP_CMP_EQ": 4, "SCMP_CMP_MASKED_EQ": 7}
-_MOST_ARGUMENTS = 6
+_MAX_ARGUMENTS = 6
 
 
 class _Comparison(ctypes.Structure):
@@ -29,9 +29,9 @@ class _Comparison(ctypes.Structure):
 
 @cache
 def compiled() -> str:
-    """The filter in base64; empty where there is no libseccomp.
+    """The filter in base64; empty if libseccomp is missing or fails.
 
-    Nothing else than this filter keeps processes on the processors that they start on.
+    Only this filter keeps processes on the processors that they start on.
     """
     name = ctypes.util.find_library("seccomp") or "libseccomp.so.2"
     try:
@@ -55,12 +55,12 @@ def compiled() -> str:
 
 def _add(library: ctypes.CDLL, context: ctypes.c_void_p, rule: dict[str, Any]) -> None:
     action = _ALLOW if rule["action"] == "SCMP_ACT_ALLOW" else _ERRNO | rule["errnoRet"]
-    given = [
-        _Comparison(own["index"], _OPERATORS[own["op"]], own["value"], own.get("valueTwo", 0))
-        for own in rule.get("args", ())
+    conditions = [
+        _Comparison(argument["index"], _OPERATORS[argument["op"]], argument["value"], argument.get("valueTwo", 0))
+        for argument in rule.get("args", ())
     ]
-    comparisons = (_Comparison * _MOST_ARGUMENTS)(*given)
+    comparisons = (_Comparison * _MAX_ARGUMENTS)(*conditions)
     for name in rule["names"]:
         number = library.seccomp_syscall_resolve_name(name.encode())
-        if number >= 0:  # others are not this machine's
-            library.seccomp_rule_add_array(context, ctypes.c_uint32(action), number, len(given), comparisons)
+        if number >= 0:  # this architecture lacks the others
+            library.seccomp_rule_add_array(context, ctypes.c_uint32(action), number, len(conditions), comparisons)

@@ -1,7 +1,7 @@
-"""SIF files, in a folder that all nodes share: built once, named by what they are made from, read by every run.
+"""SIF files in a folder that all nodes share: built once, named by a digest of their sources, and read by every run.
 
-An image is taken from Docker where an engine answers, else built from its Dockerfile. A machine with Docker and without
-Apptainer leaves an archive, ``NAME.tar``, which the first machine with Apptainer makes a SIF file of.
+An image is exported from Docker or Podman if one is available, and otherwise built from its Dockerfile. A machine with
+Docker but no Apptainer writes an archive, ``NAME.tar``, which the first machine with Apptainer converts to a SIF file.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from pytest_mlebench.sandbox.contract import check_agent_folder
 
 _TAIL_LINES = 40
 _NOT_FETCHED = "conveyor failed to get"
-"""What Apptainer's log has where an image cannot be had from a registry."""
-_QUICKLY = ("--mksquashfs-args", "-comp gzip -Xcompression-level 1")
-"""Half the time for a file that is a twelfth larger; every installation reads gzip."""
+"""Text in Apptainer's log if an image cannot be fetched from a registry."""
+_FAST_COMPRESSION = ("--mksquashfs-args", "-comp gzip -Xcompression-level 1")
+"""Takes half the time, and the file is a twelfth larger. Every installation can read gzip."""
 
 
 class SifImages:
-    """The images of agents below ``folder``, as ``NAME-DIGEST.sif``, each with a small file of what is known of it."""
+    """The images of agents in ``folder``: ``NAME-DIGEST.sif``, each with a small JSON file of metadata."""
 
     def __init__(self, bench: Bench) -> None:
         self.folder = bench.settings.sif or bench.data_dir / ".sif"
@@ -66,18 +66,18 @@ class SifImages:
         return self._bundled_network if agent.bundled else self._build_network
 
     def file(self, tag: str) -> Path:
-        """Where the image with this tag is, or will be."""
+        """The path of the image with this tag, which may not exist yet."""
         return self.folder / f"{tag.replace(':', '-')}.sif"
 
     def workdir(self, tag: str) -> str:
-        """The folder in which its programs start."""
-        return str(self._known(tag).get("workdir") or "/")
+        """The working directory of an image."""
+        return str(self._metadata(tag).get("workdir") or "/")
 
     def digest(self, tag: str) -> str:
-        """The digest of its file when it was built."""
-        return str(self._known(tag).get("digest") or "")
+        """The digest of an image's SIF file when it was built; empty if unknown."""
+        return str(self._metadata(tag).get("digest") or "")
 
-    def _known(self, tag: str) -> Mapping[str, Any]:
+    def _metadata(self, tag: str) -> Mapping[str, Any]:
         file = self.file(tag).with_suffix(".json")
         try:
             found = loads(file.read_bytes())
@@ -102,7 +102,7 @@ class SifImages:
 
     @cached_property
     def _engine(self) -> DockerSandbox | None:
-        """Docker's or Podman's, if one answers."""
+        """The sandbox of Docker or Podman, if one is available."""
         for kind in ("docker", "podman") if shutil.which("podman") else ("docker",):
             try:
                 return self._bench.with_settings(sandbox=kind).container_sandbox(kind)
@@ -119,21 +119,21 @@ class SifImages:
         self.folder.mkdir(parents=True, exist_ok=True)
         archive = self.file(tag).with_suffix(".tar")
         with dockerfile.one_builder(self.folder, tag, self._reporter):
-            if self.file(tag).is_file():  # somebody built it while we waited
+            if self.file(tag).is_file():  # another process built it while we waited
                 return tag
             if not archive.is_file() and self._engine is not None:
                 image = from_engine(self._engine)
-                known = {"workdir": self._engine.images.workdir(image)}
-                write_text(archive.with_suffix(".json"), json_text(known))
+                metadata = {"workdir": self._engine.images.workdir(image)}
+                write_text(archive.with_suffix(".json"), json_text(metadata))
                 self._engine.images.save(image, archive)
             if self._program is None:
                 if not archive.is_file():
-                    raise SandboxError(f"image {tag} cannot be built: there is neither Docker nor Apptainer here")
-                self._reporter(Note(f"{archive}: the first machine with Apptainer that needs it makes an image of it"))
+                    raise SandboxError(f"image {tag} cannot be built: neither Docker nor Apptainer is available")
+                self._reporter(Note(f"{archive}: the first machine with Apptainer that needs it converts it to SIF"))
                 return tag
             self._reporter(Step(tag, "building"))
             if archive.is_file():
-                self._finish(tag, self._program, [f"docker-archive:{archive}"], self._known(tag))
+                self._build_sif(tag, self._program, [f"docker-archive:{archive}"], self._metadata(tag))
                 archive.unlink()
             else:
                 build_parent()
@@ -145,47 +145,47 @@ class SifImages:
         source = f"{recipe.folder}/Dockerfile"
         if recipe.network != "full":
             raise SandboxError(
-                f"image {tag} cannot be built with --build-network={recipe.network}: builds of Apptainer reach the "
-                "whole network. Permit that with --build-network=full, or build it with Docker"
+                f"image {tag} cannot be built with --build-network={recipe.network}: Apptainer's builds can reach the "
+                "whole network. Allow that with --build-network=full, or build the image with Docker"
             )
         with scratch_folder() as work:
             context = work / "context"
             _copy_context(recipe, context)
-            # The script's end does the same for SIF files.
+            # The end of the script does this for SIF files.
             text = recipe.dockerfile.removesuffix(dockerfile.OWNED_BY_AGENT)
-            own = Script(text, context, recipe.arguments, entrypoint=recipe.name == dockerfile.ENVIRONMENT)
+            script = Script(text, context, recipe.arguments, entrypoint=recipe.name == dockerfile.ENVIRONMENT)
             try:
                 if recipe.parent:
                     dockerfile.Rules(_NoImages(), (recipe.parent,)).check(recipe.dockerfile)
-                (work / "build.sh").write_text(own.script())
+                (work / "build.sh").write_text(script.script())
             except SandboxError as error:
                 raise SandboxError(f"{source}: {error}") from None
-            base = self.file(own.base)  # the environment, or what somebody put there since no registry can be reached
+            base = self.file(script.base)  # the environment, or a file that the user put there
             if not base.is_file():
-                base = self.folder / f"{re.sub(r'[^a-z0-9.]+', '-', own.base)}.sif"
-            (work / "image.def").write_text(definition(str(base) if base.is_file() else own.base))
+                base = self.folder / f"{re.sub(r'[^a-z0-9.]+', '-', script.base)}.sif"
+            (work / "image.def").write_text(definition(str(base) if base.is_file() else script.base))
             options = ["--fakeroot", "--bind", f"{work}:{BUILD}", str(work / "image.def")]
             try:
-                self._finish(tag, program, options, {}, work)
+                self._build_sif(tag, program, options, {}, work)
             except SandboxError as error:
                 if _NOT_FETCHED not in str(error):
                     raise
                 raise SandboxError(
-                    f"{error}\n{own.base} cannot be fetched: if its registry cannot be reached from here, put a SIF "
+                    f"{error}\n{script.base} cannot be fetched: if its registry cannot be reached from here, put a SIF "
                     f"file of it there as {base}"
                 ) from error
 
-    def _finish(
-        self, tag: str, program: InstalledProgram, source: list[str], known: Mapping[str, Any], work: Path | None = None
+    def _build_sif(
+        self, tag: str, program: InstalledProgram, source: list[str], info: Mapping[str, Any], work: Path | None = None
     ) -> None:
-        """Have Apptainer build a file, and publish it with what is known of it; raises SandboxError with the log."""
-        *options, what = source
+        """Build a SIF file, and publish it with its metadata. Raises SandboxError with the end of the log."""
+        *options, origin = source
         file = self.file(tag)
         part = file.with_name(f".{file.name}.part")
         part.unlink(missing_ok=True)
         try:
             done = subprocess.run(
-                [program.path, "build", "--force", *_QUICKLY, *options, str(part), what],
+                [program.path, "build", "--force", *_FAST_COMPRESSION, *options, str(part), origin],
                 env=build_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -195,33 +195,33 @@ class SifImages:
             )
         except subprocess.TimeoutExpired as error:
             part.unlink(missing_ok=True)
-            raise SandboxError(f"image {tag}: the build takes longer than {error.timeout:g} s") from error
+            raise SandboxError(f"image {tag}: the build took longer than {error.timeout:g} s") from error
         log = done.stdout.decode(errors="replace")
         if done.returncode or not part.is_file():
             part.unlink(missing_ok=True)
-            shown = "\n".join(log.splitlines()[-_TAIL_LINES:])
-            raise SandboxError(f"image {tag} does not build: {last_line(log)}; its log ends with:\n{shown}")
+            end = "\n".join(log.splitlines()[-_TAIL_LINES:])
+            raise SandboxError(f"image {tag} does not build: {last_line(log)}; its log ends with:\n{end}")
         if work is not None and (work / "workdir").is_file():
-            known = {**known, "workdir": (work / "workdir").read_text()}
+            info = {**info, "workdir": (work / "workdir").read_text()}
         with part.open("rb") as built:
             digest = f"sha256:{hashlib.file_digest(built, 'sha256').hexdigest()}"
-        write_text(file.with_suffix(".json"), json_text({**known, "digest": digest, "builder": program.version}))
+        write_text(file.with_suffix(".json"), json_text({**info, "digest": digest, "builder": program.version}))
         publish(part, file)
 
 
 @cache
 def _builder() -> str:
-    """What our own builder makes of a Dockerfile, so that another one gives images other names.
+    """A digest of our builder, so that images of another version of it get other names.
 
-    Apptainer's version is no part of it: a machine without Apptainer names the archives that it leaves in the same way.
+    It does not include Apptainer's version, since a machine without Apptainer must use the same names for its archives.
     """
     digest = hashlib.sha256(Path(definition_module.__file__).read_bytes())
-    digest.update(" ".join(_QUICKLY).encode())
+    digest.update(" ".join(_FAST_COMPRESSION).encode())
     return digest.hexdigest()
 
 
 class _NoImages:
-    """What is known of images where there is no engine."""
+    """Stands in for an engine's images if there is no engine: nothing is known of them."""
 
     def triggers(self, image: str) -> None:
         return None

@@ -1,7 +1,7 @@
-"""What an installation can do. It is tried once, in a container with the same restrictions as an agent's.
+"""Tests what an installation can do, in a container with the same restrictions as an agent's.
 
-Apptainer runs with user namespaces or with a setuid program, with or without control groups, on kernels of all ages.
-So the result is what runs actually get; configuration files are not consulted.
+Apptainer runs with user namespaces or with a setuid program, with or without control groups, on old and new kernels. So
+the probe measures what runs get, and reads no configuration files.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.records.outcome import Limits
 
 CHILDREN = 256
-"""The probe limits processes to this number and tries to start as many threads, which count as such. Apptainer has some
-in the container, so the last ones fail where such a limit is the container's own; all fail where the user has many
-processes elsewhere. Processes would look like gigabytes of memory to a batch system that adds up what they share."""
+"""The probe limits processes to this number and tries to start as many threads, which count as processes. Apptainer has
+some in the container, so the last threads fail if the limit is the container's own. All of them fail if the user has
+many processes elsewhere. Processes would look like gigabytes to a batch system that adds up their shared memory."""
 LIMITS = Limits(memory=1 << 30, cpus=0.5, processes=CHILDREN)
-"""Those of the probe's control group."""
+"""Limits of the probe's control group."""
 GROUPS = "/mnt"
-"""Where the probe finds the machine's control groups."""
+"""Folder in the container at which the probe finds the machine's control groups."""
 DISK = 64 << 20
-"""Where disks are to be limited, the probe gets one of so many bytes; its file system may be a little larger."""
+"""Bytes of the probe's disk, if disks are to be limited. Its file system may be slightly larger."""
 PROGRAM = f"""
 import json, os, resource, socket, sys, threading
 sys.path.insert(0, os.path.dirname(sys.argv[2]))
@@ -72,48 +72,48 @@ os._exit(0)
 
 @dataclass(frozen=True, kw_only=True)
 class Abilities:
-    """What the containers of an installation have."""
+    """What an installation's containers can do."""
 
     writable: bool
-    """The agent may write outside of the folders that are its own."""
+    """The agent can write outside its own folders."""
     filtered: bool
-    """Our filter of system calls applies."""
+    """The system call filter is active."""
     pinned: bool
-    """Processes cannot leave the processors that they were given."""
+    """Processes cannot leave the processors that they start on."""
     counted: bool
-    """A limit on processes is the container's own."""
+    """A limit on processes counts only those of the container."""
     disk: bool = False
-    """The kernel limits what they write, where they are to have a limit."""
+    """The kernel enforces a limit on disk space, if one is set."""
     groups: bool = False
-    """The kernel limits memory, processors and processes, by a control group of the container."""
+    """A control group of the container limits memory, processors and processes."""
 
     @property
     def unenforced(self) -> dict[str, str]:
-        """The limits that nothing keeps, and why."""
+        """The limits that nothing enforces, each with the reason."""
         missing = {}
         if not (self.pinned or self.groups):
-            missing["processors"] = "there are neither control groups nor the filter that keeps processes on theirs"
+            missing["processors"] = "neither control groups nor the system call filter is available"
         if not (self.counted or self.groups):
-            missing["processes"] = "the kernel counts those of all containers of a user together"
+            missing["processes"] = "the kernel counts the processes of all of a user's containers together"
         return missing
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a run's record says of them."""
-        memory, cpus = "by looking", "whole ones, by affinity"
+        """Notes on the limits for a run's record."""
+        memory, cpus = "by polling", "by affinity, for whole processors"
         if self.groups:
             memory = cpus = "by a control group of the run"
-        notes = [f"limit on memory kept {memory}"]
-        notes += [] if "processors" in self.unenforced else [f"limit on processors kept {cpus}"]
+        notes = [f"limit on memory enforced {memory}"]
+        notes += [] if "processors" in self.unenforced else [f"limit on processors enforced {cpus}"]
         notes += [f"not enforced by this installation: {name} ({why})" for name, why in self.unenforced.items()]
         notes += [] if self.filtered else ["system calls are not filtered by this installation"]
         return tuple(notes)
 
 
 def read(output: str, *, network: bool) -> Abilities:
-    """What the probe's program printed. ``network``: the container shares the host's network, as was asked for.
+    """Parse the output of the probe's program. ``network`` means that the container was to share the host's network.
 
-    Raises SandboxError for a container that would not confine an agent, whatever is allowed.
+    Raises SandboxError if the container would not confine an agent, whatever the options allow.
     """
     try:
         found = json.loads(output.splitlines()[-1])
@@ -123,22 +123,22 @@ def read(output: str, *, network: bool) -> Abilities:
             "no capabilities": not found["capabilities"],
             "no-new-privileges": found["no_new_privileges"],
         }
-        if missing := [name for name, has in confined.items() if not has]:
-            raise SandboxError(f"the containers of this Apptainer lack what confines agents: {', '.join(missing)}")
+        if missing := [name for name, present in confined.items() if not present]:
+            raise SandboxError(f"containers of this Apptainer cannot confine agents; they lack {', '.join(missing)}")
         return Abilities(
             writable=found["writable"],
             filtered=found["filtered"],
             pinned=found["pinned"],
             counted=0 < found["children"] < CHILDREN,
             disk=found["disk"],
-            groups=_limits(found["group"]),
+            groups=_has_limits(found["group"]),
         )
     except (ValueError, LookupError, TypeError) as error:
-        raise SandboxError(f"the probe of Apptainer's containers printed {output[-200:]!r}, not its result") from error
+        raise SandboxError(f"the probe of Apptainer's containers gave no result: {output[-200:]!r}") from error
 
 
-def _limits(group: dict[str, str]) -> bool:
-    """Whether a control group has the probe's limits; without swap, a kernel has no file for it."""
+def _has_limits(group: dict[str, str]) -> bool:
+    """Whether a control group has the probe's limits. A kernel without swap has no ``memory.swap.max``."""
     quota, _, period = group.get("cpu.max", "").partition(" ")
     return (
         group.get("memory.max") == str(LIMITS.memory)

@@ -1,4 +1,4 @@
-"""Apptainer's command, or that of Singularity CE, which takes the same options."""
+"""The command of Apptainer, or of Singularity CE, which takes the same options."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SETTINGS = ("APPTAINER_CACHEDIR", "APPTAINER_TMPDIR", "SINGULARITY_CACHEDIR", "
 
 @dataclass(frozen=True)
 class InstalledProgram:
-    """An installed command: its path, and what it says of its version."""
+    """An installed command: its path, and the version that it reports."""
 
     path: str
     version: str
 
     def call(self, *arguments: str, timeout: float | None = None) -> str:
-        """Run it to its end; returns what it printed. Raises SandboxError with the end of its errors."""
+        """Run the command and return its output. Raises SandboxError with its last error."""
         try:
             done = subprocess.run(
                 [self.path, *arguments],
@@ -35,36 +35,36 @@ class InstalledProgram:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise SandboxError(f"{self.path} fails: {reason(error)}") from error
+            raise SandboxError(f"{self.path} failed: {reason(error)}") from error
         if done.returncode:
             raise SandboxError(last_line(done.stderr.decode(errors="replace")))
         return done.stdout.decode(errors="replace")
 
 
 def find_program() -> InstalledProgram:
-    """Raises SandboxError where there is none."""
+    """Find the installed command. Raises SandboxError if there is none."""
     for name in _COMMANDS:
         if path := shutil.which(name):
             return InstalledProgram(path, InstalledProgram(path, "").call("--version", timeout=60).strip())
     raise SandboxError(
-        f"there is no Apptainer here (none of {', '.join(_COMMANDS)} is a command): load its module, for example "
-        "`module load apptainer`, or install it; --sandbox=docker needs none"
+        f"Apptainer was not found (none of {', '.join(_COMMANDS)} is a command): load its module, for example "
+        "`module load apptainer`, or install it; --sandbox=docker does not need it"
     )
 
 
 def environment(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What the command needs of the harness's environment, which has keys in it: an ``APPTAINERENV_…`` would even be
-    set in containers."""
+    """The variables that the command needs. The harness's environment also holds keys, and containers would get any
+    ``APPTAINERENV_…``."""
     return {name: variables[name] for name in (*_KEPT, *_SETTINGS) if name in variables}
 
 
 def build_environment() -> dict[str, str]:
-    """The same for builds, which may need a proxy to reach registries."""
+    """The variables for builds, which may need a proxy to reach registries."""
     return environment() | {name: value for name, value in os.environ.items() if name in _KEPT_FOR_BUILDS}
 
 
 def last_line(text: str) -> str:
-    """The last line of an output, without the level that Apptainer puts before it."""
+    """Apptainer's last fatal error, without its level, or else the last line of the output."""
     lines: Sequence[str] = [line.strip() for line in text.splitlines() if line.strip()]
     chosen = next((line for line in reversed(lines) if line.startswith("FATAL")), lines[-1] if lines else "no output")
     return chosen.removeprefix("FATAL:").strip()[:500]

@@ -1,6 +1,6 @@
-"""A sandbox for clusters without a container daemon: each run in an Apptainer container, started by an ordinary user.
+"""A sandbox for clusters without a container daemon: an ordinary user starts an Apptainer container for each run.
 
-What the agent writes lands in a folder of the run on the node's local disk, which is removed afterwards.
+The agent's files are written to a folder on the node's local disk, which is removed afterwards.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _HARNESS = "/opt/mlebench-harness"
 _INIT = "/opt/mlebench/init.py"
 _PYTHON = "/usr/bin/python3"
 _PROBE_SECONDS = 120.0
-_SHARES, _LEAST = 32, 1024
-"""Of what the kernel counts for each user a run gets one part of so many, and at least this number."""
+_SHARES_PER_USER, _MIN_PER_RUN = 32, 1024
+"""If the kernel limits a resource per user, a run gets one of this many shares, but at least this number."""
 _GPU_ADVICE = "is this job given GPUs, and does `apptainer exec --nv` find NVIDIA's libraries?"
 
 
@@ -81,9 +81,9 @@ class ApptainerSandbox:
 
     def check(self, agent: Agent) -> None:
         if agent.privileged:
-            raise SandboxError(f"agent {agent.id} asks for a privileged container, which Apptainer does not give")
+            raise SandboxError(f"agent {agent.id} asks for a privileged container, which Apptainer does not support")
         if self._settings.runtime is not None:
-            raise SandboxError("--runtime is for Docker and Podman: leave it out with --sandbox=apptainer")
+            raise SandboxError("--runtime is only for Docker and Podman: remove it to use --sandbox=apptainer")
         _ = self._program
         check_agent_folder(agent)
         self._gpu_pool.check(self._settings.gpus)
@@ -92,15 +92,15 @@ class ApptainerSandbox:
 
     def prepare(self, agent: Agent) -> None:
         self.check(agent)
-        clean_folders(reporter=self._reporter)  # what killed jobs left on this node
-        abilities = self._probed(self.images.agent(agent))
+        clean_folders(reporter=self._reporter)  # left by killed jobs on this node
+        abilities = self._abilities_of(self.images.agent(agent))
         if abilities.unenforced:
             self._reporter(WarningNote(f"runs have no limit on {listed([*abilities.unenforced])}"))
         if self._settings.network == "full":
             self._reporter(
                 WarningNote(
-                    "--network=full shares this machine's network with agents: they reach whatever your user reaches "
-                    "on the cluster, and each other"
+                    "--network=full shares this machine's network with agents: they can reach all that your user can "
+                    "reach on the cluster, and each other"
                 )
             )
 
@@ -108,7 +108,7 @@ class ApptainerSandbox:
         try:
             version = self._program.version
         except SandboxError as error:
-            if shutil.which("docker") is None:  # with Docker, nobody needs Apptainer
+            if shutil.which("docker") is None:  # with Docker, Apptainer is not needed
                 yield "note", str(error)
             return
         files = sorted(self.images.folder.glob("*.sif"))
@@ -118,7 +118,7 @@ class ApptainerSandbox:
             yield "note", "to test what its containers can do, build an image: mlebench build --sif=DIR dummy"
             return
         try:
-            abilities = self._probed(files[0].stem)
+            abilities = self._abilities_of(files[0].stem)
         except SandboxError as error:
             yield "problem", str(error)
         else:
@@ -129,8 +129,8 @@ class ApptainerSandbox:
             command = self._command(image, Disk(self._program, scratch, None), network="none", gpus=0)
             self._program.call(*command[1:], "/opt/agent/bin/python", "-u", "/opt/mlebench/check.py")
 
-    def _probed(self, image: str) -> probe.Abilities:
-        """What containers of this image have; raises SandboxError where that is not enough for an agent."""
+    def _abilities_of(self, image: str) -> probe.Abilities:
+        """What this image's containers can do, probed once. Raises SandboxError if that is not enough for an agent."""
         if image not in self._abilities:
             found = self._probe(image, None, None)
             if delegated():
@@ -147,12 +147,12 @@ class ApptainerSandbox:
         abilities = self._abilities[image]
         if abilities.unenforced and not self._settings.allow_unenforced_limits:
             raise SandboxError(
-                f"this installation of Apptainer keeps no limit on {listed([*abilities.unenforced])}: "
-                f"{'; '.join(dict.fromkeys(abilities.unenforced.values()))}; run without these limits with "
-                "--allow-unenforced-limits, which the records will say"
+                f"this installation of Apptainer cannot enforce a limit on {listed([*abilities.unenforced])}: "
+                f"{'; '.join(dict.fromkeys(abilities.unenforced.values()))}; to run without these limits, "
+                "add --allow-unenforced-limits, which the records note"
             )
         if not abilities.writable:
-            raise SandboxError("containers of this Apptainer cannot be written to: install fuse-overlayfs")
+            raise SandboxError("containers of this Apptainer are read-only: install fuse-overlayfs")
         return abilities
 
     def _probe(self, image: str, disk: int | None, group: Limits | None) -> probe.Abilities:
@@ -166,16 +166,16 @@ class ApptainerSandbox:
             try:
                 output = self._program.call(*command[1:], *program, timeout=_PROBE_SECONDS)
             except SandboxError as error:
-                raise SandboxError(f"{self._program.version} starts no confined container: {error}") from error
+                raise SandboxError(f"{self._program.version} cannot start a confined container: {error}") from error
         return probe.read(output, network=network == "full")
 
     def _command(self, image: str, disk: Disk, *, network: str, gpus: int, group: Limits | None = None) -> list[str]:
-        """The command that starts a container, up to the program that is to run in it."""
+        """The command that starts a container, without the program to run in it."""
         options = [
             *(*CONFINED, "--pwd", self.images.workdir(image), *disk.options),
             *(() if network == "full" else NO_NETWORK),
             *(("--nv",) if gpus else ()),
-            *_group(group),
+            *_group_options(group),
         ]
         return [self._program.path, "--silent", "exec", *options, str(self.images.file(image))]
 
@@ -183,7 +183,7 @@ class ApptainerSandbox:
         self.check(task.agent)
         task = replace(task, limits=apply(task.limits, workers=self._workers))
         image = self.images.agent(task.agent)
-        abilities = self._probed(image)
+        abilities = self._abilities_of(image)
         try:
             with ExitStack() as stack:
                 return self._run(task, image, abilities, stack)
@@ -215,11 +215,11 @@ class ApptainerSandbox:
         space = _disk_watcher(watched, scratch, container, share)
         memory = MemoryWatcher(task.limits.memory or 0, container, container.kill)
         collect = partial(_collect, task, disk, self.images.file(image), wiring.redactor)
-        numbers = _numbers(task.limits, grouped=group is not None)
+        rlimits = _rlimits(task.limits, grouped=group is not None)
         end, seconds = run_inside(
             wiring,
             container,
-            {"limits": numbers, "user": os.getuid(), "filter": compiled()},
+            {"limits": rlimits, "user": os.getuid(), "filter": compiled()},
             gpu_advice=_GPU_ADVICE,
             collect=collect,
             watchers=[space, memory] if group is None else [space],
@@ -255,16 +255,16 @@ def create(bench: Bench) -> ApptainerSandbox:
 
 
 def _mounts(scratch: Path, task: Task, sockets: Path, disk: Disk) -> list[str]:
-    """The options that bind what the run has into its container."""
-    if task.anonymous:  # the container's table of mounts has the path of the data
+    """The options that mount the run's data, programs and sockets in its container."""
+    if task.anonymous:  # the container's mount table would show the path of the data
         (scratch / "data").mkdir()
         link_tree(task.public, scratch / "data")
-    else:  # a link, because `:` and `,` in a bind's path would separate its parts
+    else:  # a link, because `:` and `,` separate the parts of a bind option
         (scratch / "data").symlink_to(task.public.resolve())
     shutil.copyfile(bundled("environment") / "init.py", scratch / "init.py")
     (scratch / "hosts").write_text("127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost\n")
     binds = {
-        # Not all of it, as control groups of the user's jobs may be the user's to change.
+        # Not all of /sys: the user may have write access to the control groups of jobs.
         "/sys/devices/system": "/sys/devices/system:ro",
         f"{scratch}/hosts": "/etc/hosts:ro",
         f"{scratch}/data": f"{DATA}:ro",
@@ -275,8 +275,8 @@ def _mounts(scratch: Path, task: Task, sockets: Path, disk: Disk) -> list[str]:
     return [word for source, target in binds.items() for word in ("--bind", f"{source}:{target}")]
 
 
-def _group(limits: Limits | None) -> list[str]:
-    """The options that give a container a control group of its own."""
+def _group_options(limits: Limits | None) -> list[str]:
+    """The options that give a container its own control group."""
     if limits is None:
         return []
     options = ["--pids-limit", str(limits.processes)]
@@ -284,23 +284,23 @@ def _group(limits: Limits | None) -> list[str]:
     return options + (["--cpus", f"{limits.cpus:g}"] if limits.cpus else [])
 
 
-def _numbers(limits: Limits, *, grouped: bool) -> dict[str, int]:
-    """The kernel's limits for the agent's processes.
+def _rlimits(limits: Limits, *, grouped: bool) -> dict[str, int]:
+    """The kernel's resource limits for the agent's processes.
 
-    It counts some things for each user, whatever namespace they are in: a run that takes its share leaves enough for
-    the harness and for other runs of the user.
+    The kernel counts some resources per user, across namespaces. So a run gets only a share, which leaves enough for
+    the harness and the user's other runs.
     """
-    numbers = {"RLIMIT_CORE": 0}
+    rlimits = {"RLIMIT_CORE": 0}
     for name in ("RLIMIT_NOFILE", "RLIMIT_SIGPENDING", "RLIMIT_MSGQUEUE"):
         hard = resource.getrlimit(getattr(resource, name))[1]
         if hard != resource.RLIM_INFINITY:
-            numbers[name] = max(hard // _SHARES, min(hard, _LEAST))
+            rlimits[name] = max(hard // _SHARES_PER_USER, min(hard, _MIN_PER_RUN))
     hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-    most = limits.processes if hard == resource.RLIM_INFINITY else min(limits.processes, hard // 2)
-    numbers |= {} if grouped else {"RLIMIT_NPROC": most}
-    if limits.disk is not None:  # at once, and not only when somebody looks
-        numbers["RLIMIT_FSIZE"] = limits.disk
-    return numbers
+    processes = limits.processes if hard == resource.RLIM_INFINITY else min(limits.processes, hard // 2)
+    rlimits |= {} if grouped else {"RLIMIT_NPROC": processes}
+    if limits.disk is not None:  # at once, not only at the watcher's next check
+        rlimits["RLIMIT_FSIZE"] = limits.disk
+    return rlimits
 
 
 def _disk_watcher(limit: int | None, scratch: Path, container: ApptainerContainer, share: int | None) -> DiskWatcher:
@@ -311,24 +311,24 @@ def _disk_watcher(limit: int | None, scratch: Path, container: ApptainerContaine
 
 
 def free_space(scratch: Path) -> int | None:
-    """Bytes that are free where runs write."""
+    """Free bytes on the disk that holds ``scratch``."""
     return shutil.disk_usage(scratch).free
 
 
 def _written(scratch: Path) -> int | None:
-    """Bytes on the disk below the run's folder; None where a folder cannot be looked into."""
+    """Bytes on the disk below the run's folder; None if a folder cannot be read."""
     total, seen = 0, set()
     waiting = [str(scratch)]
     while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
-                    about = entry.stat(follow_symlinks=False)
-                    if about.st_nlink > 1 and not entry.is_dir(follow_symlinks=False):
-                        if about.st_ino in seen:
+                    stats = entry.stat(follow_symlinks=False)
+                    if stats.st_nlink > 1 and not entry.is_dir(follow_symlinks=False):
+                        if stats.st_ino in seen:
                             continue
-                        seen.add(about.st_ino)
-                    total += about.st_blocks * 512
+                        seen.add(stats.st_ino)
+                    total += stats.st_blocks * 512
                     if entry.is_dir(follow_symlinks=False) and entry.path != f"{scratch}/overlay/work":
                         waiting.append(entry.path)
         except FileNotFoundError:
@@ -339,7 +339,7 @@ def _written(scratch: Path) -> int | None:
 
 
 def _job_notes() -> Iterator[str]:
-    """What the record says of the batch system's limit, which the harness shares with the agent."""
+    """Notes for the record on the batch system's memory limit, which the harness shares with the agent."""
     if (limit := memory_limit(os.getpid())) is not None:
         yield f"the control group of the job limits memory to {format_size(limit)}"
 
@@ -351,7 +351,7 @@ def _complete(end: RunEnd, disk: DiskWatcher, memory: MemoryWatcher, task: Task)
 
 
 def _collect(task: Task, disk: Disk, image: Path, redactor: Redactor) -> Collector:
-    """Take out what the agent left; the collector says what was left out."""
+    """Collect the agent's files. The returned collector lists what was left out."""
     limits = task.limits
     size = limits.collect_bytes if limits.disk is None else min(limits.collect_bytes, limits.disk)
     with FilesWriter(task.run_dir) as files:

@@ -1,2 +1,2 @@
-"""Where runs are handed to when they outlive their session: this machine, or a cluster. ``contract`` is what an engine
-does, ``queue`` what a session does with it, ``plan`` what both read and write."""
+"""Engines execute runs that outlive their session, on this machine or a cluster. ``contract`` defines an engine,
+``queue`` submits a session's runs to it, and ``plan`` has the files that sessions and jobs share."""

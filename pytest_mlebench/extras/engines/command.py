@@ -1,4 +1,4 @@
-"""``mlebench run-one``, the unit of work of every engine: it does one run as a session would, from a plan. And
+"""``mlebench run-one``, the command of every engine's jobs: it does one run as a session would, from a plan. And
 ``mlebench stop``, which ends the jobs of a group."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pytest_mlebench.runs import run
 from pytest_mlebench.sandbox.gpus import this_machine
 
 _ID_VARIABLES = {"slurm": "SLURM_JOB_ID", "ray": "MLEBENCH_RAY_ACTOR"}
-"""Where engines that choose nodes and GPUs say which job this is."""
+"""Environment variables with the job's id, for the engines that choose nodes and GPUs."""
 
 
 def add(commands: Any) -> None:
@@ -54,8 +54,8 @@ def add(commands: Any) -> None:
     stop = commands.add_parser(
         "stop",
         help="end the jobs of a run group that wait or run at an engine",
-        description="Ends the jobs that a session with --cluster left, for example with --detach. Their runs are not "
-        "finished; `pytest --resume=GROUP` starts them again.",
+        description="Ends the jobs that a session with --cluster left behind, for example with --detach. Their runs "
+        "stay unfinished; `pytest --resume=GROUP` restarts them.",
     )
     stop.add_argument("group", metavar="GROUP", help="a run group's folder, its name below --runs-dir, or `last`")
     add_options(stop, "--runs-dir")
@@ -66,7 +66,7 @@ def _stop(options: argparse.Namespace) -> int:
     group = find_group(options.group, read_settings(options).runs_dir)
     if not (count := queue.stop(group, engines())):
         read_group(group)  # refuses a folder that is not a run group
-    logger.info("%s: %s", group, f"ended {pluralize(count, 'job')}" if count else "no job waits or runs")
+    logger.info("%s: %s", group, f"ended {pluralize(count, 'job')}" if count else "no job is waiting or running")
     return 0
 
 
@@ -74,7 +74,7 @@ def _run_one(options: argparse.Namespace) -> int:
     file: Path = options.plan.absolute()
     plan, group, folder = JobPlan.read(file), file.parents[2], file.parent
     if options.name not in (None, plan.name) or plan.name in plans.ended_names(group):
-        logger.info("another job does this run, or it is over")
+        logger.info("another job does this run, or the run has ended")
         return 0
     restarts = int(os.environ.get("SLURM_RESTART_COUNT") or 0) if plan.engine == "slurm" else 0
     with sigterm_interrupts(), plans.shown_as_alive(folder, plan.name, socket.gethostname(), restarts=restarts):
@@ -91,12 +91,12 @@ def _run_one(options: argparse.Namespace) -> int:
 
 
 def _do(plan: JobPlan, group: Path) -> RunRecord:
-    """Set up what a session's fixtures do, and run the agent; raises MLEBenchError where that cannot be."""
+    """Do what a session's fixtures do, then run the agent. Raises MLEBenchError if the run cannot start."""
     if plan.keys_file:
         plans.load_keys(Path(plan.keys_file))
     bench = Bench(settings=_settings(plan, group), reporter=Lines(), workers=plan.workers)
     agent, file = _agent(plan, bench), Path(plan.competition_file)
-    # Where the session's path is not on this machine, the catalogue has the competition.
+    # If the session's path is not on this machine, the catalogue has the competition.
     competition = load(file, bench.settings.version) if file.exists() else bench.catalogue[plan.competition_id]
     dataset = _dataset(bench, competition, plan.seed)
     variable = _ID_VARIABLES.get(plan.engine, "")
@@ -114,7 +114,7 @@ def _do(plan: JobPlan, group: Path) -> RunRecord:
     worker = f"{plan.engine} {id} on {socket.gethostname()}"
     run_options = replace(
         bench.run_options(group, worker=worker, job=job),
-        may_record=lambda: _see_that_none_has(plan, group),
+        may_record=lambda: _check_not_replaced(plan, group),
     )
     if plan.attempt > plan.max_requeues:
         detail = f"its job was lost or preempted {plan.attempt} times"
@@ -122,22 +122,22 @@ def _do(plan: JobPlan, group: Path) -> RunRecord:
             agent, competition, dataset, run_options, seed=plan.seed, ending=Ending.NOT_STARTED, detail=detail
         )
     sandbox = bench.ready_sandbox(agent)
-    with _near(dataset, bench) as used:
-        return run.run_agent(agent, competition, used, sandbox, run_options, seed=plan.seed)
+    with _on_local_disk(dataset, bench) as local:
+        return run.run_agent(agent, competition, local, sandbox, run_options, seed=plan.seed)
 
 
-def _see_that_none_has(plan: JobPlan, group: Path) -> None:
-    """Check that no other job does this run by now, or has done it after all; raises ClusterError."""
+def _check_not_replaced(plan: JobPlan, group: Path) -> None:
+    """Raise ClusterError if another job has replaced this one, or an earlier job has recorded the run after all."""
     folder = plans.job_folder(group, plan.key)
     if plans.is_superseded(folder, plan.name):
-        raise ClusterError("another job does this run by now")
+        raise ClusterError("another job has replaced this one")
     if (record := plans.record_by(group, plan.key, plan.earlier)) is not None:
         plans.note_end(group, plan.name, JobEnd(run_id=record.run_id))
-        raise ClusterError(f"an earlier job of this run has left its record after all: {record.run_id}")
+        raise ClusterError(f"an earlier job has recorded this run after all: {record.run_id}")
 
 
 def _dataset(bench: Bench, competition: Competition, seed: int) -> Dataset:
-    """The run's data, pulled from ``--data-source`` where it is not here; raises DataError."""
+    """The run's data, pulled from ``--data-source`` if it is missing here. Raises DataError."""
     store, options = bench.store_of(seed), bench.prepare_options
     if not store.is_usable(competition, **options):
         if store.source is None:
@@ -147,18 +147,18 @@ def _dataset(bench: Bench, competition: Competition, seed: int) -> Dataset:
 
 
 @contextmanager
-def _near(dataset: Dataset, bench: Bench) -> Iterator[Dataset]:
-    """The data on the disk of ``--node-scratch``; without that option as it is. Raises DataError."""
+def _on_local_disk(dataset: Dataset, bench: Bench) -> Iterator[Dataset]:
+    """The data, or a copy of it on the disk of ``--node-scratch`` with that option. Raises DataError."""
     if bench.settings.node_scratch is None:
         yield dataset
         return
 
-    with ExitStack() as used:
+    with ExitStack() as stack:
         try:
-            near = used.enter_context(copied(dataset, bench.settings.node_scratch, bench.reporter))
+            copy = stack.enter_context(copied(dataset, bench.settings.node_scratch, bench.reporter))
         except DataError as error:
             raise DataError(f"on {socket.gethostname()}: {error}") from error
-        yield near
+        yield copy
 
 
 def _settings(plan: JobPlan, group: Path) -> Settings:
@@ -167,7 +167,7 @@ def _settings(plan: JobPlan, group: Path) -> Settings:
     source = from_plan(plan.agent, plan.options, plans.job_folder(group, plan.key) / plans.PLAN)
     settings = read([source], runs_dir=group.parent)
     given = os.environ.get("CUDA_VISIBLE_DEVICES", "") if plan.engine in _ID_VARIABLES else ""
-    if settings.gpus and given and not settings.gpu_ids:  # what the engine gave this job, and nothing else
+    if settings.gpus and given and not settings.gpu_ids:  # only the GPUs that the engine gave this job
         return replace(settings, gpu_ids=tuple(given.split(",")))
     return settings
 
@@ -175,6 +175,6 @@ def _settings(plan: JobPlan, group: Path) -> Settings:
 def _agent(plan: JobPlan, bench: Bench) -> Agent:
     (agent,) = bench.chosen_agents
     if folder_digest(agent.folder) != plan.agent_digest:
-        raise UsageError(f"{agent.folder} on {socket.gethostname()} is not what it was when the run was submitted")
+        raise UsageError(f"{agent.folder} on {socket.gethostname()} has changed since the run was submitted")
     bench.check_agent(agent)
     return agent

@@ -1,7 +1,7 @@
-"""The contract of an engine: it starts commands elsewhere, says how they are, and ends them.
+"""The contract of an engine: it starts commands, reports their status, and ends them.
 
-An engine knows jobs, not runs. A job is one attempt at a run: its name is unique for good, so that a session that was
-killed while it submitted one finds it again, even without the engine's id.
+An engine knows jobs, not runs. A job is one attempt at a run. Its name is never reused, so a session that was killed
+during a submission can find the job again without the engine's id.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pytest_mlebench.io.extensions import extensions, load_extension, renamed
 from pytest_mlebench.options import Settings
 
 ENGINES = "mlebench.engines"
-"""Entry points of functions ``(settings, secret names) -> Engine``; without settings, an engine that is asked for jobs
-that were submitted before."""
+"""Entry point group of functions ``(settings, secret names) -> Engine``. Without settings, the engine is only asked
+about jobs that were submitted earlier."""
 
 
 class QueueFull(ClusterError):
-    """The engine takes no more jobs for now."""
+    """The engine currently accepts no more jobs."""
 
 
 class JobState(StrEnum):
-    """Where a job is."""
+    """The state of a job."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -35,17 +35,17 @@ class JobState(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a job ended, where its run has left no word."""
+    """Why a job ended that did not report its end itself."""
 
     LOST = "lost"
-    """It was no doing of the agent: the node failed, the job was preempted or cancelled, its process was killed."""
+    """Not caused by the agent: the node failed, the job was preempted or cancelled, or its process was killed."""
     TIMED_OUT = "timed out"
     OUT_OF_MEMORY = "out of memory"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What a job needs; memory in bytes, None is the engine's default. ``seconds`` is all that it may take."""
+    """The resources of a job. ``memory`` is in bytes; None is the engine's default. ``seconds`` is the time limit."""
 
     seconds: float
     cpus: float | None = None
@@ -55,17 +55,17 @@ class Resources:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A job as the session knows it. ``id`` is the engine's; empty if the session was killed before it noted it."""
+    """A job as the session knows it. ``id`` is the engine's, or empty if the session was killed before it stored it."""
 
     name: str
     folder: Path
-    """Where its output goes, on storage that the session and all nodes share."""
+    """Folder of its output, on storage that the session and all nodes share."""
     id: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """How a job is. ``reason`` is in the engine's words: why it waits, or how it ended."""
+    """The status of a job. ``reason`` is the engine's text: why the job waits, or how it ended."""
 
     state: JobState
     reason: str = ""
@@ -74,51 +74,51 @@ class Status:
 
 
 class Engine(Protocol):
-    """What runs are handed to."""
+    """A system that executes submitted runs."""
 
     name: str
     max_parallel: int | None
-    """How many jobs it is given at once unless the user says otherwise; None: all."""
+    """Maximum number of jobs submitted at once, unless the user sets another; None for no maximum."""
     poll_seconds: float
-    """Between two calls of ``poll``, at least, while nothing happens."""
+    """Minimum time between two calls of ``poll``."""
     settle_seconds: float
-    """How long after a job's end its files may take to be seen here."""
+    """Time after a job's end until its files are visible to the session."""
 
     def check(self) -> None:
-        """Whether jobs can be submitted; raises ClusterError that says what is missing and how to fix it."""
+        """Check that jobs can be submitted. Raises ClusterError with what is missing and how to fix it."""
 
     def check_resources(self, resources: Resources) -> None:
-        """Whether a job can ever get these; raises ClusterError in the engine's words where none can."""
+        """Check that a node can provide these resources. Raises ClusterError with the engine's reason if none can."""
 
     def submit(self, job: Job, command: Sequence[str], resources: Resources) -> str:
-        """Start a command, now or later, and return the job's id; its output goes to ``output.log`` in its folder.
+        """Start a command, now or later, and return the job's id. Its output goes to ``output.log`` in its folder.
 
-        The job outlives this process. Raises QueueFull, or ClusterError where the job was refused.
+        The job outlives this process. Raises QueueFull, or ClusterError if the engine refuses the job.
         """
 
     def poll(self, jobs: Sequence[Job]) -> Mapping[str, Status]:
-        """The status of jobs by name; those that the engine does not know (any more) are left out.
+        """Return the status of jobs by name. Jobs that the engine does not know (any more) are left out.
 
-        Raises ClusterError where the engine does not answer now.
+        Raises ClusterError if the engine does not answer.
         """
 
     def cancel(self, jobs: Sequence[Job]) -> None:
-        """End jobs, those that wait and those that run; what has ended already is no error. Raises ClusterError."""
+        """End waiting and running jobs. Jobs that have already ended are ignored. Raises ClusterError."""
 
     def describe(self) -> Mapping[str, str]:
-        """What the manifest says of it: its name and version, and options."""
+        """Return the engine's name, version and options for the manifest."""
 
 
 def engine(name: str, settings: Settings | None = None, secret_names: tuple[str, ...] = ()) -> Engine:
-    """The engine of this name; raises ClusterError where none is installed, or its options cannot be read."""
+    """Return the engine of this name. Raises ClusterError if it is not installed, or its options are invalid."""
     create: Callable[[Settings | None, tuple[str, ...]], Engine] | None = load_extension(ENGINES, name)
     if create is None:
-        raise ClusterError(f"no engine {name} is installed; there are {', '.join(sorted(extensions(ENGINES)))}")
+        raise ClusterError(f"engine {name} is not installed; installed are {', '.join(sorted(extensions(ENGINES)))}")
     return create(settings, secret_names)
 
 
 def engines() -> Mapping[str, Callable[[], Engine]]:
-    """Makes each engine without a user's options, to ask for jobs that were submitted before."""
+    """Return functions that create each engine without a user's options, to ask about jobs submitted earlier."""
     return {name: partial(engine, name) for name in extensions(ENGINES)}
 
 

@@ -1,6 +1,6 @@
-"""This machine as an engine, without a daemon: a job is a process in a session of its own.
+"""This machine as an engine, without a daemon: each job is a process in its own process session.
 
-Neither a closed terminal nor the end of the pytest session ends it. What is to run later waits in the pytest session.
+It survives a closed terminal and the end of the pytest session. Jobs that start later wait in the pytest session.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pytest_mlebench.options import Settings
 
 _MACHINE = ("boot", "pid-namespace", "host")
 _CANCEL_SECONDS = 60.0
-"""That a job gets to stop its agent and to clean up."""
+"""Time for a job to stop its agent and clean up."""
 
 
 class LocalEngine:
@@ -32,13 +32,13 @@ class LocalEngine:
         self._children: set[int] = set()
 
     def check(self) -> None:
-        """There is always this machine."""
+        """Accept: this machine is always available."""
 
     def check_resources(self, resources: Resources) -> None:
-        """The sandbox compares its limits with this machine."""
+        """Accept all: the sandbox compares its limits with this machine."""
 
     def submit(self, job: Job, command: Sequence[str], resources: Resources) -> str:
-        """Start a process; its id says which on which machine. What it may use, its sandbox sees to."""
+        """Start a process. Its job id names the process and the machine; the sandbox enforces the limits."""
         log = os.open(job.folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             pid = os.posix_spawn(
@@ -77,7 +77,7 @@ class LocalEngine:
         return found
 
     def cancel(self, jobs: Sequence[Job]) -> None:
-        """Let jobs stop their agents and clean up, and end those that do not."""
+        """Terminate jobs, so that they stop their agents and clean up, then kill those that still run."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             for pid in _running(jobs):
                 with suppress(ProcessLookupError):
@@ -91,7 +91,7 @@ class LocalEngine:
         return {"engine": self.name}
 
     def _reap(self) -> None:
-        """Let go of the processes of this session that have ended."""
+        """Reap the child processes that have ended."""
         for pid in list(self._children):
             with suppress(ChildProcessError):
                 if os.waitpid(pid, os.WNOHANG)[0] == 0:
@@ -100,7 +100,7 @@ class LocalEngine:
 
 
 def _owner(job: Job) -> Mapping[str, str] | None:
-    """The labels of a job's process; None if it is not known, or was never started."""
+    """The labels of a job's process; None if it is unknown or was never started."""
     if (alive := read_alive(job.folder, job.name)) is not None:
         return alive.owner
     if not job.id:
@@ -109,7 +109,7 @@ def _owner(job: Job) -> Mapping[str, str] | None:
 
 
 def _running(jobs: Sequence[Job]) -> Iterator[int]:
-    """The processes of jobs that run on this machine."""
+    """The process ids of jobs that run on this machine."""
     here = owner_labels()[f"{LABEL}host"]
     for job in jobs:
         owner = _owner(job)

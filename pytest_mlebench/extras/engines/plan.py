@@ -1,14 +1,14 @@
-"""What a session and its jobs read and write: a folder for each run below ``.jobs`` in the run group.
+"""The files that a session and its jobs share: a folder for each run below ``.jobs`` in the run group.
 
 ===============================  =======================================================================================
 ``.jobs/<run>/plan.json``        the run's latest attempt (see ``JobPlan``), written by the session before it submits it
-``.jobs/<run>/id``               the engine's id of it, written by the session after that
-``.jobs/<run>/alive.json``       which job works on the run, and where; refreshed by it while it lives
-``.jobs/<run>/output.log``       what jobs print
-``.jobs/ended/<job>.json``       that a job has ended, and with which record or error (see ``JobEnd``)
+``.jobs/<run>/id``               the engine's id of the job, written by the session after submission
+``.jobs/<run>/alive.json``       the job that does the run, and its node; refreshed by the job while it is alive
+``.jobs/<run>/output.log``       the output of the jobs
+``.jobs/ended/<job>.json``       how a job ended: with a record or an error (see ``JobEnd``)
 ===============================  =======================================================================================
 
-No plan holds a secret.
+Plans contain no secrets.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ALIVE = "alive.json"
 OUTPUT = "output.log"
 _ENDED = "ended"
 _ID = "id"
-_REFRESH = 5.0
+_REFRESH_SECONDS = 5.0
 _KEY_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 
 
@@ -47,29 +47,29 @@ class JobPlan:
     """One attempt at a run: everything that ``mlebench run-one`` needs to know."""
 
     name: str
-    """The job's."""
+    """The job's name."""
     engine: str
     agent: str
     competition_id: str
     seed: int
     competition_file: str
     options: Mapping[str, Any]
-    """The session's options by name, as a manifest has them; paths are absolute."""
+    """The session's options by name, as in a manifest. Paths are absolute."""
     version: str
-    """Of this package: a node with another one is refused."""
+    """Version of this package. A node with another version refuses the run."""
     agent_digest: str
-    """Of the agent's folder: a node that has other files there is refused."""
+    """Digest of the agent's folder. A node with other files in it refuses the run."""
     keys_file: str = ""
-    """A file of the user's with the keys of language models, which nobody else can read."""
+    """A file with keys of language models, which only the user can read."""
     workers: int = 1
-    """How many such jobs share one machine."""
+    """Number of jobs that share one machine."""
     attempt: int = 0
-    """How many earlier jobs of this run were lost."""
+    """Number of earlier jobs of this run that were lost."""
     earlier: tuple[str, ...] = ()
-    """Their names: one of them may have been taken for lost while it lived, and leave a record."""
+    """Names of these jobs. One that was wrongly considered lost may still write a record."""
     max_requeues: int = 2
     submitted: float = 0.0
-    """When, in seconds since 1970."""
+    """Time in seconds since 1970."""
 
     @property
     def key(self) -> RunKey:
@@ -77,7 +77,7 @@ class JobPlan:
 
     @classmethod
     def read(cls, file: Path) -> JobPlan:
-        """Raises UsageError."""
+        """Read a plan. Raises UsageError if the file is not a plan."""
         try:
             return read_json(file, cls)
         except (OSError, ValueError) as error:
@@ -86,7 +86,7 @@ class JobPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class JobEnd:
-    """How a job ended: it left a record, or could not (``error``), or was cancelled by its session."""
+    """How a job ended: with a record, with an error instead of one, or cancelled by its session."""
 
     run_id: str = ""
     error: str = ""
@@ -95,31 +95,31 @@ class JobEnd:
 
 @dataclass(frozen=True, kw_only=True)
 class Alive:
-    """What works on a run: the job, and its process."""
+    """The job that does a run, and its process."""
 
     name: str
     node: str
     owner: Mapping[str, str] = field(default_factory=dict)
     restarts: int = 0
-    """How often the engine itself has begun the job anew."""
+    """How often the engine itself has restarted the job."""
 
 
 def new_name(key: RunKey | None = None) -> str:
-    """A job's name, unlike any other's: which run it does comes first, as ``squeue`` shows few characters."""
+    """Return a unique job name. It begins with the run, since ``squeue`` shows only a few characters."""
     parts = (key.competition_id[:24], key.agent[:16], str(key.seed)) if key else ("mlebench",)
     readable = re.sub(r"[^A-Za-z0-9]+", "-", "-".join(parts)).strip("-")
     return f"{readable}-{secrets.token_hex(6)}"  # ``sacct`` shows 64 characters
 
 
 def job_folder(group: Path, key: RunKey) -> Path:
-    """The folder of a run's jobs; its name shows the run to a reader."""
+    """The folder of a run's jobs. Its name shows which run it is."""
     readable = re.sub(r"[^A-Za-z0-9.]+", "-", f"{key.competition_id}_{key.agent}-{key.seed}")
     digest = hashlib.md5(repr(tuple(key)).encode(), usedforsecurity=False).hexdigest()
     return group / JOBS / f"{readable[:120]}-{digest[:6]}"
 
 
 def write_plan(folder: Path, plan: JobPlan) -> Job:
-    """Note an attempt before it is submitted, so that it can be found whatever happens."""
+    """Store an attempt before it is submitted, so that the job can be found if the session is killed."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _ID).unlink(missing_ok=True)
     write_json(folder / PLAN, asdict(plan))
@@ -132,11 +132,11 @@ def note_id(job: Job, id: str) -> Job:
 
 
 def open_plans(group: Path) -> list[tuple[JobPlan, Job]]:
-    """The latest attempts at runs whose jobs have not said that they ended."""
-    found, over = [], ended_names(group)
+    """The latest attempts at runs, without those whose jobs have reported their end."""
+    found, ended = [], ended_names(group)
     for file in sorted(group.glob(f"{JOBS}/*/{PLAN}")):
         with suppress(UsageError):
-            if (plan := JobPlan.read(file)).name not in over:
+            if (plan := JobPlan.read(file)).name not in ended:
                 found.append((plan, _job(file.parent, plan.name)))
     return found
 
@@ -149,14 +149,14 @@ def _job(folder: Path, name: str) -> Job:
 
 
 def note_end(group: Path, name: str, end: JobEnd) -> None:
-    """Say that a job has ended; to be called last. Raises OSError."""
+    """Report that a job has ended; must be called last. Raises OSError."""
     folder = group / JOBS / _ENDED
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / f"{name}.json", asdict(end))
 
 
 def ended_names(group: Path) -> frozenset[str]:
-    """The names of all jobs of a group that have said that they ended."""
+    """The names of all jobs of a group that have reported their end."""
     try:
         with os.scandir(group / JOBS / _ENDED) as entries:
             return frozenset(entry.name.removesuffix(".json") for entry in entries if entry.name.endswith(".json"))
@@ -165,15 +165,15 @@ def ended_names(group: Path) -> frozenset[str]:
 
 
 def read_end(group: Path, name: str) -> JobEnd:
-    """How a job ended; one whose word cannot be read left an error."""
+    """How a job ended. A report that cannot be read counts as an error."""
     try:
         return read_json(group / JOBS / _ENDED / f"{name}.json", JobEnd)
     except (OSError, ValueError) as error:
-        return JobEnd(error=f"the job's word cannot be read: {reason(error)}")
+        return JobEnd(error=f"the job's report cannot be read: {reason(error)}")
 
 
 def read_alive(folder: Path, name: str) -> Alive | None:
-    """The process of a job; None if it has not begun, or another job has taken its place."""
+    """The process of a job; None if it has not started, or another job has replaced it."""
     try:
         alive = read_json(folder / ALIVE, Alive)
     except (OSError, ValueError):
@@ -183,15 +183,15 @@ def read_alive(folder: Path, name: str) -> Alive | None:
 
 @contextmanager
 def shown_as_alive(folder: Path, name: str, node: str, *, restarts: int = 0) -> Iterator[None]:
-    """Context manager: the job shows that it lives, and ends itself when the session has put another one in its place.
+    """Context manager: signal that the job is alive, and end it if the session has replaced it with another job.
 
-    A node that was given up may come back, and with it a job that nobody waits for any more.
+    A node that was considered lost may come back, with a job that no session waits for any more.
     """
     path, stop = folder / ALIVE, threading.Event()
     write_json(path, asdict(Alive(name=name, node=node, owner=owner_labels(), restarts=restarts)))
 
     def refresh() -> None:
-        while not stop.wait(_REFRESH):
+        while not stop.wait(_REFRESH_SECONDS):
             with suppress(OSError):
                 os.utime(path)
             if is_superseded(folder, name):
@@ -208,7 +208,7 @@ def shown_as_alive(folder: Path, name: str, node: str, *, restarts: int = 0) -> 
 
 
 def record_by(group: Path, key: RunKey, jobs: Collection[str]) -> RunRecord | None:
-    """The record that one of these jobs has left of a run; None if there is none, or it cannot be read yet."""
+    """The record of a run by one of these jobs; None if there is none, or it cannot be read yet."""
     for path in sorted(group.glob(f"{escape(key.run_prefix)}*/{RECORD}")):
         with suppress(OSError, ValueError):
             if (record := read_json(path, RunRecord)).key == key and record.job.get("name") in jobs:
@@ -217,10 +217,10 @@ def record_by(group: Path, key: RunKey, jobs: Collection[str]) -> RunRecord | No
 
 
 def is_superseded(folder: Path, name: str) -> bool:
-    """Whether the run's plan names another job by now."""
+    """Whether the run's plan now names another job."""
     try:
         return JobPlan.read(folder / PLAN).name != name
-    except UsageError:  # shared storage that does not answer for a moment
+    except UsageError:  # shared storage may be briefly unavailable
         return False
 
 
@@ -229,7 +229,7 @@ def load_keys(file: Path) -> None:
 
     They are for jobs on machines that do not have the session's environment.
 
-    Raises UsageError for a file that somebody else owns or may read, and for a line of another form, unquoted.
+    Raises UsageError if another user owns or can read the file, or if a line is invalid. The error does not quote it.
     """
     for number, line in secret_lines(file):
         if (match := _KEY_LINE.fullmatch(line)) is None:

@@ -1,4 +1,4 @@
-"""What a session does with an engine: submits its runs, looks what became of them, and hands out each result once."""
+"""Submits a session's runs to an engine, tracks their jobs, and returns each result once."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.group import GroupReader
 from pytest_mlebench.records.record import RunKey, RunRecord
 
-_REFUSALS = 3
-"""How often a submission is tried that the engine refuses, or does not answer."""
+_ATTEMPTS = 3
+"""Number of attempts at a submission that the engine refuses or does not answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """What became of a run: its record, or why there is none."""
+    """The result of a run: its record, or why there is none."""
 
     key: RunKey
     record: RunRecord | None = None
@@ -33,18 +33,18 @@ class RunResult:
 
 @dataclass
 class _Live:
-    """A job that was submitted, and since when (monotonic seconds) the engine says that it is over."""
+    """A submitted job. ``ended_since`` is when the engine first reported its end (monotonic seconds)."""
 
     plan: JobPlan
     job: Job
-    over_since: float | None = None
+    ended_since: float | None = None
 
 
 class RunQueue:
-    """The runs that a session hands to an engine. Used by one thread.
+    """The runs that a session submits to an engine. For use by one thread.
 
-    ``command`` makes the command that does a plan; ``record_lost`` writes the record of a run whose job ended without
-    one. ``reader`` is that of the run group. A full queue is tried again after ``full_seconds``.
+    ``command`` returns the command that executes a plan; ``record_lost`` writes the record of a run whose job left
+    none. ``reader`` reads the run group. A full queue is retried after ``full_seconds``.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class RunQueue:
         self._final: set[str] = set()
         self._failed: list[RunResult] = []
         self._polled = self._full_until = float("-inf")
-        self._full = ""
-        self._silent = False
+        self._reported_full = ""
+        self._is_unreachable = False
         self._earlier = {plan.key: (plan, job) for plan, job in plans.open_plans(group)}
 
     @property
@@ -79,7 +79,7 @@ class RunQueue:
         return not self._waiting and not self._live
 
     def add(self, plan: JobPlan) -> None:
-        """Take up the job of an earlier session that still does this run, or submit one when there is room."""
+        """Adopt the job of an earlier session that still does this run, or queue the run. Raises UsageError."""
         earlier = self._earlier.pop(plan.key, None)
         if earlier is None:
             self._waiting.append(plan)
@@ -90,11 +90,11 @@ class RunQueue:
         self._live[known.name] = _Live(replace(known, max_requeues=plan.max_requeues), job)
 
     def step(self) -> list[RunResult]:
-        """Submit what there is room for, and return the runs that have ended since the last call, in that order."""
+        """Submit runs while there is room, and return the runs that have ended since the last call, in that order."""
         self._submit()
         found = self._ended()
         if self._live and time.monotonic() - self._polled >= self._engine.poll_seconds:
-            found += self._look()
+            found += self._poll()
             self._polled = time.monotonic()
         return found
 
@@ -111,12 +111,12 @@ class RunQueue:
 
     @property
     def waiting(self) -> int:
-        """How many runs were not submitted yet."""
+        """Number of runs that are not submitted yet."""
         return len(self._waiting)
 
     @property
     def live(self) -> int:
-        """How many jobs wait or run at the engine."""
+        """Number of jobs that wait or run at the engine."""
         return len(self._live)
 
     def _submit(self) -> None:
@@ -130,17 +130,17 @@ class RunQueue:
             try:
                 id = self._engine.submit(job, self._command(folder / plans.PLAN, plan.name), self._resources(plan))
             except QueueFull as error:
-                # It may have reached the engine all the same.
+                # The job may have reached the engine nevertheless.
                 plans.note_end(self._group, plan.name, JobEnd(cancelled=True))
                 self._full_until = time.monotonic() + self._full_seconds
-                if not self._live and self._full != str(error):  # nothing of ours will make room
-                    self._full = str(error)
+                if not self._live and self._reported_full != str(error):  # no job of ours will make room
+                    self._reported_full = str(error)
                     self._reporter(Note(f"{self._engine.name} takes no more jobs for now: {error}"))
                 return
             except ClusterError as error:
                 plans.note_end(self._group, plan.name, JobEnd(cancelled=True))
                 self._refused[plan.key] = tries = self._refused.get(plan.key, 0) + 1
-                if tries >= _REFUSALS or str(error) in self._final:  # other runs were refused for the same reason
+                if tries >= _ATTEMPTS or str(error) in self._final:  # other runs were refused for the same reason
                     self._final.add(str(error))
                     self._waiting.popleft()
                     self._failed.append(RunResult(key=plan.key, error=str(error)))
@@ -148,11 +148,11 @@ class RunQueue:
                     self._full_until = time.monotonic() + self._engine.poll_seconds
                 return
             self._waiting.popleft()
-            self._full = ""
+            self._reported_full = ""
             self._live[plan.name] = _Live(plan, plans.note_id(job, id))
 
     def _ended(self) -> list[RunResult]:
-        """The runs whose jobs have said so, and those that were refused."""
+        """The runs whose jobs have reported their end, and those that the engine refused."""
         found, self._failed = self._failed, []
         for name in plans.ended_names(self._group) & self._live.keys():
             plan = self._live.pop(name).plan
@@ -167,40 +167,40 @@ class RunQueue:
         except UsageError as error:
             return RunResult(key=plan.key, error=str(error))
 
-    def _look(self) -> list[RunResult]:
-        """Ask the engine about the jobs, and see after those that are over without a word."""
+    def _poll(self) -> list[RunResult]:
+        """Poll the engine, and handle jobs that ended without a report."""
         try:
             known = self._engine.poll([live.job for live in self._live.values()])
         except ClusterError as error:
-            if not self._silent:
+            if not self._is_unreachable:
                 self._reporter(WarningNote(f"{self._engine.name} does not answer; its jobs continue: {error}"))
-            self._silent = True
+            self._is_unreachable = True
             return []
-        self._silent = False
-        found, now = self._ended(), time.monotonic()  # a job's word comes before its end
+        self._is_unreachable = False
+        found, now = self._ended(), time.monotonic()  # jobs report before they end
         for name, live in list(self._live.items()):
             status = known.get(
                 name, Status(state=JobState.ENDED, reason=f"{self._engine.name} does not know it any more")
             )
             if status.state is not JobState.ENDED:
-                live.over_since = None
+                live.ended_since = None
                 continue
-            if live.over_since is None:
-                live.over_since = now
-            if now - live.over_since >= self._engine.settle_seconds:
+            if live.ended_since is None:
+                live.ended_since = now
+            if now - live.ended_since >= self._engine.settle_seconds:
                 del self._live[name]
-                found += self._lost(live.plan, status)
+                found += self._handle_lost(live.plan, status)
         return found
 
-    def _lost(self, plan: JobPlan, status: Status) -> list[RunResult]:
-        """A job that ended without a word: it may have left a record, ended for a reason, or is submitted again."""
+    def _handle_lost(self, plan: JobPlan, status: Status) -> list[RunResult]:
+        """Handle a job that ended without a report: read its record, submit the run again, or record the loss."""
         if (record := plans.record_by(self._group, plan.key, {plan.name, *plan.earlier})) is not None:
             return [RunResult(key=plan.key, record=record)]
         alive = plans.read_alive(plans.job_folder(self._group, plan.key), plan.name)
         plan = replace(plan, attempt=plan.attempt + (alive.restarts if alive else 0))
-        about = f"{plan.agent} on {plan.competition_id}, seed {plan.seed}"
+        run = f"{plan.agent} on {plan.competition_id}, seed {plan.seed}"
         if status.cause is Cause.LOST and plan.attempt < plan.max_requeues:
-            self._reporter(WarningNote(f"{about}: its job was lost ({status.reason}); it is submitted again"))
+            self._reporter(WarningNote(f"{run}: its job was lost ({status.reason}); it is submitted again"))
             self._waiting.appendleft(replace(plan, attempt=plan.attempt + 1, earlier=(*plan.earlier, plan.name)))
             return []
         try:
@@ -212,9 +212,9 @@ class RunQueue:
 
 
 def stop(group: Path, engines: Mapping[str, Callable[[], Engine]]) -> int:
-    """End the jobs of a group that wait or run, whichever session submitted them; returns how many there were.
+    """End the waiting and running jobs of a group, of all its sessions; returns how many there were.
 
-    Raises ClusterError where an engine is not installed or does not answer.
+    Raises ClusterError if an engine is not installed or does not answer.
     """
     found = plans.open_plans(group)
     for name in {plan.engine for plan, _ in found}:
@@ -227,9 +227,9 @@ def stop(group: Path, engines: Mapping[str, Callable[[], Engine]]) -> int:
 
 
 def still_run(group: Path, engine: str, count: int) -> str:
-    """What to do about jobs of an earlier session that another kind of session would do twice."""
+    """An error text for jobs of an earlier session whose runs another kind of session would repeat."""
     return (
-        f"{pluralize(count, 'run')} of {group} may still be going on, handed to --cluster={engine} by an earlier "
-        f"session: take them up with --cluster={engine} and without -n, or end them: "
+        f"{pluralize(count, 'run')} of {group} may still be running, submitted to --cluster={engine} by an earlier "
+        f"session: continue them with --cluster={engine} and without -n, or end them: "
         f"`mlebench stop {shlex.quote(str(group))}`"
     )

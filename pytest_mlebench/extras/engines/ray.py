@@ -1,8 +1,8 @@
-"""Ray as an engine: a job is a detached actor that starts the command on its node and goes when it has ended.
+"""Ray as an engine: a job is a detached actor that starts the command on its node and exits when the command has ended.
 
-Ordinary tasks of Ray end with the process that submitted them; a detached actor belongs to the cluster. The name of
-the job is the actor's, so that any later session finds it. All that speaks to Ray is in a process of its own (see
-``ray_driver``): Ray ends a process that has lost its cluster, which must not be the session.
+Ordinary tasks of Ray end with the process that submitted them; a detached actor belongs to the cluster. The actor has
+the job's name, so any later session can find it. A separate process talks to Ray (see ``ray_driver``), because Ray ends
+a process that has lost its cluster, and the session must survive.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from pytest_mlebench.extras.engines.plan import OUTPUT
 from pytest_mlebench.options import Settings
 
 CANCEL_SECONDS = 60.0
-"""That a job gets to stop its agent and to clean up."""
+"""Time for a job to stop its agent and clean up."""
 _ANSWER_SECONDS = 120.0
-"""That Ray gets to answer."""
+"""Timeout for Ray's answers."""
 _HARNESS_MEMORY = 1 << 30
-"""For the harness, beside what the agent may use."""
+"""Memory for the harness, in addition to the agent's limit."""
 
 
 class RayEngine:
-    """Jobs on the running cluster at ``address`` (``HOST:PORT``); by default, that of ``$RAY_ADDRESS`` or of this
-    machine. ``secrets`` names variables that Ray's workers need not see."""
+    """Jobs on the running cluster at ``address`` (``HOST:PORT``), by default at ``$RAY_ADDRESS`` or on this machine.
+    ``secrets`` names variables that Ray's workers do not need."""
 
     name = "ray"
     max_parallel: int | None = None
@@ -46,14 +46,14 @@ class RayEngine:
         self._driver: _Driver | None = None
 
     def check(self) -> None:
-        """Check that the cluster answers, and that its Ray is the same as here."""
+        """Check that the cluster answers, and has the version of Ray that is installed here."""
         self._call("describe")
 
     def check_resources(self, resources: Resources) -> None:
-        """A cluster may add nodes for a job that waits, so none is refused; ``mlebench watch`` shows what is free."""
+        """Accept all, since a cluster may add nodes for a waiting job. ``mlebench watch`` shows what is free."""
 
     def submit(self, job: Job, command: Sequence[str], resources: Resources) -> str:
-        """``$MLEBENCH_PYTHON`` of the node, if it is set, takes the place of the command's interpreter."""
+        """Submit a job. If the node sets ``$MLEBENCH_PYTHON``, it replaces the command's interpreter."""
         answer = self._call(
             "submit",
             name=job.name,
@@ -66,65 +66,65 @@ class RayEngine:
         return f"{answer['actor']}@{answer['address']}"
 
     def poll(self, jobs: Sequence[Job]) -> Mapping[str, Status]:
-        self._remember(jobs)
+        self._use_address_of(jobs)
         answer = self._call("poll", jobs={job.name: str(job.folder) for job in jobs})
         return {
             name: Status(
-                state=JobState(told["state"]),
-                reason=told.get("reason", ""),
-                node=told.get("node", ""),
-                cause=Cause(told.get("cause", Cause.LOST)),
+                state=JobState(status["state"]),
+                reason=status.get("reason", ""),
+                node=status.get("node", ""),
+                cause=Cause(status.get("cause", Cause.LOST)),
             )
-            for name, told in answer["jobs"].items()
+            for name, status in answer["jobs"].items()
         }
 
     def cancel(self, jobs: Sequence[Job]) -> None:
-        """Let jobs stop their agents and clean up, and end those that do not."""
-        self._remember(jobs)
+        """Terminate jobs, so that they stop their agents and clean up, then kill those that still run."""
+        self._use_address_of(jobs)
         names = [job.name for job in jobs]
-        self._call("cancel", names=names, seconds=CANCEL_SECONDS, patience=CANCEL_SECONDS + _ANSWER_SECONDS)
+        self._call("cancel", names=names, seconds=CANCEL_SECONDS, timeout=CANCEL_SECONDS + _ANSWER_SECONDS)
 
     def describe(self) -> Mapping[str, str]:
         answer = self._call("describe")
         return {"engine": self.name, "version": f"ray {answer['version']}", "address": answer["address"]}
 
-    def _remember(self, jobs: Sequence[Job]) -> None:
-        """Without an address of the user's, jobs are asked for where they were submitted."""
+    def _use_address_of(self, jobs: Sequence[Job]) -> None:
+        """If the user named no address, use the one that the jobs were submitted to."""
         if self._driver is None and not self._address:
-            known = [address for job in jobs if (address := job.id.partition("@")[2])]
-            self._address = known[0] if known and not os.environ.get("RAY_ADDRESS") else None
+            addresses = [address for job in jobs if (address := job.id.partition("@")[2])]
+            self._address = addresses[0] if addresses and not os.environ.get("RAY_ADDRESS") else None
 
-    def _call(self, verb: str, *, patience: float = _ANSWER_SECONDS, **arguments: Any) -> dict[str, Any]:
-        """What the driver answers; raises ClusterError. A driver that does not answer is replaced by the next call."""
+    def _call(self, verb: str, *, timeout: float = _ANSWER_SECONDS, **arguments: Any) -> dict[str, Any]:
+        """Ask the driver; raises ClusterError. If the driver does not answer, the next call starts another one."""
         if self._driver is None:
             self._driver = _Driver(self._address, self._environment)
         try:
-            answer = self._driver.ask({"verb": verb, **arguments}, patience)
-        except _Silent as silent:
-            said = self._driver.close()
+            answer = self._driver.ask({"verb": verb, **arguments}, timeout)
+        except _NoAnswer as error:
+            last_line = self._driver.close()
             self._driver = None
-            raise ClusterError(f"{silent}{f': {said}' if said else ''}") from None
+            raise ClusterError(f"{error}{f': {last_line}' if last_line else ''}") from None
         if "error" in answer:
             raise ClusterError(str(answer["error"]))
         return answer
 
 
 def requests(resources: Resources) -> dict[str, float]:
-    """What Ray is asked for, by the names of an actor's options."""
-    asked: dict[str, float] = {"num_cpus": 1 if resources.cpus is None else resources.cpus}
+    """The resources to request from Ray, as options of an actor."""
+    options: dict[str, float] = {"num_cpus": 1 if resources.cpus is None else resources.cpus}
     if resources.memory is not None:
-        asked["memory"] = resources.memory + _HARNESS_MEMORY
+        options["memory"] = resources.memory + _HARNESS_MEMORY
     if resources.gpus:
-        asked["num_gpus"] = resources.gpus
-    return asked
+        options["num_gpus"] = resources.gpus
+    return options
 
 
-class _Silent(Exception):
+class _NoAnswer(Exception):
     """The driver has ended, or does not answer."""
 
 
 class _Driver:
-    """The process that speaks to Ray: a line of JSON for each question, and one for each answer."""
+    """The process that talks to Ray. Each question and each answer is a line of JSON."""
 
     def __init__(self, address: str | None, environment: Mapping[str, str]) -> None:
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 -- closed by close
@@ -134,12 +134,12 @@ class _Driver:
             stdout=subprocess.PIPE,
             stderr=self._log,
             env={**environment, "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "PYTHONWARNINGS": "ignore"},
-            start_new_session=True,  # Ctrl-C is the session's to handle
+            start_new_session=True,  # the session handles Ctrl-C
         )
         self._rest = b""
 
     def ask(self, question: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Raises _Silent."""
+        """Send a question, and return the answer. Raises _NoAnswer."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
         deadline = time.monotonic() + seconds
@@ -147,19 +147,19 @@ class _Driver:
             stdin.write(json.dumps(question).encode() + b"\n")
             stdin.flush()
         except OSError:
-            raise _Silent("the connection to Ray has ended") from None
+            raise _NoAnswer("the connection to Ray has ended") from None
         while b"\n" not in self._rest:
             if not select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise _Silent(f"Ray gave no answer in {seconds:g} seconds")
+                raise _NoAnswer(f"Ray did not answer within {seconds:g} seconds")
             if not (block := os.read(stdout.fileno(), 1 << 16)):
-                raise _Silent("the connection to Ray has ended")
+                raise _NoAnswer("the connection to Ray has ended")
             self._rest += block
         line, _, self._rest = self._rest.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
     def close(self) -> str:
-        """End it; returns the last line that it printed, which is the reason for its end more often than not."""
+        """End the process, and return the last line that it printed, which is usually the reason for its end."""
         self._process.kill()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
@@ -177,5 +177,5 @@ class _Driver:
 
 
 def create(settings: Settings | None, secret_names: tuple[str, ...]) -> Engine:
-    """Ray at the address of a session."""
+    """Return the engine for Ray at a session's address."""
     return RayEngine() if settings is None else RayEngine(settings.cluster_address, secret_names)

@@ -1,7 +1,7 @@
-"""The process of a session that speaks to Ray, for ``ray``. It ends with its standard input.
+"""The process that talks to Ray for a session (see ``ray``). It exits at the end of its standard input.
 
-Its argument is the cluster's address, or empty; questions and answers are lines of JSON. It is run as a program, so
-that Ray sends the class below to its workers as it is: they need no package of ours, only the command does.
+Its argument is the cluster's address, or empty. Questions and answers are lines of JSON. It runs as a program, so that
+Ray sends the code of ``Worker`` to the nodes: only the command needs this package, not Ray's workers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 _NAMESPACE = "mlebench"
-_LOOK_SECONDS = 0.5
+_WAIT_SECONDS = 0.5
 _CONNECT_SECONDS = 20.0
 _GUARD = """
 import ctypes, os, signal, sys
@@ -29,11 +29,11 @@ signal.pthread_sigmask(signal.SIG_SETMASK, [])
 [signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""Becomes the command, which the kernel ends with the worker that started it."""
+"""Executes the command. The kernel terminates it if the worker that started it dies."""
 
 
 class Worker:
-    """An actor, on the node: starts the command at once, and ends with it."""
+    """An actor on a node: starts the command at once, and exits with it."""
 
     def __init__(self, name: str, command: list[str], folder: str, output: str, seconds: float, guard: str) -> None:
         import ray
@@ -59,7 +59,7 @@ class Worker:
         return socket.gethostname()
 
     def cancel(self, seconds: float) -> None:
-        """End the command and what it started, politely at first."""
+        """Terminate the command, and after ``seconds`` kill it with the processes that it started."""
         self._process.terminate()
         try:
             self._process.wait(seconds)
@@ -81,16 +81,16 @@ class Worker:
             self._over_time = True
             self.cancel(60.0)
             code = self._process.wait()
-        told = {"code": code, "over_time": self._over_time, "memory": self._memory_kills() > self._kills}
+        report = {"code": code, "over_time": self._over_time, "memory": self._memory_kills() > self._kills}
         partial = self._folder / f".{self._name}.end"
         try:
-            partial.write_text(json.dumps(told))
+            partial.write_text(json.dumps(report))
             partial.replace(self._folder / f"{self._name}.end")
         finally:
             ray.get_runtime_context().current_actor.leave.remote()
 
     def _memory_kills(self) -> int:
-        """How many processes the kernel has killed in this one's control group for want of memory."""
+        """The number of processes in this process's control group that the kernel has killed to free memory."""
         kills = 0
         try:
             for line in Path("/proc/self/cgroup").read_text().splitlines():
@@ -108,7 +108,7 @@ class Worker:
 
 
 class Driver:
-    """Answers questions; ``known`` are actors by name, and ``nodes`` what they answered when asked for their nodes."""
+    """Answers questions. ``_known`` has actors by name, and ``_nodes`` the pending results of their ``node``."""
 
     def __init__(self, address: str) -> None:
         import ray
@@ -123,11 +123,11 @@ class Driver:
     def describe(self) -> dict[str, Any]:
         return {"version": self._ray.__version__, "address": self._address()}
 
-    def submit(self, *, request: Mapping[str, float], **about: Any) -> dict[str, Any]:
+    def submit(self, *, request: Mapping[str, float], **options: Any) -> dict[str, Any]:
         actor = self._actor.options(
-            name=about["name"], lifetime="detached", max_restarts=0, max_task_retries=0, **request
-        ).remote(**about, guard=_GUARD)
-        self._known[about["name"]] = actor
+            name=options["name"], lifetime="detached", max_restarts=0, max_task_retries=0, **request
+        ).remote(**options, guard=_GUARD)
+        self._known[options["name"]] = actor
         return {"actor": actor._actor_id.hex(), "address": self._address()}
 
     def poll(self, *, jobs: Mapping[str, str]) -> dict[str, Any]:
@@ -135,15 +135,15 @@ class Driver:
         for name in living & jobs.keys():
             if (actor := self._find(name)) is not None and name not in self._nodes:
                 self._nodes[name] = actor.node.remote()
-        asked = [self._nodes[name] for name in jobs if name in self._nodes and name in living]
-        if asked:
-            self._ray.wait(asked, num_returns=len(asked), timeout=_LOOK_SECONDS)
+        pending = [self._nodes[name] for name in jobs if name in self._nodes and name in living]
+        if pending:
+            self._ray.wait(pending, num_returns=len(pending), timeout=_WAIT_SECONDS)
         found = {}
         for name, folder in jobs.items():
             if name in living:
-                found[name] = self._going_on(name)
-            elif (told := _told(name, Path(folder))) is not None:
-                found[name] = told
+                found[name] = self._living_status(name)
+            elif (status := _reported_end(name, Path(folder))) is not None:
+                found[name] = status
             elif name in self._known:
                 found[name] = self._why_dead(name)
         for name in self._known.keys() - jobs.keys():
@@ -158,7 +158,7 @@ class Driver:
         actors = [actor for name in names if name in living and (actor := self._find(name)) is not None]
         ends = []
         for actor in actors:
-            ready, _ = self._ray.wait([actor.node.remote()], timeout=_LOOK_SECONDS)
+            ready, _ = self._ray.wait([actor.node.remote()], timeout=_WAIT_SECONDS)
             if ready:
                 ends.append(actor.cancel.remote(seconds))
             else:  # it waits for resources, or its node does not answer
@@ -176,27 +176,27 @@ class Driver:
                 self._known[name] = self._ray.get_actor(name)
         return self._known.get(name)
 
-    def _going_on(self, name: str) -> dict[str, str]:
+    def _living_status(self, name: str) -> dict[str, str]:
         from ray.exceptions import RayError
 
-        asked = self._nodes.get(name)
-        if asked is None or not self._ray.wait([asked], timeout=0)[0]:
-            return {"state": "pending", "reason": self._free()}
+        node = self._nodes.get(name)
+        if node is None or not self._ray.wait([node], timeout=0)[0]:
+            return {"state": "pending", "reason": self._free_resources()}
         try:
-            return {"state": "running", "node": self._ray.get(asked)}
+            return {"state": "running", "node": self._ray.get(node)}
         except RayError:
             del self._nodes[name]
             return {"state": "running"}
 
-    def _free(self) -> str:
-        """Why actors wait: what the cluster has, and how much of it is free."""
+    def _free_resources(self) -> str:
+        """Why actors wait: the cluster's resources, and how much of them is free."""
         total, free = self._ray.cluster_resources(), self._ray.available_resources()
         parts = [f"{free.get(kind, 0):g} of {total.get(kind, 0):g} {kind}" for kind in ("CPU", "GPU")]
         memory = f"{free.get('memory', 0) / 2**30:.3g} of {total.get('memory', 0) / 2**30:.3g} GiB of memory"
-        return f"waits for resources; free are {', '.join([*parts, memory])}"
+        return f"waits for resources; free: {', '.join([*parts, memory])}"
 
     def _why_dead(self, name: str) -> dict[str, str]:
-        """How an actor ended whose command left no word: with its worker, or with its node."""
+        """How an actor ended whose command left no report: with its worker, or with its node."""
         from ray.exceptions import GetTimeoutError, OutOfMemoryError, RayError
 
         try:
@@ -204,7 +204,7 @@ class Driver:
         except OutOfMemoryError:
             return {"state": "ended", "reason": "Ray: out of memory", "cause": "out of memory"}
         except GetTimeoutError:
-            return {"state": "ended", "reason": "Ray: it does not answer"}
+            return {"state": "ended", "reason": "Ray: the actor does not answer"}
         except RayError as error:
             lines = [line.strip() for line in str(error).splitlines() if line.startswith("The actor")]
             return {"state": "ended", "reason": f"Ray: {(lines or ['the actor died'])[-1][:300]}"}
@@ -215,7 +215,7 @@ class Driver:
 
 
 def _check_answers(address: str) -> None:
-    """Ray itself tries for minutes; raises ConnectionError."""
+    """Check that the cluster's port is open, as Ray itself retries for minutes. Raises ConnectionError."""
     host, _, port = address.rpartition(":")
     if host and port.isdecimal() and "/" not in host:
         try:
@@ -224,24 +224,24 @@ def _check_answers(address: str) -> None:
             raise ConnectionError(f"no Ray cluster answers at {address}: {error}") from None
 
 
-def _told(name: str, folder: Path) -> dict[str, str] | None:
-    """How a job's command ended, in the word of the actor that started it."""
+def _reported_end(name: str, folder: Path) -> dict[str, str] | None:
+    """How a job's command ended, from the report of its actor; None if there is no report."""
     try:
-        told = json.loads((folder / f"{name}.end").read_text())
+        report = json.loads((folder / f"{name}.end").read_text())
     except (OSError, ValueError):
         return None
-    if told["over_time"]:
-        return {"state": "ended", "reason": "its time was up", "cause": "timed out"}
-    if told["code"] >= 0:
-        return {"state": "ended", "reason": f"exit status {told['code']}"}
-    if told["memory"]:
-        return {"state": "ended", "reason": "killed for its memory", "cause": "out of memory"}
-    return {"state": "ended", "reason": f"its process was ended by signal {-told['code']}"}
+    if report["over_time"]:
+        return {"state": "ended", "reason": "its time limit was reached", "cause": "timed out"}
+    if report["code"] >= 0:
+        return {"state": "ended", "reason": f"exit status {report['code']}"}
+    if report["memory"]:
+        return {"state": "ended", "reason": "killed: out of memory", "cause": "out of memory"}
+    return {"state": "ended", "reason": f"its process was killed by signal {-report['code']}"}
 
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what Ray prints is no answer
+    os.dup2(2, 1)  # Ray's output must not be read as answers
     driver: Driver | None = None
     for line in sys.stdin:
         question = json.loads(line)
@@ -251,10 +251,10 @@ def main() -> None:
             answer = getattr(driver, question.pop("verb"))(**question)
         except ImportError:
             answer = {"error": 'Ray is not installed: pip install "pytest-mlebench[ray]"'}
-        except Exception as error:  # Ray's own are of many kinds
+        except Exception as error:  # Ray raises errors of many kinds
             answer = {"error": " ".join(str(error).split())[:500] or type(error).__name__}
         answers.write(json.dumps(answer) + "\n")
-    os._exit(0)  # what waits and runs is the cluster's
+    os._exit(0)  # the jobs belong to the cluster
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a session asks an engine for: the run's limits, and what its competition needs to be graded."""
+"""The resources that a session requests from an engine: the run's limits, and those for grading."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from pytest_mlebench.io.units import format_duration, format_size, pluralize
 from pytest_mlebench.options import Settings
 
 _GRADER_BYTES = 1 << 30
-"""Of a grader with its libraries and a small table."""
+"""Memory of a grader with its libraries and a small table."""
 _TABLE_FACTOR = 20
-"""A table in memory, with the copies that graders make, per byte of its CSV file."""
+"""Memory of a table, with the copies that graders create, per byte of its CSV file."""
 _ROW_BYTES = 500
-"""Of a row of the answers and of a submission, while their files do not exist."""
-_SHORTEST_MARGIN = 1800.0
-"""Seconds, of a short run's job."""
+"""Estimated bytes of a row in the answers and the sample submission, while the files do not exist."""
+_MIN_MARGIN_SECONDS = 1800.0
+"""Margin of a short run's job."""
 
 
 def job_resources(settings: Settings, dataset: Dataset) -> Resources:
-    """What an engine gives the job of a run on this dataset.
+    """Return the resources of the job for a run on this dataset.
 
-    ``seconds`` covers the run, grading its submission and its snapshots, and starting. ``memory`` is the larger of
-    the agent's limit and what grading takes (None without ``--memory``).
+    ``seconds`` covers startup, the run, and grading its submission and snapshots. ``memory`` is the larger of the
+    agent's limit and the memory for grading (None without ``--memory``).
     """
     limit = settings.time_limit
-    margin = min(defaults.JOB_MARGIN_SECONDS, max(_SHORTEST_MARGIN, limit / 4))
+    margin = min(defaults.JOB_MARGIN_SECONDS, max(_MIN_MARGIN_SECONDS, limit / 4))
     seconds = limit + settings.grading_time + min(defaults.TIMELINE_SECONDS, limit) + margin
     memory = None if settings.memory is None else max(settings.memory, grading_memory(settings, dataset))
     return Resources(seconds=seconds, cpus=settings.cpus, memory=memory, gpus=settings.gpus)
 
 
 def grading_memory(settings: Settings, dataset: Dataset) -> int:
-    """Bytes that grading takes: ``--grading-memory`` if it was changed, or less if the answers are few."""
+    """Bytes for grading: ``--grading-memory``, or less if that option has its default and the answers are small."""
     size = _answer_bytes(dataset)
     if settings.grading_memory != defaults.GRADING_MEMORY or size is None:
         return settings.grading_memory
@@ -43,12 +43,12 @@ def grading_memory(settings: Settings, dataset: Dataset) -> int:
 
 
 def is_known(settings: Settings, dataset: Dataset) -> bool:
-    """Whether ``job_resources`` stay as they are when the data is prepared."""
+    """Whether ``job_resources`` are final, even if the data is not prepared yet."""
     return settings.nodes_pull or _answer_bytes(dataset) is not None
 
 
 def _answer_bytes(dataset: Dataset) -> int | None:
-    """The size of the answers and the sample submission; None while they do not exist, and their rows are unknown."""
+    """Bytes of the answers and the sample submission, or an estimate; None if their rows are unknown, too."""
     try:
         return sum(path.stat().st_size for path in {dataset.answers, dataset.sample_submission})
     except OSError:
@@ -57,7 +57,7 @@ def _answer_bytes(dataset: Dataset) -> int | None:
 
 
 def request_text(engine: str, settings: Settings, asked: Sequence[Resources]) -> str:
-    """What the jobs of a session ask for, and the options that determine it."""
+    """Describe the resources that a session's jobs request, and the options that determine them."""
     longest = max(one.seconds for one in asked)
     parts = [
         f"{format_duration(longest)} (--time-limit={format_duration(settings.time_limit)} plus grading and a margin)"
@@ -75,7 +75,7 @@ def request_text(engine: str, settings: Settings, asked: Sequence[Resources]) ->
 
 
 def check_largest(engine: Engine, settings: Settings, asked: Sequence[Resources]) -> None:
-    """Check that the engine can ever start the largest job; raises ClusterError that says what was asked."""
+    """Check that the engine can start the largest job. Raises ClusterError with the requested resources."""
     seconds = max(one.seconds for one in asked)
     memory = max((one.memory for one in asked if one.memory is not None), default=None)
     largest = Resources(seconds=seconds, cpus=settings.cpus, memory=memory, gpus=settings.gpus)

@@ -1,4 +1,4 @@
-"""Prepared data on a disk of this machine, for as long as runs here use it."""
+"""Copies of prepared data on a local disk, kept as long as runs on this machine use them."""
 
 from __future__ import annotations
 
@@ -27,60 +27,60 @@ _USERS = "users"
 
 @contextmanager
 def copied(dataset: Dataset, folder: Path, reporter: Reporter = silent) -> Iterator[Dataset]:
-    """A copy of prepared data below ``folder``, which all processes of this user on this machine share.
+    """A copy of prepared data below ``folder``, shared by all processes of this user on this machine.
 
-    The first one that needs it copies it, in another order (see ``data.dataset``); the last one removes it. Each has a
-    file that it keeps locked; the kernel drops that lock when the process dies, so a killed process is no user. What it
-    leaves is removed by the next one. Raises DataError where there is too little space, before anything is copied, and
-    where the copy is not what the data is.
+    The first process creates the copy, in random file order (see ``data.dataset``); the last one removes it. Each
+    process holds a lock on its own file. The kernel releases the lock when the process dies, so a killed process does
+    not count as a user; the next process removes what it left. Raises DataError if there is too little space, before
+    anything is copied, and if the copy differs from the data.
     """
-    base = _own_folder(folder)
-    place = base / _key(dataset)
-    with locks.hold_lock(_lock(place), "copies", dataset.competition.id, reporter):
-        _remove_unused(base, apart_from=place)
-        user = _register(place)
+    base = _user_folder(folder)
+    copy = base / _key(dataset)
+    with locks.hold_lock(_lock(copy), "copies", dataset.competition.id, reporter):
+        _remove_unused(base, except_for=copy)
+        user = _register(copy)
         try:
-            if not (place / _DATA).is_dir():
-                _copy(dataset, place, reporter)
+            if not (copy / _DATA).is_dir():
+                _copy(dataset, copy, reporter)
         except BaseException:
-            _leave(place, user)
+            _unregister(copy, user)
             raise
     try:
-        yield Dataset(dataset.competition, place / _DATA)
+        yield Dataset(dataset.competition, copy / _DATA)
     finally:
-        with locks.hold_lock(_lock(place), "removes", dataset.competition.id, reporter):
-            _leave(place, user)
+        with locks.hold_lock(_lock(copy), "removes", dataset.competition.id, reporter):
+            _unregister(copy, user)
 
 
-def _own_folder(folder: Path) -> Path:
-    """This user's part of a folder that others may use too: answers are among the data."""
-    own = folder / f"mlebench-{os.getuid()}"
+def _user_folder(folder: Path) -> Path:
+    """Create this user's private subfolder of a folder that others may use too: the data includes answers."""
+    private = folder / f"mlebench-{os.getuid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
-            own.mkdir(mode=0o700)
-        about = own.lstat()
-        (own / _LOCKS).mkdir(exist_ok=True)
+            private.mkdir(mode=0o700)
+        stats = private.lstat()
+        (private / _LOCKS).mkdir(exist_ok=True)
     except OSError as error:
-        raise DataError(f"--node-scratch: {own} cannot be used: {reason(error)}") from error
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
-        raise DataError(f"--node-scratch: {own} must be a folder of yours that nobody else can open: chmod 700 {own}")
-    return own
+        raise DataError(f"--node-scratch: {private} cannot be used: {reason(error)}") from error
+    if not stat.S_ISDIR(stats.st_mode) or stats.st_uid != os.getuid() or stats.st_mode & 0o077:
+        raise DataError(f"--node-scratch: {private} must be your folder, and closed to others: chmod 700 {private}")
+    return private
 
 
 def _key(dataset: Dataset) -> str:
-    """A name that only this data has, as it is now; it does not say which competition it is of."""
-    about = [str(dataset.prepared.resolve()), dataset.prepared.stat().st_ino, fingerprint(dataset), dataset.description]
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
+    """A name that identifies the data in its current state, without the competition's name."""
+    data = [str(dataset.prepared.resolve()), dataset.prepared.stat().st_ino, fingerprint(dataset), dataset.description]
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _lock(place: Path) -> Path:
-    return place.parent / _LOCKS / f"{place.name}.lock"
+def _lock(copy: Path) -> Path:
+    return copy.parent / _LOCKS / f"{copy.name}.lock"
 
 
-def _register(place: Path) -> int:
-    """Become a user; returns the descriptor that says so while it is open."""
-    users = place / _USERS
+def _register(copy: Path) -> int:
+    """Register this process as a user, for as long as the returned descriptor is open."""
+    users = copy / _USERS
     users.mkdir(parents=True, exist_ok=True)
     user = os.open(users / secrets.token_hex(8), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     try:
@@ -88,22 +88,22 @@ def _register(place: Path) -> int:
     except OSError as error:
         os.close(user)
         raise DataError(
-            f"--node-scratch: {place.parent.parent} refuses file locks ({reason(error)}); name a folder on a local disk"
+            f"--node-scratch: {copy.parent.parent} refuses file locks ({reason(error)}); name a folder on a local disk"
         ) from error
     return user
 
 
-def _leave(place: Path, user: int) -> None:
-    """Be no user any more; the last one removes the copy. The caller holds the lock."""
+def _unregister(copy: Path, user: int) -> None:
+    """Unregister a user; the last one removes the copy. The caller must hold the lock."""
     os.close(user)
-    if not _is_used(place):
-        shutil.rmtree(place, ignore_errors=True)
+    if not _is_used(copy):
+        shutil.rmtree(copy, ignore_errors=True)
 
 
-def _is_used(place: Path) -> bool:
-    """Whether any process that lives uses a copy. The caller holds its lock."""
+def _is_used(copy: Path) -> bool:
+    """Whether any live process uses a copy. The caller must hold its lock."""
     used = False
-    for path in (place / _USERS).glob("*"):
+    for path in (copy / _USERS).glob("*"):
         file = os.open(path, os.O_RDWR)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -115,29 +115,29 @@ def _is_used(place: Path) -> bool:
     return used
 
 
-def _remove_unused(base: Path, *, apart_from: Path) -> None:
-    """Remove what killed processes have left of other data."""
-    for place in base.iterdir():
-        if place.name == _LOCKS or place == apart_from:
+def _remove_unused(base: Path, *, except_for: Path) -> None:
+    """Remove copies of other data that killed processes left."""
+    for copy in base.iterdir():
+        if copy.name == _LOCKS or copy == except_for:
             continue
-        with suppress(locks.LockHeld), locks.hold_lock(_lock(place), "removes", "what a killed run has left"):
-            if not _is_used(place):
-                shutil.rmtree(place, ignore_errors=True)
+        with suppress(locks.LockHeld), locks.hold_lock(_lock(copy), "removes", "what a killed run has left"):
+            if not _is_used(copy):
+                shutil.rmtree(copy, ignore_errors=True)
 
 
-def _copy(dataset: Dataset, place: Path, reporter: Reporter) -> None:
+def _copy(dataset: Dataset, copy: Path, reporter: Reporter) -> None:
     id, files = dataset.competition.id, dict(prepared_files(dataset.prepared))
-    size, free = sum(files.values()), io_files.free_bytes(place)
+    size, free = sum(files.values()), io_files.free_bytes(copy)
     if free is not None and size > free:
         raise DataError(
-            f"{id}: not enough disk at {place.parent.parent} for a copy: it takes {format_size(size)}, "
+            f"{id}: not enough disk at {copy.parent.parent} for a copy: it takes {format_size(size)}, "
             f"{format_size(free)} are free; free some, name another folder with --node-scratch, or leave it out to use "
-            f"{dataset.prepared} as it is"
+            f"{dataset.prepared} directly"
         )
-    reporter(Step(id, f"copying to {place.parent}"))
-    for left in place.glob(".copying-*"):
-        shutil.rmtree(left, ignore_errors=True)
-    with io_files.scratch(place, ".copying-") as name:
+    reporter(Step(id, f"copying to {copy.parent}"))
+    for leftover in copy.glob(".copying-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    with io_files.scratch(copy, ".copying-") as name:
         new = Dataset(dataset.competition, Path(name, _DATA))
         try:
             new.folder.mkdir()
@@ -147,14 +147,14 @@ def _copy(dataset: Dataset, place: Path, reporter: Reporter) -> None:
             for path in (dataset.listing, dataset.state_file):
                 if path.exists():
                     shutil.copy(path, new.folder)
-            right = dict(prepared_files(new.prepared)) == files and md5(new.answers) == fingerprint(dataset)["answers"]
+            same = dict(prepared_files(new.prepared)) == files and md5(new.answers) == fingerprint(dataset)["answers"]
         except OSError as error:
-            if io_files.is_disk_full(error, place):
-                raise io_files.disk_full(id, place.parent) from error
-            raise DataError(f"{id}: {dataset.prepared} cannot be copied to {place}: {reason(error)}") from error
-        if not right:
+            if io_files.is_disk_full(error, copy):
+                raise io_files.disk_full(id, copy.parent) from error
+            raise DataError(f"{id}: {dataset.prepared} cannot be copied to {copy}: {reason(error)}") from error
+        if not same:
             raise DataError(
-                f"{id}: the copy of {dataset.prepared} in {place} has other files; was it changed meanwhile? "
+                f"{id}: the copy of {dataset.prepared} in {copy} has other files; was it changed meanwhile? "
                 "See `mlebench verify`"
             )
-        new.folder.rename(place / _DATA)
+        new.folder.rename(copy / _DATA)

@@ -1,6 +1,6 @@
-"""A session that hands its runs to an engine: all are submitted at the start, and reported as they end.
+"""A session that submits all its runs to an engine at the start, and reports them as they end.
 
-The plugin finds this module by its entry point; ``plugin.session.Engines`` says what it calls.
+The plugin finds this module by its entry point. ``plugin.session.Engines`` defines the functions that it calls.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ __all__ = ["check", "check_none_runs", "description", "fetched", "load_keys", "l
 
 _RESULTS = pytest.StashKey["dict[RunKey, RunResult]"]()
 _ENGINE: pytest.StashKey[Engine] = pytest.StashKey()
-_PAUSE = 0.25
+_PAUSE_SECONDS = 0.25
 _RUN_ONE = (sys.executable, "-m", "pytest_mlebench.cli", "run-one")
 
 
 def check(config: pytest.Config) -> None:
-    """Check that runs can be handed to the engine of ``--cluster``; raises UsageError."""
+    """Check that runs can be submitted to the engine of ``--cluster``; raises UsageError."""
     settings = session_of(config).settings
     if not settings.has_runs or settings.cluster is None:
         return
     if internals.has_workers(config):
         raise UsageError(
-            "-n starts workers that wait for runs; with --cluster one process hands runs to the engine, which does "
-            "them side by side: leave out -n (or add -n0), and use --max-parallel=N"
+            "-n starts workers that wait for runs; with --cluster, one process submits runs to the engine, which "
+            "executes them in parallel: leave out -n (or add -n0), and use --max-parallel=N"
         )
     try:
         config.stash[_ENGINE] = chosen = engine(settings.cluster, settings, _secret_names(session_of(config).bench))
@@ -66,7 +66,7 @@ def check(config: pytest.Config) -> None:
 
 
 def _secret_names(bench: Bench) -> tuple[str, ...]:
-    """The environment variables that hold secrets of agents, and keys of providers and of where data is pulled from."""
+    """The environment variables that hold secrets of agents, or keys of model providers and data sources."""
     settings = bench.settings
     names = {name for agent in bench.chosen_agents for name in agent.secret_names}
     if settings.llm_gateway != "off":
@@ -78,75 +78,75 @@ def _secret_names(bench: Bench) -> tuple[str, ...]:
 
 
 def description(config: pytest.Config) -> Mapping[str, str] | None:
-    """What the manifest says of the engine; None where the session does its runs itself."""
-    own = engine_of(config)
-    return None if own is None else own.describe()
+    """The engine's description for the manifest; None if the session executes its runs itself."""
+    chosen = engine_of(config)
+    return None if chosen is None else chosen.describe()
 
 
 def engine_of(config: pytest.Config) -> Engine | None:
-    """The engine of this session; None if it does its runs itself."""
+    """The engine of this session; None if it executes its runs itself."""
     return config.stash.get(_ENGINE, None)
 
 
 def machine_shares(settings: Settings) -> int:
-    """How many runs share one machine with ``--cluster``."""
+    """The number of runs that share one machine with ``--cluster``."""
     return (settings.max_parallel or 1) if settings.cluster == "local" else 1
 
 
 def check_none_runs(session: Session) -> None:
-    """Where this session does runs itself: check that no job of an earlier one still does them; raises UsageError."""
+    """Before a session executes runs itself: raise UsageError if jobs of an earlier session still do."""
     group, installed = session.group, engines()
     jobs: dict[str, list[Job]] = {}
     for plan, job in open_plans(group):
         jobs.setdefault(plan.engine, []).append(job)
-    for name, own in jobs.items():
+    for name, submitted in jobs.items():
         if name not in installed:
-            raise UsageError(still_run(group, name, len(own)))
+            raise UsageError(still_run(group, name, len(submitted)))
         try:
-            statuses = installed[name]().poll(own).values()
+            statuses = installed[name]().poll(submitted).values()
         except ClusterError as error:
-            raise UsageError(f"{group}: jobs of an earlier session cannot be asked for: {error}") from error
+            raise UsageError(f"{group}: the status of an earlier session's jobs is unknown: {error}") from error
         if count := sum(status.state is not JobState.ENDED for status in statuses):
             raise UsageError(still_run(group, name, count))
 
 
 def loop(session: pytest.Session) -> bool | None:
-    """Run the items of a session with ``--cluster``, those that an engine does as they end; None for other sessions."""
+    """Run the items of a session with ``--cluster``, the engine's runs as they end. None for other sessions."""
     config = session.config
     if engine_of(config) is None or config.option.collectonly:
         return None
     if session.testsfailed and not config.option.continue_on_collection_errors:
-        return None  # pytest says it
+        return None  # pytest reports it
 
     finished = session_of(config).finished
-    ours = [item for item in session.items if isinstance(item, AgentRun) and item.key not in finished]
-    chosen = set(ours)
-    left = len(session.items)
-    with closing(_items(config, [item for item in session.items if item not in chosen], ours)) as items:
+    runs = [item for item in session.items if isinstance(item, AgentRun) and item.key not in finished]
+    chosen = set(runs)
+    remaining = len(session.items)
+    with closing(_items(config, [item for item in session.items if item not in chosen], runs)) as items:
         for item in items:
-            left -= 1
-            internals.run_item(session, item, is_last=not left)
+            remaining -= 1
+            internals.run_item(session, item, is_last=not remaining)
     return True
 
 
 def _items(
-    config: pytest.Config, own: Sequence[pytest.Item], ours: Sequence[AgentRun]
+    config: pytest.Config, others: Sequence[pytest.Item], runs: Sequence[AgentRun]
 ) -> Generator[pytest.Item, None, None]:
-    """All items: those that this process runs, and the others when their runs have ended."""
+    """All items: those that this process runs, and each run at the engine when it has ended."""
     results: dict[RunKey, RunResult] = {}
     config.stash[_RESULTS] = results
     with usage_errors():
-        queue = _queue(config, ours)
-    waiting, pending, digest = {item.key: item for item in ours}, deque(own), cache(folder_digest)
+        queue = _queue(config, runs)
+    waiting, pending, digest = {item.key: item for item in runs}, deque(others), cache(folder_digest)
     results |= _just_finished(config, waiting)
-    unsubmitted = deque(item for item in ours if item.key not in results)
+    unsubmitted = deque(item for item in runs if item.key not in results)
     try:
         for key in list(results):
             yield waiting.pop(key)
         while pending or unsubmitted or not queue.is_empty:
             if unsubmitted:
                 item = unsubmitted.popleft()
-                if not _has_data(config, item):  # its own fixture says why
+                if not _has_data(config, item):  # its fixture reports why
                     yield waiting.pop(item.key)
                     continue
                 with usage_errors():
@@ -157,14 +157,14 @@ def _items(
             if pending and not unsubmitted:
                 yield pending.popleft()
             elif not unsubmitted and not queue.is_empty:
-                time.sleep(_PAUSE)
+                time.sleep(_PAUSE_SECONDS)
     finally:
         _leave(config, queue)
 
 
 def _just_finished(config: pytest.Config, keys: Collection[RunKey]) -> dict[RunKey, RunResult]:
-    """The runs that jobs of an earlier session have finished since this one read which are: to be called when the queue
-    has seen which jobs go on."""
+    """The runs that an earlier session's jobs have finished since this session read the finished runs. Must be called
+    after the queue has read which jobs are unfinished."""
     session = session_of(config)
     assert session.reader is not None
     found = {record.key: record for record in session.reader.records() if record.key in keys}
@@ -173,27 +173,27 @@ def _just_finished(config: pytest.Config, keys: Collection[RunKey]) -> dict[RunK
 
 
 def fetched(config: pytest.Config, key: RunKey) -> RunRecord:
-    """The record of a run that an engine has done; raises SandboxError where it left none."""
+    """The record of a run that an engine executed; raises SandboxError if there is none."""
     result = config.stash[_RESULTS][key]
     if result.record is None:
         raise SandboxError(result.error)
     return result.record
 
 
-def _queue(config: pytest.Config, ours: Sequence[AgentRun]) -> RunQueue:
-    """The queue of these runs; raises ClusterError where the engine can never give a job what it asks for."""
+def _queue(config: pytest.Config, runs: Sequence[AgentRun]) -> RunQueue:
+    """The queue of these runs; raises ClusterError if the engine can never provide the resources of a job."""
     session, chosen = session_of(config), engine_of(config)
     assert session.reader is not None and chosen is not None
     settings, store = session.settings, session.bench.store
-    competitions = {item.key.competition_id: item.competition for item in ours}
+    competitions = {item.key.competition_id: item.competition for item in runs}
     datasets = filter(partial(is_known, settings), map(store.dataset, competitions.values()))
-    asked = [job_resources(settings, dataset) for dataset in datasets]
-    if asked and settings.cluster != "local":
-        check_largest(chosen, settings, asked)
-        reporter_of(config)(Note(request_text(chosen.name, settings, asked)))
+    requested = [job_resources(settings, dataset) for dataset in datasets]
+    if requested and settings.cluster != "local":
+        check_largest(chosen, settings, requested)
+        reporter_of(config)(Note(request_text(chosen.name, settings, requested)))
     if settings.detach:
         reporter_of(config)(
-            Note("this session waits for its jobs; press Ctrl-C to leave, and they continue (--detach)")
+            Note("this session waits for its jobs: press Ctrl-C to leave, and the jobs continue (--detach)")
         )
     return RunQueue(
         session.group,
@@ -231,7 +231,7 @@ def _plan(config: pytest.Config, item: AgentRun, agent_digest: str) -> JobPlan:
 
 
 def _has_data(config: pytest.Config, item: AgentRun) -> bool:
-    """Prepare the run's data on this side; False where it cannot be had, or may not be prepared."""
+    """Prepare the run's data on this machine; returns False if that fails or is not allowed."""
     bench = session_of(config).bench
     try:
         provide(item, item.competition, bench.store_of(item.key.seed), bench)
@@ -253,7 +253,7 @@ def _record_lost(config: pytest.Config, plan: JobPlan, cause: Cause, reason: str
     }
     endings = {Cause.TIMED_OUT: Ending.TIMED_OUT, Cause.OUT_OF_MEMORY: Ending.OUT_OF_MEMORY}
     store = session.bench.store_of(plan.seed)
-    if settings.nodes_pull:  # what it left is graded here
+    if settings.nodes_pull:  # the submission is graded here
         store.prepare(competition, reporter=reporter_of(config), **session.bench.prepare_options)
     lost = f"its job was lost {plan.attempt + 1} times; the last time: {reason}"
     return run.record_lost(
@@ -268,7 +268,7 @@ def _record_lost(config: pytest.Config, plan: JobPlan, cause: Cause, reason: str
 
 
 def _leave(config: pytest.Config, queue: RunQueue) -> None:
-    """At the end of the session: nothing is left, or it was interrupted, and its jobs are ended or left."""
+    """End the jobs that remain when a session is interrupted; with ``--detach``, let them continue."""
     if not queue.live:
         return
     settings = session_of(config).settings
@@ -278,13 +278,13 @@ def _leave(config: pytest.Config, queue: RunQueue) -> None:
             f"; {pluralize(queue.waiting, 'run')} that {'was' if queue.waiting == 1 else 'were'} not submitted "
             "will start only when you resume the group"
             if queue.waiting
-            else "; those that wait start by themselves"
+            else "; waiting runs start by themselves"
         )
         stop = f"mlebench stop {shlex.quote(str(session_of(config).group))}"
         for text in (
             f"{runs} without this session{waiting}",
-            f"to take them up: {resume_command(config)}",
-            f"to end them: {stop}",
+            f"to continue the session: {resume_command(config)}",
+            f"to end the jobs: {stop}",
         ):
             internals.write_line(config, f"mlebench: {text}")
         return

@@ -1,7 +1,7 @@
 """Slurm as an engine: a job is a batch job, found by its name.
 
-``squeue`` says how jobs are, and for some minutes how they ended; where it has forgotten a job, ``sacct`` is asked if
-the site keeps accounts.
+``squeue`` reports the status of jobs and, for some minutes, how they ended. Afterwards ``sacct`` does, if the site has
+accounting.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from pytest_mlebench.extras.engines.plan import OUTPUT
 from pytest_mlebench.options import Settings
 from pytest_mlebench.sandbox.redaction import tail
 
-_SECONDS = 60.0
-"""That Slurm's commands get to answer."""
+_ANSWER_SECONDS = 60.0
+"""Timeout of Slurm's commands."""
 _SUBMIT_SECONDS = 15.0
-"""That ``sbatch`` gets, which tries for minutes to get into a full queue, while other runs end."""
+"""Timeout of ``sbatch``, which retries a full queue for minutes while other runs end."""
 _FULL = re.compile(
     r"temporarily unable to accept|queue full|(QOS|Assoc)(Max|Grp)Submit|Too many jobs|"
     r"partition not available|Unable to contact slurm controller|Socket timed out|Zero Bytes were transmitted|"
-    r"^(?!.*(QOS|Assoc)(Max|Min|Grp)).*Job violates accounting/QOS policy",  # of which old versions say no more
+    r"^(?!.*(QOS|Assoc)(Max|Min|Grp)).*Job violates accounting/QOS policy",  # old versions give no details
     re.IGNORECASE,
 )
-"""Of these ``sbatch`` may succeed later: a full queue, a partition that is drained, a controller that is restarted."""
+"""Errors after which ``sbatch`` may succeed later: a full queue, a drained partition, a controller that restarts."""
 _HELD = re.compile(r"launch.failed.requeued.held|JobHoldMaxRequeue", re.IGNORECASE)
-"""Why a job waits that Slurm could not start on its node, and will not try again by itself."""
+"""Reasons of a waiting job that Slurm could not start on its node and will not retry."""
 _NO_NODES = "Requested node configuration is not available"
 _RUNNING = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING"})
 _PENDING = frozenset(
@@ -42,14 +42,14 @@ _PENDING = frozenset(
 )
 _CAUSES = {"OUT_OF_MEMORY": Cause.OUT_OF_MEMORY, "TIMEOUT": Cause.TIMED_OUT, "DEADLINE": Cause.TIMED_OUT}
 _HARNESS_MEMORY = 1 << 30
-"""For the harness, beside what the agent may use."""
+"""Memory for the harness, in addition to the agent's limit."""
 
 
 class SlurmEngine:
-    """Jobs by ``sbatch`` with ``options`` of the user, and with the lines of a file before the command.
+    """Submits jobs with ``sbatch`` and the user's ``options``. The lines of the file ``setup`` precede the command.
 
-    ``secrets`` names variables that must not rest in Slurm's spool: jobs do not inherit them.
-    ``$MLEBENCH_SLURM_SECONDS`` is the time between two questions to the controller (default 10).
+    ``secrets`` names variables that must not be stored in Slurm's spool: jobs do not inherit them.
+    ``$MLEBENCH_SLURM_SECONDS`` is the time between two polls of the controller (default 10).
     """
 
     name = "slurm"
@@ -59,13 +59,13 @@ class SlurmEngine:
         try:
             self._options = shlex.split(options)
         except ValueError as error:
-            raise ClusterError(f"--cluster-options: {options!r} cannot be read: {error}") from error
+            raise ClusterError(f"--cluster-options: {options!r} is invalid: {error}") from error
         self._setup = setup
         self.poll_seconds = self.settle_seconds = _interval()
         self._environment = {name: value for name, value in os.environ.items() if name not in secrets}
 
     def check(self) -> None:
-        """Check that Slurm answers and would take a job with these options."""
+        """Check that Slurm answers and would accept a job with these options."""
         try:
             self._call("sinfo", "--noheader", "--format=%P")
         except ClusterError as error:
@@ -77,7 +77,7 @@ class SlurmEngine:
             self._call("sbatch", "--test-only", *requests(resources), *self._options, "--wrap=true")
 
     def _has_nodes(self) -> bool:
-        """Whether Slurm would take a small job; False where its nodes are down, for which jobs wait."""
+        """Whether Slurm would accept a small job now; False if its nodes are down, since jobs wait for them."""
         try:
             self._call("sbatch", "--test-only", *self._options, "--wrap=true")
         except ClusterError as error:
@@ -87,7 +87,7 @@ class SlurmEngine:
         return True
 
     def submit(self, job: Job, command: Sequence[str], resources: Resources) -> str:
-        """``$MLEBENCH_PYTHON``, which the set-up lines may set, takes the place of the command's interpreter."""
+        """Submit a job. ``$MLEBENCH_PYTHON``, which the setup lines may set, replaces the command's interpreter."""
         script = job.folder / f"{job.name}.sh"
         interpreter, *arguments = command
         try:
@@ -113,17 +113,17 @@ class SlurmEngine:
         for job in jobs:
             status = found.get(job.name)
             if status is not None and status.state is JobState.PENDING and _HELD.search(status.reason):
-                self.cancel([job])  # nobody would release it
+                self.cancel([job])  # Slurm would hold it forever
                 found[job.name] = Status(state=JobState.ENDED, reason=f"Slurm: {status.reason}")
         if forgotten := {job.id: job.name for job in jobs if job.name not in found and job.id}:
-            with suppress(ClusterError):  # the site keeps no accounts
-                told = self._call(
+            with suppress(ClusterError):  # the site has no accounting
+                listed = self._call(
                     *("sacct", "--noheader", "--parsable2", "--allocations", "--duplicates"),
                     *("--format=JobName%64,State%32,NodeList%64,JobID,Reason", f"--jobs={','.join(forgotten)}"),
                 )
-                # Those that never started have no name there.
-                found |= {forgotten[id]: status for _, id, status in _statuses(told) if id in forgotten}
-        for job in jobs:  # without control groups, Slurm calls it a failure
+                # Jobs that never started have no name there.
+                found |= {forgotten[id]: status for _, id, status in _statuses(listed) if id in forgotten}
+        for job in jobs:  # without control groups, Slurm only reports a failure
             status = found.get(job.name)
             if status is not None and status.reason == "Slurm: failed" and _exceeded_memory(job):
                 found[job.name] = replace(status, reason="Slurm: out of memory", cause=Cause.OUT_OF_MEMORY)
@@ -143,8 +143,8 @@ class SlurmEngine:
         )
 
     def _call(self, *command: str) -> str:
-        """What a command of Slurm prints; raises QueueFull, or ClusterError with what it said."""
-        seconds = _SUBMIT_SECONDS if command[0] == "sbatch" else _SECONDS
+        """The output of a Slurm command. Raises QueueFull, or ClusterError with the command's error."""
+        seconds = _SUBMIT_SECONDS if command[0] == "sbatch" else _ANSWER_SECONDS
         try:
             done = subprocess.run(
                 command,
@@ -156,16 +156,16 @@ class SlurmEngine:
                 stdin=subprocess.DEVNULL,
             )
         except FileNotFoundError:
-            raise ClusterError(f"{command[0]} is not there: install Slurm's commands on this machine") from None
+            raise ClusterError(f"{command[0]} was not found: install Slurm's commands on this machine") from None
         except subprocess.TimeoutExpired as error:
-            said = error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else error.stderr or ""
-            if _FULL.search(said):
-                raise QueueFull(_line(said)) from None
-            raise ClusterError(f"{command[0]} gave no answer in {seconds:g} seconds") from None
+            text = error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else error.stderr or ""
+            if _FULL.search(text):
+                raise QueueFull(_line(text)) from None
+            raise ClusterError(f"{command[0]} did not answer within {seconds:g} seconds") from None
         if done.returncode == 0:
             return done.stdout
-        said = _line(done.stderr) or f"exit status {done.returncode}"
-        raise (QueueFull if _FULL.search(said) else ClusterError)(f"{command[0]}: {said}")
+        text = _line(done.stderr) or f"exit status {done.returncode}"
+        raise (QueueFull if _FULL.search(text) else ClusterError)(f"{command[0]}: {text}")
 
 
 def _interval() -> float:
@@ -175,25 +175,25 @@ def _interval() -> float:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < 3600:
-        raise ClusterError(f"$MLEBENCH_SLURM_SECONDS is {text!r}, must be a number of seconds")
+        raise ClusterError(f"$MLEBENCH_SLURM_SECONDS is {text!r}, but must be a number of seconds")
     return seconds
 
 
 def requests(resources: Resources) -> list[str]:
-    """What ``sbatch`` is asked for."""
-    asked = ["--nodes=1", "--ntasks=1", f"--time={math.ceil(resources.seconds / 60)}"]
+    """The resources to request from ``sbatch``, as options."""
+    options = ["--nodes=1", "--ntasks=1", f"--time={math.ceil(resources.seconds / 60)}"]
     if resources.cpus is not None:
-        asked.append(f"--cpus-per-task={math.ceil(resources.cpus)}")
+        options.append(f"--cpus-per-task={math.ceil(resources.cpus)}")
     if resources.memory is not None:
-        asked.append(f"--mem={math.ceil((resources.memory + _HARNESS_MEMORY) / (1 << 20))}M")
+        options.append(f"--mem={math.ceil((resources.memory + _HARNESS_MEMORY) / (1 << 20))}M")
     if resources.gpus:
-        asked.append(f"--gres=gpu:{resources.gpus}")
-    return asked
+        options.append(f"--gres=gpu:{resources.gpus}")
+    return options
 
 
 def _statuses(lines: str) -> list[tuple[str, str, Status]]:
-    """Names, ids and statuses in what ``squeue`` or ``sacct`` lists; of several attempts at one job, the last that
-    goes on comes last."""
+    """Names, ids and statuses in the output of ``squeue`` or ``sacct``. Attempts that have not ended come last, so that
+    they override earlier attempts at the same job."""
     found = []
     for line in lines.splitlines():
         name, state, node, id, why = ([part.strip() for part in line.split("|", 4)] + [""] * 5)[:5]
@@ -206,13 +206,13 @@ def _statuses(lines: str) -> list[tuple[str, str, Status]]:
             words = state.lower().replace("_", " ")
             cause = _CAUSES.get(state, Cause.LOST)
             found.append((name, id, Status(state=JobState.ENDED, reason=f"Slurm: {words}", node=node, cause=cause)))
-    return sorted(found, key=lambda one: one[2].state is not JobState.ENDED)
+    return sorted(found, key=lambda item: item[2].state is not JobState.ENDED)
 
 
 def _exceeded_memory(job: Job) -> bool:
-    """Whether the end of a job's output has Slurm's word for that."""
-    said = f"StepId={job.id}.batch exceeded memory limit"
-    return bool(job.id) and said in tail(job.folder / OUTPUT, lines=4096, max_bytes=4096)
+    """Whether a job's output ends with Slurm's message about exceeded memory."""
+    message = f"StepId={job.id}.batch exceeded memory limit"
+    return bool(job.id) and message in tail(job.folder / OUTPUT, lines=4096, max_bytes=4096)
 
 
 def _line(text: str) -> str:
@@ -220,7 +220,7 @@ def _line(text: str) -> str:
 
 
 def create(settings: Settings | None, secret_names: tuple[str, ...]) -> Engine:
-    """Slurm with the options of a session; raises ClusterError for options that cannot be read."""
+    """Return the engine for Slurm with a session's options; raises ClusterError if they are invalid."""
     if settings is None:
         return SlurmEngine()
     return SlurmEngine(settings.cluster_options or "", settings.cluster_setup, secret_names)

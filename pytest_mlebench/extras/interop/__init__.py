@@ -1,4 +1,4 @@
-"""Other systems: exports of run groups, and traces of runs as they end."""
+"""Other systems: exports of run groups and competitions, and live traces of runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def live_traces(settings: Settings, group: Path) -> LiveTraces | None:
-    """What sends the runs of a session with ``--otlp``; None without it, and nothing is imported then."""
+    """Return the sender of a session's runs; without ``--otlp``, return None and import nothing."""
     if settings.otlp is None:
         return None
     from pytest_mlebench.extras.interop.otlp_live import create

@@ -1,4 +1,4 @@
-"""The trajectories of a run group in ATIF, a file for each run."""
+"""Exports the trajectories of a run group in ATIF, one file per run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mlebench export``: run groups and competitions in forms that other programs read, and to experiment trackers."""
+"""``mlebench export``: converts run groups and competitions for other programs and experiment trackers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pytest_mlebench.reports.progress import Lines
 
 logger = logging.getLogger("pytest_mlebench")
 
-_OF_COMPETITIONS = ("--data", "--data-dir", "--data-source", "--description", "--time-limit", "--cpus", "--memory",
+_FOR_COMPETITIONS = ("--data", "--data-dir", "--data-source", "--description", "--time-limit", "--cpus", "--memory",
     "--disk", "--gpus", "--network", "--allow-host", "--base-image", "--max-submission-size", "--grading-memory",
     "--grading-time")  # fmt: skip
 
@@ -32,14 +32,14 @@ def add(commands: Any) -> None:
         "--to",
         choices=sorted(extensions(contract.EXPORTERS)),
         required=True,
-        help="; ".join(f"{name}: {own.SUMMARY}" for name, own in known.items()),
+        help="; ".join(f"{name}: {one.SUMMARY}" for name, one in known.items()),
     )
     command.add_argument(
         "-o",
         "--output",
         type=common.user_path,
         metavar="DIR",
-        help="folder to write to (default: GROUP-FORM; of competitions: FORM-tasks)",
+        help="folder to write to (default: GROUP-FORMAT; for competitions: FORMAT-tasks)",
     )
     for name, (option, users) in _options(known).items():
         command.add_argument(
@@ -49,13 +49,13 @@ def add(commands: Any) -> None:
             **({"metavar": option.metavar} if option.metavar else {"action": "store_const", "const": ""}),
         )
     common.add_options(command, "--runs-dir")
-    common.add_selection(command.add_argument_group("competitions, which some forms take"), required=False)
-    common.add_options(command, *_OF_COMPETITIONS)
+    common.add_selection(command.add_argument_group("competitions, for formats that export them"), required=False)
+    common.add_options(command, *_FOR_COMPETITIONS)
     command.set_defaults(command=_export)
 
 
 def _loadable() -> dict[str, Exporter]:
-    """The exporters by name, without those of other packages that cannot be loaded: naming one says why."""
+    """The exporters by name, except third-party ones that cannot be loaded: choosing such a one reports why."""
     found = {}
     for name in sorted(extensions(contract.EXPORTERS)):
         with suppress(UsageError):
@@ -66,8 +66,8 @@ def _loadable() -> dict[str, Exporter]:
 def _options(exporters: dict[str, Exporter]) -> dict[str, tuple[contract.ExportOption, list[str]]]:
     """Each option once, with the names of the exporters that have it."""
     found: dict[str, tuple[contract.ExportOption, list[str]]] = {}
-    for name, own in exporters.items():
-        for option in own.OPTIONS:
+    for name, one in exporters.items():
+        for option in one.OPTIONS:
             found.setdefault(option.name, (option, []))[1].append(name)
     return found
 
@@ -111,18 +111,18 @@ def _competition_options(options: argparse.Namespace) -> list[str]:
     chosen = {"-c (--competition-id)": options.competition, "--split": options.split, "--list": options.list}
     others = {
         name: getattr(options, settings.OPTIONS[name].dest)
-        for name in ("--competitions-dir", "--bench-version", *_OF_COMPETITIONS)
+        for name in ("--competitions-dir", "--bench-version", *_FOR_COMPETITIONS)
     }
     return [name for name, value in {**chosen, **others}.items() if value not in (None, [])]
 
 
 def _read(name: str, runs_dir: Path) -> RunGroup:
     group = read_group(common.open_group(name, runs_dir))
-    for why in group.broken:
-        logger.warning("warning: %s", why)
+    for problem in group.broken:
+        logger.warning("warning: %s", problem)
     if not group.records:
-        raise UsageError(f"{group.folder} has no run that has ended: there is nothing to export")
-    for record in group.records:  # it names a folder below, and a bundle is somebody else's
+        raise UsageError(f"{group.folder} has no finished run: there is nothing to export")
+    for record in group.records:  # it is used as a folder name, and bundles are untrusted
         if Path(record.run_id).name != record.run_id:
             raise UsageError(f"{group.folder}: {record.run_id!r} is not the id of a run")
     return group

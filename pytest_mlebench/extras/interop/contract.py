@@ -1,8 +1,8 @@
-"""The contract of an exporter: it writes a run group as another program reads it, or sends it to a tracker; or it
-writes competitions.
+"""The contract of an exporter, which writes a run group for another program, sends it to a tracker, or writes
+competitions.
 
-Entry points of the group ``mlebench.exporters`` are modules, or other objects, that have what ``GroupExporter`` or
-``CompetitionExporter`` has; ``docs/trackers.md`` shows a minimal one. The name of the entry point is the value of
+Entry points of the group ``mlebench.exporters`` are modules, or other objects, with the attributes of ``GroupExporter``
+or ``CompetitionExporter``. ``docs/trackers.md`` shows a minimal one. The name of the entry point is the value of
 ``mlebench export --to``.
 """
 
@@ -29,40 +29,40 @@ EXPORTERS = "mlebench.exporters"
 
 @dataclass(frozen=True)
 class ExportOption:
-    """An option of an exporter, as the command line has it. Exporters that have one of the same name share it."""
+    """A command-line option of an exporter. Exporters that define the same name share the option."""
 
     name: str
-    """With its hyphens: ``--endpoint``."""
+    """Name with hyphens, such as ``--endpoint``."""
     metavar: str
-    """What its value is called; empty: it has none, and is there or not."""
+    """Placeholder of its value in ``--help``; empty for an option without a value."""
     help: str
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for."""
+    """The user's request."""
 
     to: str
     output: Path | None = None
     """The folder of ``--output``."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """The exporter's own options that were given, by name; the value of one without a value is empty."""
+    """The exporter's options that were given, by name. An option without a value has an empty string."""
 
     def folder(self, group: RunGroup) -> Path:
-        """The folder to write to, which is made: that of ``--output``, or ``GROUP-FORM`` here. Raises OSError."""
+        """Create the output folder: ``--output``, or ``GROUP-FORMAT`` in the current folder. Raises OSError."""
         folder = self.output or Path(f"{group.name}-{self.to}")
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def required(self, name: str) -> str:
-        """The value of an option; raises UsageError where it was not given."""
+        """The value of an option; raises UsageError if it was not given."""
         if name not in self.options:
             raise UsageError(f"--to={self.to} needs {name}")
         return self.options[name]
 
 
 class Exporter(Protocol):
-    """What all entry points of ``mlebench.exporters`` have."""
+    """Attributes of all entry points of ``mlebench.exporters``."""
 
     SUMMARY: str
     """A line for ``--help``: what it writes, and for which program."""
@@ -73,11 +73,11 @@ class GroupExporter(Exporter, Protocol):
     """An exporter of run groups."""
 
     def export(self, group: RunGroup, request: Request) -> Iterator[str]:
-        """Write or send a group that has at least one record; yields a line for each thing that is done.
+        """Write or send a group that has at least one record; yields a line of output for each step.
 
-        A second export of the same group replaces what the first one left, or is refused; it never adds a run twice.
-        Nothing may be sent that ``facts.cleaner`` masks. Raises UsageError for a wrong option and where a server
-        refuses, OSError where a file cannot be written.
+        A second export of the same group replaces the first one, or is refused; it never adds a run twice. Secrets that
+        ``facts.cleaner`` masks must not be sent. Raises UsageError if an option is invalid or a server refuses, and
+        OSError if a file cannot be written.
         """
 
 
@@ -85,8 +85,8 @@ class CompetitionExporter(Exporter, Protocol):
     """An exporter of competitions."""
 
     def export_competitions(self, bench: Bench, competitions: Sequence[Competition], request: Request) -> Iterator[str]:
-        """Write competitions with the options of ``bench``, to ``request.output`` if that is given; yields a line for
-        each thing that is done. Raises UsageError for a wrong option, OSError where a file cannot be written."""
+        """Write competitions with the options of ``bench``, to ``request.output`` if that is given; yields a line of
+        output for each step. Raises UsageError if an option is invalid, and OSError if a file cannot be written."""
 
 
 def takes_competitions(chosen: Exporter) -> TypeGuard[CompetitionExporter]:
@@ -94,19 +94,19 @@ def takes_competitions(chosen: Exporter) -> TypeGuard[CompetitionExporter]:
 
 
 def exporter(name: str) -> Exporter:
-    """The exporter of this name; raises UsageError where it, or an extra that it needs, is not installed."""
+    """Return the exporter of this name; raises UsageError if it, or an extra that it needs, is not installed."""
     found: Exporter | None = load_extension(EXPORTERS, name)
     if found is None:
         raise UsageError(f"--to={name} needs an extra of pytest-mlebench that is not installed")
-    does = "export_competitions" if takes_competitions(found) else "export"
-    missing = [part for part in ("SUMMARY", "OPTIONS", does) if not hasattr(found, part)]
+    method = "export_competitions" if takes_competitions(found) else "export"
+    missing = [attribute for attribute in ("SUMMARY", "OPTIONS", method) if not hasattr(found, attribute)]
     if missing:
         raise UsageError(f"{EXPORTERS}: {name} is not an exporter, as it lacks {' and '.join(missing)}")
     return found
 
 
 def third_party(module: str, extra: str) -> Any:
-    """A module of a package that an extra installs; raises UsageError that names the extra."""
+    """Import a module of a package that an extra installs. If it is missing, raises UsageError with the extra."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -119,7 +119,7 @@ def third_party(module: str, extra: str) -> Any:
 
 @contextmanager
 def set_by_default(variables: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: the environment has these variables, for a client of a tracker, unless the user set them."""
+    """Context manager: set environment variables for a tracker's client, except those that the user has set."""
     added = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(added)
     try:

@@ -1,9 +1,8 @@
-"""Results in the form of Every Eval Ever, a common schema and corpus of evaluations: a file for each agent and version.
+"""Exports results in the format of Every Eval Ever, a common schema and corpus of evaluations, with one file per agent.
 
-It has medal rates by split, with the confidence interval that reports show, and each competition's mean score over
-seeds. The files lie where the corpus has them: ``data/mle-bench/<developer>/<model>/<UUID>.json``. The UUID follows
-from the group and the agent, so another export of the group replaces its files. The package of the extra ``eee``
-validates them.
+A file has medal rates by split, with the confidence intervals of the reports, and each competition's mean score over
+seeds. Paths are those of the corpus: ``data/mle-bench/<developer>/<model>/<UUID>.json``. The UUID is derived from the
+group and the agent, so a second export replaces the files. The package of the extra ``eee`` validates them.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ logger = logging.getLogger("pytest_mlebench")
 SUMMARY = "results for the common corpus of Every Eval Ever"
 OPTIONS = (
     ExportOption("--organization", "NAME", "who ran the evaluation (default: unknown)"),
-    ExportOption("--relationship", "WHICH", "of evaluator and model: first_party, third_party, collaborative or other"),
+    ExportOption("--relationship", "WHICH", "of evaluator to model: first_party, third_party, collaborative or other"),
 )
 SCHEMA_VERSION = "0.3.0"
 RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 _DEVELOPERS = {"gemini": "google", "gemini-openai": "google"}
-"""Who makes the models of providers that are called otherwise."""
+"""Model developers that have another name than the provider."""
 _RATES = {
     "any_medal": "any medal",
     "gold": "gold medal",
@@ -53,7 +52,7 @@ _RATES = {
 
 
 def export(group: RunGroup, request: Request) -> Iterator[str]:
-    """Write and validate the file of each agent; raises UsageError for one that the package refuses."""
+    """Write and validate the file of each agent; raises UsageError if the package rejects one."""
     relationship = request.options.get("--relationship", "other")
     if relationship not in RELATIONSHIPS:
         raise UsageError(f"--relationship: {relationship!r} must be one of {', '.join(RELATIONSHIPS)}")
@@ -67,7 +66,7 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
     summaries = summarise([group])
     for agent in group.agents:
         records = [record for record in group.records if record.agent == agent]
-        whole = _log(group, agent, records, [own for own in summaries if own.agent == agent], source, clean)
+        whole = _log(group, agent, records, [summary for summary in summaries if summary.agent == agent], source, clean)
         log = _cleaned(whole, clean)
         if records and log["evaluation_results"]:
             model = log["model_info"]["id"].split("/")
@@ -92,9 +91,9 @@ def _validate(folder: Path, files: list[Path]) -> None:
     for path in files:
         name = path.relative_to(folder).as_posix()
         report = validator.validate_file(path, repo_path=name, run_semantic_checks=True)
-        problems = [f"{own.get('loc')}: {own.get('msg')}" for own in [*report.errors, *report.warnings]]
+        problems = [f"{item.get('loc')}: {item.get('msg')}" for item in [*report.errors, *report.warnings]]
         if problems:
-            raise UsageError(f"{path} does not hold to the schema of Every Eval Ever: {'; '.join(problems)[:1000]}")
+            raise UsageError(f"{path} does not conform to the schema of Every Eval Ever: {'; '.join(problems)[:1000]}")
 
 
 def _log(
@@ -121,18 +120,18 @@ def _log(
             "additional_details": {"agent": agent, "run_group": group.name, "bench_version": group.version, **limits},
         },
         "model_info": model,
-        "evaluation_results": [{**own, **shared} for own in (*_medals(summaries), *_scores(group, records))],
+        "evaluation_results": [{**result, **shared} for result in (*_medals(summaries), *_scores(group, records))],
     }
 
 
 def _model(agent: str, records: list[RunRecord], clean: facts.Clean) -> dict[str, Any]:
-    """The model that answered most calls; an agent that called none stands for itself."""
+    """The model that answered most calls; the agent's name stands in if it called none."""
     calls = Counter[str]()
     providers: dict[str, str] = {}
-    for called, own in (pair for record in records for pair in record.usage.models.items()):
-        calls[clean(called)] += own.calls
-        providers[clean(called)] = own.provider or "other"
-    name = max(calls, key=lambda own: calls[own], default=f"without-a-model/{agent}")
+    for called, usage in (pair for record in records for pair in record.usage.models.items()):
+        calls[clean(called)] += usage.calls
+        providers[clean(called)] = usage.provider or "other"
+    name = max(calls, key=lambda model: calls[model], default=f"without-a-model/{agent}")
     provider = providers.get(name, "none")
     parts = name.split("/") if "/" in name else [_DEVELOPERS.get(provider, provider), name]
     return {
@@ -144,7 +143,7 @@ def _model(agent: str, records: list[RunRecord], clean: facts.Clean) -> dict[str
             "deployment_type": "unknown",
             "model_availability": "unknown",
             "agent": agent,
-            "calls_by_model": ", ".join(f"{own}: {count}" for own, count in sorted(calls.items())),
+            "calls_by_model": ", ".join(f"{model}: {count}" for model, count in sorted(calls.items())),
         },
     }
 
@@ -187,8 +186,8 @@ def _medals(summaries: list[SplitSummary]) -> Iterator[dict[str, Any]]:
 def _scores(group: RunGroup, records: list[RunRecord]) -> Iterator[dict[str, Any]]:
     catalogue = default_catalogue(version=group.version)
     for id in sorted({record.competition_id for record in records}):
-        own = [record for record in records if record.competition_id == id]
-        scores = [record.score for record in own if record.score is not None and math.isfinite(record.score)]
+        runs = [record for record in records if record.competition_id == id]
+        scores = [record.score for record in runs if record.score is not None and math.isfinite(record.score)]
         if not scores:
             continue
         uncertainty: dict[str, Any] = {"num_samples": len(scores)}
@@ -196,27 +195,27 @@ def _scores(group: RunGroup, records: list[RunRecord]) -> Iterator[dict[str, Any
             spread = stdev(scores)
             error = {"value": spread / math.sqrt(len(scores)), "method": "over seeds"}
             uncertainty |= {"standard_deviation": spread, "standard_error": error}
-        elif (low := own[0].report.score_low) is not None and (high := own[0].report.score_high) is not None:
+        elif (low := runs[0].report.score_low) is not None and (high := runs[0].report.score_high) is not None:
             uncertainty["confidence_interval"] = {
                 "lower": low,
                 "upper": high,
                 "confidence_level": 0.95,
                 "method": "bootstrap over the test's rows",
             }
-        medals = ", ".join(f"seed {record.seed}: {record.outcome.label}" for record in own)
+        medals = ", ".join(f"seed {record.seed}: {record.outcome.label}" for record in runs)
         yield {
             "evaluation_result_id": id,
-            "evaluation_name": f"MLE-bench{' twin' if own[0].twin else ''}: {id}",
+            "evaluation_name": f"MLE-bench{' twin' if runs[0].twin else ''}: {id}",
             "source_data": _source(
                 id,
-                digests=str(dict(own[0].data)),
-                verified=str(own[0].data_verified),
-                **({"generated": TWIN_DATA} if own[0].twin else {}),
+                digests=str(dict(runs[0].data)),
+                verified=str(runs[0].data_verified),
+                **({"generated": TWIN_DATA} if runs[0].twin else {}),
             ),
             "metric_config": {
                 "metric_id": f"mle-bench.{id}",
                 "metric_name": catalogue[id].metric if id in catalogue else "score",
-                "lower_is_better": own[0].report.is_lower_better,
+                "lower_is_better": runs[0].report.is_lower_better,
             },
             "score_details": {"score": mean(scores), "uncertainty": uncertainty, "details": {"outcomes": medals}},
         }
@@ -227,7 +226,7 @@ def _source(name: str, **details: str) -> dict[str, Any]:
 
 
 def _component(text: str) -> str:
-    """A text as a part of a path of the corpus."""
+    """Convert a text to a path component of the corpus."""
     found = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".- ")[:100]
     is_taken = found.lower() in ("", "data", "unknown", "con", "prn", "aux", "nul")
     return f"model-{found or 'unnamed'}" if is_taken else found
@@ -235,7 +234,7 @@ def _component(text: str) -> str:
 
 def _cleaned(value: Any, clean: facts.Clean) -> Any:
     if isinstance(value, dict):
-        return {key: _cleaned(own, clean) for key, own in value.items()}
+        return {key: _cleaned(item, clean) for key, item in value.items()}
     if isinstance(value, list):
-        return [_cleaned(own, clean) for own in value]
+        return [_cleaned(item, clean) for item in value]
     return clean(value) if isinstance(value, str) else value

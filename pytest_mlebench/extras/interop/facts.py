@@ -1,4 +1,4 @@
-"""What trackers are told of a run: parameters, metrics, tags, the timeline, in one form for all of them."""
+"""The data of a run for trackers, in one form for all of them: parameters, metrics, tags and the timeline."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ Clean = Callable[[str], str]
 
 
 def cleaner() -> Redactor:
-    """What masks the secrets of this environment. Records were cleaned when they were written; this is a second look,
-    since what leaves the machine cannot be called back."""
+    """Return a redactor for the secrets of this environment. Records were redacted when they were written; this is a
+    second check, since data that has left the machine cannot be recalled."""
     return Redactor(environment_secrets())
 
 
 def cached(redactor: Redactor) -> Clean:
-    """``redactor.text`` that remembers short texts: names of models and agents come again in each span."""
+    """``redactor.text`` with a cache for short texts: names of models and agents occur in each span."""
     known = lru_cache(1 << 12)(redactor.text)
     return lambda text: known(text) if len(text) <= _SHORT else redactor.text(text)
 
 
 def write_cleaned(path: Path, values: Any, redactor: Redactor) -> None:
-    """Write JSON without the secrets that its texts hold."""
+    """Write JSON with secrets masked."""
     write_text(path, redactor.text(json_text(values)) + "\n")
 
 
 def shown(url: str) -> str:
-    """A URL without what may be a secret: user, password and query."""
+    """A URL without the parts that may be secret: user, password and query."""
     return re.sub(r"(?<=://)[^/@\s]*@", "***@", url).partition("?")[0]
 
 
 def parameters(group: RunGroup, record: RunRecord) -> dict[str, str | int | float | bool]:
-    """What was decided before the run: agent, competition, seed, limits, and the manifest's settings."""
+    """Values that were fixed before the run: agent, competition, seed, limits, and the manifest's settings."""
     found: dict[str, Any] = {
         "agent": record.agent,
         "competition": record.competition_id,
@@ -101,7 +101,7 @@ def medal_number(medal: str | None) -> float:
 
 
 def milliseconds(moment: str) -> int:
-    """A moment in ISO 8601 as milliseconds since 1970."""
+    """Convert a time in ISO 8601 to milliseconds since 1970."""
     return round(1000 * datetime.fromisoformat(moment).timestamp())
 
 
@@ -110,7 +110,7 @@ def is_number(value: Any) -> bool:
 
 
 def timeline(record: RunRecord) -> Iterator[tuple[float, dict[str, float]]]:
-    """The run's submission over time: seconds since its start, and metrics of what it was then."""
+    """The run's submission over time: seconds since the start, and the metrics at that time."""
     for point in record.timeline:
         found: dict[str, Any] = {name: getattr(point, name) for name in ("score", "cost", "calls")}
         found["medal"] = medal_number(point.medal)
@@ -118,7 +118,7 @@ def timeline(record: RunRecord) -> Iterator[tuple[float, dict[str, float]]]:
 
 
 def tags(record: RunRecord) -> dict[str, str]:
-    """What runs are searched by."""
+    """Tags by which runs can be searched."""
     found = {
         "run_id": record.run_id,
         "bench_version": record.report.bench_version,
@@ -136,9 +136,9 @@ def tags(record: RunRecord) -> dict[str, str]:
 
 
 def artifacts(group: RunGroup, record: RunRecord, folder: Path, redactor: Redactor) -> list[Path]:
-    """Copies of a run's record, report, trajectory, log and submission, without secrets, in a folder.
+    """Copy a run's record, report, trajectory, log and submission to a folder, with secrets masked.
 
-    Files of more than 64 MiB are left out, and so are those that cannot be cleaned.
+    Files larger than 64 MiB, and files in which secrets cannot be masked, are left out.
     """
     run_dir, found = group.folder / record.run_id, []
     for name, values in (("run.json", record.to_json()), ("report.json", record.report.to_json())):
@@ -155,7 +155,7 @@ def artifacts(group: RunGroup, record: RunRecord, folder: Path, redactor: Redact
 
 
 def trajectory(run_dir: Path, record: RunRecord) -> Mapping[str, Any] | None:
-    """What a run wrote of its steps, or else what its recording gives; None for a run that called no model."""
+    """The trajectory that a run wrote, or else one built from its recording; None if the run called no model."""
     path = run_dir / TRAJECTORY
     if path.is_file() and not path.is_symlink() and path.stat().st_size <= MAX_TRAJECTORY:
         try:

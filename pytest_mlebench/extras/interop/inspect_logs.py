@@ -1,4 +1,4 @@
-"""A run group as logs of Inspect, which ``inspect view`` and ``inspect log`` read."""
+"""Exports a run group as Inspect logs, for ``inspect view`` and ``inspect log``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ OPTIONS: tuple[ExportOption, ...] = ()
 def export(group: RunGroup, request: Request) -> Iterator[str]:
     """Write a log for each agent: competitions are its samples, seeds their epochs.
 
-    This is version 2 of the format of Inspect's JSON logs. The scorer ``mle_bench`` has the score, and as metadata all
-    of the grade; ``medal`` is 1 for any medal, else 0.
+    The format is version 2 of Inspect's JSON logs. The scorer ``mle_bench`` has the score, with the whole grade as
+    metadata; ``medal`` is 1 for any medal, else 0.
     """
     target, redactor = request.folder(group), cleaner()
     for agent in group.agents:
@@ -54,7 +54,7 @@ def _log(group: RunGroup, records: list[RunRecord]) -> dict[str, Any]:
         "eval": {
             "eval_id": f"{group.name}-{records[0].agent}",
             "run_id": group.name,
-            "created": _moment(first),
+            "created": _iso_time(first),
             "task": "mle-bench",
             "task_id": f"{group.name}-{records[0].agent}",
             "task_version": group.version,
@@ -81,14 +81,14 @@ def _log(group: RunGroup, records: list[RunRecord]) -> dict[str, Any]:
                 }
             ],
         },
-        "stats": {"started_at": _moment(first), "completed_at": _moment(last), "model_usage": _usage(records)},
+        "stats": {"started_at": _iso_time(first), "completed_at": _iso_time(last), "model_usage": _usage(records)},
         "samples": [_sample(record, group.folder / record.run_id) for record in records],
     }
 
 
 def _sample(record: RunRecord, run_dir: Path) -> dict[str, Any]:
-    said = trajectory(run_dir, record)
-    messages = list(_messages(said)) if said is not None else []
+    steps = trajectory(run_dir, record)
+    messages = list(_messages(steps)) if steps is not None else []
     model = next(iter(record.models_called), "none")
     medal = record.report.medal or ("above median" if record.report.above_median else record.outcome.label)
     answer = f"{medal}: {record.reason}" if record.reason else medal
@@ -101,7 +101,7 @@ def _sample(record: RunRecord, run_dir: Path) -> dict[str, Any]:
         "output": {"model": model, "choices": []},
         "scores": {
             "mle_bench": {
-                # Inspect has no score that is absent or infinite in its tables; the grade is in the metadata.
+                # Inspect's tables cannot have a missing or infinite score; the metadata has the grade.
                 "value": record.score if record.score is not None and abs(record.score) < 1e300 else "invalid",
                 "answer": answer,
                 "metadata": record.report.to_json() | {"score": None if record.score is None else str(record.score)},
@@ -119,8 +119,8 @@ def _sample(record: RunRecord, run_dir: Path) -> dict[str, Any]:
         "events": [],
         "model_usage": _usage([record]),
         **_failure(record),
-        "started_at": _moment(record.started_at),
-        "completed_at": _moment(record.ended_at),
+        "started_at": _iso_time(record.started_at),
+        "completed_at": _iso_time(record.ended_at),
         "total_time": record.seconds,
         "attachments": {},
     }
@@ -129,15 +129,15 @@ def _sample(record: RunRecord, run_dir: Path) -> dict[str, Any]:
 def _usage(records: Iterable[RunRecord]) -> dict[str, Counter[str]]:
     found: dict[str, Counter[str]] = {}
     for record in records:
-        for name, own in record.usage.models.items():
-            read, written = own.input_tokens or 0, own.output_tokens or 0
+        for name, usage in record.usage.models.items():
+            read, written = usage.input_tokens or 0, usage.output_tokens or 0
             counts = found.setdefault(name, Counter())
             counts.update(input_tokens=read, output_tokens=written, total_tokens=read + written)
     return found
 
 
 def _failure(record: RunRecord) -> dict[str, Any]:
-    """How a run failed, where it did: as an error of Inspect's, or as one of its limits."""
+    """How a run failed, as an error or a limit of Inspect; empty if it did not fail."""
     if record.outcome is Outcome.error or record.ending in (Ending.CRASHED, Ending.OUT_OF_MEMORY):
         message = record.error or "; ".join(filter(None, (record.ending.value, record.detail)))
         return {"error": {"message": message, "traceback": "", "traceback_ansi": ""}}
@@ -147,7 +147,7 @@ def _failure(record: RunRecord) -> dict[str, Any]:
     return {}
 
 
-def _moment(text: str) -> str:
+def _iso_time(text: str) -> str:
     return datetime.fromisoformat(text).isoformat(timespec="seconds")
 
 
@@ -155,7 +155,7 @@ _ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 
 
 def _messages(trajectory: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A trajectory's steps as chat messages, with tools' results as messages of their own."""
+    """A trajectory's steps as chat messages, with tools' results as separate messages."""
     for step in steps_of(trajectory):
         role = _ROLES.get(str(step.get("source")), "user")
         message: dict[str, Any] = {"role": role, "content": str(step.get("message") or "")}

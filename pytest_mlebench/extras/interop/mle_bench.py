@@ -1,4 +1,4 @@
-"""A run group as MLE-bench has it: a ``runs/`` folder for its ``aggregate_grading_reports.py``."""
+"""Exports a run group to MLE-bench's format: a ``runs/`` folder for its ``aggregate_grading_reports.py``."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ EXPERIMENTS = "run_group_experiments.csv"
 
 
 def export(group: RunGroup, request: Request) -> Iterator[str]:
-    """Write the ``runs/`` folder, and warn of what MLE-bench counts in another way."""
+    """Write the ``runs/`` folder, and warn about runs that MLE-bench counts differently."""
     yield from map(str, export_mle_bench(group, request.folder(group)))
-    for why in counted_otherwise(group):
-        logger.warning("warning: %s", why)
+    for reason in counted_otherwise(group):
+        logger.warning("warning: %s", reason)
 
 
 def export_mle_bench(group: RunGroup, target: Path) -> list[Path]:
-    """Write a ``runs/`` folder as MLE-bench has it: a run group for each agent and seed, with its grading report, and
+    """Write a ``runs/`` folder in MLE-bench's format: a run group for each agent and seed, with its grading report, and
     ``run_group_experiments.csv``, in which the agent is the experiment. Returns the run groups' folders.
 
-    MLE-bench takes a run group for one attempt at each competition. Raises UsageError, and OSError.
+    In MLE-bench, a run group has one attempt at each competition. Raises UsageError and OSError.
     """
     folders, rows, redactor = [], [], cleaner()
     for agent, seed in sorted({(record.agent, record.seed) for record in group.records}):
@@ -71,10 +71,10 @@ def export_mle_bench(group: RunGroup, target: Path) -> list[Path]:
 
 
 def counted_otherwise(group: RunGroup) -> Iterator[str]:
-    """Why MLE-bench's figures of the exported group are not those that its report has.
+    """Yield the reasons why MLE-bench's figures for the exported group differ from those in our report.
 
-    It takes the i-th report of a competition for seed i, so that after a missing run the later seeds move up; and it
-    knows no errors of the harness, which count as failures there, while reports leave their seeds out.
+    MLE-bench takes the i-th report of a competition as seed i, so after a missing run, later seeds move up. It also
+    counts errors of the harness as failures, while our reports leave out their seeds.
     """
     for key in sorted(group.planned - group.runs.keys()):
         what = f"{key.agent} lacks {key.competition_id} with seed {key.seed}"
@@ -86,11 +86,11 @@ def counted_otherwise(group: RunGroup) -> Iterator[str]:
 
 
 def _clean(folder: Path, redactor: Redactor) -> None:
-    """Mask the secrets of this environment in a run's files; an archive that holds one is removed."""
+    """Mask the secrets of this environment in a run's files; an archive that contains one is removed."""
     for path in filter(Path.is_file, list(folder.rglob("*"))):
         if not redactor.file(path):
             path.unlink()
-            logger.warning("warning: %s holds a secret of this environment, and is left out", path)
+            logger.warning("warning: %s contains a secret of this environment, and is left out", path)
 
 
 def _known_rows(path: Path) -> list[tuple[str, str]]:
@@ -102,10 +102,10 @@ def _known_rows(path: Path) -> list[tuple[str, str]]:
 
 
 def stamp(moment: str) -> str:
-    """A moment in ISO 8601 as MLE-bench and Inspect write it into names of files."""
+    """Convert a time in ISO 8601 to the form of MLE-bench's and Inspect's file names."""
     return f"{datetime.fromisoformat(moment):%Y-%m-%dT%H-%M-%S}-UTC"
 
 
 def file_name(text: str) -> str:
-    """A text as a part of a file's name."""
+    """Convert a text to a part of a file name."""
     return re.sub(r"[^A-Za-z0-9.-]+", "-", text)

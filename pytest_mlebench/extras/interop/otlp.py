@@ -1,7 +1,7 @@
-"""Traces for any program that takes OTLP over HTTP: a run is a trace (see ``otlp_spans``).
+"""Sends traces to any server that accepts OTLP over HTTP: a run is a trace (see ``otlp_spans``).
 
-Spans go in binary protobuf, in batches that a collector's usual limit of 4 MiB takes. What a server refuses as too
-large is sent again in halves. What it cannot take now is tried again with the same ids, so nothing is recorded twice.
+Spans are sent as binary protobuf, in batches below a collector's usual limit of 4 MiB. A batch that a server refuses as
+too large is resent in halves. After a transient error, spans are resent with the same ids, so none is recorded twice.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ logger = logging.getLogger("pytest_mlebench")
 
 SUMMARY = "traces to an OpenTelemetry collector, MLflow or another server that takes OTLP over HTTP"
 OPTIONS = (
-    ExportOption("--endpoint", "URL", "the server; /v1/traces is added where the URL does not end with it"),
-    ExportOption("--headers", "FILE", "file of `Name: value` lines for each request, which only you can read"),
-    ExportOption("--otlp-content", "", "send what was said, too: messages, arguments and results of tools"),
+    ExportOption("--endpoint", "URL", "the server; /v1/traces is added if the URL does not end with it"),
+    ExportOption("--headers", "FILE", "file of `Name: value` lines for each request, readable only by you"),
+    ExportOption("--otlp-content", "", "also send messages, and arguments and results of tools"),
 )
 PATH = "/v1/traces"
 _SPANS, _BYTES = 512, 1 << 20
-"""The most in one request; one span that is larger goes alone."""
-_ATTEMPTS, _LONGEST_WAIT = 5, 30.0
+"""Maximum of spans and bytes in one request. A larger span is sent alone."""
+_ATTEMPTS, _MAX_WAIT = 5, 30.0
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*[:=]\s*(.*)")
-_LATER = (408, 429, *range(500, 600))
+_RETRIED = (408, 429, *range(500, 600))
 
 
 class NotTaken(Exception):
-    """A server did not take spans; the text says why. ``for_good``: it would not take them later either."""
+    """A server did not accept spans, for this reason. ``for_good`` means that a retry would not help."""
 
     def __init__(self, why: str, *, for_good: bool = False) -> None:
         super().__init__(why)
@@ -53,7 +53,7 @@ class NotTaken(Exception):
 
 
 def export(group: RunGroup, request: Request) -> Iterator[str]:
-    """Send each run; raises UsageError where the server does not take one."""
+    """Send each run; raises UsageError if the server does not accept one."""
     endpoint = request.required("--endpoint")
     sender = Sender(endpoint, headers_of(Path(request.options["--headers"])) if "--headers" in request.options else {})
     spans = RunSpans(cached(cleaner()), content="--otlp-content" in request.options)
@@ -63,9 +63,9 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
             total += sender.send(spans.of(record, group.folder / record.run_id))
             sent += 1
     except NotTaken as error:
-        again = "" if error.for_good else "; the same command sends them again, and no span is recorded twice"
+        hint = "" if error.for_good else "; the same command sends them again, and no span is recorded twice"
         raise UsageError(
-            f"{sender.shown}: {error}; {sent} of {pluralize(len(group.records), 'run')} were sent{again}"
+            f"{sender.shown}: {error}; {sent} of {pluralize(len(group.records), 'run')} were sent{hint}"
         ) from error
     finally:
         sender.close()
@@ -73,7 +73,7 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
 
 
 def headers_of(file: Path) -> dict[str, str]:
-    """The headers in a file, which holds a key as a rule. Raises UsageError."""
+    """Read the headers in a file, which usually holds a key. Raises UsageError."""
     found = {}
     for number, line in secret_lines(file):
         if (match := _HEADER.fullmatch(line)) is None or not match[2].isascii():
@@ -83,22 +83,22 @@ def headers_of(file: Path) -> dict[str, str]:
 
 
 def _traces_url(text: str, option: str) -> str:
-    """The URL that spans are sent to. Raises UsageError that names the option."""
+    """The URL that spans are sent to. Raises UsageError with the option's name."""
     try:
         url = urlsplit(text)
         host, _ = url.hostname, url.port
     except ValueError as error:
         raise UsageError(f"{option}: {shown(text)!r} is not a URL: {error}") from error
     if url.scheme not in ("http", "https") or not host or url.fragment:
-        raise UsageError(f"{option}: {shown(text)!r} is not a URL of http:// or https://, as http://localhost:4318")
+        raise UsageError(f"{option}: {shown(text)!r} is not a URL of http:// or https://, e.g. http://localhost:4318")
     path = url.path.rstrip("/")
     return url._replace(path=path if path.endswith(PATH) else path + PATH).geturl()
 
 
 class Sender:
-    """Sends spans; to be used by one thread. Raises UsageError for a wrong URL, or without the package of the extra.
+    """Sends spans, from one thread. Raises UsageError if the URL is invalid, or the extra's package is not installed.
 
-    ``attempts`` is how often a request is made before ``send`` gives up, ``wait`` (``time.sleep``) waits between them.
+    ``send`` gives up after ``attempts`` attempts at a request. ``wait`` (``time.sleep``) waits between them.
     """
 
     def __init__(
@@ -126,19 +126,19 @@ class Sender:
         timeout = urllib3.Timeout(connect=min(5.0, seconds), read=seconds)
         self._pool = urllib3.PoolManager(retries=False, timeout=timeout)
         self.rejected = 0
-        """Spans that the server took no part of, though it took their request."""
+        """Number of spans that the server rejected although it accepted the request."""
 
     def send(self, spans: Iterable[Span]) -> int:
         """Send spans in batches, and return their number. Raises NotTaken."""
         batch: list[Span] = []
         size = total = 0
         for span in spans:
-            own = span.ByteSize()
-            if batch and (size + own > _BYTES or len(batch) >= _SPANS):
+            length = span.ByteSize()
+            if batch and (size + length > _BYTES or len(batch) >= _SPANS):
                 total += self._batch(batch)
                 batch, size = [], 0
             batch.append(span)
-            size += own
+            size += length
         return total + (self._batch(batch) if batch else 0)
 
     def close(self) -> None:
@@ -151,29 +151,29 @@ class Sender:
             return self._batch(spans[:half]) + self._batch(spans[half:])
         if not 200 <= status < 300:
             why = "a span is too large for it (413)" if status == 413 else f"it answered {status}"
-            raise NotTaken(f"{why}{_said(answer)}", for_good=True)
+            raise NotTaken(f"{why}{_excerpt(answer)}", for_good=True)
         self._count_rejected(answer)
         return len(spans)
 
     def _packed(self, spans: list[Span]) -> bytes:
         request = self._service.ExportTraceServiceRequest()
-        own = request.resource_spans.add()
+        group = request.resource_spans.add()
         for key, value in (("service.name", "mlebench"), ("service.version", __version__)):
-            own.resource.attributes.add(key=key).value.string_value = value
-        scoped = own.scope_spans.add(schema_url=SCHEMA)
-        scoped.scope.name, scoped.scope.version = "pytest_mlebench", __version__
-        scoped.scope.attributes.add(key="mlebench.gen_ai_conventions").value.string_value = VERSION
-        scoped.spans.extend(spans)
+            group.resource.attributes.add(key=key).value.string_value = value
+        scope = group.scope_spans.add(schema_url=SCHEMA)
+        scope.scope.name, scope.scope.version = "pytest_mlebench", __version__
+        scope.scope.attributes.add(key="mlebench.gen_ai_conventions").value.string_value = VERSION
+        scope.spans.extend(spans)
         content: bytes = request.SerializeToString()
         return content
 
     def _post(self, content: bytes) -> tuple[int, bytes]:
-        """Status and body of an answer that is no reason to try again. Raises NotTaken."""
+        """Send a request, with retries. Returns the status and body of the answer. Raises NotTaken."""
         why, pause = "", 0.5
         for attempt in range(self._attempts):
             if attempt:
                 self.wait(pause)
-                pause = min(2 * pause, _LONGEST_WAIT)
+                pause = min(2 * pause, _MAX_WAIT)
             try:
                 answer = self._pool.request(
                     "POST", self._url, body=content, headers=self._headers, redirect=False, preload_content=False
@@ -183,20 +183,20 @@ class Sender:
                 finally:
                     answer.close()
             except (urllib3.exceptions.HTTPError, OSError) as error:
-                why = f"it cannot be reached: {_why(error)}"
+                why = f"it cannot be reached: {_short_reason(error)}"
                 continue
-            if answer.status not in _LATER:
+            if answer.status not in _RETRIED:
                 return answer.status, body
-            why = f"it answered {answer.status}{_said(body)}"
+            why = f"it answered {answer.status}{_excerpt(body)}"
             after = answer.headers.get("Retry-After", "")
-            pause = min(float(after), _LONGEST_WAIT) if re.fullmatch(r"\d{1,6}", after) else pause
+            pause = min(float(after), _MAX_WAIT) if re.fullmatch(r"\d{1,6}", after) else pause
         raise NotTaken(why)
 
     def _count_rejected(self, answer: bytes) -> None:
         found = self._service.ExportTraceServiceResponse()
         try:
             found.ParseFromString(answer)
-        except Exception:  # its error has another name in each implementation of protobuf; servers may answer in JSON
+        except Exception:  # protobuf's implementations raise different errors; servers may answer in JSON
             return
         if found.partial_success.rejected_spans > 0:
             self.rejected += found.partial_success.rejected_spans
@@ -204,19 +204,19 @@ class Sender:
                 "warning: %s rejected %d spans%s",
                 self.shown,
                 found.partial_success.rejected_spans,
-                _said(found.partial_success.error_message.encode()),
+                _excerpt(found.partial_success.error_message.encode()),
             )
 
 
-def _said(answer: bytes) -> str:
-    """What a server said, if this is text: a few words of it."""
+def _excerpt(answer: bytes) -> str:
+    """The beginning of a server's answer, if it is text."""
     text = " ".join(answer[:300].decode("utf-8", "replace").split())
     return f": {text}" if text and text.isprintable() and not text.startswith("<") else ""
 
 
-def _why(error: Exception) -> str:
-    """An error of urllib3 in a few words, without its objects and URLs."""
-    refused = isinstance(error, urllib3.exceptions.NewConnectionError)  # which is a TimeoutError to urllib3
+def _short_reason(error: Exception) -> str:
+    """An error of urllib3 in a few words, without objects and URLs."""
+    refused = isinstance(error, urllib3.exceptions.NewConnectionError)  # urllib3 derives it from TimeoutError
     if isinstance(error, urllib3.exceptions.TimeoutError) and not refused:
         return "it did not answer in time"
     text = str(error.__cause__ or error).rpartition(": ")[2]

@@ -1,7 +1,7 @@
-"""Traces of a session's runs, sent as the runs end: ``--otlp=URL``.
+"""Sends traces of a session's runs when the runs end: ``--otlp=URL``.
 
-A thread sends them from a bounded queue. Whatever the collector does, the session goes on: what cannot be sent now is
-tried again with later runs, and once more at the end.
+A thread sends them from a bounded queue. Whatever the collector does, the session continues: traces that cannot be sent
+are retried with later runs, and once more at the end.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from pytest_mlebench.options import Settings
 
 MOST = 1000
-"""Runs that wait to be sent. Those that end while so many wait are left to ``mlebench export``."""
+"""Maximum number of runs that wait to be sent. Further runs are left to ``mlebench export``."""
 DRAIN = 10.0
-"""Seconds that the end of a session waits for what is not sent yet."""
-_AGAIN = 60.0
+"""Seconds that the end of a session waits for unsent traces."""
+_RETRY_SECONDS = 60.0
 _MAX_RECORDING = 64 << 20
-"""Bytes of a recording that is read while a session goes on."""
+"""Maximum bytes of a recording that is read during a session."""
 
 
 def create(settings: Settings, url: str, group: Path) -> LiveTraces:
-    """What sends the runs of a session to ``url``. Raises UsageError."""
+    """Return the sender of a session's runs to ``url``. Raises UsageError."""
     headers = {} if settings.otlp_headers is None else headers_of(settings.otlp_headers)
     sender = Sender(url, headers, option="--otlp", attempts=3, seconds=10.0)
     spans = RunSpans(cached(cleaner()), content=settings.otlp_content, max_recording=_MAX_RECORDING)
@@ -51,7 +51,7 @@ class LiveTraces:
         self._queue: SimpleQueue[tuple[RunRecord, Path] | None] = SimpleQueue()
         self._lock, self._closing = Lock(), Event()
         self._held = self._sent = self._lost = 0
-        self._problem, self._told = "", False
+        self._problem, self._warned = "", False
         sender.wait = self._closing.wait
         self._thread = Thread(target=self._work, name="mlebench-otlp", daemon=True)
         self._thread.start()
@@ -66,9 +66,9 @@ class LiveTraces:
         self._queue.put((record, run_dir))
 
     def warnings(self) -> Iterator[str]:
-        if self._problem and not self._told:
-            self._told = True
-            yield f"--otlp: {self._sender.shown}: {self._problem}; runs go on, and their traces are tried again"
+        if self._problem and not self._warned:
+            self._warned = True
+            yield f"--otlp: {self._sender.shown}: {self._problem}; runs continue, and their traces are retried"
 
     def close(self) -> str:
         self._closing.set()
@@ -88,7 +88,7 @@ class LiveTraces:
         ending = False
         while not ending:
             with suppress(Empty):
-                if (item := self._queue.get(timeout=_AGAIN if waiting else None)) is None:
+                if (item := self._queue.get(timeout=_RETRY_SECONDS if waiting else None)) is None:
                     ending = True
                 else:
                     waiting.append(item)
@@ -97,7 +97,7 @@ class LiveTraces:
         self._sender.close()
 
     def _try(self, record: RunRecord, run_dir: Path) -> bool:
-        """Send a run; False where it is to be tried again."""
+        """Send a run; returns False if it must be retried."""
         lost = 1
         try:
             self._sender.send(self._spans.of(record, run_dir))
@@ -106,7 +106,7 @@ class LiveTraces:
             self._problem = str(error)
             if not error.for_good:
                 return False
-        except Exception as error:  # whatever an agent made its recording hold, the session goes on
+        except Exception as error:  # an agent's recording must not stop the session
             self._problem = f"{record.run_id}: {type(error).__name__}: {reason(error)}"
         with self._lock:
             self._held -= 1

@@ -1,8 +1,8 @@
-"""A run as spans of OpenTelemetry, by its semantic conventions for generative AI, which are still in development.
+"""Converts a run to OpenTelemetry spans, by the semantic conventions for generative AI, which are in development.
 
 A run is a trace: the root ``invoke_agent``, a ``chat`` span for each model call, an ``execute_tool`` span for each tool
-that an answer called, and ``gen_ai.evaluation.result`` events for each graded snapshot and for the grade. The ids
-follow from the run's id, so spans that are sent again are the same spans.
+that an answer called, and ``gen_ai.evaluation.result`` events for each graded snapshot and for the grade. The ids are
+derived from the run's id, so resent spans are the same spans.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 VERSION = "1.41.0"
-"""Of the semantic conventions: the last one with generative AI among the others. It is in the scope of all spans."""
+"""Version of the semantic conventions: the last one that includes generative AI. The scope of all spans has it."""
 SCHEMA = f"https://opentelemetry.io/schemas/{VERSION}"
 EVALUATION = "gen_ai.evaluation.result"
 _TEXT, _CONTENT = 2_000, 64 << 10
-"""Characters of an attribute, and of one with content."""
+"""Maximum characters of an attribute, and of one with content."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTERNAL, _CLIENT, _ERROR = 1, 3, 2
 
 
 class Name(StrEnum):
-    """Every attribute of the conventions that is used; all others begin with ``mlebench.``."""
+    """All attributes from the conventions. All others begin with ``mlebench.``."""
 
     OPERATION = "gen_ai.operation.name"
     PROVIDER = "gen_ai.provider.name"
@@ -68,19 +68,19 @@ class Name(StrEnum):
 
 
 OPERATIONS = {"generate": "chat", "embed": "embeddings"}
-"""By the ledger's kind of call; other calls, which cost nothing, have no spans."""
+"""Operations by the ledger's kind of call. Other calls, which cost nothing, have no spans."""
 PROVIDERS = {"gemini": "gcp.gemini", "gemini-openai": "gcp.gemini", "azure": "azure.ai.openai", "mistral": "mistral_ai",
               "xai": "x_ai", "bedrock": "aws.bedrock"}  # fmt: skip
-"""Providers that the conventions call otherwise than we do."""
+"""Names of providers in the conventions that differ from ours."""
 TOKENS = {"input": Name.INPUT, "output": Name.OUTPUT, "cached": Name.CACHED, "cache_written": Name.CACHE_WRITTEN,
            "reasoning": Name.REASONING}  # fmt: skip
 
 
 class RunSpans:
-    """Makes the spans of runs; ``clean`` masks secrets in a text.
+    """Creates the spans of runs. ``clean`` masks secrets in a text.
 
-    ``content`` adds what was said: the messages that each call added, its answer, tools' arguments and results.
-    Recordings larger than ``max_recording`` bytes are not read for the reasons why answers ended.
+    ``content`` adds the contents: the messages that each call added, its answer, and tools' arguments and results.
+    Recordings larger than ``max_recording`` bytes are not read, so their answers have no finish reasons.
     """
 
     def __init__(self, clean: Clean, *, content: bool = False, max_recording: int | None = None) -> None:
@@ -95,8 +95,8 @@ class RunSpans:
         calls = [call for call in read_calls(run_dir) if call.get("kind") in tuple(OPERATIONS)]
         steps = _steps_by_call(trajectory(run_dir, record) if calls else None)
         finish = self._finish_reasons(run_dir)
-        began = _moment(record.started_at)
-        starts = {str(call.get("number")): _moment(str(call.get("started_at"))) or began for call in calls}
+        began = _unix_nanoseconds(record.started_at)
+        starts = {str(call.get("number")): _unix_nanoseconds(str(call.get("started_at"))) or began for call in calls}
         for call in calls:
             number = str(call.get("number"))
             span = self._span(trace, root, _id(8, record.run_id, "call", number), _CLIENT)
@@ -104,19 +104,19 @@ class RunSpans:
             self._chat(span, call, starts[number], finish.get(number), step)
             yield span
             for at, tool in enumerate(step.tools if step else ()):
-                own = self._span(trace, root, _id(8, record.run_id, "tool", number, at), _INTERNAL)
-                self._tool(own, tool, step, number)
-                own.start_time_unix_nano = span.end_time_unix_nano
-                own.end_time_unix_nano = max(
+                tool_span = self._span(trace, root, _id(8, record.run_id, "tool", number, at), _INTERNAL)
+                self._tool(tool_span, tool, step, number)
+                tool_span.start_time_unix_nano = span.end_time_unix_nano
+                tool_span.end_time_unix_nano = max(
                     span.end_time_unix_nano, starts.get(step.next_call or "", 0) if step else 0
                 )
-                yield own
+                yield tool_span
         yield self._root(self._span(trace, b"", root, _INTERNAL), record, calls)
 
-    def _span(self, trace: bytes, parent: bytes, own: bytes, kind: int) -> Span:
+    def _span(self, trace: bytes, parent: bytes, id: bytes, kind: int) -> Span:
         from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-        return Span(trace_id=trace, span_id=own, parent_span_id=parent, kind=kind)  # type: ignore[arg-type]
+        return Span(trace_id=trace, span_id=id, parent_span_id=parent, kind=kind)  # type: ignore[arg-type]
 
     def _attributes(self, values: Mapping[Any, Any], limit: int = _TEXT) -> list[KeyValue]:
         from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
@@ -133,7 +133,7 @@ class RunSpans:
             text = self._clean(str(given))
             return AnyValue(string_value=text if len(text) <= limit else f"{text[:limit]}…")
 
-        return [KeyValue(key=str(key), value=value(own)) for key, own in values.items() if own not in (None, "", [])]
+        return [KeyValue(key=str(key), value=value(item)) for key, item in values.items() if item not in (None, "", [])]
 
     def _chat(
         self, span: Span, call: Mapping[str, Any], start: int, finish: list[str] | None, step: CallStep | None
@@ -153,7 +153,7 @@ class RunSpans:
             Name.FINISH: finish,
             Name.STREAM: call.get("stream"),
             Name.FIRST_CHUNK: call.get("first_token"),
-            **{name: tokens.get(own) for own, name in TOKENS.items()},
+            **{name: tokens.get(key) for key, name in TOKENS.items()},
             Name.ERROR: (str(status) if isinstance(status, int) and status >= 400 else "_OTHER") if failed else None,
             "mlebench.call": str(call.get("number")),
             **{f"mlebench.{name}": call.get(name) for name in ("cost", "retries", "refused", "replayed")},
@@ -163,8 +163,8 @@ class RunSpans:
             span.status.code = _ERROR  # type: ignore[assignment]
             span.status.message = self._clean(str(error or ""))[:_TEXT]
         if self._content and step:
-            said = {Name.INPUT_MESSAGES: _json(step.input), Name.OUTPUT_MESSAGES: _json(step.output)}
-            span.attributes.extend(self._attributes(said, _CONTENT))
+            content = {Name.INPUT_MESSAGES: _json(step.input), Name.OUTPUT_MESSAGES: _json(step.output)}
+            span.attributes.extend(self._attributes(content, _CONTENT))
 
     def _tool(self, span: Span, tool: Mapping[str, Any], step: CallStep | None, call: Any) -> None:
         name, id = str(tool.get("function_name") or "unknown"), str(tool.get("tool_call_id"))
@@ -172,11 +172,11 @@ class RunSpans:
         values = {Name.OPERATION: "execute_tool", Name.TOOL: name, Name.TOOL_TYPE: "function", Name.TOOL_CALL: id}
         span.attributes.extend(self._attributes({**values, "mlebench.call": call}))
         if self._content and step:
-            said = {Name.ARGUMENTS: _json(tool.get("arguments")), Name.RESULT: step.results.get(id)}
-            span.attributes.extend(self._attributes(said, _CONTENT))
+            content = {Name.ARGUMENTS: _json(tool.get("arguments")), Name.RESULT: step.results.get(id)}
+            span.attributes.extend(self._attributes(content, _CONTENT))
 
     def _root(self, span: Span, record: RunRecord, calls: list[dict[str, Any]]) -> Span:
-        start, end = _moment(record.started_at), _moment(record.ended_at)
+        start, end = _unix_nanoseconds(record.started_at), _unix_nanoseconds(record.ended_at)
         span.name = self._clean(f"invoke_agent {record.agent}")
         span.start_time_unix_nano, span.end_time_unix_nano = start, max(start, end)
         models = list(record.models_called)
@@ -187,7 +187,7 @@ class RunSpans:
             Name.AGENT: record.agent,
             Name.CONVERSATION: record.run_id,
             Name.MODEL: models[0] if len(models) == 1 else None,
-            **{name: record.usage.tokens.get(own) for own, name in TOKENS.items()},
+            **{name: record.usage.tokens.get(key) for key, name in TOKENS.items()},
             Name.ERROR: None if passed else record.outcome.value,
             "mlebench.run_id": record.run_id,
             "mlebench.run_group": record.run_group,
@@ -233,7 +233,7 @@ class RunSpans:
         span.events.add(time_unix_nano=at, name=EVALUATION, attributes=self._attributes({**values, **more}))
 
     def _finish_reasons(self, run_dir: Path) -> dict[str, list[str]]:
-        """Why the model ended each answer, by the call's number."""
+        """The finish reasons of each answer, by the call's number."""
         path = run_dir / BODIES
         if not path.is_file() or (self._max_recording is not None and path.stat().st_size > self._max_recording):
             return {}
@@ -241,10 +241,10 @@ class RunSpans:
 
 
 def _reasons(answer: Any) -> Iterator[str]:
-    """Why an answer ended, in the words of its API."""
+    """The finish reasons of an answer, in the words of its API."""
     answer = as_object(answer)
-    for own in (answer, *as_objects(answer.get("choices")), *as_objects(answer.get("candidates"))):
-        found = [own.get(name) for name in ("finish_reason", "finishReason", "stop_reason")]
+    for part in (answer, *as_objects(answer.get("choices")), *as_objects(answer.get("candidates"))):
+        found = [part.get(name) for name in ("finish_reason", "finishReason", "stop_reason")]
         yield from (reason[:100] for reason in found if isinstance(reason, str))
     if answer.get("object") == "response" and isinstance(status := answer.get("status"), str):
         yield status[:100]
@@ -262,8 +262,8 @@ def _id(size: int, *parts: Any) -> bytes:
     return hashlib.blake2b("\0".join(map(str, parts)).encode("utf-8", "surrogatepass"), digest_size=size).digest()
 
 
-def _moment(text: str) -> int:
-    """A moment in ISO 8601 as nanoseconds since 1970; 0 for another text."""
+def _unix_nanoseconds(text: str) -> int:
+    """Convert a time in ISO 8601 to nanoseconds since 1970; 0 for another text."""
     try:
         found = datetime.fromisoformat(text)
         return max(0, (found.replace(tzinfo=found.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1) * 1000)
@@ -277,27 +277,27 @@ def _nanoseconds(seconds: Any) -> int:
 
 @dataclass(frozen=True)
 class CallStep:
-    """A call; messages have the form of OpenTelemetry's ``gen_ai.input.messages``."""
+    """A model call. Its messages have the form of OpenTelemetry's ``gen_ai.input.messages``."""
 
     input: list[dict[str, Any]]
     output: list[dict[str, Any]]
     tools: Sequence[Mapping[str, Any]]
     results: Mapping[str, str]
     next_call: str | None
-    """The number of the call that the tools' results went into; None if there was none."""
+    """The number of the call that received the tools' results; None if there was none."""
 
 
 def _steps_by_call(found: Mapping[str, Any] | None) -> dict[str, CallStep]:
-    """What a trajectory says of each call, by its number."""
-    made: dict[str, CallStep] = {}
+    """The calls of a trajectory by number."""
+    calls: dict[str, CallStep] = {}
     for conversation in conversations(found or {}):
-        made |= _calls_of(steps_of(conversation))
-    return made
+        calls |= _calls_of(steps_of(conversation))
+    return calls
 
 
 def _calls_of(steps: Sequence[Mapping[str, Any]]) -> dict[str, CallStep]:
-    made: dict[str, CallStep] = {}
-    said: list[dict[str, Any]] = []
+    calls: dict[str, CallStep] = {}
+    messages: list[dict[str, Any]] = []
     answers = [step for step in steps if step.get("llm_call_count") == 1]
     numbers = [_number(step) for step in answers]
     following = iter([*numbers[1:], None])
@@ -314,18 +314,18 @@ def _calls_of(steps: Sequence[Mapping[str, Any]]) -> dict[str, CallStep]:
             }
             for t in tools
         ]
-        gave = as_objects(as_object(step.get("observation")).get("results"))
-        results = {str(own.get("source_call_id")): str(own.get("content")) for own in gave}
+        returned = as_objects(as_object(step.get("observation")).get("results"))
+        results = {str(result.get("source_call_id")): str(result.get("content")) for result in returned}
         whole = {**message, "parts": parts}
         if step.get("llm_call_count") == 1:
-            made[_number(step)] = CallStep(said, [whole], tools, results, next(following))
-            said = []
+            calls[_number(step)] = CallStep(messages, [whole], tools, results, next(following))
+            messages = []
         else:
-            said.append(whole)
+            messages.append(whole)
         if results:
             answered = [{"type": "tool_call_response", "id": id, "response": text} for id, text in results.items()]
-            said.append({"role": "tool", "parts": answered})
-    return made
+            messages.append({"role": "tool", "parts": answered})
+    return calls
 
 
 def _number(step: Mapping[str, Any]) -> str:

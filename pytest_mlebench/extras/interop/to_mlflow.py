@@ -1,8 +1,8 @@
-"""A run group in MLflow: an experiment for the group, a run for each record.
+"""Exports a run group to MLflow: an experiment for the group, and a run for each record.
 
-A run is known by its tag ``mlebench.run_id``. One that was sent whole has the tag ``mlebench.sent``, which names what
-was sent: it is left alone as long as this is the same, and updated otherwise. Metrics have times that follow from the
-record, and what the server has of them is not sent again.
+The tag ``mlebench.run_id`` identifies a run. A run that was sent completely has the tag ``mlebench.sent`` with a digest
+of the data; it is updated only if the digest differs. The times of metrics are derived from the record, and metrics
+that the server has are not sent again.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ logger = logging.getLogger("pytest_mlebench")
 SUMMARY = "an experiment in MLflow with a run for each record"
 OPTIONS = (
     ExportOption("--tracking-uri", "URI", "the MLflow server (default: $MLFLOW_TRACKING_URI)"),
-    ExportOption("--no-artifacts", "", "send no files: no submission, trajectory, report and log"),
+    ExportOption("--no-artifacts", "", "send no files (submission, trajectory, report and log)"),
 )
 _SENT, _RUN_ID = "mlebench.sent", "mlebench.run_id"
 _ENVIRONMENT = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "4",  # its own default tries for many minutes
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "4",  # the default retries for many minutes
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
@@ -46,7 +46,7 @@ _PARAMETERS_AT_ONCE, _METRICS_AT_ONCE = 100, 800
 
 
 def export(group: RunGroup, request: Request) -> Iterator[str]:
-    """Send or update each run; raises UsageError where the server refuses."""
+    """Send or update each run; raises UsageError if the server refuses."""
     with set_by_default(_ENVIRONMENT):
         client_module = third_party("mlflow.tracking", "mlflow")
         uri = request.options.get("--tracking-uri") or os.environ.get("MLFLOW_TRACKING_URI")
@@ -56,11 +56,11 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
         try:
             tracker = _Tracker(client_module.MlflowClient(uri), group, files="--no-artifacts" not in request.options)
             done = [tracker.send(record) for record in group.records]
-            tracker.remove_doubles()
+            tracker.remove_duplicates()
         except (problem, OSError) as error:
             why = " ".join(str(error).split())[:300]
             raise UsageError(
-                f"{facts.shown(uri)}: {why}; the same command goes on where this one stopped, and sends nothing twice"
+                f"{facts.shown(uri)}: {why}; the same command continues where this one stopped, and sends nothing twice"
             ) from error
     sent = sum(done)
     more = f", {len(done) - sent} were there already" if sent < len(done) else ""
@@ -69,7 +69,7 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Values:
-    """What is sent of a run. ``metrics`` by name, time in milliseconds since 1970, and step."""
+    """The data of a run. The keys of ``metrics`` are name, time in milliseconds since 1970, and step."""
 
     parameters: Mapping[str, str]
     tags: Mapping[str, str]
@@ -83,14 +83,14 @@ class _Tracker:
         self._redactor = facts.cleaner()
         found = client.get_experiment_by_name(group.name)
         if found is not None and found.lifecycle_stage != "active":
-            raise UsageError(f"MLflow's experiment {group.name} was deleted: restore it, or remove it for good")
+            raise UsageError(f"MLflow's experiment {group.name} was deleted: restore it, or delete it permanently")
         self._experiment = client.create_experiment(group.name) if found is None else found.experiment_id
         self._known = self._runs()
         self._created = False
 
     def _runs(self) -> dict[str, Any]:
-        """The runs that the experiment has, by our ids. Of two with one id the one that was not sent whole, or the
-        newer, is deleted: when an answer is lost, MLflow's client asks for another run."""
+        """The experiment's runs by our ids. Of duplicates, keeps one that was sent completely, or else the oldest, and
+        deletes the others: if a response is lost, MLflow's client creates another run."""
         runs, token = list[Any](), None
         while True:
             page = self._client.search_runs(
@@ -105,13 +105,13 @@ class _Tracker:
                 self._client.delete_run(run.info.run_id)
         return found
 
-    def remove_doubles(self) -> None:
-        """Delete what lost answers left in this export."""
+    def remove_duplicates(self) -> None:
+        """Delete duplicates that lost responses caused in this export."""
         if self._created:
             self._runs()
 
     def send(self, record: RunRecord) -> bool:
-        """Send a run; False if it is there as it is to be."""
+        """Send a run; returns False if the server already has all of it."""
         values = _values(self._group, record, self._redactor)
         with tempfile.TemporaryDirectory(prefix="mlebench-mlflow-") as folder:
             files = facts.artifacts(self._group, record, Path(folder), self._redactor) if self._files else []
@@ -137,22 +137,22 @@ class _Tracker:
 
     def _log(self, run: Any, values: _Values) -> None:
         """Log parameters and metrics that the run lacks."""
-        own = run.info.run_id
+        run_id = run.info.run_id
         changed = [name for name, value in run.data.params.items() if values.parameters.get(name, value) != value]
         if changed:
-            logger.warning("warning: MLflow keeps parameters as they were first: %s of %s", ", ".join(changed), own)
+            logger.warning("warning: MLflow keeps the first values of parameters: %s of %s", ", ".join(changed), run_id)
         missing = [pair for pair in values.parameters.items() if pair[0] not in run.data.params]
         parameters = [self._entities.Param(*pair) for pair in missing]
-        new = self._new(run, values).items()
+        new = self._missing_metrics(run, values).items()
         metrics = [self._entities.Metric(name, value, time, step) for (name, time, step), value in new]
         while parameters or metrics:
-            self._client.log_batch(own, metrics[:_METRICS_AT_ONCE], parameters[:_PARAMETERS_AT_ONCE])
+            self._client.log_batch(run_id, metrics[:_METRICS_AT_ONCE], parameters[:_PARAMETERS_AT_ONCE])
             del metrics[:_METRICS_AT_ONCE], parameters[:_PARAMETERS_AT_ONCE]
 
-    def _new(self, run: Any, values: _Values) -> Mapping[tuple[str, int, int], float]:
-        """The metrics that the run lacks. One with another value than it has is a millisecond later, so that it counts:
-        MLflow shows the last one of a step."""
-        there = {
+    def _missing_metrics(self, run: Any, values: _Values) -> Mapping[tuple[str, int, int], float]:
+        """The metrics that the run lacks. MLflow shows the last value of a step, so a changed value gets a time that is
+        one millisecond later."""
+        existing = {
             (name, metric.timestamp, metric.step): metric.value
             for name in run.data.metrics
             for metric in self._client.get_metric_history(run.info.run_id, name)
@@ -160,8 +160,8 @@ class _Tracker:
         found = {}
         for (name, time, step), value in values.metrics.items():
             last = None
-            while (name, time, step) in there:
-                last = there[name, time, step]
+            while (name, time, step) in existing:
+                last = existing[name, time, step]
                 time += 1
             if last != value:
                 found[name, time, step] = value
@@ -185,7 +185,7 @@ def _values(group: RunGroup, record: RunRecord, redactor: Redactor) -> _Values:
 
 
 def _key(name: str) -> str:
-    """A name with the characters that MLflow takes."""
+    """A name with only the characters that MLflow accepts."""
     return re.sub(r"[^\w\-. :/]", "_", name)[:_KEY]
 
 

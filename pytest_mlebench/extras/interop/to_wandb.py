@@ -1,7 +1,7 @@
-"""A run group in Weights & Biases: a run for each record, and one with a table of all outcomes.
+"""Exports a run group to Weights & Biases: a run for each record, and one with a table of all outcomes.
 
-Ids follow from the group and the run, and steps from the timeline. So a second export updates the same runs, and adds
-no step twice. With ``--offline`` files are written that ``wandb sync`` sends; they replace those of an earlier export.
+Ids are derived from the group and the run, and steps from the timeline. So a second export updates the same runs, and
+adds no step twice. ``--offline`` writes files for ``wandb sync``, which replace those of an earlier export.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ OPTIONS = (
 _ENVIRONMENT = {"WANDB_ERROR_REPORTING": "false"}
 _TAG = 64
 _FINISH_SECONDS = 300
-"""How long a run's data may take to arrive when it ends; W&B's client would wait for ever."""
+"""Timeout for sending a run's data at its end. W&B's client would wait forever."""
 _EXPORTED_AT = "mlebench.exported_at"
 _READ_BACK_WAITS = (0, 1, 3, 10, 30)
-"""Seconds before each look at what has arrived: W&B shows it a little later than it was sent."""
-_NAMED = 5
+"""Seconds before each check for arrived data, which W&B shows with a delay."""
+_MAX_NAMED = 5
 
 
 def export(group: RunGroup, request: Request) -> Iterator[str]:
-    """Send or write each run; raises UsageError where the server refuses."""
+    """Send or write each run; raises UsageError if the server refuses."""
     offline = "--offline" in request.options
     with set_by_default(_ENVIRONMENT), TemporaryDirectory(prefix="mlebench-wandb-") as scratch:
         wandb = third_party("wandb", "wandb")
@@ -58,14 +58,14 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
 
 @contextmanager
 def _client_errors(wandb: Any) -> Iterator[None]:
-    """Turn what W&B's client raises into UsageError.
+    """Context manager: turn errors of W&B's client into UsageError.
 
-    That is any exception: for nonsense from a server it has errors of several libraries and a private one.
+    It catches all exceptions: for an invalid answer, the client raises errors of several libraries, or a private one.
     """
     try:
         yield
     except Exception as error:
-        with suppress(Exception):  # the client would show the same with a traceback when the program ends
+        with suppress(Exception):  # else the client shows the error with a traceback at exit
             wandb.teardown(exit_code=1)
         why = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
         raise UsageError(f"W&B: {why}; the same command updates what was sent, and adds nothing twice") from error
@@ -81,12 +81,12 @@ class _Target:
         self._shared = {"project": project, "entity": entity, "group": self._clean(group.name)}
         self._exported_at = datetime.now(UTC).isoformat()
         self._sent: dict[str, str] = {}
-        """Names of the runs by their ids."""
+        """Names of the sent runs by their ids."""
 
     def send(self, record: RunRecord) -> None:
         config = {name: self._text(value) for name, value in facts.parameters(self._group, record).items()}
-        words = (record.outcome.value, record.split, f"verified: {record.data_verified}")
-        tags = [self._clean(word)[:_TAG] for word in words]
+        labels = (record.outcome.value, record.split, f"verified: {record.data_verified}")
+        tags = [self._clean(label)[:_TAG] for label in labels]
         timeline = [{"timeline.seconds": seconds, **values} for seconds, values in facts.timeline(record)]
         summary = facts.metrics(record) | {name: self._text(value) for name, value in facts.tags(record).items()}
         with _client_errors(self._wandb):
@@ -115,34 +115,34 @@ class _Target:
         data = [[self._text(cell) for cell in row.values()] for row in rows]
         with _client_errors(self._wandb):
             run = self._init(f"{self._group.name} outcomes", config={}, tags=[], job_type="outcomes")
-            # Without a step, it takes the next one: W&B ignores the same step of an earlier export.
+            # Without a step, W&B uses the next one. It ignores steps that an earlier export sent.
             run.log({"outcomes": self._wandb.Table(columns=[*rows[0]], data=data)})
             self._finish(run, "outcomes")
 
     def read_back(self) -> None:
-        """Raise UsageError unless all runs are there as they were sent: the client is silent about data that the server
-        refuses for good, such as with status 413."""
+        """Raise UsageError unless all runs have arrived completely: the client does not report data that the server
+        refuses permanently, such as with status 413."""
         for seconds in _READ_BACK_WAITS:
             time.sleep(seconds)
             with _client_errors(self._wandb):
-                asked = {"group": self._shared["group"]}
-                found = self._wandb.Api().runs(self._path, filters=asked, per_page=100, lazy=False)
-                arrived = {run.id for run in found if self._is_whole(run)}
+                filters = {"group": self._shared["group"]}
+                found = self._wandb.Api().runs(self._path, filters=filters, per_page=100, lazy=False)
+                arrived = {run.id for run in found if self._is_complete(run)}
             if not (missing := [name for id, name in self._sent.items() if id not in arrived]):
                 return
-        names = ", ".join(missing[:_NAMED]) + (", …" if len(missing) > _NAMED else "")
+        names = ", ".join(missing[:_MAX_NAMED]) + (", …" if len(missing) > _MAX_NAMED else "")
         runs = pluralize(len(self._sent), "run")
         raise UsageError(
             f"W&B lacks data of {len(missing)} of {runs} ({names}): its server may limit the size of requests; "
             "the same command updates what was sent, and adds nothing twice"
         )
 
-    def _is_whole(self, run: Any) -> bool:
-        """Whether the server has a run as it was sent: its summary, which comes last, and the files that it names."""
+    def _is_complete(self, run: Any) -> bool:
+        """Whether the server has all of a run: its summary, which is sent last, and the files that it names."""
         values = run.summary_metrics
         if values.get(_EXPORTED_AT) != self._exported_at:
             return False
-        sizes = {own["path"]: own["size"] for own in values.values() if isinstance(own, dict) and "path" in own}
+        sizes = {item["path"]: item["size"] for item in values.values() if isinstance(item, dict) and "path" in item}
         return not sizes or sizes == {file.name: file.size for file in run.files(names=[*sizes])}
 
     def _finish(self, run: Any, name: str, exit_code: int = 0) -> None:

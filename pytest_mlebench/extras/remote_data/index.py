@@ -1,16 +1,16 @@
-"""How prepared data lies at a URL, and the index that says which files belong to it.
+"""The layout of prepared data at a URL, and the index that lists its files.
 
 ========================================  ============================================================================
-``<id>/prepared/public/…``                the files that agents see, as they are
+``<id>/prepared/public/…``                the files that agents see, unchanged
 ``<id>/prepared/private/…``               the answers: access to them can be restricted by this prefix
 ``<id>/prepared.public.jsonl.gz``         name, size and SHA-256 of each public file, sorted by name
-``<id>/prepared.private.jsonl.gz``        the same of the private ones
-``<id>/prepared.json``                    the head: what data it is, and the digests of these two lists; written last
-``<id>/prepared.pushing.json``            which data is being written; it ends where the head begins
+``<id>/prepared.private.jsonl.gz``        the same for the private files
+``<id>/prepared.json``                    the head: identifies the data by the digests of both lists; written last
+``<id>/prepared.pushing.json``            identifies the data that is being pushed; removed after the head is written
 ========================================  ============================================================================
 
-Data of a version that corrects the competition has ``prepared-v2`` in place of ``prepared``. An index is no more
-trusted than what anybody writes: names stay inside of the folder, and everything has a bound.
+Data of a version that corrects the competition has ``prepared-v2`` in place of ``prepared``. An index is untrusted
+input: names must stay inside the folder, and all sizes are limited.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from pytest_mlebench.io.values import loads, parse
 FORMAT = 1
 HEAD_BYTES = 1 << 16
 LIST_BYTES = 1 << 30
-"""The most that a list may have, compressed."""
-_LINE_BYTES = 1 << 14
-_FILES = 20_000_000
-_FILE_BYTES = 1 << 50
+"""Maximum bytes of a compressed list."""
+_MAX_LINE_BYTES = 1 << 14
+_MAX_FILES = 20_000_000
+_MAX_BYTES = 1 << 50
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class IndexDamaged(ValueError):
-    """An index that is not what this package writes; the text says how."""
+    """An invalid index; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file: its path below ``public`` or ``private``, its bytes and their SHA-256 in hexadecimal."""
+    """A file: its path below ``public`` or ``private``, its size in bytes, and its SHA-256 in hexadecimal."""
 
     name: str
     size: int
@@ -54,7 +54,7 @@ class ListedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class IndexPart:
-    """What the head says of the public or the private part; ``sha256`` is that of its list, uncompressed."""
+    """The head's entry for the public or the private part. ``sha256`` is the digest of its uncompressed list."""
 
     files: int
     bytes: int
@@ -63,7 +63,7 @@ class IndexPart:
 
 @dataclass(frozen=True, kw_only=True)
 class IndexHead:
-    """What data it is. ``description`` and ``verified`` are those of the data set that was pushed."""
+    """Identifies the data. ``description`` and ``verified`` are those of the data set that was pushed."""
 
     id: str
     version: str
@@ -77,7 +77,7 @@ class IndexHead:
 
     @property
     def digest(self) -> str:
-        """A SHA-256 that only the same files under the same names have."""
+        """A SHA-256 of the names and contents of all files."""
         return hashlib.sha256("".join(self.parts[side].sha256 for side in SIDES).encode()).hexdigest()
 
     def to_json(self) -> bytes:
@@ -101,7 +101,7 @@ class Layout:
 
 
 def parse_head(text: bytes, competition: Competition) -> IndexHead:
-    """The head of a competition's data. Raises IndexDamaged."""
+    """Parse the head of a competition's data. Raises IndexDamaged."""
     try:
         values = loads(text)
         is_known = isinstance(values, dict) and values.get("format") == FORMAT
@@ -109,23 +109,23 @@ def parse_head(text: bytes, competition: Competition) -> IndexHead:
     except ValueError as error:
         raise IndexDamaged("it is not an index of prepared data") from error
     if head is None:
-        raise IndexDamaged("it is of another format, perhaps of a later version of pytest-mlebench")
+        raise IndexDamaged("its format is unknown, perhaps from a later version of pytest-mlebench")
     if head.parts.keys() != {*SIDES}:
         raise IndexDamaged("it is not an index of prepared data")
     for part in head.parts.values():
-        if not (0 <= part.files <= _FILES and 0 <= part.bytes <= _FILE_BYTES):
-            raise IndexDamaged("its numbers of files and bytes are out of bounds")
+        if not (0 <= part.files <= _MAX_FILES and 0 <= part.bytes <= _MAX_BYTES):
+            raise IndexDamaged("its number of files or bytes is out of bounds")
         if not _SHA256.fullmatch(part.sha256):
-            raise IndexDamaged("it has no SHA-256")
+            raise IndexDamaged("a digest is not a SHA-256")
     if (head.id, head.version) != (competition.id, competition.version):
-        raise IndexDamaged(f"it is of {head.id[:100]} {head.version[:20]}")
+        raise IndexDamaged(f"it belongs to {head.id[:100]} {head.version[:20]}")
     if values.get("sha256") != head.digest:
         raise IndexDamaged("its digest is wrong")
     return head
 
 
 def write_list(entries: Iterable[ListedFile]) -> tuple[bytes, IndexPart]:
-    """A part's list, compressed, and what the head says of it."""
+    """Return a part's compressed list, and its entry in the head."""
     digest, files, size = hashlib.sha256(), 0, 0
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=6, mtime=0) as packed:
@@ -138,7 +138,7 @@ def write_list(entries: Iterable[ListedFile]) -> tuple[bytes, IndexPart]:
 
 
 def read_list(packed: bytes, part: IndexPart) -> list[ListedFile]:
-    """A part's files. Raises IndexDamaged unless all of them may be written below a folder."""
+    """Parse a part's list. Raises IndexDamaged unless all its files can be written below a folder."""
     entries: list[ListedFile] = []
     digest, total = hashlib.sha256(), 0
     for line in _lines(packed, part):
@@ -151,17 +151,17 @@ def read_list(packed: bytes, part: IndexPart) -> list[ListedFile]:
         if len(entries) > part.files or total > part.bytes:
             raise IndexDamaged("it has more files or bytes than the head says")
     if (len(entries), total, digest.hexdigest()) != (part.files, part.bytes, part.sha256):
-        raise IndexDamaged("it is not the list of which the head has the digest")
+        raise IndexDamaged("it does not match the head")
     return entries
 
 
 def _lines(packed: bytes, part: IndexPart) -> Iterator[bytes]:
-    most = part.files * _LINE_BYTES
+    bytes_left = part.files * _MAX_LINE_BYTES
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as unpacked:
-            while line := unpacked.readline(_LINE_BYTES + 1):
-                most -= len(line)
-                if len(line) > _LINE_BYTES or not line.endswith(b"\n") or most < 0:
+            while line := unpacked.readline(_MAX_LINE_BYTES + 1):
+                bytes_left -= len(line)
+                if len(line) > _MAX_LINE_BYTES or not line.endswith(b"\n") or bytes_left < 0:
                     raise IndexDamaged("a line is too long, or there are too many")
                 yield line
     except (OSError, EOFError, zlib.error) as error:
@@ -175,19 +175,19 @@ def _entry(line: bytes) -> ListedFile:
         raise IndexDamaged("a line lacks a name, size or digest") from error
     if not isinstance(name, str) or not is_inside(name):
         raise IndexDamaged(f"{str(name)[:200]!r} is not the name of a file in the folder")
-    if type(size) is not int or not 0 <= size <= _FILE_BYTES:
+    if type(size) is not int or not 0 <= size <= _MAX_BYTES:
         raise IndexDamaged(f"the size of {name[:200]!r} is out of bounds")
     if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
-        raise IndexDamaged(f"the digest of {name[:200]!r} is no SHA-256")
+        raise IndexDamaged(f"the digest of {name[:200]!r} is not a SHA-256")
     return ListedFile(name, size, sha256)
 
 
 def is_inside(name: str) -> bool:
-    """Whether a relative path stays in its folder, and can be a file's."""
+    """Whether a relative path stays inside its folder, and is possible for a file."""
     parts = name.split("/")
     try:
         lengths = [len(os.fsencode(part)) for part in parts]
     except UnicodeEncodeError:
         return False
-    usual = all(part not in ("", ".", "..") for part in parts) and "\0" not in name
-    return usual and max(lengths) <= 255 and sum(lengths) <= 2000
+    is_plain = all(part not in ("", ".", "..") for part in parts) and "\0" not in name
+    return is_plain and max(lengths) <= 255 and sum(lengths) <= 2000

@@ -1,4 +1,4 @@
-"""Pulling a competition's prepared data from a URL: several files at once; a call that was stopped is resumed."""
+"""Pulls a competition's prepared data from a URL, several files at once. An interrupted call is resumed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PullSource(Storage):
     """The objects below a URL, from which prepared data can be pulled (see ``data.preparing.DataSource``)."""
 
     def head(self, competition: Competition, reporter: Reporter) -> index.IndexHead:
-        """What data of a competition there is. Raises NotPushed, or DataError where its index is damaged."""
+        """Read the head of a competition's data. Raises NotPushed, or DataError if its index is damaged."""
         name = index.Layout(competition).head
         try:
             return index.parse_head(self.read(name, index.HEAD_BYTES, reporter), competition)
@@ -42,7 +42,7 @@ class PullSource(Storage):
             raise _damaged(self, competition, name, str(error)) from error
 
     def bytes_there(self, work: Path) -> int:
-        """How much an earlier call of ``pull`` has left."""
+        """Bytes in the files that an earlier call of ``pull`` left."""
         found = (os.path.join(folder, name) for folder, _, names in os.walk(work) for name in names)  # noqa: PTH118
         return sum(os.lstat(path).st_size for path in found)
 
@@ -54,17 +54,17 @@ class PullSource(Storage):
         reporter: Reporter,
         only: Collection[str] = SIDES,
     ) -> Path:
-        """See ``DataSource.pull``. The lists of parts that are not asked for are not read: access may be denied.
+        """See ``DataSource.pull``. Lists of parts that are not requested are not read, since access may be denied.
 
-        Files that an earlier call left in ``work`` are used again if their digests are right. The caller must keep
-        other processes out of this folder. Raises DataError, and keeps the files that have arrived.
+        Files that an earlier call left in ``work`` are reused if their digests match. The caller must keep other
+        processes out of this folder. If DataError is raised, the files that have arrived are kept.
         """
         known, layout = cast("index.IndexHead", head), index.Layout(competition)
-        _start_over_for_other_data(work, known)
+        _discard_other_data(work, known)
         prepared, parts = work / Path(layout.folder).name, work / "parts"
         parts.mkdir(parents=True, exist_ok=True)
         todo: list[tuple[str, index.ListedFile]] = []
-        sides = [side for side in SIDES if any(own.partition("/")[0] == side for own in only)]
+        sides = [side for side in SIDES if any(name.partition("/")[0] == side for name in only)]
         for side in sides:
             (prepared / side).mkdir(parents=True, exist_ok=True)
             name = layout.list_of(side)
@@ -84,8 +84,8 @@ class PullSource(Storage):
         return prepared
 
 
-def _start_over_for_other_data(work: Path, head: index.IndexHead) -> None:
-    """Remove what was pulled of other data than this."""
+def _discard_other_data(work: Path, head: index.IndexHead) -> None:
+    """Empty the folder if it was used to pull other data."""
     note = work / "data"
     with suppress(OSError):
         if note.read_text() == head.digest:
@@ -96,7 +96,7 @@ def _start_over_for_other_data(work: Path, head: index.IndexHead) -> None:
 
 
 class SharedCount:
-    """Reports the bytes that several threads have moved."""
+    """Reports the bytes that several threads have transferred."""
 
     def __init__(self, reporter: Reporter, competition: Competition, activity: str, total: int) -> None:
         self._count = ByteCounter(reporter, competition.id, activity, total)
@@ -111,7 +111,7 @@ class SharedCount:
 
 @dataclass
 class _Pull:
-    """One competition's files on their way."""
+    """The transfer of one competition's files."""
 
     storage: Storage
     competition: Competition
@@ -124,29 +124,29 @@ class _Pull:
     def file(self, side: str, entry: index.ListedFile) -> None:
         target = self.prepared / side / entry.name
         name = index.Layout(self.competition).file(side, entry)
-        if self._is_there(target, entry):
+        if self._is_pulled(target, entry):
             return
         target.parent.mkdir(parents=True, exist_ok=True)
         part = self.parts / hashlib.sha256(name.encode()).hexdigest()
         with part.open("ab+") as file:
-            growing = _Part(file)
-            if growing.size > entry.size:
-                growing.restart()
-            self.count(growing.size)
-            begun = growing.size
-            if growing.size < entry.size:
-                self._fetch(growing, name, entry)
-            if growing.sha256 != entry.sha256 and begun:  # the object was another one when it was begun
-                self.count(-growing.size)
-                growing.restart()
-                self._fetch(growing, name, entry)
-            if growing.sha256 != entry.sha256:
+            download = _Part(file)
+            if download.size > entry.size:
+                download.restart()
+            self.count(download.size)
+            resumed = download.size
+            if download.size < entry.size:
+                self._fetch(download, name, entry)
+            if download.sha256 != entry.sha256 and resumed:  # the object may have been replaced since
+                self.count(-download.size)
+                download.restart()
+                self._fetch(download, name, entry)
+            if download.sha256 != entry.sha256:
                 part.unlink()
                 raise _damaged(self.storage, self.competition, name, "its SHA-256 is not that of the index")
         part.replace(target)
 
-    def _is_there(self, target: Path, entry: index.ListedFile) -> bool:
-        """Whether an earlier call has pulled the file; one that a power cut has spoilt is removed."""
+    def _is_pulled(self, target: Path, entry: index.ListedFile) -> bool:
+        """Whether an earlier call has pulled the file. A damaged file, as after a power failure, is removed."""
         if not target.exists():
             return False
         if target.lstat().st_size == entry.size and digest_of(target) == entry.sha256:
@@ -155,29 +155,29 @@ class _Pull:
         target.unlink()
         return False
 
-    def _fetch(self, growing: _Part, name: str, entry: index.ListedFile) -> None:
-        def go() -> None:
-            start, blocks = self.storage.blocks(name, growing.size, entry.size)
-            if start < growing.size:
-                self.count(-growing.size)
-                growing.restart()
+    def _fetch(self, download: _Part, name: str, entry: index.ListedFile) -> None:
+        def transfer() -> None:
+            start, blocks = self.storage.blocks(name, download.size, entry.size)
+            if start < download.size:
+                self.count(-download.size)
+                download.restart()
             for block in blocks:
                 if self.stopped.is_set():
                     raise DataError("stopped")
-                growing.append(block)
+                download.append(block)
                 self.count(len(block))
 
         try:
-            self.storage.retry(go, name, self.reporter, lambda: growing.size, self.stopped)
+            self.storage.retry(transfer, name, self.reporter, lambda: download.size, self.stopped)
         except Absent:
             raise _damaged(self.storage, self.competition, name, "it is missing, and the index lists it") from None
-        if growing.size < entry.size:
-            why = f"{self.storage.where(name)} has {growing.size} bytes instead of {entry.size}"
+        if download.size < entry.size:
+            why = f"{self.storage.where(name)} has {download.size} bytes instead of {entry.size}"
             raise _damaged(self.storage, self.competition, name, why)
 
 
 class _Part:
-    """A file that grows, with the digest of what is there."""
+    """A partial file, with the digest of its content."""
 
     def __init__(self, file: BufferedRandom) -> None:
         self._file = file
@@ -211,7 +211,7 @@ def push_command(storage: Storage, competition: Competition) -> str:
     return f"mlebench push {storage.url} -c {competition.id}{version}"
 
 
-def _damaged(storage: Storage, competition: Competition, name: str, why: str) -> DataError:
+def _damaged(storage: Storage, competition: Competition, name: str, problem: str) -> DataError:
     command = f"{push_command(storage, competition)} --replace"
-    what = why if storage.url in why else f"{storage.where(name)} is damaged: {why}"
-    return DataError(f"{competition.id}: {what}; push the data again from where it is prepared: {command}")
+    text = problem if storage.url in problem else f"{storage.where(name)} is damaged: {problem}"
+    return DataError(f"{competition.id}: {text}; push the data again from where it is prepared: {command}")

@@ -1,4 +1,4 @@
-"""Pushing a competition's prepared data to a URL, as it is; the index comes last."""
+"""Pushes a competition's prepared data to a URL, unchanged. The index is written last."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from pytest_mlebench.extras.remote_data.storage import Absent
 from pytest_mlebench.io.progress import Reporter, Step
 from pytest_mlebench.io.values import loads
 
-_HASHERS = 4
+_HASHING_THREADS = 4
 
 
 def push(storage: PullSource, dataset: Dataset, *, replace: bool, reporter: Reporter) -> int:
-    """Write what is missing at the URL, and return how many files that were. The caller holds the data set's lock.
+    """Write the files that are missing at the URL; returns their number. The caller must hold the data set's lock.
 
-    An earlier call that was stopped is resumed. Other data that is there already stays, and is a DataError, unless
-    it is to be replaced: then all of it is removed first.
+    An interrupted call is resumed. Raises DataError if the URL has other data, unless ``replace`` is set: then all of
+    that data is removed first.
     """
     if storage.scheme in ("http", "https"):
         raise UsageError(f"{storage.url}: data cannot be pushed to {storage.scheme}://; use s3://, gs:// or file://")
     competition = dataset.competition
-    if wrong := listing_errors(dataset):
+    if changed := listing_errors(dataset):
         raise DataError(
-            f"{competition.id}: {wrong[0]}; what has changed since it was prepared is not pushed: see `mlebench verify`"
+            f"{competition.id}: {changed[0]}; data that has changed since it was prepared is not pushed: see "
+            "`mlebench verify`"
         )
     pushing = _Push(storage, dataset, reporter)
     if replace:
@@ -47,14 +48,14 @@ def push(storage: PullSource, dataset: Dataset, *, replace: bool, reporter: Repo
 
 
 class _Push:
-    """One competition's data on its way."""
+    """The transfer of one competition's data."""
 
     def __init__(self, storage: PullSource, dataset: Dataset, reporter: Reporter) -> None:
         self._storage, self._dataset, self._reporter = storage, dataset, reporter
         self._competition, self._layout = dataset.competition, index.Layout(dataset.competition)
         reporter(Step(self._competition.id, "hashing"))
         self._entries = [(side, entry) for side in SIDES for entry in _entries(dataset.prepared / side)]
-        lists = {side: index.write_list(entry for own, entry in self._entries if own == side) for side in SIDES}
+        lists = {side: index.write_list(entry for part, entry in self._entries if part == side) for side in SIDES}
         self._lists = {side: packed for side, (packed, _) in lists.items()}
         self._head = index.IndexHead(
             id=self._competition.id,
@@ -65,13 +66,13 @@ class _Push:
         )
 
     def clear(self) -> None:
-        """Remove what is there: the index first, so that nobody takes the rest for complete."""
+        """Remove the data at the URL: the index first, so that the rest does not appear complete."""
         for name in (self._layout.head, self._layout.pushing, *map(self._layout.list_of, SIDES)):
             self._storage.remove(name, reporter=self._reporter)
         self._storage.remove(self._layout.folder, recursive=True, reporter=self._reporter)
 
     def is_there(self) -> bool:
-        """Whether the URL has an index of the same data. Raises DataError for that of other data."""
+        """Whether the URL has an index of the same data. Raises DataError if it has one of other data."""
         try:
             found = self._storage.head(self._competition, self._reporter)
         except NotPushed:
@@ -81,7 +82,7 @@ class _Push:
         return True
 
     def claim(self) -> None:
-        """Note which data is going to be written. Raises DataError where files of other data are."""
+        """Write a note of the data that will be pushed. Raises DataError if the URL has files of other data."""
         try:
             if self._claimed() != self._head.digest:
                 raise self._refused("has a part of other data of it, whose push was stopped or continues")
@@ -92,7 +93,7 @@ class _Push:
             self._storage.write(self._layout.pushing, note, self._reporter)
 
     def _claimed(self) -> str:
-        """The digest of the data that is being written."""
+        """The digest of the data that is being pushed; empty if the note is invalid."""
         note = self._storage.read(self._layout.pushing, index.HEAD_BYTES, self._reporter)
         try:
             return str(loads(note)["sha256"])
@@ -100,12 +101,12 @@ class _Push:
             return ""
 
     def _missing(self) -> list[tuple[str, index.ListedFile]]:
-        """The files that are not there, or have another size."""
-        there = self._storage.sizes(self._layout.folder, self._reporter)
-        return [(side, entry) for side, entry in self._entries if there.get(f"{side}/{entry.name}") != entry.size]
+        """The files that are missing at the URL, or have another size there."""
+        sizes = self._storage.sizes(self._layout.folder, self._reporter)
+        return [(side, entry) for side, entry in self._entries if sizes.get(f"{side}/{entry.name}") != entry.size]
 
     def files(self) -> int:
-        """Write the files that are missing."""
+        """Write the missing files; returns their number."""
         todo = self._missing()
         count = SharedCount(self._reporter, self._competition, "pushing", sum(entry.size for _, entry in todo))
         stopped = Event()
@@ -119,30 +120,30 @@ class _Push:
         in_parallel(upload, todo, self._storage.files_at_once, stopped)
         if todo and (lost := self._missing()):
             raise DataError(
-                f"{self._competition.id}: {self._storage.url} has not kept {lost[0][1].name} as it was written; "
-                f"call again: {push_command(self._storage, self._competition)}"
+                f"{self._competition.id}: {self._storage.url} did not store {lost[0][1].name} as it was written; "
+                f"push again: {push_command(self._storage, self._competition)}"
             )
         return len(todo)
 
     def finish(self) -> None:
         """Write the index, the head last."""
         if self._claimed() != self._head.digest:
-            raise self._refused("was given other data of it meanwhile")
+            raise self._refused("has got other data of it meanwhile")
         for side, packed in self._lists.items():
             self._storage.write(self._layout.list_of(side), packed, self._reporter)
         self._storage.write(self._layout.head, self._head.to_json(), self._reporter)
         self._storage.remove(self._layout.pushing, reporter=self._reporter)
 
-    def _refused(self, what: str) -> DataError:
+    def _refused(self, reason: str) -> DataError:
         return DataError(
-            f"{self._competition.id}: {self._storage.url} {what}, which is not overwritten; push to another URL, or "
+            f"{self._competition.id}: {self._storage.url} {reason}, which is not overwritten; push to another URL, or "
             f"replace it: {push_command(self._storage, self._competition)} --replace"
         )
 
 
 def _entries(folder: Path) -> list[index.ListedFile]:
     files = [Path(inside, name) for inside, _, names in os.walk(folder) for name in names]
-    return sorted(in_parallel(partial(_entry, folder), files, _HASHERS), key=lambda entry: entry.name)
+    return sorted(in_parallel(partial(_entry, folder), files, _HASHING_THREADS), key=lambda entry: entry.name)
 
 
 def _entry(folder: Path, path: Path) -> index.ListedFile:

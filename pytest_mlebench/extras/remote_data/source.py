@@ -1,4 +1,4 @@
-"""Data at a URL as the data store asks for it (see ``data.preparing``)."""
+"""The data store's source for data at a URL (see ``data.preparing``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_mlebench.io.progress import Reporter
 
 
 class RemoteSource(PullSource):
-    """A source to which prepared data can be pushed, too."""
+    """A source to which prepared data can also be pushed."""
 
     def push(self, dataset: Dataset, *, replace: bool, reporter: Reporter) -> int:
         return push(self, dataset, replace=replace, reporter=reporter)

@@ -1,4 +1,4 @@
-"""Objects at a URL, through fsspec: read in ranges, written whole; what fails for a moment is tried again."""
+"""Accesses objects at a URL through fsspec: reads in ranges, writes whole objects, retries transient errors."""
 
 from __future__ import annotations
 
@@ -20,51 +20,51 @@ from pytest_mlebench.io.progress import Reporter, silent
 T = TypeVar("T")
 
 BLOCK = 8 << 20
-"""Bytes that one request asks for: what a connection that breaks can cost."""
+"""Bytes that one request reads. A broken connection loses at most this much."""
 _CHUNK = 16 << 20
-"""Bytes of a part of an upload."""
+"""Bytes of one part of an upload."""
 _STREAM = 1 << 18
 _NO_CREDENTIALS = {
     *("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "NoAuthTokenError"),
     *("DefaultCredentialsError", "RefreshError", "TokenRetrievalError", "UnauthorizedSSOTokenError"),
 }
-_MAY_PASS = {408, 425, 429}
-_FINAL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR}
+_TRANSIENT = {408, 425, 429}
+_PERMANENT = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR}
 
 
 class Absent(DataError):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 class Storage:
     """The objects below a URL. Names are relative to it. Several threads may use it at once.
 
-    Methods raise DataError that names the URL without its password; ``reporter`` gets every wait. ``files_at_once`` is
-    how many files are pulled or pushed side by side.
+    Methods raise DataError with the URL, without its password. ``reporter`` is notified of every wait.
+    ``files_at_once`` is the number of files that are pulled or pushed in parallel.
     """
 
     def __init__(self, url: str, policy: RetryPolicy | None = None, *, files_at_once: int = 16) -> None:
         try:
-            own = check(with_password(url))
+            full_url = check(with_password(url))
         except ValueError as error:
             raise UsageError(str(error)) from error
-        self.url = redacted(own)
-        self.scheme = own.partition("://")[0]
+        self.url = redacted(full_url)
+        self.scheme = full_url.partition("://")[0]
         self.files_at_once = files_at_once
         self._policy = policy or RetryPolicy()
-        if "***@" in own:
+        if "***@" in full_url:
             raise DataError(
-                f"{own}: its user and password are in no record: give the whole URL in $MLEBENCH_DATA_SOURCE"
+                f"{full_url}: records contain no user and password: set $MLEBENCH_DATA_SOURCE to the full URL"
             )
-        self._fs = _filesystem(own, self._policy)
-        self._root = own if self.scheme in ("http", "https") else self._fs._strip_protocol(own)
+        self._fs = _filesystem(full_url, self._policy)
+        self._root = full_url if self.scheme in ("http", "https") else self._fs._strip_protocol(full_url)
 
     def where(self, name: str) -> str:
-        """An object's URL as users read it."""
+        """An object's URL for messages."""
         return f"{self.url}/{name}"
 
     def read(self, name: str, limit: int, reporter: Reporter = silent) -> bytes:
-        """A small object. Raises Absent, and DataError if it has more than ``limit`` bytes."""
+        """Read a small object. Raises Absent, and DataError if it has more than ``limit`` bytes."""
 
         def get() -> bytes:
             found = bytearray()
@@ -78,10 +78,10 @@ class Storage:
         return self.retry(get, name, reporter)
 
     def blocks(self, name: str, start: int, size: int) -> tuple[int, Iterator[bytes]]:
-        """An object's bytes from ``start`` up to ``size``, and where they start: at 0 if the store has no ranges.
+        """Return the start, and an iterator of the bytes from there to ``size``. Without ranges, a store starts at 0.
 
-        Nothing is tried again. Raises TransientError, Absent or DataError, also as one iterates. An object that is
-        shorter gives fewer bytes.
+        There are no retries. Raises TransientError, Absent or DataError, also during iteration. A shorter object
+        yields fewer bytes.
         """
         if self.scheme not in ("http", "https"):
             return start, self._ranges(name, start, size)
@@ -111,7 +111,7 @@ class Storage:
                 yield block
 
     def sizes(self, folder: str, reporter: Reporter = silent) -> dict[str, int]:
-        """The sizes of all objects below a folder, by their names relative to it."""
+        """The sizes of all objects below a folder, by name relative to it."""
 
         def find() -> dict[str, int]:
             root = f"{self._root}/{folder}"
@@ -125,14 +125,14 @@ class Storage:
         return self.retry(find, folder, reporter)
 
     def upload(self, file: Path, name: str, reporter: Reporter = silent, stopped: Event | None = None) -> None:
-        """Write a file as an object; a wait for another attempt ends with DataError as soon as ``stopped`` is set."""
+        """Write a file as an object. A wait before a retry ends with DataError as soon as ``stopped`` is set."""
         options = {"chunksize": _CHUNK} if self.scheme in ("s3", "gs") else {}
         if self.scheme == "s3":
-            options["max_concurrency"] = 2  # files are written side by side already
+            options["max_concurrency"] = 2  # files are already written in parallel
         self._put(lambda target: self._fs.put_file(str(file), target, **options), name, reporter, stopped)
 
     def write(self, name: str, content: bytes, reporter: Reporter = silent) -> None:
-        """Write a small object, at once or not at all."""
+        """Write a small object atomically."""
 
         def put(target: str) -> None:
             if self.scheme == "file":
@@ -153,7 +153,7 @@ class Storage:
         self.retry(call, name, reporter, stopped=stopped)
 
     def remove(self, name: str, *, recursive: bool = False, reporter: Reporter = silent) -> None:
-        """Remove an object, or all below a folder; what is not there is no error."""
+        """Remove an object, or all objects below a folder. Missing objects are ignored."""
 
         def drop() -> None:
             with suppress(Absent), _translated(self, name):
@@ -169,32 +169,32 @@ class Storage:
         progress: Callable[[], int] = lambda: 0,
         stopped: Event | None = None,
     ) -> T:
-        """Call what concerns an object until there is no TransientError (see ``retry``)."""
+        """Retry a call about an object while it raises TransientError (see ``transfers.retry``)."""
         return retry(call, self._policy, self.where(name), reporter, progress, stopped)
 
 
 def _filesystem(url: str, policy: RetryPolicy) -> Any:
     scheme = url.partition("://")[0]
-    for talks, level in (("botocore", logging.WARNING), ("aiobotocore", logging.WARNING), ("gcsfs", logging.ERROR)):
-        logging.getLogger(talks).setLevel(level)  # of each credential that it finds, of what is experimental
+    for name, level in (("botocore", logging.WARNING), ("aiobotocore", logging.WARNING), ("gcsfs", logging.ERROR)):
+        logging.getLogger(name).setLevel(level)  # they log each credential, or warn of experimental features
     try:
         import fsspec
 
         options = {"skip_instance_cache": True, "use_listings_cache": False, **_options(scheme, policy)}
         if scheme != "gs":
             return fsspec.filesystem(scheme, **options)
-        from gcsfs.core import GCSFileSystem  # fsspec's own choice asks for a bucket's kind, which few may see
+        from gcsfs.core import GCSFileSystem  # fsspec's default requests the bucket's type, which few may read
 
         return GCSFileSystem(**options)
     except ImportError as error:
         package = f"pytest-mlebench[{EXTRAS[scheme]}]"
         raise UsageError(f"{scheme}:// needs packages that are not installed: pip install '{package}'") from error
-    except Exception as error:  # credentials that cannot be read, for example
+    except Exception as error:  # such as unreadable credentials
         raise DataError(f"{redacted(url)}: {_text(error)}") from error
 
 
 def _options(scheme: str, policy: RetryPolicy) -> dict[str, Any]:
-    """How long an answer may take; credentials and addresses are fsspec's own, from the environment."""
+    """Timeouts of a store. fsspec takes credentials and addresses from the environment."""
     if scheme == "s3":
         waits = {"connect_timeout": policy.stall, "read_timeout": policy.stall}
         return {"config_kwargs": {**waits, "max_pool_connections": 32}}
@@ -210,7 +210,7 @@ def _options(scheme: str, policy: RetryPolicy) -> dict[str, Any]:
 
 @contextmanager
 def _translated(storage: Storage, name: str, *, writing: bool = False) -> Iterator[None]:
-    """Turns what goes wrong at a store into TransientError, Absent or DataError."""
+    """Context manager: turn errors of a store into TransientError, Absent or DataError."""
     try:
         yield
     except (DataError, TransientError):
@@ -223,15 +223,15 @@ def _translation(storage: Storage, where: str, error: Exception, *, writing: boo
     status = getattr(error, "status", None) or getattr(error, "code", None)
     if isinstance(error, FileNotFoundError) or status == 404:
         if writing:
-            return DataError(f"{where} cannot be written: is there such a bucket? ({_text(error)})")
-        return Absent(f"{where} is not there")
+            return DataError(f"{where} cannot be written: does the bucket exist? ({_text(error)})")
+        return Absent(f"{where} does not exist")
     if type(error).__name__ in _NO_CREDENTIALS:
         return DataError(f"{where}: no valid credentials were found in the environment: {_text(error)}")
-    forbidden = storage.scheme == "gs" and str(error).startswith("Forbidden")  # gcsfs has no other sign
-    if isinstance(error, PermissionError) or status in (401, 403) or forbidden:
+    is_forbidden = storage.scheme == "gs" and str(error).startswith("Forbidden")  # gcsfs gives no other sign
+    if isinstance(error, PermissionError) or status in (401, 403) or is_forbidden:
         return DataError(f"{where}: access is denied with the credentials of the environment")
-    refused = isinstance(status, int) and 400 <= status < 500 and status not in _MAY_PASS
-    if refused or storage.scheme == "file" or (isinstance(error, OSError) and error.errno in _FINAL):
+    is_permanent = isinstance(status, int) and 400 <= status < 500 and status not in _TRANSIENT
+    if is_permanent or storage.scheme == "file" or (isinstance(error, OSError) and error.errno in _PERMANENT):
         return DataError(f"{where}: {_text(error)}")
     if isinstance(error, TypeError | AttributeError | NotImplementedError | LookupError):
         return DataError(f"{where}: {type(error).__name__}: {_text(error)}")
@@ -239,6 +239,6 @@ def _translation(storage: Storage, where: str, error: Exception, *, writing: boo
 
 
 def _text(error: Exception) -> str:
-    """An error in a line, without secrets of its URL."""
+    """An error in one line, without secrets of its URL."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return redacted(" ".join(text.split()))[:300] or type(error).__name__

@@ -1,1 +1,1 @@
-"""Episodes: a competition driven step by step from Python, for agents that learn."""
+"""Episodes: run a competition step by step from Python, to train agents."""

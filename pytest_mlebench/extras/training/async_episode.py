@@ -1,4 +1,4 @@
-"""Episodes for programs with an event loop: the same calls, to be awaited."""
+"""Episodes for programs with an event loop: the same methods as coroutines."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _Result = TypeVar("_Result")
 
 
 class AsyncEpisode:
-    """An episode, here or at a server, whose calls are done in a thread of its own, one after the other.
+    """A local or remote episode. Its calls run in a separate thread, one after the other.
 
-    A call that is cancelled goes on to its end there; what is called afterwards waits for it.
+    A cancelled call still runs to its end there, and later calls wait for it.
 
     >>> import asyncio
     >>> from pytest_mlebench import Bench

@@ -1,6 +1,6 @@
-"""The harness's end of the line to a sandbox that runs an episode's commands.
+"""The harness's end of the connection to a sandbox that runs an episode's commands.
 
-What comes over it is untrusted: it may be anything that a command in the sandbox makes of it.
+Incoming data is untrusted, since any command in the sandbox may have written it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.io.processes import owned
 
 MAX_ANSWER = 64 << 20
-"""Bytes of one answer."""
+"""Maximum bytes of one answer."""
 _POLL_SECONDS = 0.2
 _BLOCK = 1 << 16
 
 
 class EpisodeOver(MLEBenchError):
-    """The sandbox runs no more commands: its processes were killed, a limit was reached, or it answers nonsense."""
+    """The sandbox runs no more commands: its processes were killed, a limit was reached, or its answer was invalid."""
 
 
 class StepChannel:
@@ -36,11 +36,11 @@ class StepChannel:
         self._connection: socket.socket | None = None
         self._rest = b""
         self.is_over = threading.Event()
-        """Set, it makes the sandbox end the run, whatever its processes do."""
+        """If set, the sandbox ends the run, whatever its processes do."""
 
     @contextmanager
     def open(self, unix_socket: Path | None = None) -> Iterator[str]:
-        """Listen, on a socket of its own where none is named; gives its path."""
+        """Context manager: listen on this socket, or by default on a new one. Yields its path."""
         with tempfile.TemporaryDirectory(prefix=owned("mlebench-steps-")) as folder:
             path = unix_socket or Path(folder, "steps.sock")
             with socket.socket(socket.AF_UNIX) as listener:
@@ -69,23 +69,23 @@ class StepChannel:
         return self._connected.wait(seconds)
 
     def send(self, order: dict[str, Any]) -> None:
-        """Raises EpisodeOver."""
+        """Send an order. Raises EpisodeOver."""
         connection, data = self._open_connection(), json.dumps(order).encode() + b"\n"
         try:
             connection.settimeout(60)
             connection.sendall(data)
         except OSError as error:
-            raise EpisodeOver("the sandbox takes no more commands") from error
+            raise EpisodeOver("the sandbox accepts no more commands") from error
 
     def receive(self, seconds: float) -> dict[str, Any]:
-        """The next answer; raises EpisodeOver where none comes in time, or what comes is none."""
+        """Return the next answer. Raises EpisodeOver if none comes in time, or it is invalid."""
         connection, deadline, parts = self._open_connection(), time.monotonic() + seconds, [self._rest]
         size = len(self._rest)
         while b"\n" not in parts[-1]:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise EpisodeOver("the sandbox gave no answer")
-            connection.settimeout(left)
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise EpisodeOver("the sandbox did not answer in time")
+            connection.settimeout(remaining)
             try:
                 block = connection.recv(_BLOCK)
             except TimeoutError:
@@ -94,15 +94,15 @@ class StepChannel:
                 raise EpisodeOver("the sandbox runs no more commands") from error
             size += len(block)
             if not block or size > MAX_ANSWER:
-                raise EpisodeOver("the sandbox gave too long an answer" if block else "the sandbox's processes ended")
+                raise EpisodeOver("the sandbox's answer is too long" if block else "the sandbox's processes ended")
             parts.append(block)
         line, _, self._rest = b"".join(parts).partition(b"\n")
         try:
             answer = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise EpisodeOver("the sandbox gave an answer that is not JSON") from error
+            raise EpisodeOver("the sandbox's answer is not JSON") from error
         if not isinstance(answer, dict):
-            raise EpisodeOver("the sandbox gave an answer that is not an object")
+            raise EpisodeOver("the sandbox's answer is not an object")
         return answer
 
     def _open_connection(self) -> socket.socket:
@@ -111,7 +111,7 @@ class StepChannel:
         return self._connection
 
     def close(self) -> None:
-        """Let the sandbox end by itself."""
+        """Close the connection, so that the sandbox ends by itself."""
         if not self._connected.is_set():
             self.is_over.set()
         connection, self._connection = self._connection, None

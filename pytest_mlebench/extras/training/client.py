@@ -1,4 +1,4 @@
-"""A client of ``mlebench serve-episodes``; it needs nothing but this package.
+"""A client of ``mlebench serve-episodes``, which needs only this package.
 
 >>> client = EpisodeClient("http://127.0.0.1:7576", "the token that the server printed")
 >>> with client.episode("spaceship-titanic") as episode:  # doctest: +SKIP
@@ -32,26 +32,26 @@ _ERRORS: Mapping[str, type[MLEBenchError]] = {
 
 
 class EpisodeClient:
-    """Asks a server for episodes. Errors are those of ``Bench.episode``; a server that does not answer is a
-    SandboxError. Raises UsageError where ``url`` is not that of a server."""
+    """Creates episodes on a server. Raises the errors of ``Bench.episode``, SandboxError if the server does not
+    answer, and UsageError if ``url`` is not the address of a server."""
 
     def __init__(self, url: str, token: str) -> None:
-        where = urlsplit(url)
-        if where.scheme != "http" or not where.hostname:
+        parts = urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname:
             raise UsageError(f"{url!r} is not the address of a server, such as http://127.0.0.1:7576")
-        self._host, self._port, self._token = where.hostname, where.port or 80, token
+        self._host, self._port, self._token = parts.hostname, parts.port or 80, token
 
     def health(self) -> Mapping[str, Any]:
-        """``status``, ``version`` and the number of ``episodes`` that are open."""
+        """``status``, ``version``, and the number of open ``episodes``."""
         return self.call("GET", "/health")
 
     def episode(self, competition: str, **options: Any) -> RemoteEpisode:
-        """An episode; ``options`` are those of ``Bench.episode``; rewards are named, and so is ``group``."""
+        """Create an episode. ``options`` are those of ``Bench.episode``; ``reward`` and ``group`` must be names."""
         answer = self.call("POST", "/episodes", competition=competition, options=options)
         return RemoteEpisode(self, str(answer.get("id")))
 
     def call(self, method: str, path: str, /, **body: Any) -> Mapping[str, Any]:
-        """The answer to a request; raises what the server names."""
+        """Send a request, and return the answer. Raises the error that the server names."""
         connection = HTTPConnection(self._host, self._port)
         try:
             connection.request(method, path, json.dumps(body), {"Authorization": f"Bearer {self._token}"})
@@ -62,14 +62,14 @@ class EpisodeClient:
             connection.close()
         if not isinstance(answer, dict):
             raise SandboxError(f"http://{self._host}:{self._port} does not serve episodes")
-        said = answer.get("error")
-        if isinstance(said, dict) and "message" in said:
-            raise _ERRORS.get(str(said.get("type")), SandboxError)(str(said["message"]))
+        reported = answer.get("error")
+        if isinstance(reported, dict) and "message" in reported:
+            raise _ERRORS.get(str(reported.get("type")), SandboxError)(str(reported["message"]))
         return answer
 
 
 class RemoteEpisode:
-    """An ``Episode`` at a server; its methods do what those of ``Episode`` do."""
+    """An ``Episode`` on a server, with the same methods."""
 
     def __init__(self, client: EpisodeClient, id: str) -> None:
         self._client, self._path = client, f"/episodes/{quote(id, safe='')}"
@@ -99,7 +99,7 @@ class RemoteEpisode:
         return _parsed(Report, self._call("submit"))
 
     def close(self) -> None:
-        """End the episode, which the server forgets."""
+        """End the episode, and remove it from the server."""
         self._client.call("DELETE", self._path)
 
     def _call(self, name: str, /, **body: Any) -> Mapping[str, Any]:
@@ -110,4 +110,4 @@ def _parsed(kind: type[_Answer], answer: Any) -> _Answer:
     try:
         return parse(kind, answer)
     except ValueError as error:
-        raise SandboxError(f"the server gave an answer that is no {kind.__name__}: {error}") from error
+        raise SandboxError(f"the server's answer is not a {kind.__name__}: {error}") from error

@@ -18,13 +18,13 @@ TOKEN = "MLEBENCH_EPISODES_TOKEN"
 def add(commands: Any) -> None:
     command = commands.add_parser(
         "serve-episodes",
-        help="episodes over HTTP on this machine, for trainers in other processes",
-        description="Serves episodes of competitions (reset, step, submit) as JSON on 127.0.0.1, to whoever knows the "
+        help="serve episodes over HTTP on this machine, for trainers in other processes",
+        description="Serves episodes of competitions (reset, step, submit) as JSON on 127.0.0.1. Clients need the "
         f"token that it prints, or that of the variable {TOKEN}. Ctrl-C ends the server and its episodes.",
     )
     command.add_argument("--port", type=int, default=PORT, metavar="N", help=f"0 for any free port (default: {PORT})")
     command.add_argument(
-        "--max-episodes", type=int, default=8, metavar="N", help="episodes that are open at once (default: 8)"
+        "--max-episodes", type=int, default=8, metavar="N", help="maximum number of open episodes (default: 8)"
     )
     add_options(command, "--sandbox", "--data-dir", "--competitions-dir", "--runs-dir", "--base-image", "--network",
         "--build-network", "--cpus", "--memory", "--disk", "--gpus", "--gpu-ids", "--runtime")  # fmt: skip
@@ -43,6 +43,6 @@ def _serve(options: argparse.Namespace) -> int:
     print(server.url, flush=True)
     if not token:
         print(f"{TOKEN}={server.token}", flush=True)
-    with sigterm_interrupts(), suppress(KeyboardInterrupt):  # which is how it ends
+    with sigterm_interrupts(), suppress(KeyboardInterrupt):  # the usual way to end it
         server.serve()
     return 0

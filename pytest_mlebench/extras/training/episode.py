@@ -1,6 +1,6 @@
 """``Bench.episode``: one attempt at a competition, driven step by step.
 
-An episode is a run like any other, with its sandbox, limits, collection and record, whose agent does what it is told.
+An episode is a normal run, with a sandbox, limits, collection and a record. Its agent executes the caller's commands.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ AGENT = "episode"
 
 
 def agent_of_episodes() -> Agent:
-    """The agent that does what it is told."""
+    """The agent that executes an episode's commands."""
     return AgentRegistry(Path(__file__).parent / "agent")[AGENT]
 
 
 def bench_of_episodes(bench: Bench) -> Bench:
-    """The benchmark as episodes use it: no models."""
+    """The bench for episodes, without models."""
     settings = bench.settings
     changed = bench.with_settings(llm_gateway="off")
-    if settings.sandbox == "local":  # whoever asks for no isolation trusts the commands
+    if settings.sandbox == "local":  # without isolation, the user trusts the commands
         return changed.with_settings(trust_agents=(*settings.trust_agents, AGENT))
     return changed.with_settings(sandbox="docker") if settings.sandbox == "auto" else changed
 
 
 class Episode:
-    """A context manager; one episode runs at a time, and ``reset`` begins another one.
+    """A context manager. One episode runs at a time, and ``reset`` starts another one.
 
     >>> from pytest_mlebench import Bench
     >>> with Bench(sandbox="local").episode("smoke-diabetes", data="real") as episode:
@@ -71,9 +71,9 @@ class Episode:
             self._bench = self._bench.with_settings(snapshots="off")
         self._running: RunningEpisode | None = None
         self.seed: int | None = None
-        """Of the last ``reset``."""
+        """Seed of the last ``reset``."""
         self.record: RunRecord | None = None
-        """Of the last episode that ended; its ``error`` says why the sandbox failed, if it did."""
+        """Record of the last episode that ended. If the sandbox failed, its ``error`` is the reason."""
 
     def __enter__(self) -> Self:
         return self
@@ -82,9 +82,9 @@ class Episode:
         self.close()
 
     def reset(self, seed: int | None = None) -> Observation:
-        """Begin an episode in a fresh sandbox; the same seed gives the same task (default: one drawn at random).
+        """Start an episode in a fresh sandbox. The same seed gives the same task (default: a random seed).
 
-        With twins each seed is another task; real data is the same for all. Raises UsageError, DataError, SandboxError.
+        With twins, each seed is another task. Real data is always the same. Raises UsageError, DataError, SandboxError.
         """
         number = secrets.randbits(63) if seed is None else seed
         check_seed(number)
@@ -103,9 +103,9 @@ class Episode:
             raise
 
     def step(self, command: str, *, timeout: float | None = None) -> CommandResult:
-        """Run a shell command as the agent's user, in the folder of its code. Files stay, and background processes do.
+        """Run a shell command as the agent's user, in the code folder. Files and background processes persist.
 
-        A command that takes longer than ``timeout`` seconds is killed. After the episode's end nothing runs any more.
+        A command that takes longer than ``timeout`` seconds is killed. After the episode's end, no command is run.
         """
         if not isinstance(command, str) or "\0" in command:
             raise UsageError("the command must be text without NUL characters")
@@ -115,20 +115,20 @@ class Episode:
         return self._current.step(command, limit)
 
     def read_file(self, path: str) -> bytes:
-        """A file of the sandbox, at most ``MAX_FILE`` bytes. Raises EpisodeOver, and UsageError for what cannot be
+        """Read a file in the sandbox, of at most ``MAX_FILE`` bytes. Raises EpisodeOver, and UsageError if it cannot be
         read."""
         return self._current.read_file(path)
 
     def write_file(self, path: str, data: bytes | str) -> None:
-        """Write a file of the sandbox, and the folders it is in. Raises EpisodeOver, and UsageError for what cannot be
+        """Write a file in the sandbox, and create its folders. Raises EpisodeOver, and UsageError if the file cannot be
         written."""
         content = data.encode() if isinstance(data, str) else data
         if len(content) > MAX_FILE:
-            raise UsageError(f"{path}: {len(content):,} bytes, and at most {MAX_FILE:,} can be written")
+            raise UsageError(f"{path}: at most {MAX_FILE:,} bytes can be written, not {len(content):,}")
         self._current.write_file(path, content)
 
     def submit(self) -> Report:
-        """End the episode, and grade what is in the submission's place: with twins on the test half."""
+        """End the episode, and grade its submission; with twins, on the test half."""
         running, self._running = self._current, None
         try:
             return running.submit()
@@ -136,7 +136,7 @@ class Episode:
             self.record = running.record or self.record
 
     def close(self) -> None:
-        """End the episode, if there is one, and complete the run group that episodes are recorded in, unless it is
+        """End the episode, if there is one. Completes the run group that episodes are recorded in, unless it is
         shared."""
         self._end()
         if self._recording is not None and not self._is_shared:
@@ -158,12 +158,12 @@ class Episode:
 def episode(
     bench: Bench, competition: str | Competition, *, group: AnyPath | EpisodeRecording | None = None, **options: Any
 ) -> Episode:
-    """An episode of a competition.
+    """Create an episode of a competition.
 
-    ``options`` are those of ``EpisodeOptions``: ``data`` (``twin``, or ``real``, where steps have no scores), ``size``,
-    ``reward``, ``time_limit``, ``step_timeout``, ``output_bytes``, ``answer_timeout``, and those of ``Bench``, such as
-    ``sandbox`` and ``memory``, in place of the bench's own. With ``group``, a folder, or an
-    ``EpisodeRecording`` that several episodes share, each episode is recorded there as a run. Raises UsageError.
+    ``options`` are those of ``EpisodeOptions``: ``data`` (``twin``, or ``real``, for which steps have no scores),
+    ``size``, ``reward``, ``time_limit``, ``step_timeout``, ``output_bytes`` and ``answer_timeout``. Options of
+    ``Bench``, such as ``sandbox`` and ``memory``, replace the bench's. ``group`` is a folder, or an
+    ``EpisodeRecording`` that several episodes share: each episode is recorded there as a run. Raises UsageError.
     """
-    bench, own = with_options(bench, options)
-    return Episode(bench, competition, own, group)
+    bench, episode_options = with_options(bench, options)
+    return Episode(bench, competition, episode_options, group)

@@ -1,4 +1,4 @@
-"""Episodes as a Gymnasium environment: actions are shell commands, observations what they print.
+"""Episodes as a Gymnasium environment: actions are shell commands, and observations are their output.
 
 Needs the extra ``gym``.
 """
@@ -21,7 +21,7 @@ from pytest_mlebench.grading.rewards import Measured
 
 
 class AnyText(spaces.Space[str]):
-    """All texts, of any characters; a sample is a command that does nothing."""
+    """The space of all strings. A sample is a command that does nothing."""
 
     def __init__(self) -> None:
         super().__init__(None, None)
@@ -43,11 +43,11 @@ class AnyText(spaces.Space[str]):
 
 
 class CompetitionEnv(gymnasium.Env[str, str]):
-    """An episode behind Gymnasium's interface.
+    """An episode with Gymnasium's interface.
 
-    ``info`` of a step has ``exit_code``, ``killed``, ``submission``, ``score``, ``percentile`` and ``medal``, and no
-    times, which differ from one episode to the next; at the end of an episode also ``report``, that of
-    ``Episode.submit``. The action ``submit`` ends an episode.
+    ``info`` of a step has ``exit_code``, ``killed``, ``submission``, ``score``, ``percentile`` and ``medal``, but no
+    times, which differ between episodes. At the end of an episode, it also has ``report``, from ``Episode.submit``.
+    The action ``submit`` ends an episode.
 
     >>> from pytest_mlebench import Bench
     >>> with Bench(sandbox="local").episode("smoke-diabetes", data="real") as episode:
@@ -95,7 +95,7 @@ class CompetitionEnv(gymnasium.Env[str, str]):
 
 
 def as_text(observation: Observation) -> str:
-    """What an agent reads at the beginning."""
+    """The text that an agent reads first."""
     files = "\n".join(f"{name}: {size:,} bytes" for name, size in sorted(observation.files.items()))
     heads = "\n\n".join(
         f"{name} begins:\n{text}" for name, text in observation.heads.items() if name != "description.md"

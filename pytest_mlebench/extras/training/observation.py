@@ -1,4 +1,4 @@
-"""What an agent is shown of an episode, from what its sandbox answers."""
+"""What an agent sees of an episode, from the answers of its sandbox."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _SHOWN_FILES, _SHOWN_LINES, _SHOWN_BYTES = 100, 5, 2000
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What an agent sees first. ``files`` has the names and sizes (bytes) of the files in the data folder, and
-    ``heads`` the first lines of text files."""
+    """What an agent sees first. ``files`` has the names of the files in the data folder and their sizes in bytes, and
+    ``heads`` has the first lines of text files."""
 
     instructions: str
     description: str
@@ -29,9 +29,9 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True)
 class CommandResult:
-    """The result of a command. ``submission`` is ``absent``, ``valid``, or ``malformed: …`` with the checker's words.
+    """The result of a command. ``submission`` is ``absent``, ``valid``, or ``malformed: …`` with the checker's message.
 
-    ``terminated``: the sandbox has ended; ``truncated``: the episode's time is over. ``info`` has what was measured.
+    ``terminated``: the sandbox has ended; ``truncated``: the episode's time is over. ``info`` has the measurements.
     """
 
     output: str = ""
@@ -44,20 +44,20 @@ class CommandResult:
     info: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
 
-def observe(public: Path, **told: Any) -> Observation:
-    """The files of a data folder, and what else is told."""
+def observe(public: Path, **fields: Any) -> Observation:
+    """Return an observation of a data folder, with further fields."""
     files = {str(path.relative_to(public)): path.stat().st_size for path in public.rglob("*") if path.is_file()}
     names = sorted(files)[:_SHOWN_FILES]
     return Observation(
         description=(public / "description.md").read_text(encoding="utf-8"),
         files=files,
         heads={name: text for name in names if (text := _head(public / name))},
-        **told,
+        **fields,
     )
 
 
 def _head(path: Path) -> str:
-    """The first lines of a text; empty for anything else."""
+    """The first lines of a text file; empty for any other file."""
     with path.open("rb") as file:
         data = file.read(_SHOWN_BYTES)
     try:
@@ -70,7 +70,7 @@ def _head(path: Path) -> str:
 
 
 def printed(answer: Mapping[str, Any], killed: bool, limit: float) -> str:
-    """What a command printed: its beginning and its end."""
+    """The beginning and the end of a command's output."""
     head, tail = text_of(answer.get("head")), text_of(answer.get("tail"))
     omitted = integer(answer.get("omitted")) or 0
     between = f"\n[… {omitted:,} bytes omitted …]\n" if omitted else ""

@@ -1,4 +1,4 @@
-"""How episodes go, by options."""
+"""Options of episodes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pytest_mlebench.options import from_python
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeOptions:
-    """How episodes of a competition go. Times in seconds, ``output_bytes`` of each step.
+    """Options of a competition's episodes. Times are in seconds, and ``output_bytes`` limits each step's output.
 
-    A sandbox gets ``answer_timeout`` beyond a step's own time, and to end; then it is taken for broken.
+    A sandbox has ``answer_timeout`` to answer after a step's timeout, and to end. Then it is considered broken.
     """
 
     data: str = "twin"
     size: str = "micro"
     world: int = 0
-    """Mixed into the seeds of twins. Anyone who knows it and a seed can generate the answers: keep it secret where
+    """Mixed into the seeds of twins. Anyone who knows it and a seed can generate the answers: keep it secret if
     commands may come from an adversary."""
     reward: Reward | str = "milestones"
     time_limit: float = 3600.0
@@ -38,10 +38,10 @@ class EpisodeOptions:
             value = getattr(self, name)
             if value not in list(known) and not (name == "reward" and callable(value)):
                 raise UsageError(f"{name}: {value!r} is not one of {', '.join(known)}")
-        for name, least in (("world", 0), ("output_bytes", 1)):
+        for name, minimum in (("world", 0), ("output_bytes", 1)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise UsageError(f"{name}: {value!r} is not a whole number of at least {least}")
+            if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+                raise UsageError(f"{name}: {value!r} is not a whole number of at least {minimum}")
         for name in ("time_limit", "step_timeout", "answer_timeout"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
@@ -49,9 +49,9 @@ class EpisodeOptions:
 
 
 def with_options(bench: Bench, options: Mapping[str, Any]) -> tuple[Bench, EpisodeOptions]:
-    """The options of episodes among these, and a benchmark with the others, by their names. Raises UsageError."""
-    own = {name: value for name, value in options.items() if name in EpisodeOptions.__dataclass_fields__}
-    others = {name: value for name, value in options.items() if name not in own}
+    """Return a bench with those options that are not for episodes, and the options for episodes. Raises UsageError."""
+    for_episodes = {name: value for name, value in options.items() if name in EpisodeOptions.__dataclass_fields__}
+    others = {name: value for name, value in options.items() if name not in for_episodes}
     if unknown := [name for name in sorted(others) if not hasattr(bench.settings, name)]:
         known = ", ".join(EpisodeOptions.__dataclass_fields__)
         raise UsageError(f"episode has no option {', '.join(unknown)}; it has {known}, and those of Bench")
@@ -59,4 +59,4 @@ def with_options(bench: Bench, options: Mapping[str, Any]) -> tuple[Bench, Episo
         changed = from_python(others)
         settings = replace(bench.settings, **{name: getattr(changed, name) for name in others})
         bench = Bench(settings=settings, reporter=bench.reporter, workers=bench.workers)
-    return bench, EpisodeOptions(**own)
+    return bench, EpisodeOptions(**for_episodes)

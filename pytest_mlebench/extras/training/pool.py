@@ -1,4 +1,4 @@
-"""Many episodes at once: while some are played, the sandboxes of the next ones start."""
+"""Plays many episodes in parallel. While some are played, the sandboxes of the next ones start."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class EpisodeJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """How an episode went. ``error`` says why it has no report: its sandbox failed, or the policy raised.
+    """The result of an episode. ``error`` is the reason why it has no report: its sandbox failed, or the policy raised.
 
-    ``crashes`` has the reasons why sandboxes failed that the episode had before, each of which another one replaced.
+    ``crashes`` has the reasons why earlier sandboxes of the episode failed. Each of them was replaced.
     """
 
     job: EpisodeJob
@@ -44,7 +44,7 @@ class Played:
 
 
 Policy = Callable[[Episode, Observation], Report | None]
-"""Plays an episode that has been reset; what it does not submit itself is submitted after it."""
+"""Plays an episode that has been reset. If it returns no report, the episode is submitted afterwards."""
 
 
 def play(
@@ -57,16 +57,15 @@ def play(
     group: AnyPath | None = None,
     **options: object,
 ) -> Iterator[Played]:
-    """Play episodes, ``parallel`` at once in threads, and yield each as it ends: ``Bench.play``.
+    """Play episodes, ``parallel`` at once in threads, and yield the result of each as it ends: ``Bench.play``.
 
-    ``jobs`` are competitions and seeds; they are taken as they are needed, and may be endless. ``options`` are those of
-    ``Bench.episode``. An episode whose sandbox failed, other than by what its commands did, is played again from the
-    beginning, with the same seed, at most ``replacements`` times. An episode that fails costs no other. Raises
-    UsageError.
+    ``jobs`` are pairs of competition and seed, which are consumed as needed and may be endless. ``options`` are those
+    of ``Bench.episode``. If a sandbox fails for another reason than its commands, the episode restarts with the same
+    seed, at most ``replacements`` times. A failed episode does not affect the others. Raises UsageError.
     """
-    for name, value, least in (("parallel", parallel, 1), ("replacements", replacements, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise UsageError(f"{name}: {value!r} is not an integer of at least {least}")
+    for name, value, minimum in (("parallel", parallel, 1), ("replacements", replacements, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            raise UsageError(f"{name}: {value!r} is not an integer of at least {minimum}")
     bench, asked = with_options(bench, options)
     recording = None if group is None else EpisodeRecording(group)
 
@@ -96,7 +95,7 @@ _Started = tuple[Episode, Observation]
 
 
 def _attempt(policy: Policy, job: EpisodeJob, start: Callable[[], _Started]) -> tuple[Played, str | None]:
-    """How an episode went once, and why its sandbox failed, if it did."""
+    """Play an episode once. Returns the result, and why its sandbox failed, if it did."""
     started = time.monotonic()
     try:
         episode, observation = start()
@@ -137,7 +136,7 @@ def _played(
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     del running[future]
                     yield future.result()
-        finally:  # the caller wants no more: what is being played goes on to its end, and what has started is closed
+        finally:  # the caller stopped: episodes in play continue to their end, and started ones are closed
             for future, waiting in running.items():
                 if future.cancel() and not waiting.cancel():
                     waiting.add_done_callback(_close)

@@ -1,4 +1,4 @@
-"""Episodes as runs of a run group: planned, recorded, each with its trajectory."""
+"""Records episodes as runs of a run group, each with its trajectory."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
 
 
 class EpisodeRecording:
-    """A run group that episodes are recorded in, several at once if need be; closing it completes the group.
+    """A run group in which episodes are recorded, also in parallel. Closing it completes the group.
 
-    All its episodes have the options that the first one has.
+    All its episodes must have the options of the first one.
     """
 
     def __init__(self, folder: AnyPath) -> None:
@@ -38,7 +38,7 @@ class EpisodeRecording:
         self._competitions: dict[str, Competition] = {}
 
     def plan(self, bench: Bench, agent: Agent, competition: Competition, sandbox: str, seed: int) -> None:
-        """Note an episode that is about to begin. Raises UsageError where the group cannot be opened."""
+        """Plan an episode before it starts. Raises UsageError if the group cannot be opened, or has other options."""
         with self._lock:
             settings = bench.comparable_settings, bench.limits, sandbox
             self._competitions[competition.id] = competition
@@ -69,24 +69,24 @@ class EpisodeRecording:
 
 
 class Trajectory:
-    """What was done in an episode, and what came of it, as ATIF has it."""
+    """The calls of an episode and their results, in ATIF."""
 
     def __init__(self, agent: str) -> None:
         self._agent = agent
         self._steps: list[dict[str, Any]] = []
-        self._left = MAX_CHARACTERS
+        self._remaining = MAX_CHARACTERS
         self._clean = Redactor(environment_secrets()).text
 
     def begin(self, instructions: str) -> None:
-        """What the agent was told."""
+        """Add the instructions of the agent."""
         self._add("user", self._text(instructions))
 
     def add(self, call: str, arguments: Mapping[str, str], result: str, extra: Mapping[str, Any] | None = None) -> None:
-        """A call of the episode with its result; ``extra`` is what else is known of the step."""
+        """Add a call of the episode with its result, and ``extra`` values of the step."""
         id = f"call-{len(self._steps)}"
         step = self._add("agent", "")
-        given = {name: self._text(value) for name, value in arguments.items()}
-        step["tool_calls"] = [{"tool_call_id": id, "function_name": call, "arguments": given}]
+        cleaned = {name: self._text(value) for name, value in arguments.items()}
+        step["tool_calls"] = [{"tool_call_id": id, "function_name": call, "arguments": cleaned}]
         step["observation"] = {"results": [{"source_call_id": id, "content": self._text(result)}]}
         if extra:
             step["extra"] = dict(extra)
@@ -111,8 +111,8 @@ class Trajectory:
 
     def _text(self, text: str) -> str:
         text = self._clean(text)
-        length = min(len(text), MAX_TEXT, max(0, self._left))
-        self._left -= length
+        length = min(len(text), MAX_TEXT, max(0, self._remaining))
+        self._remaining -= length
         return text if length == len(text) else f"{text[:length]}… [{len(text) - length:,} characters left out]"
 
 

@@ -1,4 +1,4 @@
-"""An episode from ``reset`` to its end, whose run goes on in a thread."""
+"""An episode from ``reset`` to its end. Its run executes in a thread."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.runs.run import run_agent
 
 MAX_FILE = 32 << 20
-"""Bytes that ``read_file`` and ``write_file`` move at most."""
+"""Maximum bytes of a file for ``read_file`` and ``write_file``."""
 _START_SECONDS = 600.0
-_CLOSE_TO_THE_END = 1.0
-"""Seconds before its time limit, when an episode's sandbox may have ended because of it."""
+_LIMIT_MARGIN = 1.0
+"""If a sandbox ends this many seconds before the time limit or later, the limit may be the cause."""
 
 
 class RunningEpisode:
-    """An episode from ``reset`` to its end; its run goes on in a thread."""
+    """An episode from ``reset`` to its end."""
 
     def __init__(
         self,
@@ -77,14 +77,14 @@ class RunningEpisode:
 
     @cached_property
     def _halves(self) -> tuple[Half, Half] | None:
-        """Made when there is something to grade."""
+        """Created when there is something to grade; None if steps have no scores."""
         if not self._dataset.competition.is_twin:
             return None
-        made = halves(self._dataset, self._scratch / "halves", self._secret)
-        if made is not None:
-            sample = made[0].report(self._dataset.sample_submission, certainty=False)
+        result = halves(self._dataset, self._scratch / "halves", self._secret)
+        if result is not None:
+            sample = result[0].report(self._dataset.sample_submission, certainty=False)
             self._measured = replace(self._measured, sample=sample.score)
-        return made
+        return result
 
     @cached_property
     def _check(self) -> FormChecker:
@@ -95,7 +95,7 @@ class RunningEpisode:
 
     @property
     def record(self) -> RunRecord | None:
-        """Of the run, when it has ended."""
+        """The record of the run, if it has ended."""
         return self._result if isinstance(self._result, RunRecord) else None
 
     def start(self) -> observation.Observation:
@@ -116,7 +116,7 @@ class RunningEpisode:
         )
 
     def _read_instructions(self, folders: Mapping[str, str]) -> str:
-        """With variables in place of the folders of a local sandbox, which differ each time."""
+        """The instructions, with variables in place of a local sandbox's folders, which differ each time."""
         text = self._read("$INSTRUCTIONS", MAX_FILE).decode()
         if folders["$DATA_DIR"] != "/home/data":
             for variable, folder in folders.items():
@@ -131,14 +131,14 @@ class RunningEpisode:
         return step
 
     def _step(self, command: str, timeout: float) -> observation.CommandResult:
-        if (left := self._left()) <= 0:
+        if (remaining := self._seconds_left()) <= 0:
             return self._rewarded("the episode's time is over", truncated=True)
-        limit = min(timeout, left)
+        limit = min(timeout, remaining)
         try:
             answer = self._ask({"run": command, "timeout": limit, "keep": self._options.output_bytes}, limit)
-            self._look(answer.get("submission"))
+            self._measure_submission(answer.get("submission"))
         except EpisodeOver as error:
-            if self._left() < _CLOSE_TO_THE_END:  # the sandbox has a clock of its own
+            if self._seconds_left() < _LIMIT_MARGIN:  # the sandbox has its own clock
                 return self._rewarded("the episode's time is over", truncated=True)
             return self._rewarded(f"the episode has ended: {error}", terminated=True)
         killed = answer.get("killed") is True
@@ -147,14 +147,14 @@ class RunningEpisode:
             killed=killed,
             exit_code=observation.integer(answer.get("exit_code")),
             seconds=observation.number(answer.get("seconds")),
-            truncated=self._left() <= 0,
+            truncated=self._seconds_left() <= 0,
         )
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return self._options.time_limit - (time.monotonic() - self._started)
 
     def _rewarded(self, output: str, *, killed: bool = False, **known: Any) -> observation.CommandResult:
-        """With the reward of what was measured, which then counts among the best."""
+        """The result of a step, with the reward for the measurements. Updates the best score."""
         now = replace(self._measured, seconds=time.monotonic() - self._started)
         best = now.score if now.is_better(now.best) else now.best
         self._measured = replace(now, best=best)
@@ -166,8 +166,8 @@ class RunningEpisode:
             **known,
         )
 
-    def _look(self, state: object) -> None:
-        """Measure the submission, if it is another one than after the last step."""
+    def _measure_submission(self, state: object) -> None:
+        """Check and grade the submission, if it has changed since the last step."""
         if state == self._state:
             return
         self._state = state
@@ -183,9 +183,9 @@ class RunningEpisode:
         except UsageError as error:
             self._verdict = f"malformed: {error}"
             return
-        said = self._check(copy)
-        valid = said == VALID
-        self._verdict = "valid" if valid else f"malformed: {said}"
+        message = self._check(copy)
+        valid = message == VALID
+        self._verdict = "valid" if valid else f"malformed: {message}"
         self._measured = replace(self._measured, exists=True, valid=valid)
         if valid and self._halves is not None:
             report = self._halves[0].report(copy, certainty=False)
@@ -212,16 +212,16 @@ class RunningEpisode:
         if self._trajectory is not None:
             self._trajectory.add("write_file", {"path": path, "data": data.decode("utf-8", "replace")}, "")
 
-    def _read(self, path: str, most: int, *, plain: bool = False) -> bytes:
-        answer = self._ask({"read": path, "most": most, "plain": plain}, self._options.answer_timeout)
+    def _read(self, path: str, limit: int, *, plain: bool = False) -> bytes:
+        answer = self._ask({"read": path, "most": limit, "plain": plain}, self._options.answer_timeout)
         if "error" in answer:
             raise UsageError(f"{path} cannot be read: {observation.text_of(answer['error'])[:300]}")
         try:
             data = base64.b64decode(observation.text_of(answer.get("data")), validate=True)
         except (ValueError, binascii.Error) as error:
-            raise EpisodeOver("the sandbox gave an answer that is not Base64") from error
-        if len(data) > most:
-            raise EpisodeOver("the sandbox gave more than was asked for")
+            raise EpisodeOver("the sandbox's answer is not Base64") from error
+        if len(data) > limit:
+            raise EpisodeOver("the sandbox's answer is longer than requested")
         return data
 
     def _ask(self, order: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -236,7 +236,7 @@ class RunningEpisode:
         result = self._end()
         if not isinstance(result, RunRecord):
             self._stack.close()
-            raise result if result is not None else SandboxError("the episode's run gave no record")
+            raise result if result is not None else SandboxError("the episode's run has no record")
         report = result.report
         submission = self._folder / result.run_id / "submission" / "submission.csv"
         if self._halves is not None and report.valid_submission:
@@ -249,7 +249,7 @@ class RunningEpisode:
         self._stack.close()
 
     def _end(self) -> RunRecord | BaseException | None:
-        """Let the run end by itself, or after a while without its consent; returns what came of it."""
+        """Let the run end by itself, or force it to end after ``answer_timeout``. Returns its result."""
         self._channel.close()
         if self._thread.ident is not None:
             self._thread.join(self._options.answer_timeout)

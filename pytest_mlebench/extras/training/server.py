@@ -1,7 +1,7 @@
 """``mlebench serve-episodes``: episodes over HTTP on this machine, for trainers in other processes and languages.
 
-JSON both ways; ``docs/training.md`` describes it, ``client`` speaks it. The verbs and ``/health`` are as
-in OpenEnv; episodes have ids, since trainers in the manner of verifiers play many at once.
+Requests and answers are JSON (see ``docs/training.md`` and ``client``). The verbs and ``/health`` are as in OpenEnv.
+Episodes have ids, since trainers in the style of verifiers play many at once.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from pytest_mlebench.extras.training.running import MAX_FILE
 from pytest_mlebench.io.values import json_text, loads, parse
 
 MAX_BODY = 2 * MAX_FILE
-"""Bytes of a request: a file in Base64, and what is around it."""
+"""Maximum bytes of a request: a file in Base64, and the rest of the body."""
 _READ_SECONDS = 60
 _GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _Request = TypeVar("_Request")
 
 
 class _Refused(UsageError):
-    """What was asked is answered with this status and text."""
+    """A request that is answered with an error status and a text."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
@@ -104,25 +104,25 @@ _CALLS: Mapping[str, type[Any]] = {
 
 
 class _Open:
-    """An episode of a client. Requests for it wait for each other."""
+    """An open episode. Requests for it are executed one after the other."""
 
     def __init__(self, episode: Episode) -> None:
         self.episode, self.lock, self.used = episode, threading.Lock(), time.monotonic()
 
 
 class EpisodeServer:
-    """Episodes of one benchmark, for whoever knows ``token``; ``serve`` goes on until ``stop``, or an interrupt.
+    """Serves episodes of one bench to clients that have ``token``. ``serve`` runs until ``stop``, or an interrupt.
 
     At most ``max_episodes`` are open at once; one that is not used for ``idle`` seconds is closed.
-    Data folder and sandbox are made ready first: raises DataError and SandboxError, UsageError where the port is taken
-    or the folder of run groups cannot be made.
+    Data folder and sandbox are prepared first. Raises DataError, SandboxError, and UsageError if the port is in use or
+    the folder of run groups cannot be created.
     """
 
     def __init__(
         self, bench: Bench, *, port: int = 0, token: str = "", max_episodes: int = 8, idle: float = 3600.0
     ) -> None:
         self.token = token or secrets.token_urlsafe(24)
-        self._bench, self._most, self._idle = bench, max_episodes, idle
+        self._bench, self._max_episodes, self._idle = bench, max_episodes, idle
         self._open: dict[str, _Open] = {}
         self._recordings: dict[str, EpisodeRecording] = {}
         self._lock = threading.Lock()
@@ -140,9 +140,7 @@ class EpisodeServer:
         try:
             self._http = _Server(("127.0.0.1", port), _Handler)
         except OSError as error:
-            raise UsageError(
-                f"127.0.0.1:{port} cannot be listened on: {error.strerror}; choose another --port"
-            ) from error
+            raise UsageError(f"cannot listen on 127.0.0.1:{port}: {error.strerror}; choose another --port") from error
         self._http.episodes = self
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
 
@@ -163,14 +161,14 @@ class EpisodeServer:
         self._http.shutdown()
 
     def close_idle(self) -> None:
-        """Close the episodes that nobody has used for long."""
+        """Close the episodes that have not been used for ``idle`` seconds."""
         now = time.monotonic()
         for id, open_ in list(self._open.items()):
-            if now - open_.used > self._idle and not open_.lock.locked():  # in a thread, since this is the server's
+            if now - open_.used > self._idle and not open_.lock.locked():  # in a thread, not to block the server
                 threading.Thread(target=self._close, args=(id,), daemon=True).start()
 
     def answer(self, method: str, path: str, body: Any) -> dict[str, Any]:
-        """What a request is answered with; raises _Refused, and what episodes raise."""
+        """Return the answer to a request. Raises _Refused, and the errors of episodes."""
         match method, path.strip("/").split("/"):
             case "GET", ["health"]:
                 return {"status": "ok", "version": __version__, "episodes": len(self._open)}
@@ -197,7 +195,7 @@ class EpisodeServer:
         recording = self._recording(options.pop("group", ""))
         episode = Episode(self._bench, request.competition, EpisodeOptions(**options), recording)
         with self._lock:
-            if len(self._open) >= self._most:
+            if len(self._open) >= self._max_episodes:
                 text = f"{len(self._open)} episodes are open, as many as --max-episodes allows: close one"
                 raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, text)
             id = secrets.token_hex(8)
@@ -205,7 +203,7 @@ class EpisodeServer:
         return id
 
     def _recording(self, group: object) -> EpisodeRecording | None:
-        """The run group below the folder of all groups that episodes are recorded in, one for all that name it."""
+        """The run group of this name, in which episodes are recorded; all episodes that name it share it."""
         if group == "":
             return None
         if not isinstance(group, str) or not _GROUP.fullmatch(group):
@@ -240,7 +238,7 @@ class _Server(ThreadingHTTPServer):
         self.episodes.close_idle()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no error."""
+        """Ignore clients that disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -266,7 +264,7 @@ class _Handler(BaseHTTPRequestHandler):
         given = self.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
         if not hmac.compare_digest(given, f"Bearer {self.server.episodes.token}".encode()):
             raise _Refused(
-                HTTPStatus.UNAUTHORIZED, "the header Authorization must be `Bearer TOKEN`, with this server's"
+                HTTPStatus.UNAUTHORIZED, "the header Authorization must be `Bearer TOKEN`, with this server's token"
             )
         length = self.headers.get("Content-Length", "0")
         if not (length.isascii() and length.isdigit()):

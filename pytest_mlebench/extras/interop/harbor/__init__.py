@@ -1,1 +1,1 @@
-"""Harbor, both ways: competitions as its task folders, and its jobs as run groups."""
+"""Harbor: exports competitions as task folders, and imports jobs as run groups."""

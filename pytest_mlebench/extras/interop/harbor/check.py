@@ -1,4 +1,4 @@
-"""Checks the form of a submission in a task's container, from what is public alone: ``check.py FILE``."""
+"""Checks the format of a submission in a task's container, from public data alone: ``check.py FILE``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DATA = Path("/home/data")
 
 
 def main(file: str, folder: Path = Path(__file__).parent, data: Path = DATA) -> int:
-    """Print the verdict; the status is 0 for a submission that is well formed."""
+    """Print the verdict. Returns 0 if the submission is well formed, 1 if not, and 2 if it cannot be checked."""
     task = json.loads((folder / "checker.json").read_bytes())
     competition = Competition.bare(
         folder / task["competition_id"],

@@ -1,4 +1,4 @@
-"""How data gets into a task's containers: copied into their images, mounted, or pulled where the task runs."""
+"""How a task's containers get data: copied into their images, mounted, or pulled when the task runs."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from pytest_mlebench.data.preparing import VARIABLE
 DATA = "/home/data"
 ANSWERS = "/tests/data"
 SCHEMES = {"s3": ("fsspec", "s3fs"), "gs": ("fsspec", "gcsfs"), "https": ("fsspec", "aiohttp")}
-"""The libraries that pull from a URL, by its scheme. A container has no other machine's folders."""
+"""Libraries for pulling, by URL scheme. ``file`` is missing: a container has no folders of other machines."""
 CREDENTIALS = (
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
 )
-"""Variables of Harbor's environment that those containers get which pull data."""
+"""Variables of Harbor's environment for containers that pull data."""
 _BYTES_PER_SECOND = 4 << 20
 _START_SECONDS = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskData:
-    """Where tasks pull a competition's data, and what it has to be."""
+    """The URL from which tasks pull a competition's data, with the expected digest and size."""
 
     url: str
-    """Without a user and password."""
+    """URL without user and password."""
     digest: str
     size: int
 
     @property
     def seconds(self) -> float:
-        """How long pulling may take."""
+        """Timeout for pulling."""
         return _START_SECONDS + self.size / _BYTES_PER_SECOND
 
     @property
@@ -43,7 +43,7 @@ class TaskData:
         return SCHEMES[self.url.partition("://")[0]]
 
     def wanted(self, dataset: Dataset, *only: str, show: str) -> str:
-        """What ``fetch.py`` takes: which parts to pull, and the folder of them to show."""
+        """The argument of ``fetch.py``: the parts to pull, and the folder to show."""
         competition = dataset.competition
         return json.dumps(
             {
@@ -58,13 +58,13 @@ class TaskData:
 
     @property
     def variables(self) -> list[str]:
-        """The environment of a container that pulls; the export's URL can be overridden where Harbor runs."""
+        """The environment of a container that pulls data. Harbor's environment can override the URL of the export."""
         url = f"${{{VARIABLE}:?set it to {self.url}}}" if "***@" in self.url else f"${{{VARIABLE}:-{self.url}}}"
         return [f"{VARIABLE}={url}", *CREDENTIALS]
 
 
 def mounts(dataset: Dataset, side: str, target: str) -> dict[str, Any]:
-    """A Compose file that mounts prepared data, from the data folder of the container runtime's machine."""
+    """A Compose file that mounts prepared data from the data folder on the container runtime's machine."""
     data = "/".join(filter(None, (dataset.competition.id, dataset.prepared.name, side)))
     variable = "${MLEBENCH_DATA_DIR:?set it to the data folder of mlebench}"
     return {"services": {"main": {"volumes": [f"{variable}/{data}:{target}:ro"]}}}
@@ -73,7 +73,7 @@ def mounts(dataset: Dataset, side: str, target: str) -> dict[str, Any]:
 def pulls_public(dataset: Dataset, source: TaskData, image: str | None) -> dict[str, Any]:
     """A Compose file whose service ``data`` pulls the public files before the agent's container starts.
 
-    That container sees them read-only, and gets no credentials. Limits of its network are not those of the service.
+    The agent's container sees them read-only, and gets no credentials. Its network limits do not apply to the service.
     """
     command = ["python", "-I", "/opt/mlebench/fetch.py", source.wanted(dataset, "public", show="public"), "/mnt/data"]
     program = '"$$@" && { [ ! -e /opt/mlebench/description.md ] || cp /opt/mlebench/description.md /mnt/data/; }'

@@ -1,4 +1,4 @@
-"""``mlebench export --to=harbor``: competitions as tasks of Harbor."""
+"""``mlebench export --to=harbor``: exports competitions as Harbor tasks."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from pytest_mlebench.extras.interop.harbor.task import HarborTask, TaskOptions, 
 from pytest_mlebench.grading.twins import SOLUTION, TwinStore, make_twin
 from pytest_mlebench.io.units import pluralize
 
-SUMMARY = "competitions as task folders of Harbor, which runs them on Docker and on clouds"
+SUMMARY = "competitions as task folders for Harbor, which runs them on Docker and in clouds"
 _REWARDS = ("percentile", "medal", "milestones")
 _REWARD, _PREFIX, _REAL = "--reward", "--image-prefix", "--include-real-data"
 OPTIONS = (
     ExportOption(_REWARD, "NAME", f"reward of a submission: {', '.join(_REWARDS)} (default: {_REWARDS[0]})"),
     ExportOption(
-        _PREFIX, "PREFIX", "name images PREFIX and the competition's id, and have Harbor pull instead of build them"
+        _PREFIX, "PREFIX", "name images PREFIX plus the competition's id, for Harbor to pull instead of build"
     ),
     ExportOption(
-        _REAL, "", "copy real data and its answers into the tasks, instead of mounting it or pulling it when they run"
+        _REAL, "", "copy real data and its answers into the tasks, instead of mounting or pulling it at run time"
     ),
 )
 
 
 def export_competitions(bench: Bench, competitions: Sequence[Competition], request: Request) -> Iterator[str]:
-    """Write a task folder for each competition; yields a line for each, and what is left to do."""
+    """Write a task folder for each competition; yields a line for each, and the remaining steps."""
     options = _options(bench, request)
     target = request.output or Path("harbor-tasks")
     names = [_name(competition, options) for competition in competitions]
@@ -48,10 +48,10 @@ def export_competitions(bench: Bench, competitions: Sequence[Competition], reque
         with tempfile.TemporaryDirectory(prefix=".task-", dir=target) as scratch:
             task = _task(name, competition, bench, options, Path(scratch))
             write_task(Path(scratch, "made"), task, _solution(task.dataset, bench, Path(scratch, "twin")))
-            shutil.move(Path(scratch, "made"), target / name)  # at once or not at all
+            shutil.move(Path(scratch, "made"), target / name)  # atomically
         written.append(task)
         yield f"{target / name}" + (f": {competition.id}" if options.is_obfuscated else "")
-    yield from _left_to_do(target, written)
+    yield from _remaining_steps(target, written)
 
 
 def _options(bench: Bench, request: Request) -> TaskOptions:
@@ -68,20 +68,20 @@ def _options(bench: Bench, request: Request) -> TaskOptions:
 
 
 def _name(competition: Competition, options: TaskOptions) -> str:
-    """What the task is called: it tells nothing, and cannot be worked out from the competition, if that is hidden."""
+    """The name of the task: the competition's id, or a random name if the competition is obfuscated."""
     if not options.is_obfuscated:
         return competition.id
-    _ = competition.obfuscated_description  # before anything is written
+    _ = competition.obfuscated_description  # fails before anything is written
     return f"competition-{secrets.token_hex(4)}"
 
 
 def _task(name: str, competition: Competition, bench: Bench, options: TaskOptions, scratch: Path) -> HarborTask:
-    """The task with its data: prepared here, or only described where the task pulls it."""
+    """The task with its data: prepared here, or only its description if the task pulls the data."""
     url = bench.settings.data_source
     if url is not None and not (
         bench.settings.has_twins or options.include_real_data or competition.source == "bundled"
     ):
-        return _pulling(name, competition, bench, options, scratch / "pulled")
+        return _pulling_task(name, competition, bench, options, scratch / "pulled")
     dataset = bench.store.prepare(competition, reporter=bench.reporter, **bench.prepare_options)
     task = HarborTask(name=name, dataset=dataset, options=options)
     if options.is_obfuscated and not task.is_copied:
@@ -92,7 +92,7 @@ def _task(name: str, competition: Competition, bench: Bench, options: TaskOption
     return task
 
 
-def _pulling(name: str, competition: Competition, bench: Bench, options: TaskOptions, work: Path) -> HarborTask:
+def _pulling_task(name: str, competition: Competition, bench: Bench, options: TaskOptions, work: Path) -> HarborTask:
     assert bench.settings.data_source is not None
     source = open_source(bench.settings.data_source)
     if source.url.partition("://")[0] not in SCHEMES:
@@ -104,22 +104,22 @@ def _pulling(name: str, competition: Competition, bench: Bench, options: TaskOpt
     source.pull(competition, head, work, bench.reporter, ["public/description.md"])
     dataset = Dataset(competition, work)
     if not (dataset.public / "description.md").is_file():
-        raise DataError(f"{competition.id}: {source.url} has no description of it")
+        raise DataError(f"{competition.id}: {source.url} has no description for it")
     dataset.note(description=head.description)
     pulled = TaskData(url=source.url, digest=head.digest, size=head.size)
     return HarborTask(name=name, dataset=dataset, options=options, source=pulled)
 
 
 def _solution(dataset: Dataset, bench: Bench, scratch: Path) -> Path | None:
-    """A submission that earns a medal: of a twin what its maker could predict, elsewhere the answers if these are
-    public. None for real data."""
+    """A submission that earns a medal: a twin's reference solution, or else the answers if they are public. None for
+    real data."""
     store = bench.store
     if not isinstance(store, TwinStore):
         return dataset.perfect_submission if is_public_data(dataset) else None
     competition, limit = bench.catalogue[dataset.competition.id], bench.settings.max_submission_size
     make_twin(competition, scratch, store.twins.world_seed(store.data_dir), store.twins.size, solution=True)
     copy = scratch.with_name(SOLUTION)
-    with opened(scratch / SOLUTION, scratch, limit) as file:  # third-party code may have made it
+    with opened(scratch / SOLUTION, scratch, limit) as file:  # third-party code may have written it
         if file is None:
             raise DataError(f"{competition.id}: its twin has no reference solution that can be read")
         with copy.open("wb") as target:
@@ -127,7 +127,7 @@ def _solution(dataset: Dataset, bench: Bench, scratch: Path) -> Path | None:
     return copy
 
 
-def _left_to_do(target: Path, written: Sequence[HarborTask]) -> Iterator[str]:
+def _remaining_steps(target: Path, written: Sequence[HarborTask]) -> Iterator[str]:
     for task in written:
         for part, image in task.images.items():
             folder = shlex.quote(str(target / task.name / part))

@@ -1,7 +1,7 @@
-"""Pulls data where a task runs, from what ``mlebench push`` wrote: ``fetch.py JSON FOLDER``.
+"""Pulls data that ``mlebench push`` uploaded, when a task runs: ``fetch.py JSON FOLDER``.
 
-This is a program in a task's images. ``$MLEBENCH_DATA_SOURCE`` is the URL. JSON says which data to pull, and
-which digest all of it must have, so that nobody can exchange it after the export.
+This program is in a task's images. ``$MLEBENCH_DATA_SOURCE`` is the URL. JSON names the data to pull, and the digest
+of all of it, so that nobody can replace it after the export.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pytest_mlebench.io.progress import silent
 
 
 def main(wanted: dict[str, Any], folder: Path) -> int:
-    """Fill the folder; the status is 1, with the reason, where that cannot be done."""
+    """Fill the folder. If that fails, prints the reason and returns 1."""
     try:
         with tempfile.TemporaryDirectory() as name:
-            # What a source needs to know to find the data.
+            # The source needs this to find the data.
             if wanted["corrected"]:
                 Path(name, wanted["bench_version"]).mkdir()
             competition = Competition.bare(Path(name), id=wanted["competition_id"], version=wanted["bench_version"])

@@ -1,4 +1,4 @@
-"""``mlebench import``: a job of Harbor as a run group, graded again here."""
+"""``mlebench import``: converts a Harbor job to a run group, and grades it again."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from pytest_mlebench.runs.writer import about_competition
 logger = logging.getLogger("pytest_mlebench")
 
 _LOG_BYTES = 8 << 20
-"""Of each log of a trial."""
+"""Maximum bytes of each log of a trial."""
 _MAX_TOKENS = 10**15
 
 
 def add(commands: Any) -> None:
-    command = commands.add_parser("import", help="make a run group of a job that Harbor ran on exported competitions")
-    command.add_argument("job", type=user_path, metavar="JOB", help="folder of a job, as in jobs/2026-01-31__12-00-00")
+    command = commands.add_parser("import", help="create a run group from a Harbor job on exported competitions")
+    command.add_argument("job", type=user_path, metavar="JOB", help="folder of a job, like jobs/2026-01-31__12-00-00")
     command.add_argument(
         "-o", "--output", type=user_path, metavar="DIR", help="folder of the run group (default: below --runs-dir)"
     )
@@ -78,7 +78,7 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _read(job: Path) -> tuple[list[Trial], int]:
-    """The trials that have ended, by start, and how many have not. Raises UsageError where none can be read."""
+    """The finished trials by start, and the number of unfinished ones. Raises UsageError if none can be read."""
     trials, unfinished = [], 0
     for folder in jobs.trial_folders(job):
         try:
@@ -96,21 +96,21 @@ def _read(job: Path) -> tuple[list[Trial], int]:
 
 
 def _as_exported(bench: Bench, trials: Sequence[Trial]) -> Bench:
-    """The benchmark with the version, the data and the descriptions that the tasks were exported with."""
+    """The bench with the version, data and descriptions with which the tasks were exported."""
     versions = {str(trial.task.get("bench_version", bench.settings.version)) for trial in trials}
     choices = {str(trial.task.get("data", bench.settings.data)) for trial in trials}
     hidden = {trial.task.get("description") == OBFUSCATED for trial in trials}
     if len(versions) > 1 or len(choices) > 1 or len(hidden) > 1:
         found = ", ".join(sorted(versions | choices | ({OBFUSCATED} if hidden == {True, False} else set())))
-        raise UsageError(f"the trials are of several versions, data or descriptions ({found}): a group has one of each")
+        raise UsageError(f"the trials have several versions, data or descriptions ({found}): a group has one of each")
     (version,), (choice,) = versions, choices
     if version not in ("v1", "v2"):
-        raise UsageError(f"the trials are of version {version!r} of the benchmark, which is not supported")
+        raise UsageError(f"the trials have version {version!r} of the benchmark, which is not supported")
     try:
         choice = parse_choice(choice)
     except ValueError as error:
         raise UsageError(f"the trials name data that is not supported: {error}") from error
-    if REAL not in (bench.settings.data, choice):  # the user knows the seed
+    if REAL not in (bench.settings.data, choice):  # the user's option has the seed
         choice = bench.settings.data
     description = OBFUSCATED if hidden == {True} else bench.settings.description
     return bench.with_settings(bench_version=version.removeprefix("v"), data=choice, description=description)
@@ -143,7 +143,7 @@ def _write(folder: Path, job: Path, bench: Bench, trials: Sequence[Trial]) -> li
 
 
 def _harbor(job: Path) -> dict[str, str]:
-    """What ran the job: the version of Harbor, as far as it was recorded."""
+    """The program that ran the job: Harbor with its version, if that was recorded."""
     try:
         lock = jobs.read_object(job / "lock.json", job) or {}
     except JobError:
@@ -156,7 +156,7 @@ def _record(
     run_dir: Path, trial: Trial, key: RunKey, dataset: Dataset, grader: Grader, harbor: Mapping[str, str]
 ) -> RunRecord:
     notes = [f"run by Harbor {harbor['version']} ({trial.environment or 'unknown environment'}): {trial.folder.name}"]
-    notes += _take_up(trial, run_dir, grader.max_bytes)
+    notes += _copy_files(trial, run_dir, grader.max_bytes)
     report = graded(grader, run_dir)
     notes += _disagreements(trial, report, grader, dataset)
     description = trial.task.get("description")
@@ -174,7 +174,7 @@ def _record(
         report=report,
         error=None if trial.error is None else cleaner().text(trial.error),
         versions={"pytest-mlebench": __version__, "harbor": harbor["version"]},
-        sandbox=SandboxAccount(notes=tuple(notes)),  # what confined the agent is not known
+        sandbox=SandboxAccount(notes=tuple(notes)),  # the agent's confinement is unknown
         confinement={"grader": grader.confinement},
         llm=_llm(trial, run_dir),
         agent_definition={"id": key.agent, "harbor": dict(trial.harbor_agent)},
@@ -186,10 +186,10 @@ def _record(
     return record
 
 
-def _take_up(trial: Trial, run_dir: Path, max_bytes: int) -> Iterator[str]:
-    """Copy a trial's submission, trajectory and logs; yields why something was left out.
+def _copy_files(trial: Trial, run_dir: Path, max_bytes: int) -> Iterator[str]:
+    """Copy a trial's submission, trajectory and logs; yields the reason if one is left out.
 
-    The secrets of this environment, which an agent of the job may have had, are masked.
+    Masks the secrets of this environment, which the job's agents may have had.
     """
     masked = cleaner()
     try:
@@ -220,7 +220,7 @@ def _take_up(trial: Trial, run_dir: Path, max_bytes: int) -> Iterator[str]:
 
 
 def _disagreements(trial: Trial, report: Report, grader: Grader, dataset: Dataset) -> Iterator[str]:
-    """In which ways the job's own grades differ from ours."""
+    """The differences between the job's grades and ours."""
     name = trial.task.get("reward")
     if not trial.rewards or name not in REWARDS:
         return
@@ -242,7 +242,7 @@ def _disagreements(trial: Trial, report: Report, grader: Grader, dataset: Datase
 
 
 def _llm(trial: Trial, run_dir: Path) -> dict[str, Any]:
-    """What the agent reports about its models. The calls did not go through our gateway, so none of it was checked."""
+    """The agent's report about its models. The calls did not go through our gateway, so nothing was checked."""
     usage = trial.usage
     tokens = {
         name: count
@@ -271,7 +271,7 @@ def _count(value: Any) -> int | None:
 
 
 def _calls(run_dir: Path) -> int:
-    """The model calls in the trajectory: the agent's steps for which it has metrics."""
+    """The number of model calls in the trajectory: the steps that have metrics."""
     try:
         found = jobs.read_object(run_dir / TRAJECTORY, run_dir, jobs.MAX_TRAJECTORY) or {}
     except JobError:
@@ -280,10 +280,10 @@ def _calls(run_dir: Path) -> int:
 
 
 def _manifest(folder: Path, records: Sequence[RunRecord], bench: Bench, harbor: Mapping[str, str]) -> Manifest:
-    """What is known of the group as a whole. There is no session: which machines did the runs was not recorded."""
+    """The manifest of the group. It has no session, since the machines of the runs were not recorded."""
     settings = bench.settings
     twins = {record.competition_id: bool(record.twin) for record in records}
-    made = Manifest(
+    manifest = Manifest(
         run_group=folder.name,
         created_at=records[0].started_at,
         settings={
@@ -300,4 +300,4 @@ def _manifest(folder: Path, records: Sequence[RunRecord], bench: Bench, harbor: 
         },
         runs=tuple(PlannedRun(*record.key) for record in records),
     )
-    return made.summarised(records)
+    return manifest.summarised(records)

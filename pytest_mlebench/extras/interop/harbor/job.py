@@ -1,4 +1,4 @@
-"""A job of Harbor as it lies on disk: its trials, read within bounds, as somebody else may have written them."""
+"""Reads the trials of a Harbor job from disk. They are untrusted input, so sizes are limited."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ RESULT = "result.json"
 MAX_JSON = 16 << 20
 MAX_TRAJECTORY = 64 << 20
 _MAX_TRIALS = 100_000
-_TEXT = 1000
+_MAX_TEXT = 1000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _AGENT_NAME = 60
-"""Characters of an agent's name, and of its model's: they are part of the names of folders."""
+"""Maximum characters of an agent's name, and of its model's, since they become part of folder names."""
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _ENDINGS: Mapping[str, Ending] = {
@@ -40,7 +40,7 @@ _ENDINGS: Mapping[str, Ending] = {
     "AddTestsDirError": Ending.FINISHED,
     "DownloadVerifierDirError": Ending.FINISHED,
 }
-"""How the agent ended, by the exception that Harbor noted; any other one ended an agent that had begun."""
+"""How the agent ended, by the exception that Harbor recorded. Others are crashes, if the agent had started."""
 
 
 class JobError(ValueError):
@@ -55,7 +55,7 @@ class Trial:
     competition_id: str
     agent: str
     harbor_agent: Mapping[str, str]
-    """Its name, version, model and provider, as far as they were recorded."""
+    """Name, version, model and provider, if they were recorded."""
     started_at: datetime
     ended_at: datetime
     seconds: float
@@ -66,10 +66,10 @@ class Trial:
     usage: Mapping[str, Any] = field(default_factory=dict)
     rewards: Mapping[str, float] = field(default_factory=dict)
     task: Mapping[str, Any] = field(default_factory=dict)
-    """What our verifier noted: version, data and reward of the task."""
+    """The task's version, data and reward, as our verifier recorded them."""
     score: float | None = None
     graded: bool = False
-    """Whether our verifier noted a score, which may be None."""
+    """Whether our verifier recorded a score, which may be None."""
     environment: str = ""
 
     @property
@@ -79,9 +79,9 @@ class Trial:
 
 @contextmanager
 def opened(path: Path, below: Path, limit: int) -> Iterator[IO[bytes] | None]:
-    """A regular file to read; None where there is none, or where a folder on the way to it leads out of ``below``.
+    """Context manager: open a regular file. Yields None if there is none, or its path leads out of ``below``.
 
-    Raises JobError for a file that is larger than the limit.
+    Raises JobError if the file is larger than ``limit`` bytes.
     """
     if path.parent.resolve() != below.resolve() / path.parent.relative_to(below):
         yield None
@@ -103,13 +103,13 @@ def opened(path: Path, below: Path, limit: int) -> Iterator[IO[bytes] | None]:
 
 
 def read_bytes(path: Path, below: Path, limit: int) -> bytes | None:
-    """The content of such a file."""
+    """The content of a file, opened as by ``opened``."""
     with opened(path, below, limit) as file:
         return None if file is None else file.read(limit)
 
 
 def read_object(path: Path, below: Path, limit: int = MAX_JSON) -> dict[str, Any] | None:
-    """The object of a JSON file; None where there is no such file. Raises JobError for anything else."""
+    """The object in a JSON file; None if there is no file. Raises JobError for any other content."""
     content = read_bytes(path, below, limit)
     if content is None:
         return None
@@ -123,7 +123,7 @@ def read_object(path: Path, below: Path, limit: int = MAX_JSON) -> dict[str, Any
 
 
 def trial_folders(job: Path) -> list[Path]:
-    """The folders of a job's trials. Raises UsageError where this is not a job."""
+    """The folders of a job's trials. Raises UsageError if this is not a job."""
     try:
         entries = sorted(entry.name for entry in os.scandir(job) if entry.is_dir(follow_symlinks=False))
     except OSError as error:
@@ -138,18 +138,18 @@ def trial_folders(job: Path) -> list[Path]:
 
 
 def read_trial(folder: Path) -> Trial | None:
-    """A trial that has ended; None for one that has no result yet. Raises JobError."""
+    """Read a trial; returns None if it has no result yet. Raises JobError."""
     found = read_object(folder / RESULT, folder)
     if found is None:
         return None
     name = _text(found.get("task_name"))
-    organisation, _, shown = name.rpartition("/")
-    if organisation != ORGANISATION or not shown:
+    organisation, _, task_name = name.rpartition("/")
+    if organisation != ORGANISATION or not task_name:
         raise JobError(f"{folder}: its task {name!r} is not one that `mlebench export --to=harbor` wrote")
-    noted = read_object(folder / "verifier" / "report.json", folder) or {}
-    report, task = as_object(noted.get("report")), as_object(noted.get("task")) or _task(found, folder)
-    competition_id = shown
-    if HIDDEN.fullmatch(shown):
+    verdict = read_object(folder / "verifier" / "report.json", folder) or {}
+    report, task = as_object(verdict.get("report")), as_object(verdict.get("task")) or _task(found, folder)
+    competition_id = task_name
+    if HIDDEN.fullmatch(task_name):
         competition_id = _text(task.get("competition_id"))
         if not competition_id:
             raise JobError(f"{folder}: its task hides its competition, and neither report nor task folder names it")
@@ -175,7 +175,7 @@ def read_trial(folder: Path) -> Trial | None:
         error=f"Harbor could not run the agent: {about}" if why else None,
         usage=as_object(found.get("agent_result")),
         rewards={
-            name[:_TEXT]: known
+            name[:_MAX_TEXT]: known
             for name, value in as_object(as_object(found.get("verifier_result")).get("rewards")).items()
             if (known := number(value)) is not None
         },
@@ -187,9 +187,9 @@ def read_trial(folder: Path) -> Trial | None:
 
 
 def _task(found: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """What a trial's task folder says, for one whose verifier has left no report; empty if it is not there any more.
+    """The task's description in its folder, for a trial without a verifier's report; empty if the folder is gone.
 
-    Harbor notes it as it was given, and makes its folder ``jobs`` where it is called.
+    Harbor records the path as it was given, and creates its folder ``jobs`` in the current folder.
     """
     where = as_object(as_object(found.get("config")).get("task")).get("path")
     if not isinstance(where, str) or "\0" in where:
@@ -211,20 +211,20 @@ def _agent(found: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _ending(exception: str, began: bool) -> tuple[Ending, bool]:
-    """How the agent ended, and whether that is a failure of Harbor's and not of the agent."""
+    """How the agent ended, and whether Harbor failed rather than the agent."""
     if not exception:
         return Ending.FINISHED, False
-    if exception == "CancelledError" or not began:  # what Harbor stopped for another reason has no result
+    if exception == "CancelledError" or not began:  # a trial that Harbor stops for another reason has no result
         return Ending.NOT_STARTED, True
     return _ENDINGS.get(exception, Ending.CRASHED), False
 
 
 def _text(value: Any) -> str:
-    return " ".join(value.split())[:_TEXT] if isinstance(value, str) else ""
+    return " ".join(value.split())[:_MAX_TEXT] if isinstance(value, str) else ""
 
 
 def number(value: Any) -> float | None:
-    """A number of a result; None for anything else."""
+    """A number in a result; None for anything else."""
     try:
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
     except OverflowError:
@@ -232,7 +232,7 @@ def number(value: Any) -> float | None:
 
 
 def _moment(value: Any) -> datetime | None:
-    """A time of a result; those without an offset are UTC."""
+    """A time in a result; without an offset, it is UTC."""
     try:
         moment = datetime.fromisoformat(value)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
@@ -241,7 +241,7 @@ def _moment(value: Any) -> datetime | None:
 
 
 def logs(trial: Trial) -> Iterator[Path]:
-    """The text files that Harbor and the agent left of a trial."""
+    """The log files that Harbor and the agent left for a trial."""
     yield trial.folder / "trial.log"
     folder = trial.folder / "agent"
     if folder.is_symlink() or not folder.is_dir():

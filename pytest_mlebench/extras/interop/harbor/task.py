@@ -1,10 +1,10 @@
-"""A competition as a task folder of Harbor.
+"""Writes a competition as a Harbor task folder.
 
 ::
 
     task.toml  instruction.md
     environment/   the agent's image: public data, the submission checker
-    tests/         the verifier's image: answers and the grader, in a container of their own
+    tests/         the verifier's image: answers and the grader, in a separate container
     solution/      for Harbor's agent ``oracle``: a submission that earns a medal
 """
 
@@ -39,30 +39,30 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = "1.3"
 ORGANISATION = "mlebench"
 HIDDEN = re.compile(r"competition-[0-9a-f]{8}")
-"""Names of tasks that tell nothing of the competition."""
+"""Task names that do not reveal the competition."""
 SUBMISSION = "/home/submission/submission.csv"
 TASK_FILE = "tests/task.json"
-"""What the verifier and an import know of a task."""
+"""Description of a task for the verifier and for imports."""
 BASE_IMAGE = "debian:bookworm-slim"
 USER = "nonroot"
-"""Agents are this user: what checks submissions is root's."""
+"""Agents run as this user. The submission checker belongs to root."""
 _BUILD_SECONDS = 1800.0
 _GRADING_EXTRA_SECONDS = 120.0
-"""For starting Python, and for grading the sample submission."""
+"""Time for starting Python, and for grading the sample submission."""
 _TEMPLATES = Path(__file__).with_name("templates")
 _NOT_FOR_AGENTS = ("prepare.py", "synthetic.py", "twin.py")
-"""Anyone with the complete real data could derive the answers from how it was split."""
+"""Withheld, since anyone with the complete real data could derive the answers from the way it was split."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOptions:
-    """What is the same for all tasks of an export."""
+    """Options that all tasks of an export share."""
 
     settings: Settings
     limits: Limits
     reward: str = "percentile"
     image_prefix: str = ""
-    """Of images that the user pushes; empty: Harbor builds them."""
+    """Name prefix of images that the user pushes. If empty, Harbor builds the images."""
     include_real_data: bool = False
 
     @property
@@ -72,30 +72,30 @@ class TaskOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class HarborTask:
-    """A competition's task. Nothing in the agent's container has another name for the competition than ``name``."""
+    """A competition's task. In the agent's container, ``name`` is the competition's only name."""
 
     name: str
     dataset: Dataset
     options: TaskOptions
     source: TaskData | None = None
-    """Where its containers pull its data; None: they do not."""
+    """Source from which its containers pull data; None if they do not."""
 
     @property
     def is_copied(self) -> bool:
-        """Whether its data is part of the images. What is neither copied nor pulled is mounted."""
+        """Whether the images include the data. Data that is neither copied nor pulled is mounted."""
         return self.source is None and (self.options.include_real_data or is_public_data(self.dataset))
 
     @property
     def images(self) -> Mapping[str, str]:
-        """The images that the user builds and pushes: their names by the folder of the Dockerfile."""
+        """Names of the images that the user builds and pushes, by the folder of the Dockerfile."""
         if not self.options.image_prefix:
             return {}
-        name = f"{self.options.image_prefix}{self.name}".lower()  # as names of images have to be
+        name = f"{self.options.image_prefix}{self.name}".lower()  # image names must be lower case
         return {"environment": name, "tests": f"{name}-verifier"}
 
     @property
     def description(self) -> Path:
-        """What the agent reads of the task."""
+        """The description that the agent reads."""
         if self.options.is_obfuscated:
             return self.dataset.competition.obfuscated_description
         return self.dataset.public / "description.md"
@@ -118,7 +118,7 @@ class HarborTask:
 
 
 def is_public_data(dataset: Dataset) -> bool:
-    """Whether a copy of the data may go anywhere: it is generated, or comes with a library."""
+    """Whether the data may be copied anywhere, since it is generated or comes with a library."""
     competition = dataset.competition
     return competition.is_twin or dataset.is_synthetic or competition.source == "bundled"
 
@@ -143,7 +143,7 @@ def _config(task: HarborTask) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "artifacts": [SUBMISSION],
-        **_about(task),
+        **_identity(task),
         "agent": {"timeout_sec": float(limits.time_limit), "user": USER},
         "verifier": {
             "timeout_sec": 2 * settings.grading_time + _GRADING_EXTRA_SECONDS + task.pulling_seconds,
@@ -166,8 +166,8 @@ def _config(task: HarborTask) -> dict[str, Any]:
     }
 
 
-def _about(task: HarborTask) -> dict[str, Any]:
-    """The parts of ``task.toml`` that say which competition it is, or hide it."""
+def _identity(task: HarborTask) -> dict[str, Any]:
+    """The parts of ``task.toml`` that name the competition, or hide it."""
     dataset, reward = task.dataset, task.options.reward
     competition = dataset.competition
     name, keywords = f"{ORGANISATION}/{task.name}", ["machine-learning", "mle-bench"]
@@ -191,7 +191,7 @@ def _about(task: HarborTask) -> dict[str, Any]:
 
 
 def network(settings: Settings) -> dict[str, Any]:
-    """The network of the agent's container. Without a choice it is open: Harbor's agents install themselves there."""
+    """The network of the agent's container. By default it is open, since Harbor's agents are installed there."""
     if settings.network == "none":
         return {"network_mode": "no-network"}
     if settings.allow_hosts:
@@ -200,7 +200,7 @@ def network(settings: Settings) -> dict[str, Any]:
 
 
 def _host(text: str) -> str:
-    """The name of a host that is allowed. Harbor limits hosts, whichever their ports: raises UsageError for others."""
+    """The name of an allowed host. Harbor cannot limit ports, so ports other than 80 and 443 raise UsageError."""
     endpoint = Destination.parse(text)
     if endpoint.port not in (80, 443):
         raise UsageError(f"--allow-host={text}: Harbor limits hosts, not ports: write --allow-host={endpoint.host}")
@@ -245,10 +245,10 @@ def _write_environment(folder: Path, task: HarborTask) -> None:
 
 
 def _write_fetching(programs: Path, task: HarborTask) -> str:
-    """Write what the service that pulls public files needs; returns the lines of the Dockerfile for it."""
+    """Write the files for the service that pulls public files; returns its lines of the Dockerfile."""
     names = ["fetch.py"]
     shutil.copyfile(Path(__file__).with_name("fetch.py"), programs / "fetch.py")
-    if task.options.is_obfuscated:  # in place of the description that is pulled
+    if task.options.is_obfuscated:  # replaces the pulled description
         names.append("description.md")
         shutil.copyfile(task.description, programs / "description.md")
     return f"COPY {' '.join(f'mlebench/{name}' for name in names)} /opt/mlebench/"
@@ -277,7 +277,7 @@ def _write_tests(folder: Path, task: HarborTask) -> None:
     (folder.parent / TASK_FILE).write_text(json.dumps(about) + "\n", encoding="utf-8")
     answers = Dataset(competition, folder / "data")
     answers.folder.mkdir()
-    if competition.is_twin:  # its medals, but not the seed that would make its answers again
+    if competition.is_twin:  # its medals, but not the seed that generates its answers
         medals = loads(dataset.twin_record.read_bytes())["medals"]
         answers.twin_record.write_text(json.dumps({"medals": medals}) + "\n", encoding="utf-8")
     if dataset.is_synthetic:
@@ -286,7 +286,7 @@ def _write_tests(folder: Path, task: HarborTask) -> None:
 
 
 def _write_answers(folder: Path, answers: Dataset, task: HarborTask) -> None:
-    """Write the verifier's data, and its script, which pulls them if they are elsewhere."""
+    """Write the verifier's script, and its data unless that is pulled or mounted."""
     dataset, pull = task.dataset, ""
     target = f"{ANSWERS}/{dataset.prepared.name}"
     if task.source is not None:
@@ -330,7 +330,7 @@ def _write_grading_layers(folder: Path, task: HarborTask) -> None:
 
 
 def without_comments(code: str) -> str:
-    """Python without comments and docstrings, which may name what it is about.
+    """Remove comments and docstrings, which may name the competition, from Python code.
 
     >>> without_comments('def f():\\n    "About cats."\\n    return 1  # cat')
     'def f():\\n    return 1\\n'
@@ -338,8 +338,8 @@ def without_comments(code: str) -> str:
     tree = ast.parse(code)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            texts = [own for own in node.body if isinstance(own, ast.Expr) and isinstance(own.value, ast.Constant)]
-            node.body = [own for own in node.body if own not in texts] or (
+            texts = [part for part in node.body if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)]
+            node.body = [part for part in node.body if part not in texts] or (
                 [] if isinstance(node, ast.Module) else [ast.Pass()]
             )
     return ast.unparse(tree) + "\n"
@@ -364,7 +364,7 @@ def _copy_below(file: Path, source: Path, target: Path) -> Path:
 
 
 def _set_times(folder: Path) -> None:
-    """Set all times to the same one, those of folders last: when a file was written tells something about it."""
+    """Set all times to the same value, folders last, since the time of a file may reveal something about it."""
     for path in sorted((folder, *folder.rglob("*")), key=lambda path: len(path.parts), reverse=True):
         os.utime(path, ns=(data_dataset.TIME_NS, data_dataset.TIME_NS), follow_symlinks=False)
 
@@ -374,7 +374,7 @@ def _megabytes(size: int | None) -> int | None:
 
 
 def to_toml(values: Mapping[str, Any], prefix: str = "") -> str:
-    """TOML of strings, numbers, lists of strings, and tables of these; None is left out.
+    """Convert strings, numbers, lists of strings, and tables of these to TOML. None is left out.
 
     >>> print(to_toml({"a": 1, "b": {"c": ["d"], "e": None}}), end="")
     a = 1

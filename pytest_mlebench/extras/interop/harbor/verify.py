@@ -1,7 +1,7 @@
-"""Grades a submission in a Harbor verifier's container, where this is a program beside ``task.json``.
+"""Grades a submission in a Harbor verifier's container, where this program is next to ``task.json``.
 
-The reward is written in one step, when grading is over: whatever a submission holds is data for a bounded process of
-its own, and until then the zeros of ``test.sh`` stand.
+The reward is written in one step, after grading. Until then, the zeros of ``test.sh`` apply. A separate process with
+limits reads the submission as data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BEATS_SAMPLE = "milestones"
 
 
 def main(folder: Path = Path(__file__).parent, submission: Path = SUBMISSION, logs: Path = LOGS) -> int:
-    """Write ``reward.json``, and ``report.json`` with all that grading found."""
+    """Write ``reward.json``, and ``report.json`` with the full report."""
     task = loads((folder / "task.json").read_bytes())
     dataset = read_dataset(folder, task)
     limits = GradingLimits(memory=task["grading_memory"], seconds=task["grading_time"])
@@ -46,7 +46,7 @@ def main(folder: Path = Path(__file__).parent, submission: Path = SUBMISSION, lo
 
 
 def read_dataset(folder: Path, task: dict[str, Any]) -> Dataset:
-    """The competition's answers, with the medals of its twin if this is one."""
+    """The competition's answers; for a twin, with the twin's medals."""
     competition = Competition.load(folder / "competitions" / task["competition_id"], version=task["bench_version"])
     dataset = Dataset(competition, folder / "data")
     if dataset.twin_record.exists():

@@ -1,4 +1,4 @@
-"""The part of this package that checks and grades submissions, as a wheel for a task's images."""
+"""Builds a wheel for a task's images from the parts of this package that check and grade submissions."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ NAME = f"pytest_mlebench-{__version__}-py3-none-any.whl"
 _PACKAGES = ("io", "records", "catalog", "authoring", "data", "grading")
 _EXTRAS = "pytest_mlebench.extras."
 _LEFT_OUT = ("authoring/worlds",)
-"""What makes twins: agents get no hint of it."""
+"""The generators of twins, which agents must not see."""
 LIBRARIES = ("numpy", "pandas", "scipy", "scikit-learn", "rapidfuzz", "pillow", "pyyaml", "filelock")
-"""All that grading imports. A test grades in an environment that has nothing else."""
+"""All libraries that grading imports. A test grades in an environment without any others."""
 _DIST_INFO = f"pytest_mlebench-{__version__}.dist-info"
 _TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def write_wheel(path: Path, *, pulls: bool = False) -> None:
-    """Write the wheel; the same code gives the same bytes, so that images of all tasks share a layer.
+    """Write the wheel. The same code gives the same bytes, so that the images of all tasks share a layer.
 
-    With ``pulls`` it has what reads data from a URL too.
+    With ``pulls``, it includes the code that reads data from a URL.
     """
     package = Path(__file__).parents[3]
-    readers = [own for own in extensions(SOURCES).values() if own.module.startswith(_EXTRAS)] if pulls else []
-    packages = {*_PACKAGES, *(f"extras/{own.module.removeprefix(_EXTRAS).partition('.')[0]}" for own in readers)}
+    readers = [entry for entry in extensions(SOURCES).values() if entry.module.startswith(_EXTRAS)] if pulls else []
+    packages = {*_PACKAGES, *(f"extras/{entry.module.removeprefix(_EXTRAS).partition('.')[0]}" for entry in readers)}
     files = [*package.glob("*.py"), *(file for name in packages for file in (package / name).rglob("*"))]
     contents = {
         f"pytest_mlebench/{name}": file.read_bytes()
@@ -45,7 +45,7 @@ def write_wheel(path: Path, *, pulls: bool = False) -> None:
     )
     if readers:
         contents["pytest_mlebench/extras/__init__.py"] = b""
-        entries = "".join(f"{own.name} = {own.value}\n" for own in sorted(readers))
+        entries = "".join(f"{entry.name} = {entry.value}\n" for entry in sorted(readers))
         contents[f"{_DIST_INFO}/entry_points.txt"] = f"[{SOURCES}]\n{entries}".encode()
     record = [f"{name},{_digest(content)},{len(content)}" for name, content in sorted(contents.items())]
     contents[f"{_DIST_INFO}/RECORD"] = "\n".join([*record, f"{_DIST_INFO}/RECORD,,", ""]).encode()

@@ -1,12 +1,12 @@
-"""Runs an episode's commands in the sandbox: one JSON object a line comes in, one goes out.
+"""Runs an episode's commands in the sandbox. Each line of input and of output is a JSON object.
 
 {"run": command, "timeout": seconds, "keep": bytes}  ->  {"output", "omitted", "exit_code", "seconds", "killed", …}
-{"read": path, "most": bytes, "plain": true}         ->  {"data": base64} or {"error": text}; if plain, of no link
+{"read": path, "most": bytes, "plain": true}         ->  {"data": base64} or {"error": text}; if plain, no links
 {"write": path, "data": base64}                      ->  {} or {"error": text}
 
-The first line that goes out has ``folders``, by their variables. Each answer has ``submission``: what identifies the
-state of the submission's file, or null. It needs only Python's standard library, and little of it, since each episode
-waits for its imports. Whatever a command does to it, the harness trusts nothing that it says.
+The first line of output has ``folders``, by their variables. Each answer has ``submission``, which identifies the
+version of the submission file, or is null. The program imports little of the standard library, since each episode waits
+for its imports. Commands can manipulate it, so the harness treats its output as untrusted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BLOCK = 1 << 16
 
 
 class Output:
-    """The first and the last bytes that a command prints; what lies between is counted."""
+    """The first and the last bytes that a command prints. The bytes between them are only counted."""
 
     def __init__(self, pipe: IO[bytes], keep: int) -> None:
         self._pipe, self._half = pipe, keep // 2
@@ -45,11 +45,11 @@ class Output:
         while block := os.read(self._pipe.fileno(), BLOCK):
             with self._lock:
                 self._all += len(block)
-                room = self._half - len(self._head)
-                self._head += block[:room]
-                self._tail = (self._tail + block[room:] if room > 0 else self._tail + block)[-self._half :]
+                space = self._half - len(self._head)
+                self._head += block[:space]
+                self._tail = (self._tail + block[space:] if space > 0 else self._tail + block)[-self._half :]
 
-    def taken(self) -> tuple[str, int, str]:
+    def parts(self) -> tuple[str, int, str]:
         with self._lock:
             omitted = max(0, self._all - len(self._head) - len(self._tail))
             return self._head.decode("utf-8", "replace"), omitted, self._tail.decode("utf-8", "replace")
@@ -76,8 +76,8 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     seconds = time.monotonic() - started
-    output.thread.join(DRAIN_SECONDS)  # a background process may hold the pipe open: it is read on, and dropped
-    head, omitted, tail = output.taken()
+    output.thread.join(DRAIN_SECONDS)  # a background process may keep the pipe open: further output is discarded
+    head, omitted, tail = output.parts()
     return {
         "head": head,
         "omitted": omitted,
@@ -88,15 +88,15 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK, 0o666)  # a pipe without another end is not waited for
+def open_without_blocking(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)  # does not wait for the other end of a pipe
 
 
 def read(order: dict[str, Any]) -> dict[str, Any]:
     path = os.path.expandvars(order["read"])
     if order.get("plain") and not stat.S_ISREG(os.lstat(path).st_mode):
         return {"error": "it is not a regular file"}
-    with open(path, "rb", opener=at_once) as file:
+    with open(path, "rb", opener=open_without_blocking) as file:
         data = file.read(order["most"] + 1) or b""
     if len(data) > order["most"]:
         return {"error": f"it has more than {order['most']} bytes"}
@@ -106,26 +106,26 @@ def read(order: dict[str, Any]) -> dict[str, Any]:
 def write(order: dict[str, Any]) -> dict[str, Any]:
     path = os.path.expandvars(order["write"])
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    with open(path, "wb", opener=at_once) as file:
+    with open(path, "wb", opener=open_without_blocking) as file:
         file.write(binascii.a2b_base64(order["data"]))
     return {}
 
 
 def submission() -> list[int] | None:
     try:
-        about = os.lstat(SUBMISSION)
+        status = os.lstat(SUBMISSION)
     except OSError:
         return None
-    return [about.st_ino, about.st_size, about.st_mtime_ns]
+    return [status.st_ino, status.st_size, status.st_mtime_ns]
 
 
 def main() -> None:
-    where = os.environ["STEPS_ADDRESS"]
-    if where.startswith("/"):
+    address = os.environ["STEPS_ADDRESS"]
+    if address.startswith("/"):
         connection = socket.socket(socket.AF_UNIX)
-        connection.connect(where)
+        connection.connect(address)
     else:
-        host, _, port = where.rpartition(":")
+        host, _, port = address.rpartition(":")
         connection = socket.create_connection((host, int(port)))
     os.chdir(os.environ["CODE_DIR"])
     with connection, connection.makefile("rb") as orders:
