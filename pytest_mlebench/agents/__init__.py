@@ -1,4 +1,4 @@
-"""Who runs: agent definitions and their variants."""
+"""Agent definitions and their variants."""
 
 from pytest_mlebench.agents.registry import Agent, AgentRegistry, Launch, Permissions, parse_agent_ids
 

@@ -1,6 +1,6 @@
-"""Agents as ``agents/<name>/config.yaml`` defines them: found by id, read within bounds, checked, every error one line.
+"""Finds and validates agents, as ``agents/<name>/config.yaml`` defines them. Every error is one line.
 
-An agent's folder describes the agent and grants it nothing.
+An agent's folder describes the agent, but cannot give it permissions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pytest_mlebench.io.values import LOADER, load_yaml
 
 CONFIG = "config.yaml"
 MIN_SECRET = 8
-"""Characters that a secret has at least: shorter values cannot be kept out of records without damaging them."""
+"""Minimum length of a secret. Shorter values cannot be removed from records without damaging them."""
 SECRET = re.compile(r"\$\{\{\s*secrets\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 _ASKS = re.compile(r"\bUNTIL\b|\bask\.sh\b")
@@ -35,10 +35,10 @@ _VERSION = re.compile(r"^ARG VERSION=(\S+)", re.MULTILINE)
 class Agent:
     """A scaffold with a model, as one top-level key of a ``config.yaml`` defines it.
 
-    ``start`` and ``dockerfile`` are paths. ``env_vars`` may hold ``${{ secrets.NAME }}``; ``launch`` fills in the
-    values. A definition grants nothing: ``trusted``, ``llm_hosts`` and secrets are what the agent asks for, and
-    ``Permissions`` are what it gets. ``bundled`` agents come with the package, which permits what they ask for, but
-    keys. ``base_image`` is what its ``mlebench-env`` is built from; None: the usual one.
+    ``start`` and ``dockerfile`` are paths. ``env_vars`` may contain ``${{ secrets.NAME }}``; ``launch`` fills in the
+    values. ``trusted``, ``llm_hosts`` and secrets are requests: ``Permissions`` decides what the agent gets.
+    ``bundled`` agents come with the package, and get what they request, except for keys. ``base_image`` is the image
+    that its ``mlebench-env`` is built from; None for the default.
 
     >>> from pytest_mlebench import default_agents
     >>> agent = default_agents()["react/dev"]
@@ -61,12 +61,12 @@ class Agent:
 
     @property
     def secret_names(self) -> tuple[str, ...]:
-        """The names of all secrets that the definition asks for."""
+        """The names of all secrets that the definition requests."""
         return tuple(sorted({name for text in self.env_vars.values() for name in SECRET.findall(text)}))
 
     @property
     def version(self) -> str:
-        """The version of the agent's program: the line ``ARG VERSION=…`` of its Dockerfile; empty without one."""
+        """The version of the agent's program, from the line ``ARG VERSION=…`` of its Dockerfile; empty without it."""
         with suppress(OSError, UnicodeDecodeError):
             if found := _VERSION.search(self.dockerfile.read_text(encoding="utf-8")):
                 return found[1]
@@ -74,18 +74,18 @@ class Agent:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that its arguments name: those of ``model`` and of keys that end with ``.model``."""
+        """The models in its arguments: the values of ``model`` and of keys that end with ``.model``."""
         named = (str(value) for name, value in self.kwargs.items() if name.rpartition(".")[2] == "model")
         return tuple(dict.fromkeys(named))
 
     @property
     def may_ask_models(self) -> bool:
-        """Whether its definition speaks of anything that may be a language model: a secret, a host or a URL."""
+        """Whether its definition has anything that may refer to a language model: a secret, a host or a URL."""
         return bool(self.secret_names or self.llm_hosts) or any("://" in value for value in self.env_vars.values())
 
     @property
     def reads_until(self) -> bool:
-        """Whether a file of its folder may heed ``--until``: has ``UNTIL`` in it, or ``ask.sh``, which does."""
+        """Whether a file in its folder may support ``--until``: it contains ``UNTIL``, or ``ask.sh``, which does."""
         for file in self.folder.iterdir():
             with suppress(OSError, UnicodeDecodeError):
                 if file.is_file() and _ASKS.search(file.read_text(encoding="utf-8")):
@@ -93,21 +93,21 @@ class Agent:
         return False
 
     def launch(self, environment: Mapping[str, str] | None = None) -> Launch:
-        """What starting the agent takes, with the values of its secrets from ``environment``; by default it gets none.
+        """Return the arguments and variables to start the agent, with the secrets from ``environment`` (default: none).
 
-        Raises AgentError that names every secret that is not there.
+        Raises AgentError that names the missing secrets, or a secret that is too short.
         """
         environment = environment or {}
-        wanted = self.secret_names
-        if missing := sorted(name for name in wanted if not environment.get(name)):
-            names, values = ", ".join(missing), " ".join(f"{name}=…" for name in missing)
-            raise AgentError(f"agent {self.id} needs {names} in the environment: export {values}")
+        names = self.secret_names
+        if missing := sorted(name for name in names if not environment.get(name)):
+            values = " ".join(f"{name}=…" for name in missing)
+            raise AgentError(f"agent {self.id} needs {', '.join(missing)} in the environment: export {values}")
 
-        for name in wanted:
+        for name in names:
             if (length := len(environment[name])) < MIN_SECRET:
                 raise AgentError(
-                    f"agent {self.id}: the secret {name} has {pluralize(length, 'character')}, must have at least "
-                    f"{MIN_SECRET}: shorter ones cannot be kept out of logs. If it is no secret, write it in {CONFIG}"
+                    f"agent {self.id}: the secret {name} has {pluralize(length, 'character')}, but needs at least "
+                    f"{MIN_SECRET}: shorter ones cannot be kept out of logs. If it is not secret, write it in {CONFIG}"
                 )
 
         def fill(value: str) -> str:
@@ -120,11 +120,11 @@ class Agent:
         return Launch(
             arguments=tuple(arguments),
             environment={key: fill(value) for key, value in self.env_vars.items()},
-            secrets=frozenset(environment[name] for name in wanted),
+            secrets=frozenset(environment[name] for name in names),
         )
 
     def describe(self) -> dict[str, Any]:
-        """The definition for a record: secrets stay names."""
+        """Return the definition for a record, with secrets only by name."""
         return {
             "id": self.id,
             "kwargs_type": self.kwargs_type,
@@ -139,7 +139,7 @@ class Agent:
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """Arguments for an agent's start script, its variables, and the secret values among them (never to be logged)."""
+    """Arguments and variables for an agent's start script, and the secret values in them (never log these)."""
 
     arguments: tuple[str, ...] = field(default=(), repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -148,9 +148,9 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Permissions:
-    """What the user permits agents, by name. The default permits nothing.
+    """The user's permissions for agents. The default permits nothing.
 
-    ``allow_secrets`` names environment variables; agents that ask for one get its real value. ``allow_hosts`` lists
+    ``allow_secrets`` names environment variables; agents that request one get its real value. ``allow_hosts`` lists
     hosts that agents may reach, as ``host``, ``host:port`` or a URL. ``trust_agents`` lists ids of agents that may run
     without isolation; an id does not include the agent's variants.
 
@@ -171,9 +171,9 @@ class Permissions:
             object.__setattr__(self, grant.name, names)
 
     def check_secrets(self, agent: Agent, replaced: Iterable[str] = ()) -> None:
-        """Raise AgentError for secrets that an agent asks for and was not granted.
+        """Raise AgentError if an agent requests secrets that were not granted.
 
-        ``replaced`` are the names of those for which the gateway gives it a token of the run.
+        ``replaced`` are the names of secrets that the gateway replaces with a token of the run.
         """
         if missing := sorted({*agent.secret_names} - {*replaced, *self.allow_secrets}):
             options = " ".join(f"--allow-secret={name}" for name in missing)
@@ -184,7 +184,7 @@ class Permissions:
             )
 
     def trusts(self, agent: Agent) -> bool:
-        """Whether an agent may run without isolation: bundled ones may where their definition says so."""
+        """Return whether an agent may run without isolation. Bundled ones may if their definition says so."""
         return agent.id in self.trust_agents or (agent.bundled and agent.trusted)
 
     def to_json(self) -> dict[str, list[str]]:
@@ -208,7 +208,7 @@ _MAX_FOLDER_DEPTH = 50
 
 
 def read_config(file: Path) -> list[Agent]:
-    """The agents that a ``config.yaml`` defines; raises AgentError that names the file and the key."""
+    """Return the agents that a ``config.yaml`` defines. Raises AgentError that names the file and the key."""
     values = _load(file)
     if not isinstance(values, dict):
         raise AgentError(f"{file}: must be a mapping of agent ids to definitions")
@@ -217,13 +217,13 @@ def read_config(file: Path) -> list[Agent]:
     }
     if not definitions:
         raise AgentError(f"{file}: defines no agent (a top-level key with `start` and `dockerfile`)")
-    return [_Definition(f"{file}: agent {_shown(id)}", value, file).agent(str(id)) for id, value in definitions.items()]
+    return [_Definition(f"{file}: agent {_plain(id)}", value, file).agent(str(id)) for id, value in definitions.items()]
 
 
 def _load(file: Path) -> Any:
     try:
         if (size := file.stat().st_size) > _MAX_BYTES:
-            raise AgentError(f"{file}: has {size:,} bytes, may have {_MAX_BYTES:,}")
+            raise AgentError(f"{file}: has {size:,} bytes; the limit is {_MAX_BYTES:,}")
         text = file.read_text(encoding="utf-8")
         _check_size(file, text)
         return load_yaml(text)
@@ -234,9 +234,9 @@ def _load(file: Path) -> Any:
 
 
 def _check_size(file: Path, text: str) -> None:
-    """Count nodes and levels as they are once aliases are expanded, before anything is made of them.
+    """Limit the nodes and levels of a file, with aliases expanded, before it is parsed into objects.
 
-    Of two equal keys a reader sees the first and YAML takes the last, so there may be none.
+    Also reject duplicate keys: a reader sees the first, but YAML takes the last.
     """
     sizes: dict[str | None, int] = {}
     open_nodes: list[_OpenNode] = []
@@ -246,11 +246,11 @@ def _check_size(file: Path, text: str) -> None:
             node = open_nodes.pop()
             sizes[node.anchor] = nodes - node.before
         elif isinstance(event, yaml.NodeEvent):
-            if open_nodes and (key := open_nodes[-1].repeated(event)) is not None:
+            if open_nodes and (key := open_nodes[-1].duplicate(event)) is not None:
                 line = f" (line {event.start_mark.line + 1})" if event.start_mark else ""
                 raise AgentError(f"{file}: has the key {key[:60]!r} twice{line}")
             if isinstance(event, yaml.AliasEvent) and any(node.anchor == event.anchor for node in open_nodes):
-                raise AgentError(f"{file}: the alias *{event.anchor} refers to what it is part of")
+                raise AgentError(f"{file}: the alias *{event.anchor} refers to its own parent")
             if isinstance(event, yaml.CollectionStartEvent):
                 keys: set[str] | None = set() if isinstance(event, yaml.MappingStartEvent) else None
                 open_nodes.append(_OpenNode(event.anchor, nodes, keys))
@@ -258,21 +258,21 @@ def _check_size(file: Path, text: str) -> None:
         if len(open_nodes) > _MAX_DEPTH:
             raise AgentError(f"{file}: has more than {_MAX_DEPTH} levels")
         if nodes > _MAX_NODES:
-            raise AgentError(f"{file}: has more than {_MAX_NODES:,} values, aliases expanded")
+            raise AgentError(f"{file}: has more than {_MAX_NODES:,} values with aliases expanded")
 
 
 @dataclass
 class _OpenNode:
-    """A list or a mapping whose end is still to come; ``before``: how many nodes came before it."""
+    """A list or mapping that has not ended yet. ``before`` is the number of nodes before it."""
 
     anchor: str | None
     before: int
     keys: set[str] | None
-    """None: a list."""
+    """None for a list."""
     at_key: bool = True
 
-    def repeated(self, node: yaml.NodeEvent) -> str | None:
-        """Take in the next node in it; returns the key that it is, if the mapping has that already."""
+    def duplicate(self, node: yaml.NodeEvent) -> str | None:
+        """Add the next node. Returns its key if the mapping already has it."""
         if self.keys is None:
             return None
         is_key, self.at_key = self.at_key, not self.at_key
@@ -285,49 +285,49 @@ class _OpenNode:
 
 
 class _Definition:
-    """One agent's definition, being checked. ``where`` begins every error."""
+    """Validates one agent's definition. Every error begins with ``where``."""
 
     def __init__(self, where: str, values: Mapping[Any, Any], file: Path) -> None:
         self._where, self._values, self._file = where, values, file
 
     def agent(self, id: str) -> Agent:
-        if extra := sorted(map(_shown, self._values.keys() - _KEYS)):
+        if extra := sorted(map(_plain, self._values.keys() - _KEYS)):
             raise AgentError(f"{self._where} has unknown keys {', '.join(extra)}; known are {', '.join(sorted(_KEYS))}")
         if not _ID.fullmatch(id) or len(id) > _MAX_ID or any(set(part) == {"."} for part in id.split("/")):
-            raise AgentError(f"{self._where}: an id is made of letters, digits, '-', '_', '.', '/' before a variant")
+            raise AgentError(f"{self._where}: an id consists of letters, digits, '-', '_', '.', '/' before a variant")
         for key, value in self._values.items():
-            self._check_kind(str(key), value)
+            self._check_type(str(key), value)
         agents = self._file.parents[1]
         start = self._path("start", "")
         if len(start.parts) < 2:
-            raise AgentError(f"{self._where}: start is {str(start)!r}, must be <folder>/<script>")
+            raise AgentError(f"{self._where}: start must be <folder>/<script>, not {str(start)!r}")
         if not (agents / start).is_file():
             what = "is a folder" if (agents / start).is_dir() else "does not exist"
             raise AgentError(f"{self._where}: start script {agents / start} {what}")
-        for key, (is_right, must) in _FORMS.items():
-            if key in self._values and not is_right(self._values[key]):
-                raise AgentError(f"{self._where}: {key} is {_kind(self._values[key])}{must}")
+        for key, (is_valid, expected) in _FORMS.items():
+            if key in self._values and not is_valid(self._values[key]):
+                raise AgentError(f"{self._where}: {key} must be {expected}, not {_described(self._values[key])}")
         kwargs = {str(name): value for name, value in (self._values.get("kwargs") or {}).items()}
         env_vars = {str(name): value for name, value in (self._values.get("env_vars") or {}).items()}
         kwargs_type = self._values.get("kwargs_type")
         if kwargs_type not in ("argparse", "omegaconf", None) or (kwargs and kwargs_type is None):
-            raise AgentError(f"{self._where}: kwargs_type is {kwargs_type!r}, must be argparse or omegaconf")
+            raise AgentError(f"{self._where}: kwargs_type must be argparse or omegaconf, not {kwargs_type!r}")
         for name, value in env_vars.items():
             if not _VARIABLE.fullmatch(name):
-                raise AgentError(f"{self._where}: env_vars: {name!r} is not the name of a variable")
+                raise AgentError(f"{self._where}: env_vars: {name!r} is not a valid variable name")
             if not isinstance(value, str | int | float | bool):
-                raise AgentError(f"{self._where}: env_vars: {name} is {_kind(value)}, must be text or a number")
+                raise AgentError(f"{self._where}: env_vars: {name} must be a string or number, not {_described(value)}")
         for name, value in [*kwargs.items(), *env_vars.items()]:
             if "\0" in f"{name}{value}":
-                raise AgentError(f"{self._where}: {_shown(name)} holds a zero byte")
+                raise AgentError(f"{self._where}: {_plain(name)} contains a NUL character")
             if (at := SECRET.sub("", str(value)).find("${{")) >= 0:
                 text = SECRET.sub("", str(value))[at : at + 60]
                 raise AgentError(f"{self._where}: {name}: {text!r} must be of the form ${{{{ secrets.NAME }}}}")
         for name, value in kwargs.items():
             if found := SECRET.search(str(value)):
                 raise AgentError(
-                    f"{self._where}: kwargs: {name} asks for the secret {found[1]}, which everybody could read in the "
-                    "list of processes: ask for it in env_vars"
+                    f"{self._where}: kwargs: {name} requests the secret {found[1]}, which would be visible in the "
+                    "list of processes: request it in env_vars"
                 )
         folder = agents / start.parts[0]
         dockerfile = agents / self._path("dockerfile", f"{self._file.parent.name}/Dockerfile")
@@ -336,7 +336,7 @@ class _Definition:
             folder=folder,
             start=agents / start,
             dockerfile=dockerfile,
-            bundled=all(map(_comes_with_the_package, (self._file, folder, agents / start, dockerfile))),
+            bundled=all(map(_is_bundled, (self._file, folder, agents / start, dockerfile))),
             kwargs_type=kwargs_type,
             kwargs=kwargs,
             env_vars={name: str(value) for name, value in env_vars.items()},
@@ -347,36 +347,36 @@ class _Definition:
         )
 
     def _path(self, key: str, default: str) -> PurePosixPath:
-        """A file below the folder of all agents, also once links are followed."""
+        """Return the path of a file in the agents' folder. Raises AgentError if it leaves the agent's folder."""
         value = self._values.get(key) or default
         agents = self._file.parents[1]
         if not isinstance(value, str):
-            raise AgentError(f"{self._where}: {key} is {_kind(value)}, must be a path from the agents' folder")
+            raise AgentError(f"{self._where}: {key} must be a path in the agents' folder, not {_described(value)}")
         path = PurePosixPath(value)
         if path.is_absolute() or ".." in path.parts or not value.isprintable() or len(value) > _MAX_PATH:
             raise AgentError(
-                f"{self._where}: {key} is {value!r:.100}, must be a path inside the agents' folder {agents}"
+                f"{self._where}: {key} must be a path inside the agents' folder {agents}, not {value!r:.100}"
             )
         folder = agents / path.parts[0] if path.parts else agents
-        if _leaves(agents / path, folder):
+        if _leads_outside(agents / path, folder):
             raise AgentError(f"{self._where}: {key} {value!r:.100} is a link that leaves the agent's folder {folder}")
         return path
 
-    def _check_kind(self, key: str, value: Any) -> None:
-        """That a value is text, a number, a truth value, nothing, or a list or mapping of such."""
+    def _check_type(self, key: str, value: Any) -> None:
+        """Raise AgentError unless a value is a string, number, boolean, null, or a list or mapping of these."""
         if isinstance(value, dict):
             for name, entry in value.items():
-                self._check_kind(f"{key}.{_shown(name)}", entry)
+                self._check_type(f"{key}.{_plain(name)}", entry)
         elif isinstance(value, list):
             for entry in value:
-                self._check_kind(key, entry)
+                self._check_type(key, entry)
         elif isinstance(value, int) and not -_MAX_INTEGER < value < _MAX_INTEGER:
-            raise AgentError(f"{self._where}: {key} is a number of more than 64 bits: write it in quotes")
+            raise AgentError(f"{self._where}: {key} is a number with more than 64 bits: write it in quotes")
         elif not isinstance(value, str | int | float | None):
-            raise AgentError(f"{self._where}: {key} is a {type(value).__name__}: write it in quotes, as text")
+            raise AgentError(f"{self._where}: {key} is a {type(value).__name__}: write it in quotes, as a string")
 
 
-def _are_texts(value: Any) -> bool:
+def _are_strings(value: Any) -> bool:
     return value is None or (isinstance(value, list) and all(isinstance(entry, str) for entry in value))
 
 
@@ -385,90 +385,90 @@ def _is_image(value: Any) -> bool:
 
 
 _FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "kwargs": (lambda value: isinstance(value, dict | None), "; kwargs and env_vars must be mappings"),
-    "env_vars": (lambda value: isinstance(value, dict | None), "; kwargs and env_vars must be mappings"),
-    "privileged": (lambda value: isinstance(value, bool), ", must be true or false, without quotes"),
-    "trusted": (lambda value: isinstance(value, bool), ", must be true or false, without quotes"),
-    "llm_hosts": (_are_texts, ", must be a list of texts: [api.example.com]"),
-    "base_image": (_is_image, ", must name an image: debian:trixie-slim"),
+    "kwargs": (lambda value: isinstance(value, dict | None), "a mapping"),
+    "env_vars": (lambda value: isinstance(value, dict | None), "a mapping"),
+    "privileged": (lambda value: isinstance(value, bool), "true or false without quotes"),
+    "trusted": (lambda value: isinstance(value, bool), "true or false without quotes"),
+    "llm_hosts": (_are_strings, "a list of strings, such as [api.example.com]"),
+    "base_image": (_is_image, "the name of an image, such as debian:trixie-slim"),
 }
 
 
-def _shown(key: Any) -> str:
-    """A key in one line, whatever is in it."""
+def _plain(key: Any) -> str:
+    """Return a key as one printable line."""
     try:
         text = str(key)
     except ValueError:  # a number of thousands of digits
-        return "of a huge number"
+        return "a huge number"
     return text if text.isprintable() and len(text) <= _MAX_ID else ascii(text[:_MAX_ID])
 
 
-def _kind(value: Any) -> str:
-    kinds = {str: "the text", list: "a list", dict: "a mapping", bool: "the truth value"}
-    kind = next((word for kind, word in kinds.items() if isinstance(value, kind)), "the value")
+def _described(value: Any) -> str:
+    kinds = {str: "the string", list: "the list", dict: "the mapping", bool: "the boolean"}
+    kind = next((name for kind, name in kinds.items() if isinstance(value, kind)), "the value")
     return f"{kind} {value!r:.60}"
 
 
-def _leaves(path: Path, folder: Path) -> bool:
-    """Whether a path leads out of a folder, once links are followed, or nowhere, as links in a circle do."""
+def _leads_outside(path: Path, folder: Path) -> bool:
+    """Return whether a path leads out of a folder after links are resolved, or is a cycle of links."""
     try:
-        end = path.resolve()
-    except (OSError, RuntimeError):  # in a circle: a RuntimeError before Python 3.13, and then the link itself
+        target = path.resolve()
+    except (OSError, RuntimeError):  # a cycle, before Python 3.13; later versions return the link itself
         return True
-    return end.is_symlink() or not end.is_relative_to(folder.resolve())
+    return target.is_symlink() or not target.is_relative_to(folder.resolve())
 
 
-def _comes_with_the_package(path: Path) -> bool:
+def _is_bundled(path: Path) -> bool:
     return path.resolve().is_relative_to(bundled("agents").resolve())
 
 
 def _check_line_ends(agent: Agent) -> None:
-    """Raise AgentError for a start script with Windows line ends, which bash takes as part of a line's last word."""
+    """Raise AgentError for a start script with Windows line endings, which bash appends to the last word of a line."""
     with suppress(OSError), agent.start.open("rb") as file:
         if file.readline(_MAX_BYTES).endswith(b"\r\n"):
             raise AgentError(
-                f"agent {agent.id}: {agent.start} has Windows line ends (CR LF), with which it writes files of other "
-                f"names, if it runs at all: sed -i 's/\\r$//' {agent.start}"
+                f"agent {agent.id}: {agent.start} has Windows line endings (CR LF), so it may fail or write files "
+                f"with wrong names: sed -i 's/\\r$//' {agent.start}"
             )
 
 
 def check_folder(agent: Agent) -> None:
-    """Raises AgentError if a link in the agent's folder leads out of it: it would take other files along."""
+    """Raise AgentError if the agent's folder is too large, or has special files or links that would add other files."""
     folder = agent.folder
     files = size = 0
-    for place, folders, names in os.walk(folder):
-        depth = len(Path(place).relative_to(folder).parts)
-        for path in (Path(place, name) for name in (*folders, *names)):
+    for parent, folders, names in os.walk(folder):
+        depth = len(Path(parent).relative_to(folder).parts)
+        for path in (Path(parent, name) for name in (*folders, *names)):
             try:
-                about = path.lstat()
+                status = path.lstat()
             except OSError as error:
                 raise AgentError(f"agent {agent.id}: {path} cannot be read: {reason(error)}") from error
-            if path.is_symlink() and _leaves(path, folder):
+            if path.is_symlink() and _leads_outside(path, folder):
                 raise AgentError(f"agent {agent.id}: {path} is a link that leaves the agent's folder: copy it")
-            if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode) or stat.S_ISLNK(about.st_mode)):
+            if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode) or stat.S_ISLNK(status.st_mode)):
                 raise AgentError(f"agent {agent.id}: {path} is neither a file nor a folder nor a link: remove it")
             files += 1
-            size += about.st_size if stat.S_ISREG(about.st_mode) else 0  # not its blocks: what reads it gets the zeros
+            size += status.st_size if stat.S_ISREG(status.st_mode) else 0  # not its blocks: copies may not be sparse
             if files > _MAX_FILES or size > _MAX_FOLDER_BYTES or depth > _MAX_FOLDER_DEPTH:
                 raise AgentError(
-                    f"agent {agent.id}: its folder {folder} is too large: it may have {_MAX_FILES:,} files, "
-                    f"{format_size(_MAX_FOLDER_BYTES)} and {_MAX_FOLDER_DEPTH} levels; let the Dockerfile fetch more"
+                    f"agent {agent.id}: its folder {folder} is too large: the limits are {_MAX_FILES:,} files, "
+                    f"{format_size(_MAX_FOLDER_BYTES)} and {_MAX_FOLDER_DEPTH} levels; fetch more in the Dockerfile"
                 )
     _check_line_ends(agent)
     for name, file in (("start", agent.start), ("dockerfile", agent.dockerfile)):
-        if name == "start" and _leaves(file, folder):
-            raise AgentError(f"agent {agent.id}: its start script {file} lies outside of its folder {folder}")
+        if name == "start" and _leads_outside(file, folder):
+            raise AgentError(f"agent {agent.id}: its start script {file} is outside of its folder {folder}")
         if file.exists() and not file.is_file():
             raise AgentError(f"agent {agent.id}: {file} is not a file; remove it, or name another {CONFIG} {name}")
 
 
-_OWN = f"An agent of your own is a folder NAME with a {CONFIG} that names it; --agents-dir=DIR adds the folder it is in"
+_HINT = f"Your own agent is a folder NAME with a {CONFIG} that defines it; --agents-dir=DIR adds its parent folder"
 
 
 class AgentRegistry:
-    """The agents below folders of the form ``agents/<name>/config.yaml``; later folders win.
+    """The agents in folders of the form ``agents/<name>/config.yaml``; later folders take precedence.
 
-    Raises UsageError for a folder that holds none.
+    Raises UsageError for a folder without agents.
 
     >>> agents = default_agents()
     >>> agents["baseline"].trusted
@@ -484,31 +484,31 @@ class AgentRegistry:
         return f"<AgentRegistry of {pluralize(len(self.files), 'agent folder')}>"
 
     def load(self) -> dict[str, Agent]:
-        """All agents by id; raises AgentError that names the file and the key."""
+        """Return all agents by id. Raises AgentError that names the file and the key."""
         return {agent.id: agent for file in self.files for agent in read_config(file)}
 
     def __getitem__(self, id: str) -> Agent:
-        """Raises UsageError with close matches for an unknown id."""
+        """Return an agent. Raises UsageError with close matches if its id is unknown."""
         expect(id, str, "an agent's id", "as in default_agents()['baseline']")
         name = id.split("/")[0]
-        own = [file for file in self.files if file.parent.name == name] or self.files
-        for file in reversed(own):
+        files = [file for file in self.files if file.parent.name == name] or self.files
+        for file in reversed(files):
             for agent in read_config(file):
                 if agent.id == id:
                     return agent
-        raise unknown("agent", id, self.load(), advice=_OWN)
+        raise unknown("agent", id, self.load(), advice=_HINT)
 
 
 def _configs(folder: Path) -> list[Path]:
     if found := sorted(folder.glob(f"*/{CONFIG}")):
         return found
     if (folder / CONFIG).is_file():
-        raise UsageError(f"agents folder {folder} is an agent's own folder: name the folder that it is in")
-    raise UsageError(f"agents folder {folder} holds no agent, which is a folder with {CONFIG}")
+        raise UsageError(f"agents folder {folder} is an agent's own folder: give its parent folder")
+    raise UsageError(f"agents folder {folder} has no agent (a folder with {CONFIG})")
 
 
 def default_agents(*folders: AnyPath) -> AgentRegistry:
-    """The agents that come with the package, and those of ``folders``, which win.
+    """Return the agents that come with the package, and those of ``folders``, which take precedence.
 
     >>> default_agents()["aide"].llm_hosts
     ('api.openai.com',)
@@ -517,7 +517,7 @@ def default_agents(*folders: AnyPath) -> AgentRegistry:
 
 
 def parse_agent_ids(registry: AgentRegistry, ids: list[str]) -> list[Agent]:
-    """The agents of these ids, each once; raises UsageError for an unknown one."""
+    """Return the agents with these ids, without duplicates. Raises UsageError for an unknown id."""
     if not all(ids):
         raise UsageError("an agent's id is empty")
     return [registry[id] for id in dict.fromkeys(ids)]

@@ -1,1 +1,1 @@
-"""The ``mlebench`` command, a module for each group of sub-commands."""
+"""The ``mlebench`` command, with a module for each group of subcommands."""

@@ -1,4 +1,4 @@
-"""``python -m pytest_mlebench.cli`` is ``mlebench``."""
+"""Runs ``mlebench`` as ``python -m pytest_mlebench.cli``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""``mlebench agents``, ``build``, ``clean`` and ``doctor``: what can be run, and what this machine has for it."""
+"""``mlebench agents``, ``build``, ``clean`` and ``doctor``: agents, their images, and checks of this machine."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from pytest_mlebench.sandbox.gpus import GpuPool
 from pytest_mlebench.sandbox.limits import Machine
 
 Line = tuple[str, str, str]
-"""``ok``, ``note`` or ``problem``; what was looked at; what was found, and what to do."""
+"""State (``ok``, ``note`` or ``problem``); what was checked; the result, and what to do."""
 LEAST_DISK, LEAST_MEMORY = 20 * 10**9, 4 * 10**9
-"""Bytes free, and bytes in all, below which runs are likely to fail."""
+"""Bytes of free disk space and of total memory below which runs are likely to fail."""
 SECONDS = 5.0
 
 
@@ -69,10 +69,10 @@ def add(commands: Any) -> None:
 
 
 def _read_bench(options: argparse.Namespace) -> Bench:
-    """For a command that only reads: raises UsageError if the folder of ``--sif`` does not exist."""
+    """Return the bench for a read-only command. Raises UsageError if the folder of ``--sif`` does not exist."""
     bench = read_bench(options)
     if options.mlebench_sif is not None and bench.settings.sif is not None and not bench.settings.sif.is_dir():
-        raise UsageError(f"--sif: {bench.settings.sif} is not a folder; `mlebench build --sif=DIR` makes one")
+        raise UsageError(f"--sif: {bench.settings.sif} is not a folder; `mlebench build --sif=DIR` creates one")
     return bench
 
 
@@ -89,8 +89,8 @@ def _agents(options: argparse.Namespace) -> int:
     for agent in bench.registry.load().values():
         size = images.built(agent) if images is not None else None
         base = agent.base_image or settings.base_image or BASE_IMAGE
-        own = {"version": agent.version, "models": list(agent.models), "keys": list(agent.secret_names)}
-        values.append({"agent": agent.id, **own, "base_image": base, "image_bytes": size})
+        facts = {"version": agent.version, "models": list(agent.models), "keys": list(agent.secret_names)}
+        values.append({"agent": agent.id, **facts, "base_image": base, "image_bytes": size})
         image = missing if size is None else format_size(size)
         version = agent.version[:12] if re.fullmatch("[0-9a-f]{40}", agent.version) else agent.version
         rows.append((agent.id, version, ", ".join(agent.models), _key_names(agent), base, image))
@@ -165,18 +165,18 @@ def _podman() -> Iterator[Line]:
 
 def _gpus(bench: Bench) -> Iterator[Line]:
     if shutil.which("nvidia-smi") is None:
-        yield "note", "GPUs", "none, as there is no nvidia-smi (NVIDIA's driver); MLE-bench gives each run one"
+        yield "note", "GPUs", "none: nvidia-smi (NVIDIA's driver) is not installed; MLE-bench gives each run a GPU"
         return
     gpus = GpuPool(bench.settings.gpu_ids).available()
     if not gpus:
-        yield "problem", "GPUs", "nvidia-smi shows none: see what it says, and whether the driver is loaded"
+        yield "problem", "GPUs", "nvidia-smi shows none: check its output, and whether the driver is loaded"
         return
     yield "ok", "GPUs", f"{', '.join(gpu.name for gpu in gpus)}: --gpus=1 gives each run one"
     yield from _gpus_in_containers(bench.settings)
 
 
 def _gpus_in_containers(settings: Settings) -> Iterator[Line]:
-    """Compute on them in the image that runs with GPUs use, if it is there."""
+    """Test the GPUs in the image that runs with GPUs use, if it has been built."""
     lines: list[str] = []
 
     def collect(event: Event) -> None:
@@ -186,21 +186,21 @@ def _gpus_in_containers(settings: Settings) -> Iterator[Line]:
     try:
         sandbox = Bench(settings=replace(settings, heavy="cuda", gpus=0), reporter=collect).container_sandbox("docker")
     except SandboxError:
-        return  # the engine's own line says it
+        return  # _engine reports it
     image = sandbox.images.built_environment()
     if image is None:
         build = "mlebench build mlebench-env --gpus=1 --heavy --check"
-        yield "note", "GPUs", f"not tried in a container, as there is no image for it: {build}"
+        yield "note", "GPUs", f"not tested in a container, since the image is not built: {build}"
         return
     try:
-        tried = sandbox.test_gpus(image)
+        tested = sandbox.test_gpus(image)
     except SandboxError as error:
         yield from (("ok" if line.startswith("ok") else "problem", "GPUs", line) for line in lines)
         yield "problem", "GPUs", str(error)
         return
     yield from (("ok", "GPUs", line.removeprefix("ok ")) for line in lines)
-    if not tried:
-        yield "note", "GPUs", "not tried in a container, as runs use all of them"
+    if not tested:
+        yield "note", "GPUs", "not tested in a container, since runs use all of them"
 
 
 def _disk(bench: Bench) -> Iterator[Line]:
@@ -223,7 +223,7 @@ def _keys(bench: Bench) -> Iterator[Line]:
     present = [name for name in names if os.environ.get(name)]
     yield ("ok" if present else "note"), "keys", f"set: {', '.join(present) or 'none'}"
     if missing := sorted(set(names) - set(present)):
-        yield "note", "keys", f"not set: {', '.join(missing)}; `mlebench agents` shows who needs which"
+        yield "note", "keys", f"not set: {', '.join(missing)}; `mlebench agents` shows which agents need them"
 
 
 def _data(bench: Bench) -> Iterator[Line]:
@@ -243,7 +243,7 @@ def _network(bench: Bench) -> Iterator[Line]:
     hosts = [provider.host for provider in load_providers(*bench.settings.llm_providers).values()]
     names = list(dict.fromkeys([*hosts, "www.kaggle.com", "pypi.org", "registry.npmjs.org", "deb.debian.org"]))
     if proxy := os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy"):
-        yield "note", "network", f"this machine reaches the network by a proxy ({proxy.rpartition('@')[2]}): not tried"
+        yield "note", "network", f"not tested: this machine uses a proxy ({proxy.rpartition('@')[2]})"
         return
     with ThreadPoolExecutor(len(names)) as pool:
         reached = dict(zip(names, pool.map(_reaches, names), strict=True))
@@ -273,11 +273,11 @@ def _build(options: argparse.Namespace) -> int:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UsageError(f"--sif: {folder} cannot be made: {error.strerror}") from error
+            raise UsageError(f"--sif: {folder} cannot be created: {error.strerror}") from error
         if bench.settings.sandbox == "auto":
             bench = bench.with_settings(sandbox="apptainer")
     registry = bench.registry
-    # Each by its name; an agent's variants are one image.
+    # By id. Variants of an agent share one image.
     wanted = {id: None if id == ENVIRONMENT else registry[id] for id in options.agents} or registry.load()
     sandbox = bench.building_sandbox()
     tags = []

@@ -1,4 +1,4 @@
-"""What several sub-commands share: options, choosing competitions, output."""
+"""Shared by several subcommands: options, selection of competitions, output."""
 
 from __future__ import annotations
 
@@ -30,40 +30,40 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pytest_mlebench")
 
 GROUP_HELP = "a run group's folder, its name below --runs-dir or a part of it, `last`, or a bundle"
-_MOST = 64 << 30
-"""What a bundle that a command opens may unpack to."""
+_MAX_UNPACKED = 64 << 30
+"""Maximum unpacked size of a bundle that a command opens, in bytes."""
 _bundles: dict[Path, Path] = {}
-"""The folder of each bundle that is open."""
+"""The unpacked folder of each open bundle."""
 
 
 class Bundles(Protocol):
-    """What the core asks of the extra of bundles: a module, found by its entry point."""
+    """The interface of the extra for bundles, which is a module found by its entry point."""
 
     def add_verify(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments of ``mlebench verify`` that are about bundles; ``bundle`` is the file."""
+        """Add the arguments of ``mlebench verify`` for bundles; ``bundle`` is the file."""
 
     def check_unused(self, options: argparse.Namespace) -> None:
-        """Raises UsageError for an option of bundles without a bundle."""
+        """Raise UsageError if an option for bundles is used without a bundle."""
 
     def verify(self, options: argparse.Namespace) -> int:
-        """Check the bundle of a command line; returns the exit status."""
+        """Verify the bundle in a command line; returns the exit status."""
 
     def is_bundle(self, path: Path) -> bool:
-        """Whether a file is a bundle, or says that it is."""
+        """Return whether a file is a bundle, or claims to be one."""
 
     def opened(self, path: Path, folder: Path, *, max_bytes: int) -> Path:
-        """Unpack a bundle into a folder, and return that of its run group; raises DataError."""
+        """Unpack a bundle into a folder, and return the folder of its run group. Raises DataError."""
 
 
 def bundles_extra() -> Bundles | None:
-    """The extra of bundles; None where it is not installed."""
+    """Return the extra for bundles; None if it is not installed."""
     found: Bundles | None = load_extension("mlebench.plugins", "bundles")
     return found
 
 
 @contextmanager
 def opened_bundles() -> Iterator[None]:
-    """Bundles that are opened within are gone afterwards."""
+    """Delete the bundles that were unpacked in this context when it ends."""
     try:
         yield
     finally:
@@ -72,25 +72,27 @@ def opened_bundles() -> Iterator[None]:
 
 
 def open_group(name: str, runs_dir: Path) -> Path:
-    """The folder of a run group, as ``find_group`` finds it, or that of a bundle, which stays unpacked until the
-    command ends. Raises UsageError, and DataError for a file that is no honest bundle."""
+    """Return the folder of a run group (see ``find_group``), or of a bundle, unpacked until the command ends.
+
+    Raises UsageError, and DataError for an invalid bundle.
+    """
     path = bundle_at(name)
     if path is None:
         return find_group(name, runs_dir)
     if path not in _bundles and (bundles := bundles_extra()) is not None:
         scratch = Path(tempfile.mkdtemp(prefix="mlebench-bundle-"))
         try:
-            folder = bundles.opened(path, scratch, max_bytes=_MOST)
+            folder = bundles.opened(path, scratch, max_bytes=_MAX_UNPACKED)
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
         _bundles[path] = folder
-        logger.info("%s: opened without verifying it, which `mlebench verify` does", path)
+        logger.info("%s: not verified; `mlebench verify` does that", path)
     return _bundles[path]
 
 
 def bundle_at(name: str) -> Path | None:
-    """The bundle that a name is the path of, if it is."""
+    """Return the path of a bundle if the name is one."""
     try:
         path = expanded(name)
         found = name and path.is_file() and (bundles := bundles_extra()) is not None and bundles.is_bundle(path)
@@ -100,12 +102,12 @@ def bundle_at(name: str) -> Path | None:
 
 
 def is_opened_bundle(folder: Path) -> bool:
-    """Whether a group's folder is that of a bundle, in which nothing that is written stays."""
+    """Return whether a group's folder is an unpacked bundle, which is deleted when the command ends."""
     return folder in _bundles.values()
 
 
 def user_path(text: str) -> Path:
-    """A path of the command line, for argparse; shells leave the ``~`` of ``--option=~/folder`` as it is."""
+    """Return a path from the command line, for argparse. Shells do not expand the ``~`` in ``--option=~/folder``."""
     try:
         return expanded(text)
     except ValueError as error:
@@ -113,26 +115,26 @@ def user_path(text: str) -> Path:
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Options that pytest has too: same meaning, same ini key."""
+    """Add options that pytest also has, with the same meaning and ini key."""
     for name in names:
         option = settings.OPTIONS[name]
         parser.add_argument(option.name, **option.for_argparse)
 
 
 def read_settings(options: argparse.Namespace) -> settings.Settings:
-    """The settings of this call: command line, ini file as pytest finds it, environment. Raises UsageError."""
+    """Read the settings from the command line, pytest's ini file and the environment. Raises UsageError."""
     here = Path.cwd()
     ini = find_ini_file(here)
     return settings.read_call(options, ini=ini.values, file=ini.path, here=here, root=ini.root)
 
 
 def read_bench(options: argparse.Namespace, reporter: Reporter = silent) -> Bench:
-    """The benchmark with the settings of this call; raises UsageError."""
+    """Return the benchmark with the settings of this call. Raises UsageError."""
     return Bench(settings=read_settings(options), reporter=reporter)
 
 
 def add_selection(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    """Ways to choose competitions, of which one may be used; no ini key takes part."""
+    """Add the mutually exclusive options that select competitions. They have no ini keys."""
     which = parser.add_mutually_exclusive_group(required=required)
     which.add_argument("-c", "--competition", "--competition-id", dest="competition", metavar="ID", action="append",
         help="this competition; repeatable")  # fmt: skip
@@ -146,7 +148,7 @@ def add_selection(parser: argparse.ArgumentParser, *, required: bool) -> None:
 
 
 def selected(options: argparse.Namespace, catalogue: Catalogue) -> list[Competition]:
-    """The chosen competitions, each once; without a choice all of the catalogue."""
+    """Return the selected competitions, without duplicates; by default, the whole catalogue."""
     if options.split is not None:
         return catalogue.split(options.split)
     ids = read_ids(options.list) if options.list is not None else options.competition
@@ -154,21 +156,20 @@ def selected(options: argparse.Namespace, catalogue: Catalogue) -> list[Competit
 
 
 def note_absent(store: DataStore) -> None:
-    """Mention a data folder that is not there: nothing was prepared yet, or its name has a typo."""
+    """Warn if the data folder does not exist: nothing was prepared yet, or its name has a typo."""
     if not is_dir(store.root):
         logger.warning("there is no data folder %s", store.root)
 
 
 def print_json(value: Any) -> None:
-    # As an escape it is the same text, which no system of continuous integration obeys.
+    # CI systems may execute "##" as a command. The escape means the same in JSON, and they ignore it.
     print(json_text(value).replace("##", "#\\u0023"))
 
 
 def write_output(text: str, path: Path | None) -> None:
     """Write to the file of ``--output``, or else to standard output. Raises UsageError.
 
-    A pipe or a file that standard output is takes UTF-8 where the locale has not all characters: a page says that it
-    is UTF-8.
+    Standard output is UTF-8 if it is a pipe or file and the locale lacks characters, since HTML pages declare UTF-8.
     """
     if path is None:
         if hasattr(sys.stdout, "reconfigure") and not sys.stdout.isatty():

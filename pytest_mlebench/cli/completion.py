@@ -1,4 +1,4 @@
-"""``mlebench completion``: what a shell needs to complete ``mlebench``, with the ids and run groups that there are."""
+"""``mlebench completion``: shell completion for ``mlebench``, including existing ids and run groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHELLS = {
     "zsh": 'eval "$(mlebench completion zsh)" in ~/.zshrc, after compinit',
     "fish": "mlebench completion fish | source in ~/.config/fish/config.fish",
 }
-"""What makes a shell complete ``mlebench``."""
+"""How to enable completion in each shell."""
 
 
 def add(commands: Any) -> None:
@@ -39,7 +39,7 @@ def _completion(options: argparse.Namespace) -> int:
 
 
 def complete(parser: argparse.ArgumentParser, commands: Iterable[argparse.ArgumentParser]) -> None:
-    """Answer the shell that asks how a command line can be completed, and exit; return where no shell asks."""
+    """Answer a shell's completion request, and exit; return if there is none."""
     import argcomplete
 
     for action in (action for command in commands for action in command._actions):
@@ -49,7 +49,7 @@ def complete(parser: argparse.ArgumentParser, commands: Iterable[argparse.Argume
 
 
 def _competitions(settings: Settings) -> Iterable[str]:
-    return Bench(settings=settings).catalogue.ids  # without their titles: to read all files takes half a second
+    return Bench(settings=settings).catalogue.ids  # without titles: reading all files takes half a second
 
 
 def _groups(settings: Settings) -> Iterable[str]:
@@ -65,11 +65,11 @@ _KNOWN: dict[str, Callable[[Settings], Iterable[str]]] = {
     "run": _groups,
     "split": lambda _: SPLIT_NAMES,
 }
-"""What an argument can be, by its ``dest``."""
+"""Functions that return the possible values of an argument, by its ``dest``."""
 
 
 def _completions(known: Callable[[Settings], Iterable[str]], *, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     try:
         return list(known(read_settings(parsed_args)))
-    except (MLEBenchError, OSError):  # the command will say what is wrong
+    except (MLEBenchError, OSError):  # the command itself reports what is wrong
         return []

@@ -27,8 +27,8 @@ from pytest_mlebench.reports.tables import Table
 SYNTHETIC_SEED = 1
 
 
-class _Refused(argparse.Action):
-    """An option of MLE-bench's own developers: what it would overwrite proves here that data and medals are right."""
+class _Unsupported(argparse.Action):
+    """Rejects options of MLE-bench's developers that would overwrite what verifies data and medals here."""
 
     def __call__(self, parser: argparse.ArgumentParser, *arguments: object) -> None:
         what = self.option_strings[0].removeprefix("--overwrite-")
@@ -36,15 +36,15 @@ class _Refused(argparse.Action):
             "keep data that differs with --skip-verification" if what == "checksums" else "see `mlebench leaderboard`"
         )
         parser.error(
-            f"{self.option_strings[0]} is not offered: competition.yaml has the reference's {what}, and what "
-            f"differs is shown, not taken over; {hint}"
+            f"{self.option_strings[0]} is not supported: competition.yaml has the reference's {what}, and "
+            f"differences are only shown; {hint}"
         )
 
 
 _WIDTH = 100
-"""Columns of a terminal that `mlebench list` fits."""
+"""Terminal columns that `mlebench list` fits in."""
 _FIELDS = ("teams", *MEDALS, "median")
-"""Of a leaderboard."""
+"""Fields of a leaderboard."""
 
 
 def add(commands: Any) -> None:
@@ -68,7 +68,7 @@ def add(commands: Any) -> None:
     )
     prepare.add_argument("--skip-disk-check", action="store_true", help="start even if free disk space may not suffice")
     for name in ("--overwrite-checksums", "--overwrite-leaderboard"):
-        prepare.add_argument(name, action=_Refused, nargs=0, help=argparse.SUPPRESS)
+        prepare.add_argument(name, action=_Unsupported, nargs=0, help=argparse.SUPPRESS)
     prepare.add_argument("--json", action="store_true", help="print the result as JSON")
     prepare.add_argument("--force", action="store_true", help="prepare again, even if the data is already prepared")
     prepare.set_defaults(command=_prepare)
@@ -110,7 +110,7 @@ def add(commands: Any) -> None:
     leaderboard.add_argument("--json", action="store_true", help="print as JSON")
     leaderboard.set_defaults(command=_leaderboard)
 
-    dev = commands.add_parser("dev")  # MLE-bench's: no help, so that it is not listed
+    dev = commands.add_parser("dev")  # a command of MLE-bench; it has no help, so that it is not listed
     dev.add_argument("words", nargs=argparse.REMAINDER)
     dev.set_defaults(command=_dev)
 
@@ -142,38 +142,38 @@ def _prepare(options: argparse.Namespace) -> int:
     try:
         failed = [_prepare_in(bench.store_of(seed), competitions, options, how) for seed in range(seeds)]
     except KeyboardInterrupt:
-        logger.error("stopped; what is complete is kept, and the same command resumes")
+        logger.error("stopped; finished work is kept. To resume, run the same command again")
         raise
     return 1 if any(failed) else 0
 
 
 def _with_twins(competitions: list[Competition], options: argparse.Namespace) -> list[Competition]:
-    """Those that have twins. Raises UsageError where one is named that has none, and for other raw data."""
+    """Return the competitions with twins. Raises UsageError if a named one has none, or for options of other data."""
     if options.synthetic or options.raw_dir is not None:
         raise UsageError("--data=twin generates the data: leave out --synthetic and --raw-dir")
-    lacking = [own for own in competitions if not own.has_twin]
-    if lacking and (options.competition is not None or len(lacking) == len(competitions)):
-        raise UsageError(no_twin(lacking[0]))
-    if lacking:
-        skipped = ", ".join(own.id for own in lacking)
-        logger.warning("skipped %s without a twin: %s", pluralize(len(lacking), "competition"), skipped)
-    return [own for own in competitions if own not in lacking]
+    skipped = [competition for competition in competitions if not competition.has_twin]
+    if skipped and (options.competition is not None or len(skipped) == len(competitions)):
+        raise UsageError(no_twin(skipped[0]))
+    if skipped:
+        names = ", ".join(competition.id for competition in skipped)
+        logger.warning("skipped %s without a twin: %s", pluralize(len(skipped), "competition"), names)
+    return [competition for competition in competitions if competition not in skipped]
 
 
 def _prepare_in(
     store: DataStore, competitions: list[Competition], options: argparse.Namespace, how: PrepareOptions
 ) -> bool:
-    """Prepare competitions' data in a store; whether some failed."""
+    """Prepare competitions' data in a store. Returns whether any failed."""
     store.parallel_downloads = options.jobs
     with shown(len(competitions)) as reporter:
-        # What this returns fails on its own when its turn comes.
+        # Unavailable competitions, which this returns, fail below with their own errors.
         downloads, skips = KaggleDownloads(), options.skip_denied
         store.check_all(competitions, downloads, jobs=options.jobs, skip_denied=skips, reporter=reporter, **how)
-        how["check_disk"] = False  # it was, for all of them
-        ready = {own.id for own in competitions if store.is_ready(own, **how)}
+        how["check_disk"] = False  # already checked for all of them
+        ready = {one.id for one in competitions if store.is_ready(one, **how)}
 
         def ended(result: jobs.PreparationResult) -> None:
-            reporter.end(result.competition.id, _ended(store, result, already=result.competition.id in ready))
+            reporter.end(result.competition.id, _result_text(store, result, already=result.competition.id in ready))
 
         results = jobs.prepare_all(store, competitions, reporter, ended=ended, jobs=options.jobs, **how)
     failed = [result for result in results if result.error]
@@ -199,7 +199,7 @@ def _push(options: argparse.Namespace) -> int:
         for competition in chosen:
             try:
                 count = store.push(competition, source, replace=options.replace, reporter=reporter)
-                what = f"{pluralize(count, 'file')} written" if count else "all of it was there"
+                what = f"{pluralize(count, 'file')} written" if count else "already complete"
                 reporter.end(competition.id, f"{competition.id}: pushed to {source.url} ({what})")
             except DataError as error:
                 failed = True
@@ -208,7 +208,7 @@ def _push(options: argparse.Namespace) -> int:
 
 
 def _chosen_or_prepared(options: argparse.Namespace, bench: Bench) -> list[Competition]:
-    """The chosen competitions, or else those that are prepared; raises DataError where there is none."""
+    """Return the chosen competitions, or by default those that are prepared. Raises DataError if none are."""
     store, chosen = bench.store, common.selected(options, bench.catalogue)
     if not (options.competition is None and options.split is None and options.list is None):
         return chosen
@@ -217,7 +217,7 @@ def _chosen_or_prepared(options: argparse.Namespace, bench: Bench) -> list[Compe
     raise DataError(f"nothing is prepared in {store.root}: prepare it first, see `mlebench prepare --help`")
 
 
-def _ended(store: DataStore, result: jobs.PreparationResult, *, already: bool) -> str:
+def _result_text(store: DataStore, result: jobs.PreparationResult, *, already: bool) -> str:
     if result.error:
         return result.error
     dataset = store.dataset(result.competition)
@@ -246,7 +246,7 @@ def _verification(store: DataStore, dataset: Dataset) -> str:
     if dataset.twin:
         return f" ({TWIN_DATA}; runs use it with --data=twin:{dataset.twin['key']}:{dataset.twin['size']})"
     if dataset.is_synthetic:
-        where = ("--raw-dir=FOLDER",) if not dataset.competition.url else ()  # Kaggle does not have it
+        where = ("--raw-dir=FOLDER",) if not dataset.competition.url else ()  # Kaggle does not have its data
         command = store.command("prepare", dataset.competition, *where, "--force")
         return f" (synthetic data; `{command}` replaces it with real data)"
     if dataset.is_verified is False:
@@ -314,7 +314,7 @@ def _state(dataset: Dataset) -> str:
 
 
 def _size(dataset: Dataset) -> int:
-    """Bytes on disk; the size of prepared data was noted when it was made, since it may be a million files."""
+    """Return the bytes on disk. Prepared data, which may be a million files, has its size recorded at preparation."""
     if not dataset.folder.is_dir():
         return 0
     noted = dataset.state.get("bytes") if dataset.is_prepared else None
@@ -371,7 +371,7 @@ def _remove(options: argparse.Namespace) -> int:
 def _dev(options: argparse.Namespace) -> int:
     called = " ".join(["dev", *options.words])
     raise UsageError(
-        f"`{called}` is not offered: `mlebench leaderboard` downloads leaderboards and compares "
+        f"`{called}` is not supported: `mlebench leaderboard` downloads leaderboards and compares "
         "the bundled thresholds with them, without changing anything"
     )
 
@@ -385,7 +385,7 @@ def _leaderboard(options: argparse.Namespace) -> int:
     for competition in chosen:
         try:
             scores = downloads.leaderboard(competition, reporter)
-            reporter(Note(f"{competition.id}: {pluralize(len(scores), 'team')}"))  # all of them take minutes
+            reporter(Note(f"{competition.id}: {pluralize(len(scores), 'team')}"))  # shows progress: all take minutes
             found[competition.id] = _compare(competition, scores)
         except DataError as error:
             logger.error("%s", error)
@@ -403,12 +403,12 @@ def _compare(competition: Competition, scores: list[float]) -> dict[str, Any]:
     return {
         "bundled": {name: getattr(bundled, name) for name in _FIELDS},
         "kaggle": {name: getattr(kaggle, name) for name in _FIELDS},
-        "differs": [name for name in _FIELDS if not _same(getattr(bundled, name), getattr(kaggle, name))],
+        "differs": [name for name in _FIELDS if not _is_same(getattr(bundled, name), getattr(kaggle, name))],
     }
 
 
-def _same(bundled: float, kaggle: float) -> bool:
-    # Kaggle ranks by five decimals, and that many are bundled.
+def _is_same(bundled: float, kaggle: float) -> bool:
+    # Kaggle ranks by five decimals, and the bundled thresholds have as many.
     return math.isclose(bundled, kaggle, rel_tol=0, abs_tol=0.5e-5 + 1e-12)
 
 

@@ -1,4 +1,4 @@
-"""``mlebench grade``, ``grade-sample``, ``golden`` and ``regrade``: submissions and graders."""
+"""``mlebench grade``, ``grade-sample``, ``golden`` and ``regrade``: grade submissions, and record what graders give."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _grade(options: argparse.Namespace) -> int:
     submissions = _read_submissions(options.submission, bench.catalogue)
     _make_folder(options.output_dir)
     if not submissions:
-        raise UsageError(f"{options.submission} lists no submission; each line names one")
+        raise UsageError(f"{options.submission} lists no submission; each line must name one")
     grader, reports = None, []
     for line, competition, path in submissions:
         if grader is None or grader.competition.id != competition.id:
@@ -89,7 +89,7 @@ def _grade(options: argparse.Namespace) -> int:
         report = grader.report(path)
         reports.append(report)
         logger.info("line %d: %s", line, _summary(report))
-    _say_generated(reports)
+    _warn_generated(reports)
     summary = grading_report(reports)
     path = options.output_dir / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S-UTC}_grading_report.json"
     write_json(path, summary)
@@ -101,7 +101,7 @@ def _grade(options: argparse.Namespace) -> int:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the output folder, before hours of grading; raises UsageError where nothing can be written there."""
+    """Create the output folder before hours of grading. Raises UsageError if it is not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -111,8 +111,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _read_submissions(path: Path, catalogue: Catalogue) -> list[tuple[int, Competition, Path]]:
-    """Line number, competition and submission of each line, before any is graded; raises UsageError that names the
-    line."""
+    """Return the number, competition and submission of each line. Raises UsageError that names the line."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -131,20 +130,20 @@ def _read_submissions(path: Path, catalogue: Catalogue) -> list[tuple[int, Compe
 
 
 def _parse_submission(line: str) -> tuple[str, str]:
-    """Competition and path of a line; raises ValueError that says what is wrong."""
+    """Return the competition and path of a line. Raises ValueError with the reason."""
     try:
         values = loads(line)
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is not JSON: {error.msg} (column {error.colno})") from error
+        raise ValueError(f"it is not valid JSON: {error.msg} (column {error.colno})") from error
     if not isinstance(values, dict):
         raise ValueError(f"it must be an object with competition_id and submission_path, not {json.dumps(values):.60}")
     if missing := [key for key in ("competition_id", "submission_path") if key not in values]:
         raise ValueError(f"it has no {' and no '.join(missing)}")
     id, submission = values["competition_id"], values["submission_path"]
     if not isinstance(id, str):
-        raise ValueError(f"competition_id must be a text, not {json.dumps(id):.60}")
-    if not isinstance(submission, str | None):  # null: the run has left no submission
-        raise ValueError(f"submission_path must be a text or null, not {json.dumps(submission):.60}")
+        raise ValueError(f"competition_id must be a string, not {json.dumps(id):.60}")
+    if not isinstance(submission, str | None):  # null: the run has no submission
+        raise ValueError(f"submission_path must be a string or null, not {json.dumps(submission):.60}")
     if submission is not None and "\0" in submission:
         raise ValueError("submission_path contains a NUL character")
     return id, submission or ""
@@ -159,7 +158,7 @@ def _grade_sample(options: argparse.Namespace) -> int:
     if options.file.is_dir():
         raise UsageError(f"{options.file} is a folder; name the file of the submission")
     store = bench.store
-    if not options.file.exists() and not store.dataset(competition).is_prepared:  # before gigabytes are asked for
+    if not options.file.exists() and not store.dataset(competition).is_prepared:  # before gigabytes are downloaded
         raise UsageError(f"file not found: {options.file}; name the submission, a CSV file")
     dataset = _prepared(store, competition)
     report = grade(options.file, competition, dataset, **bench.grading_options)
@@ -167,7 +166,7 @@ def _grade_sample(options: argparse.Namespace) -> int:
         common.print_json(report.to_json())
     else:
         print(_summary(report))
-    _say_generated([report])
+    _warn_generated([report])
     return 0 if report.valid_submission else 1
 
 
@@ -176,7 +175,7 @@ def _prepared(store: DataStore, competition: Competition) -> Dataset:
     return dataset if dataset.is_prepared else store.prepare(competition)
 
 
-def _say_generated(reports: Collection[Report]) -> None:
+def _warn_generated(reports: Collection[Report]) -> None:
     for kind, mark in (("twin", TWIN_DATA), ("synthetic", f"synthetic data: {SAYS_NOTHING}")):
         if ids := sorted({report.competition_id for report in reports if report.generated == kind}):
             what, _, why = mark.partition(":")
@@ -193,7 +192,7 @@ def _summary(report: Report) -> str:
 
 
 def _competition_folder(name: str, catalogue: Catalogue) -> Path:
-    """Where the competition of this name is, which may be a folder itself."""
+    """Return the folder of a competition, given as a folder or an id."""
     path = Path(name)
     if path.is_dir():
         return path
@@ -212,7 +211,7 @@ def _golden(options: argparse.Namespace) -> int:
         folder = _competition_folder(name, catalogue)
         competition = Competition.load(folder, version=settings.version)
         if settings.version != FIRST and not competition.is_corrected:
-            raise UsageError(f"{folder} has no folder {settings.version}: the first version's golden.json is its own")
+            raise UsageError(f"{folder} has no folder {settings.version}: it uses the first version's golden.json")
         with tempfile.TemporaryDirectory() as scratch:
             made = make_golden(competition, Path(scratch), reporter=reporter)
         golden = write_golden(competition, made, force=options.force)

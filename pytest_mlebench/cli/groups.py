@@ -1,4 +1,4 @@
-"""``mlebench groups``, ``watch``, ``files``, ``unpack`` and ``trajectory``: run groups, what agents did and left."""
+"""``mlebench groups``, ``watch``, ``files``, ``unpack`` and ``trajectory``: run groups, and the output of agents."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from pytest_mlebench.runs.guard import group_of
 from pytest_mlebench.runs.writer import annotate_group, delete_group, existing_group, rename_group
 
 SHOWN = 5
-"""The most runs that are named where one has to be chosen."""
+"""Maximum number of runs that an error lists to choose from."""
 _RUN = "a run's directory, GROUP/RUN or RUN below --runs-dir; GROUP or last, if it has one run"
-_SHOWN = 1 << 20
-"""Bytes of a file that are printed."""
-_LISTED = 10_000
+_MAX_PRINTED = 1 << 20
+"""Maximum bytes of a file that are printed."""
+_MAX_LISTED = 10_000
 _MAX_UNPACKED = 64 << 30
 _REDRAW = "\033[H\033[J"
 FORMATS: dict[str, Callable[[Mapping[str, Any]], str]] = {
@@ -111,29 +111,29 @@ def _trajectory(options: argparse.Namespace) -> int:
 
 
 def find_run(name: str, runs_dir: Path) -> Path:
-    """The directory of a run: given as a path, as GROUP/RUN, or as RUN below ``runs_dir``. Raises UsageError."""
-    if (found_in := _in_bundle(name, runs_dir)) is not None:
-        return found_in
+    """Return the directory of a run, given as a path, GROUP/RUN, or RUN below ``runs_dir``. Raises UsageError."""
+    if (run_dir := _in_bundle(name, runs_dir)) is not None:
+        return run_dir
     try:
         for folder in (expanded(name), runs_dir / name):
             if folder.is_dir():
                 return _only_run(folder)
     except OSError as error:
-        raise UsageError(f"run {name!r} cannot be looked for: {unusable(error)}") from error
+        raise UsageError(f"cannot search for run {name!r}: {unusable(error)}") from error
     except ValueError as error:
-        raise UsageError(f"run {name!r} cannot be looked for: {error}") from error
+        raise UsageError(f"cannot search for run {name!r}: {error}") from error
     found = [path for path in runs_dir.glob("*/*") if path.name == name and path.is_dir()]
     if len(found) == 1:
         return found[0]
     if found:
-        raise UsageError(f"run {name} is in several groups: {', '.join(path.parent.name for path in found)}; add which")
+        raise UsageError(f"run {name} is in several groups: {', '.join(path.parent.name for path in found)}; name one")
     if name == LAST:
         return _only_run(find_group(name, runs_dir))
     raise UsageError(f"run {name} does not exist, neither as a directory nor below {runs_dir}")
 
 
 def _in_bundle(name: str, runs_dir: Path) -> Path | None:
-    """The directory of a run in a bundle: FILE, where it has one run, or FILE/RUN. Raises UsageError."""
+    """Return the directory of a run in a bundle: FILE if it has one run, or FILE/RUN. Raises UsageError."""
     bundle, _, run_id = name.rpartition("/")
     if common.bundle_at(name) is not None:
         return _only_run(common.open_group(name, runs_dir), name)
@@ -146,18 +146,18 @@ def _in_bundle(name: str, runs_dir: Path) -> Path | None:
 
 
 def _only_run(folder: Path, name: str = "") -> Path:
-    """The folder, or the only run of it if it is a run group; raises UsageError that names the runs if it has more."""
+    """Return the folder, or its only run if it is a run group. Raises UsageError that lists the runs if it has more."""
     runs = sorted({path.parent for file in (RECORD, RUNNING) for path in folder.glob(f"*/{file}")})
     if len(runs) < 2:
         return runs[0] if runs else folder
     more = ", …" if len(runs) > SHOWN else ""
     names = ", ".join(path.name for path in runs[:SHOWN])
-    shown = name or folder
-    raise UsageError(f"{shown} has {len(runs)} runs; name one, for example {shown}/{runs[0].name} ({names}{more})")
+    group = name or folder
+    raise UsageError(f"{group} has {len(runs)} runs; name one, for example {group}/{runs[0].name} ({names}{more})")
 
 
 def _read(run_dir: Path) -> Mapping[str, Any]:
-    """The run's ``trajectory.json``; one that was interrupted has none, only the recording."""
+    """Return the run's ``trajectory.json``, or build it from the recording if the run was interrupted."""
     path = run_dir / TRAJECTORY
     if path.is_file():
         try:
@@ -170,8 +170,8 @@ def _read(run_dir: Path) -> Mapping[str, Any]:
     built = build(run_dir, agent="agent")
     if built is None:
         raise UsageError(
-            f"{run_dir} has no trajectory: its agent asked no model through the gateway, "
-            "or what was said was not recorded (--llm-record)"
+            f"{run_dir} has no trajectory: its agent made no model calls through the gateway, "
+            "or they were not recorded (--llm-record)"
         )
     return built
 
@@ -228,13 +228,13 @@ def _list(options: argparse.Namespace) -> int:
     heads = ("group", "created", "agents", "finished", "medals")
     rows = [
         (
-            own["name"],
-            own["created_at"][:19].replace("T", " "),
-            ", ".join(own["agents"]),
-            f"{own['finished']} of {own['planned']}",
-            str(own["medals"]),
+            row["name"],
+            row["created_at"][:19].replace("T", " "),
+            ", ".join(row["agents"]),
+            f"{row['finished']} of {row['planned']}",
+            str(row["medals"]),
         )
-        for own in found
+        for row in found
     ]
     print(Table(heads, rows, frozenset({"finished", "medals"}), ("created", "medals")).text(terminal_width()))
     return 0
@@ -259,7 +259,7 @@ def _watch(options: argparse.Namespace) -> int:
 
 
 def _run_dir(options: argparse.Namespace) -> Path:
-    """The directory of RUN; raises UsageError for a folder that no run has left."""
+    """Return the directory of RUN. Raises UsageError if it is not a run's directory."""
     run_dir = find_run(options.run, common.read_settings(options).runs_dir)
     if not any((run_dir / name).is_file() for name in (RECORD, RUNNING, RUN_LOG, FILES)):
         raise UsageError(f"{options.run} is not a run's directory: it has no {RECORD}")
@@ -270,17 +270,17 @@ def _files(options: argparse.Namespace) -> int:
     run_dir = _run_dir(options)
     with open_files(run_dir) as files:
         if options.path is None:
-            left = files.below()
-            for file in left[:_LISTED]:
+            found = files.below()
+            for file in found[:_MAX_LISTED]:
                 print(f"{file.size:>14,}  {one_line(file.path)}")
-            if len(left) > _LISTED:
-                logger.warning("and %s more", f"{len(left) - _LISTED:,}")
-            if not left:
-                logger.info("%s has no files of its agent besides its submission and its log", run_dir)
+            if len(found) > _MAX_LISTED:
+                logger.warning("and %s more", f"{len(found) - _MAX_LISTED:,}")
+            if not found:
+                logger.info("%s has no files from its agent except its submission and its log", run_dir)
             return 0
         if (chosen := files.get(options.path)) is None:
             raise UsageError(f"{run_dir.name} has no file {options.path!r}: `mlebench files {options.run}` lists them")
-        content = files.read(chosen.path, _SHOWN)
+        content = files.read(chosen.path, _MAX_PRINTED)
     if b"\0" in content[:8192]:
         raise UsageError(f"{options.path} is not text: `mlebench unpack {options.run} --to=DIR` writes it to a folder")
     text = plain(content.decode("utf-8", "replace"))
@@ -294,14 +294,14 @@ def _unpack(options: argparse.Namespace) -> int:
     run_dir = _run_dir(options)
     target: Path = options.to
     if (group := group_of(target.resolve())) is not None:
-        raise UsageError(f"--to: {target} is in the run group {group}, which holds data alone: name another folder")
+        raise UsageError(f"--to: {target} is in the run group {group}, which is only for its runs: name another folder")
     try:
-        left_out = unpack(run_dir, target, max_bytes=_MAX_UNPACKED)
+        skipped = unpack(run_dir, target, max_bytes=_MAX_UNPACKED)
         with open_files(run_dir) as files:
-            count = len(files.below()) - len(left_out)
+            count = len(files.below()) - len(skipped)
     except OSError as error:
         raise UsageError(f"--to: {target} cannot be written: {unusable(error)}") from error
-    for path in left_out:
-        logger.warning("warning: %s was left out: another file has its name on this system", one_line(path))
-    logger.info("%s in %s; an agent wrote them: look before you run anything there", pluralize(count, "file"), target)
+    for path in skipped:
+        logger.warning("warning: skipped %s: another file has the same name on this system", one_line(path))
+    logger.info("%s in %s; an untrusted agent wrote them: check before you run any", pluralize(count, "file"), target)
     return 0

@@ -22,10 +22,10 @@ from pytest_mlebench.io.extensions import extensions, load_extension
 from pytest_mlebench.options import TOPICS
 
 Command = Callable[[argparse.Namespace], int]
-_OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
-"""Errors of writing, which name no file."""
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+"""Write errors that have no file name."""
 _EXTENSIONS = "mlebench.commands"
-"""Entry points of commands: a module each, whose ``add`` adds the command of the entry point's name, or several."""
+"""Entry points of commands: modules whose ``add`` adds the command with the entry point's name, or several."""
 _MODULES = {
     "agents": "agents doctor build clean",
     "completion": "completion",
@@ -35,7 +35,7 @@ _MODULES = {
     "groups": "groups files unpack watch trajectory",
     "report": "report",
 }
-"""The core's commands by the modules of this package that have them. Only the module of the command is imported."""
+"""The core's commands by their modules in this package. Only the module of the requested command is imported."""
 _ELSEWHERE = {
     "compare": "`mlebench report GROUP OTHER` compares run groups",
     "run": "`pytest --agent=AGENT` runs an agent",
@@ -44,12 +44,12 @@ _ELSEWHERE = {
     "download": "`mlebench prepare` downloads and prepares data",
     "status": "`mlebench watch GROUP` shows a group's runs",
 }
-"""Commands that people try, and what does it."""
-_OWN = {name: f"pytest_mlebench.cli.{module}" for module, names in _MODULES.items() for name in names.split()}
+"""Commands that people try, and what to use instead."""
+_CORE = {name: f"pytest_mlebench.cli.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status is 0, 1 where something failed, 2 where the call was wrong."""
+    """Run the command line. The exit status is 0, 1 if something failed, 2 for a wrong call, 130 after Ctrl-C."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if sys.stdout is None:  # closed by the caller, as a service or `>&-` does
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a locale may lack "×"
     out, err = sys.stdout, sys.stderr
     inert = import_module("pytest_mlebench.io.units").Inert
-    sys.stdout, sys.stderr = cast("TextIO", inert(out)), cast("TextIO", inert(err))  # whatever is quoted of an agent
+    sys.stdout, sys.stderr = cast("TextIO", inert(out)), cast("TextIO", inert(err))  # quoted text may be hostile
     try:
         return _run(words)
     except KeyboardInterrupt:
@@ -72,13 +72,13 @@ def _run(words: Sequence[str]) -> int:
     if words and not words[0].startswith("-") and words[0] not in known:
         from pytest_mlebench.catalog.catalogue import unknown
 
-        meant = _ELSEWHERE.get(words[0])
-        found = f"unknown command {words[0]!r}; {meant}" if meant else str(unknown("command", words[0], known))
-        print(f"mlebench: {found}", file=sys.stderr)
+        instead = _ELSEWHERE.get(words[0])
+        text = f"unknown command {words[0]!r}; {instead}" if instead else str(unknown("command", words[0], known))
+        print(f"mlebench: {text}", file=sys.stderr)
         return 2
-    asked = os.environ.get("COMP_LINE", "").split()[1:2] if "_ARGCOMPLETE" in os.environ else words[:1]
+    requested = os.environ.get("COMP_LINE", "").split()[1:2] if "_ARGCOMPLETE" in os.environ else words[:1]
     try:
-        parser, names = parser_and_commands(*asked)
+        parser, names = parser_and_commands(*requested)
     except UsageError as error:
         print(f"mlebench: {error}", file=sys.stderr)
         return 2
@@ -110,10 +110,10 @@ def _run(words: Sequence[str]) -> int:
         _discard_output()
         return 1
     except OSError as error:
-        if error.filename is None and error.errno not in _OF_DISKS:
+        if error.filename is None and error.errno not in _DISK_ERRORS:
             raise
         what = unusable(error) if error.filename else f"the output could not be written: {reason(error)}"
-        print(f"mlebench: {what}", file=sys.stderr)  # a path that the user gave, or the disk it is on
+        print(f"mlebench: {what}", file=sys.stderr)  # the path or disk that the user chose
         try:
             sys.stdout.flush()
         except OSError:
@@ -122,13 +122,12 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _discard_output() -> None:
-    """What could not be written is not tried again: Python would complain of it as it ends."""
+    """Discard unwritten output. Python would retry it at exit, and report the error again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _empty_value(words: Sequence[str]) -> str:
-    """What is given an empty text, which is no path and no name: often a variable of the shell that is not set. Only
-    titles and notes may be empty."""
+    """Return what has an empty value, which is often an unset shell variable. Only titles and notes may be empty."""
     for before, word in pairwise(words):
         is_value = not word and before.startswith("--") and "=" not in before
         option = before if is_value else word[:-1] if word.endswith("=") else ""
@@ -140,15 +139,15 @@ def _empty_value(words: Sequence[str]) -> str:
 
 
 def command_names() -> list[str]:
-    """The names of all commands, those of extras and of other distributions included."""
-    return [*_OWN, *(name for name in extensions(_EXTENSIONS) if name not in _OWN)]
+    """Return the names of all commands, including those of extras and of other distributions."""
+    return [*_CORE, *(name for name in extensions(_EXTENSIONS) if name not in _CORE)]
 
 
 def parser_and_commands(name: str = "") -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
-    """The parser, and those of the commands by their names.
+    """Return the parser, and the parsers of the commands by name.
 
-    With the ``name`` of a command only its arguments are known, so that no other one's module is imported. Raises
-    UsageError where an extension cannot be loaded.
+    With the ``name`` of a command, only its parser has arguments, so that no other command's module is imported.
+    Raises UsageError if an extension cannot be loaded.
     """
     parser = argparse.ArgumentParser(
         prog="mlebench",
@@ -159,11 +158,11 @@ def parser_and_commands(name: str = "") -> tuple[argparse.ArgumentParser, Mappin
     parser.add_argument("--version", action="version", version=f"mlebench {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", prog="mlebench", help=argparse.SUPPRESS)
     names = command_names()
-    for own in [name] if name in names else names:
-        if own not in commands.choices:
-            module: Any = import_module(_OWN[own]) if own in _OWN else load_extension(_EXTENSIONS, own)
-            if module is None and own == name:
-                raise UsageError(f"{own} needs an extra of pytest-mlebench that is not installed")
+    for command in [name] if name in names else names:
+        if command not in commands.choices:
+            module: Any = import_module(_CORE[command]) if command in _CORE else load_extension(_EXTENSIONS, command)
+            if module is None and command == name:
+                raise UsageError(f"{command} needs an extra of pytest-mlebench that is not installed")
             if module is not None:
                 module.add(commands)
     for other in names:
@@ -175,12 +174,12 @@ def parser_and_commands(name: str = "") -> tuple[argparse.ArgumentParser, Mappin
 
 
 def _by_topic(summaries: Mapping[str, str]) -> str:
-    """The commands with their summaries, below the pages of the documentation that they belong to."""
+    """Return the commands and their summaries, grouped by page of the documentation."""
     width = max(40, shutil.get_terminal_size().columns - 2)
     blocks = []
     topics = {topic: names.split() for topic, (_, names) in TOPICS.items()}
     others = [name for name in summaries if not any(name in names for names in topics.values())]
-    for topic, names in {**topics, "Of other packages": others}.items():
+    for topic, names in {**topics, "From other packages": others}.items():
         lines = [
             fill(summaries[name], width, initial_indent=f"  {name:<17}", subsequent_indent=" " * 19)
             for name in names

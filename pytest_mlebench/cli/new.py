@@ -1,4 +1,4 @@
-"""``mlebench new-competition`` and ``new-agent``: folders to start from, which pass their checks as they are."""
+"""``mlebench new-competition`` and ``new-agent``: create folders that pass their checks unchanged."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def _new_agent(options: argparse.Namespace) -> int:
 
 
 def _write(kind: str, id: str, parent: Path) -> Path:
-    """Copy a template to a new folder; raises UsageError for a bad name, and where something is in the way."""
+    """Copy a template to a new folder. Raises UsageError if its name is invalid or it cannot be created."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", id):
-        raise UsageError(f"{id!r} cannot name a folder here: use letters, digits, '-', '_' and '.'")
+        raise UsageError(f"{id!r} is not a valid name: use letters, digits, '-', '_' and '.'")
     folder = parent / id
     title = re.sub(r"[-_.]+", " ", id).title()
     try:
@@ -68,7 +68,7 @@ def _write(kind: str, id: str, parent: Path) -> Path:
                 text = template.read_text(encoding="utf-8").replace("{{id}}", id).replace("{{title}}", title)
                 (folder / template.name).write_text(text, encoding="utf-8")
     except FileExistsError as error:
-        raise UsageError(f"{error.filename} exists; nothing was overwritten") from error
+        raise UsageError(f"{error.filename} already exists; nothing was overwritten") from error
     except OSError as error:
-        raise UsageError(f"{folder} cannot be made: {error.strerror} ({error.filename})") from error
+        raise UsageError(f"{folder} cannot be created: {error.strerror} ({error.filename})") from error
     return folder

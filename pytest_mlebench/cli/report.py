@@ -1,4 +1,4 @@
-"""``mlebench report``: what run groups came to, and how that compares."""
+"""``mlebench report``: summarises and compares run groups."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def add(commands: Any) -> None:
 
 def _report(options: argparse.Namespace) -> int:
     ending = "" if options.output is None else options.output.suffix
-    options.format = options.format or _BY_ENDING.get(ending, "table")
+    options.format = options.format or _FORMAT_BY_SUFFIX.get(ending, "table")
     if options.pad_missing and options.format == "csv":
         raise UsageError("--pad-missing changes rates, and --format=csv has none: it lists runs, missing ones included")
     chosen = common.read_settings(options)
     folders = [common.open_group(name, chosen.runs_dir) for name in options.groups]
-    groups = _of_version(list(map(read_group, folders)), options.bench_version)
+    groups = _select_version(list(map(read_group, folders)), options.bench_version)
     for group in groups:
         for reason in group.broken:
             logger.warning("warning: %s", reason)
@@ -66,17 +66,17 @@ def _report(options: argparse.Namespace) -> int:
     elif options.format == "html":
         text = _html(view, top, options.output)
     else:
-        text = "\n\n".join([FORMATS[options.format](view, top).rstrip("\n"), *(own.markdown() for own in runs)]) + "\n"
+        text = "\n\n".join([FORMATS[options.format](view, top).rstrip("\n"), *(run.markdown() for run in runs)]) + "\n"
     common.write_output(text, options.output)
     return 0
 
 
-def _of_version(groups: list[RunGroup], version: str | None) -> list[RunGroup]:
+def _select_version(groups: list[RunGroup], version: str | None) -> list[RunGroup]:
     kept = [group for group in groups if version is None or group.version == f"v{version}"]
-    if left_out := ", ".join(group.name for group in groups if group not in kept):
+    if skipped := ", ".join(group.name for group in groups if group not in kept):
         if not kept:
-            raise UsageError(f"--bench-version={version}: no group named here is of that version: {left_out}")
-        logger.warning("left out, since of another version of the benchmark: %s", left_out)
+            raise UsageError(f"--bench-version={version}: none of these groups is of that version: {skipped}")
+        logger.warning("skipped groups of another version of the benchmark: %s", skipped)
     return kept
 
 
@@ -92,11 +92,11 @@ def _markdown(view: Overview, top: Heading) -> str:
 
 
 def _html(view: Overview, top: Heading, output: Path | None) -> str:
-    gone = any(common.is_opened_bundle(group.folder) for group in view.groups)  # no links to files of a bundle
-    return page(view, top, folder=None if output is None or gone else output.parent)
+    is_temporary = any(common.is_opened_bundle(group.folder) for group in view.groups)  # no links to files of a bundle
+    return page(view, top, folder=None if output is None or is_temporary else output.parent)
 
 
-_BY_ENDING = {".json": "json", ".csv": "csv", ".md": "md", ".tex": "latex", ".html": "html"}
+_FORMAT_BY_SUFFIX = {".json": "json", ".csv": "csv", ".md": "md", ".tex": "latex", ".html": "html"}
 
 FORMATS: dict[str, Callable[[Overview, Heading], str]] = {
     "json": lambda view, _: json_text(to_json(view)),

@@ -1,1 +1,1 @@
-"""Checks that prove a competition: ``gate.Gate`` has all of them."""
+"""Checks of competitions and their graders; ``gate.Gate`` has all of them."""

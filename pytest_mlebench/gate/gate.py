@@ -1,4 +1,4 @@
-"""Checks that prove a competition. They take long to import, so those who run them import all of them as ``Gate``."""
+"""The checks of competitions, in one class. Its imports are slow, so callers import it only to run the checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_mlebench.grading.grader import Grader
 
 
 class Gate:
-    """Each finds problems, a text or a value for each, where a competition is not as it must be."""
+    """The checks of a competition, and what they need. Each check returns a string or value for each problem."""
 
     ANSWERS = golden.ANSWERS
     Grader = Grader

@@ -1,9 +1,9 @@
-"""Golden results: what a competition's synthetic raw data must give when it is prepared and graded.
+"""Golden results: what preparing and grading a competition's synthetic raw data must give.
 
-``golden.json`` holds their ``origin`` (``reference`` where the reference gives the same, else ``own``), the ``seed``,
-the digests of all prepared files by side, the unrounded ``scores`` of the valid submissions, the names of the
-``invalid`` ones, and of those with ``no_score`` (valid, but NaN). ``lines`` has four digits for each line of the texts
-among the prepared files, so that the first line that differs can be shown.
+``golden.json`` has their ``origin`` (``reference`` if the reference gives the same results, else ``own``), the
+``seed``, the digests of all prepared files by side, the unrounded ``scores`` of the valid submissions, the names of the
+``invalid`` ones, and of those with ``no_score`` (valid, but NaN). ``lines`` has four digits for each line of the
+prepared text files, to show the first line that differs.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 ANSWERS = "<answers>"
 SAMPLE = "<sample_submission>"
 _MAX_MARKED_BYTES, _MAX_MARKED_LINES = 1 << 20, 2000
-"""Of a text whose lines are marked."""
+"""Limits of a text file whose lines are marked."""
 TOLERANCE = 5.1e-6
-"""Scores are compared as reports round them: to five decimals."""
+"""Tolerance between scores, which reports round to five decimals."""
 
 
 def synthetic_submissions(competition: Competition, dataset: Dataset, folder: Path, seed: int = 1) -> dict[str, Path]:
-    """Write the synthetic submissions to a folder: paths by name, the answers and the sample submission among them."""
+    """Write the synthetic submissions to a folder; returns paths by name, also of the answers and the sample."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = call(submissions_here, competition, dataset.folder, folder, seed, read=[dataset.folder], write=[folder])
+    files = call(submissions_here, competition, dataset.folder, folder, seed, read=[dataset.folder], write=[folder])
     paths = {ANSWERS: dataset.perfect_submission, SAMPLE: dataset.sample_submission}
-    return paths | {str(name): folder / Path(str(name)).name for name in made}
+    return paths | {str(name): folder / Path(str(name)).name for name in files}
 
 
 def submissions_here(competition: Competition, root: AnyPath, place: AnyPath, seed: int) -> list[str]:
-    """Write the synthetic submissions to the folder ``place``, in this process; returns the names of their files."""
+    """Write the synthetic submissions to the folder ``place``, in this process; returns their file names."""
     import numpy as np
     import pandas as pd
 
@@ -79,7 +79,7 @@ def submissions_here(competition: Competition, root: AnyPath, place: AnyPath, se
 
 @dataclass(frozen=True)
 class Grade:
-    """How one submission came out: a score (NaN: valid without one), or the reason why it is invalid."""
+    """The result of one submission: a score (NaN if it is valid without one), or the reason why it is invalid."""
 
     name: str
     score: float | None = None
@@ -88,14 +88,14 @@ class Grade:
 
 
 def grade_all(competition: Competition, dataset: Dataset, submissions: Mapping[str, Path]) -> Iterator[Grade]:
-    """Grade submissions by name, unrounded."""
+    """Grade submissions, given by name, without rounding."""
     read = [dataset.folder, *submissions.values()]
     for name, score, why, defect in call(grade_here, competition, dataset.answers, dict(submissions), read=read):
         yield Grade(str(name), None if score is None else float(score), why and str(why), defect is True)
 
 
 def grade_here(competition: Competition, answers: AnyPath, submissions: Mapping[str, AnyPath]) -> list[tuple[Any, ...]]:
-    """The fields of the grade of each submission, graded in this process."""
+    """Grade submissions in this process; returns the fields of each Grade."""
     from pytest_mlebench.grading.scorer import Scorer
 
     scorer = Scorer(competition, Path(answers))
@@ -105,7 +105,7 @@ def grade_here(competition: Competition, answers: AnyPath, submissions: Mapping[
 def _grade(scorer: Scorer, name: str, path: Path) -> Grade:
     try:
         score = scorer.score(path)
-        scorer.row_scores(path)  # which must come to the same score
+        scorer.row_scores(path)  # raises GraderDefect if its score differs
     except GraderDefect as error:
         return Grade(name, reason=str(error), defect=True)
     except InvalidSubmission as error:
@@ -114,12 +114,12 @@ def _grade(scorer: Scorer, name: str, path: Path) -> Grade:
 
 
 def make_golden(competition: Competition, scratch: Path, seed: int = 1, reporter: Reporter = silent) -> dict[str, Any]:
-    """Prepare and grade the synthetic data in an empty folder; raises CompetitionError if the grader is defective."""
+    """Prepare and grade the synthetic data in an empty folder. Raises CompetitionError for defects."""
     dataset = DataStore(scratch / "data").prepare(competition, synthetic=seed, reporter=reporter)
     submissions = synthetic_submissions(competition, dataset, scratch / "submissions", seed)
     reporter(Step(competition.id, f"grading {pluralize(len(submissions), 'submission')}"))
     grades = list(grade_all(competition, dataset, submissions))
-    if defects := [f"{grade.name}: {grade.reason}" for grade in _once(grades) if grade.defect]:
+    if defects := [f"{grade.name}: {grade.reason}" for grade in _unique(grades) if grade.defect]:
         raise CompetitionError(
             f"{competition.id}: grade.py must return a score or raise InvalidSubmission with a reason:\n  "
             + "\n  ".join(defects)
@@ -149,7 +149,7 @@ def make_golden(competition: Competition, scratch: Path, seed: int = 1, reporter
 
 
 def _prepare_again(competition: Competition, dataset: Dataset, folder: Path, seed: int) -> None:
-    """Raise CompetitionError where making and preparing the synthetic data a second time gives something else."""
+    """Raise CompetitionError if generating and preparing the synthetic data again gives a different result."""
     raws = [folder / "raw", folder / "raw-again"]
     for raw in raws:
         raw.mkdir(parents=True)
@@ -158,13 +158,13 @@ def _prepare_again(competition: Competition, dataset: Dataset, folder: Path, see
     first, second = map(listing, raws)
     sides = [("synthetic.py", "seed", "raw", first, second)]
     again = DataStore(folder / "data").prepare(competition, synthetic=seed)
-    made, remade = prepared_listing(dataset), prepared_listing(again)
-    sides += [("prepare.py", "data", side, made[side], remade[side]) for side in made]
-    for file, of, side, first, second in sides:
+    before, after = prepared_listing(dataset), prepared_listing(again)
+    sides += [("prepare.py", "data", side, before[side], after[side]) for side in before]
+    for file, given, side, first, second in sides:
         for line in differences(first, second, where=side):
             raise CompetitionError(
                 f"{competition.id}: {line} the second time: {competition.file(file)} must always give the same for the "
-                f"same {of} (seed what is random; no dates, no order of a set)"
+                f"same {given} (use seeded random numbers, no dates, and no order of sets)"
             )
 
 
@@ -173,7 +173,7 @@ def _sides(dataset: Dataset) -> dict[str, Path]:
 
 
 def _marks(folder: Path) -> dict[str, str]:
-    """Four hexadecimal digits for each line of each text below a folder that is not large, by its path."""
+    """Return the marks of all lines of each small text file below a folder, by its path."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
@@ -183,7 +183,7 @@ def _marks(folder: Path) -> dict[str, str]:
 
 
 def lines_of(path: Path) -> list[str] | None:
-    """The lines of a small text; None for another file."""
+    """Return the lines of a small text file; None for other files."""
     if path.stat().st_size > _MAX_MARKED_BYTES:
         return None
     try:
@@ -194,13 +194,12 @@ def lines_of(path: Path) -> list[str] | None:
 
 
 def mark(line: str) -> str:
-    """Four hexadecimal digits for a line, by which golden.json knows it."""
+    """Return the four hexadecimal digits that stand for a line in golden.json."""
     return f"{zlib.crc32(line.encode()) & 0xFFFF:04x}"
 
 
 def first_difference(path: Path, marks: str) -> str:
-    """Where a text differs from the one with these marks, and what was expected there as far as marks tell; empty if
-    that cannot be said."""
+    """Describe where a text file first differs from its marks, and what was expected there; empty if unknown."""
     lines = lines_of(path) if path.is_file() else None
     if lines is None:
         return ""
@@ -210,8 +209,8 @@ def first_difference(path: Path, marks: str) -> str:
         return ""
     kind, first, last, begin, end = changed[0]
     if sorted(expected) == sorted(found):
-        place = found.index(expected[first])
-        wanted = f"{_line_at(lines, place)}, now line {place + 1}: the same lines in another order"
+        index = found.index(expected[first])
+        wanted = f"{_line_at(lines, index)}, now line {index + 1}: the same lines in another order"
     elif kind == "insert":
         added = f", which comes {pluralize(end - begin, 'line')} later" if end < len(lines) else ""
         wanted = f"{_line_at(lines, end)}{added}"
@@ -219,20 +218,20 @@ def first_difference(path: Path, marks: str) -> str:
         wanted = f"{pluralize(last - first, 'more line')}{' before it' if begin < len(lines) else ''}"
     else:
         kept = sum(last - first for kind, first, last, *_ in opcodes if kind == "equal")
-        wanted = f"a text of which golden.json has only the digest; {kept} of {len(expected)} lines are as expected"
-    counts = "" if len(lines) == len(expected) else f"; {len(expected)} lines expected in all, {len(lines)} found"
+        wanted = f"a line that golden.json has only as a digest; {kept} of {len(expected)} lines are as expected"
+    counts = "" if len(lines) == len(expected) else f"; {len(expected)} lines expected in total, {len(lines)} found"
     return f"line {begin + 1} is the first that differs: found {_line_at(lines, begin)}, expected {wanted}{counts}"
 
 
-def _line_at(lines: Sequence[str], place: int) -> str:
-    return repr(lines[place].rstrip()[:200]) if place < len(lines) else "the end"
+def _line_at(lines: Sequence[str], index: int) -> str:
+    return repr(lines[index].rstrip()[:200]) if index < len(lines) else "the end"
 
 
 def write_golden(competition: Competition, made: Mapping[str, Any], *, force: bool = False) -> dict[str, Any]:
     """Write ``golden.json``, and return it.
 
-    Results of the reference are kept: further submissions are added to them, and CompetitionError says what differs.
-    With ``force`` they are replaced, and are the competition's own from then on.
+    Results of the reference are kept: new submissions are added. Raises CompetitionError if any results differ.
+    With ``force``, they are replaced by the competition's own results.
     """
     path = (
         competition.folder / competition.version if competition.is_corrected else competition.folder
@@ -241,8 +240,8 @@ def write_golden(competition: Competition, made: Mapping[str, Any], *, force: bo
     if not force and path.is_file() and (old := competition.golden).get("origin") == "reference":
         if wrong := _golden_differences(competition, made):
             raise CompetitionError(
-                f"{path} holds the reference's results, and these differ:\n  " + "\n  ".join(wrong) + "\n"
-                f"Correct the competition's files; or write them as its own: `{golden_command(competition, '--force')}`"
+                f"{path} has the reference's results, and the new ones differ:\n  " + "\n  ".join(wrong) + "\n"
+                f"Correct the competition's files, or accept the results: `{golden_command(competition, '--force')}`"
             )
         golden = {
             **old,
@@ -256,28 +255,28 @@ def write_golden(competition: Competition, made: Mapping[str, Any], *, force: bo
 
 
 def _golden_differences(competition: Competition, made: Mapping[str, Any]) -> list[str]:
-    """What of the old results is missing or otherwise in the new ones."""
+    """Return the old results that are missing or different in the new ones, one line each."""
     old = competition.golden
     grades = {name: Grade(name, score=score) for name, score in made["scores"].items()}
     grades |= {name: Grade(name, score=math.nan) for name in made["no_score"]}
     grades |= {name: Grade(name, reason="rejected") for name in made["invalid"]}
     return [
         *(line for side in ("public", "private") for line in differences(old[side], made[side], where=side)),
-        *(line for name, score in _wanted(old).items() if (line := _differs(name, score, grades.get(name)))),
+        *(line for name, score in _expected(old).items() if (line := _difference(name, score, grades.get(name)))),
         *rejection_differences(competition, grades),
     ]
 
 
 def prepared_listing(dataset: Dataset) -> dict[str, dict[str, Any]]:
-    """Digests of the prepared files by side; the description, which every data set has, is not among them."""
+    """Return digests of the prepared files by side, without the description, which every dataset has."""
     found = {side: listing(folder) for side, folder in _sides(dataset).items()}
     found["public"].pop("description.md", None)
     return found
 
 
 def cell_differences(competition: Competition, dataset: Dataset, folder: Path) -> list[str] | None:
-    """Columns of synthetic data whose cells ``prepare.py`` changed, a sentence for each; None where nobody compares
-    them. The raw data is made in ``folder``."""
+    """Return columns that ``prepare.py`` changed, one sentence each; None if not comparable. Raw data is generated in
+    ``folder``."""
     if not is_comparable(competition):
         return None
     make_synthetic(competition, folder, competition.golden["seed"])
@@ -285,7 +284,7 @@ def cell_differences(competition: Competition, dataset: Dataset, folder: Path) -
 
 
 def prepared_differences(competition: Competition, dataset: Dataset) -> list[str]:
-    """What the prepared synthetic data has otherwise than the golden; empty if it holds."""
+    """Return how the prepared synthetic data differs from golden.json; empty if it does not."""
     found, marks = prepared_listing(dataset), competition.golden.get("lines", {})
     wrong = []
     for side, folder in _sides(dataset).items():
@@ -298,33 +297,33 @@ def prepared_differences(competition: Competition, dataset: Dataset) -> list[str
 
 
 def advice(competition: Competition, *files: str, accept: bool = True) -> str:
-    """Where to look when results differ from the golden, and how to accept them, if they can be."""
-    look = f"Look at {' and '.join(str(competition.file(name)) for name in files)}."
+    """Return which files to check if results differ from golden.json and, with ``accept``, how to accept them."""
+    hint = f"Look at {' and '.join(str(competition.file(name)) for name in files)}."
     if not accept:
-        return look
+        return hint
     force = ("--force",) if competition.golden.get("origin") == "reference" else ()
-    return f"{look} If the change is intended, accept it: {golden_command(competition, *force)}"
+    return f"{hint} If the change is intended, accept it: {golden_command(competition, *force)}"
 
 
 def score_differences(competition: Competition, grades: Mapping[str, Grade]) -> list[str]:
-    """Which valid submissions of the golden come out otherwise; empty if all hold."""
+    """Return the valid submissions of golden.json whose results differ, one line each; empty if none do."""
     golden = competition.golden
-    wanted = _wanted(golden)
+    wanted = _expected(golden)
     known = {*wanted, *golden["invalid"]}
-    defects = _once([grades[name] for name in wanted if name in grades and grades[name].defect])
-    sound = (name for name in wanted if name not in grades or not grades[name].defect)
+    defects = _unique([grades[name] for name in wanted if name in grades and grades[name].defect])
+    without_defect = (name for name in wanted if name not in grades or not grades[name].defect)
     return [
         *(f"{name} is not in golden.json; run `mlebench golden`" for name in grades if name not in known),
         *(f"{grade.name}: {grade.reason}" for grade in defects),
-        *(line for name in sound if (line := _differs(name, wanted[name], grades.get(name)))),
+        *(line for name in without_defect if (line := _difference(name, wanted[name], grades.get(name)))),
     ]
 
 
 def rejection_differences(competition: Competition, grades: Mapping[str, Grade]) -> list[str]:
-    """Which malformed submissions of the golden are not rejected with a reason; empty if all are."""
+    """Return the malformed submissions of golden.json that are not rejected with a reason; empty if all are."""
     names = competition.golden["invalid"]
     wrong = [f"{name} is not among the synthetic submissions" for name in names if name not in grades]
-    for grade in _once([grades[name] for name in names if name in grades]):
+    for grade in _unique([grades[name] for name in names if name in grades]):
         if grade.reason is None:
             wrong.append(f"{grade.name} must be invalid; it scores {grade.score!r}")
         elif grade.defect or not grade.reason.strip():
@@ -332,25 +331,25 @@ def rejection_differences(competition: Competition, grades: Mapping[str, Grade])
     return wrong
 
 
-def _once(grades: Sequence[Grade]) -> list[Grade]:
-    """The grades, with each defect of the grader once: its name lists the submissions."""
+def _unique(grades: Sequence[Grade]) -> list[Grade]:
+    """Return the grades, with each grader defect only once; its name lists the submissions."""
     names: dict[str | None, list[str]] = {}
     for grade in grades:
         if grade.defect:
             names.setdefault(grade.reason, []).append(grade.name)
-    shown = [grade for grade in grades if not grade.defect or names[grade.reason][0] == grade.name]
-    return [replace(grade, name=_listed(names[grade.reason])) if grade.defect else grade for grade in shown]
+    unique = [grade for grade in grades if not grade.defect or names[grade.reason][0] == grade.name]
+    return [replace(grade, name=_listed(names[grade.reason])) if grade.defect else grade for grade in unique]
 
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _wanted(golden: Mapping[str, Any]) -> dict[str, float]:
+def _expected(golden: Mapping[str, Any]) -> dict[str, float]:
     return {**golden["scores"], **dict.fromkeys(golden["no_score"], math.nan)}
 
 
-def _differs(name: str, wanted: float, grade: Grade | None) -> str | None:
+def _difference(name: str, wanted: float, grade: Grade | None) -> str | None:
     if grade is None:
         return f"{name} is in golden.json, but not among the synthetic submissions"
     if grade.score is None:

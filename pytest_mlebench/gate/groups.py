@@ -1,4 +1,4 @@
-"""Whether groups of rows that belong together, such as the recordings of a patient, are on both sides of the split."""
+"""Finds groups of related rows, such as a patient's recordings, that are on both sides of the split."""
 
 from __future__ import annotations
 
@@ -23,66 +23,65 @@ _WITH_ID = f"{_ALONE}|sentence|book|recording|session|question|scene|trip|breath
 _GROUP = re.compile(rf"(^|[^a-z])(({_ALONE})|({_WITH_ID})[ _-]?(id|name|code|number|no))$", re.IGNORECASE)
 _NAMED = re.compile(rb"(?i)" + _WITH_ID.encode())
 _HEAD = 1 << 16
-_HUMPED = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def shared_groups(competition: Competition, dataset: Dataset, opened: Sequence[PublicFile] | None = None) -> list[str]:
-    """Groups on both sides, a sentence for each column; empty if none was found.
+    """Return groups that are on both sides, one sentence per column; empty if none was found.
 
-    Looks at what ``groups`` of the ``competition.yaml`` declares, and at columns of public tables with training data
-    that have the name of a group, such as ``patient_id``, and are in the answers or in a public table of the test, too.
-    ``opened`` are the public files, where they were read before. Raises CompetitionError where a file or a column that
-    is declared is not there.
+    Checks the ``groups`` declared in ``competition.yaml``. Also checks columns of public training tables that are named
+    like a group, such as ``patient_id``, if the answers or a public test table have them too. ``opened`` are the public
+    files, if already read. Raises CompetitionError if a declared file or column does not exist.
     """
     files = list(entries(dataset.public)) if opened is None else opened
-    return list(dict.fromkeys([*_declared(competition, dataset), *_found(dataset, files)]))
+    return list(dict.fromkeys([*_declared(competition, dataset), *_undeclared(dataset, files)]))
 
 
 def _declared(competition: Competition, dataset: Dataset) -> Iterator[str]:
-    for name, where in competition.groups.items():
+    for name, declared in competition.groups.items():
         sides = []
         for side in ("train", "test"):
             try:
-                rows = pd.read_csv(dataset.prepared / where[side], dtype=str, keep_default_na=False)
+                rows = pd.read_csv(dataset.prepared / declared[side], dtype=str, keep_default_na=False)
             except (OSError, ValueError) as error:
                 raise CompetitionError(
-                    f"groups.{name}: {where[side]} is not a readable table: {reason(error)}"
+                    f"groups.{name}: {declared[side]} is not a readable table: {reason(error)}"
                 ) from error
-            if (column := where["column"]) not in rows:
+            if (column := declared["column"]) not in rows:
                 raise CompetitionError(
-                    f"groups.{name}: {where[side]} has no column {column!r}: {', '.join(map(str, rows.columns))}"
+                    f"groups.{name}: {declared[side]} has no column {column!r}: {', '.join(map(str, rows.columns))}"
                 )
             values = rows[column]
-            if pattern := where.get("pattern"):
+            if pattern := declared.get("pattern"):
                 values = values.str.extract(pattern, expand=True)[0].dropna()
             sides.append(set(values))
         if not sides[0] or not sides[1]:
-            yield f"groups.{name}: {where['train' if not sides[0] else 'test']} has none"
+            yield f"groups.{name}: {declared['train' if not sides[0] else 'test']} has no groups"
         yield from _shared(name, *sides)
 
 
-def _found(dataset: Dataset, opened: Sequence[PublicFile]) -> Iterator[str]:
+def _undeclared(dataset: Dataset, opened: Sequence[PublicFile]) -> Iterator[str]:
     answers = text_table(dataset.answers)
     if answers is None:
         return
     key, ids = str(answers.columns[0]), set(answers.iloc[:, 0])
-    asked = set(_columns(dataset)) & set(answers.columns) - {key}
+    targets = set(_columns(dataset)) & set(answers.columns) - {key}
     test: dict[str, set[str]] = {column: set(answers[column]) for column in answers.columns}
     train: dict[str, set[str]] = {}
     for entry in opened:
         if (
             not _NAMED.search(entry.content[:_HEAD])
             or (rows := table(entry)) is None
-            or not (named := [name for name in rows.columns if _is_group(name)])
+            or not (names := [name for name in rows.columns if _is_group(name)])
         ):
             continue
-        held = max((rows[column].isin(ids).sum() for column in rows.columns), default=0) if key else 0
-        is_test = held >= len(ids) / 2
-        if is_test and held < len(rows) * 0.9:
-            continue  # a table of both sides
-        if not is_test and "train" not in entry.name.lower() and not asked & set(rows.columns):
+        matches = max((rows[column].isin(ids).sum() for column in rows.columns), default=0) if key else 0
+        is_test = matches >= len(ids) / 2
+        if is_test and matches < len(rows) * 0.9:
+            continue  # the table has rows of both sides
+        if not is_test and "train" not in entry.name.lower() and not targets & set(rows.columns):
             continue
-        for name in named:
+        for name in names:
             (test if is_test else train).setdefault(name, set()).update(set(rows[name]))
     for name in sorted(train.keys() & test.keys()):
         yield from _shared(name, train[name], test[name])
@@ -91,43 +90,43 @@ def _found(dataset: Dataset, opened: Sequence[PublicFile]) -> Iterator[str]:
 def _shared(name: str, train: set[str], test: set[str]) -> Iterator[str]:
     if shared := sorted((train & test) - {""}):
         first = shared[0][:80]
-        yield f"{len(shared)} of {len(test)} groups ({name}) of the test are in the training data: {first!r}"
+        yield f"{len(shared)} of {len(test)} groups ({name}) of the test set are also in the training data: {first!r}"
 
 
 def _is_group(name: str) -> bool:
-    return bool(_GROUP.search(_HUMPED.sub("_", name)))
+    return bool(_GROUP.search(_CAMEL_CASE.sub("_", name)))
 
 
 def _columns(dataset: Dataset) -> list[str]:
-    """The columns that a submission is asked for."""
+    """Return the columns of the sample submission."""
     with dataset.sample_submission.open(encoding="utf-8", errors="replace") as file:
         return next(csv.reader([file.readline()]), [])
 
 
-_SAME = 5.1e-6
-_MOSTLY = 0.6
-_FEW = 20
+_TOLERANCE = 5.1e-6
+_MAX_SHARE = 0.6
+_MIN_ROWS = 20
 
 
 def grader_problems(competition: Competition, dataset: Dataset, scratch: Path) -> tuple[list[str], list[str]]:
-    """What a grader does wrong with rows, and the medals that it gives for guesses, a sentence for each.
+    """Return errors in how a grader handles rows, and medals that it gives for guesses, one sentence each.
 
-    The perfect submission must score the same in another order, and be refused with a missing, a surplus or a repeated
-    row. Guesses are the sample submission, and one value in all rows: synthetic data tells what that earns only if it
-    has some rows, and no value is the true one in most of them. ``scratch`` is a folder for the submissions.
+    The perfect submission must score the same in another order, and be rejected with a missing, additional or repeated
+    row. Guesses are the sample submission, and the most frequent true value in all rows. The latter is
+    skipped if the synthetic data has few rows, or one value in most of them. ``scratch`` is a folder for submissions.
     """
-    places = dataset.folder, scratch
-    rows, guesses = call(grader_problems_here, competition, *places, read=[dataset.folder], write=[scratch])
+    folders = dataset.folder, scratch
+    rows, guesses = call(grader_problems_here, competition, *folders, read=[dataset.folder], write=[scratch])
     return list(map(str, rows)), list(map(str, guesses))
 
 
 def grader_problems_here(competition: Competition, root: AnyPath, place: AnyPath) -> tuple[list[str], list[str]]:
-    """As ``grader_problems``, in this process."""
+    """Do the same as ``grader_problems``, in this process."""
     dataset, path = Dataset(competition, Path(root)), Path(place, "rows.csv")
     scorer = Scorer(competition, dataset.answers)
 
     def score(rows: pd.DataFrame) -> float | None:
-        """None where they are refused, or have no score."""
+        """Return None if the rows are rejected or have no score."""
         rows.to_csv(path, index=False)
         try:
             found = float(scorer.score(path))
@@ -145,28 +144,28 @@ def grader_problems_here(competition: Competition, root: AnyPath, place: AnyPath
 
 def _row_problems(dataset: Dataset, score: Callable[[pd.DataFrame], float | None]) -> Iterator[str]:
     rows = text_table(dataset.perfect_submission)
-    if rows is None or len(rows) < 2 or (perfect := score(rows)) is None:  # then nothing can be told
+    if rows is None or len(rows) < 2 or (perfect := score(rows)) is None:  # then nothing can be checked
         return
-    backwards = score(rows[::-1])
-    if backwards is None or not math.isclose(perfect, backwards, rel_tol=1e-9, abs_tol=_SAME):
-        shown = "nothing" if backwards is None else f"{backwards:g}"
-        yield f"the order of rows matters: the perfect submission scores {perfect:g}, backwards {shown}"
+    reverse = score(rows[::-1])
+    if reverse is None or not math.isclose(perfect, reverse, rel_tol=1e-9, abs_tol=_TOLERANCE):
+        result = "nothing" if reverse is None else f"{reverse:g}"
+        yield f"the order of rows matters: the perfect submission scores {perfect:g}, in reverse {result}"
     for what, wrong in (
         ("without its last row", rows[:-1]),
         ("with its last row twice", pd.concat([rows, rows.tail(1)])),
         ("with its last row in place of the first", pd.concat([rows[1:], rows.tail(1)])),
     ):
-        if (given := score(wrong)) is not None:
-            yield f"the perfect submission {what} scores {given:g}; it must be refused"
+        if (found := score(wrong)) is not None:
+            yield f"the perfect submission {what} scores {found:g}; it must be rejected"
 
 
 def _guesses(dataset: Dataset) -> Iterator[tuple[str, pd.DataFrame]]:
     sample, perfect = text_table(dataset.sample_submission), text_table(dataset.perfect_submission)
     if sample is None or perfect is None:
         return
-    asked = [column for column in sample.columns[1:] if column in perfect.columns and perfect[column].nunique() > 1]
+    targets = [column for column in sample.columns[1:] if column in perfect.columns and perfect[column].nunique() > 1]
     yield "the sample submission", sample
-    shares = [perfect[column].value_counts(normalize=True).iloc[0] for column in asked]
-    if asked and len(perfect) >= _FEW and max(shares) <= _MOSTLY:
-        usual = {column: perfect[column].mode()[0] for column in asked}
-        yield "the most frequent true value in all rows", perfect.assign(**usual)
+    shares = [perfect[column].value_counts(normalize=True).iloc[0] for column in targets]
+    if targets and len(perfect) >= _MIN_ROWS and max(shares) <= _MAX_SHARE:
+        modes = {column: perfect[column].mode()[0] for column in targets}
+        yield "the most frequent true value in all rows", perfect.assign(**modes)

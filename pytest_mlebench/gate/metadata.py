@@ -1,12 +1,12 @@
-"""A classifier that sees metadata alone: it must do no better than chance.
+"""A classifier that sees only metadata: it must do no better than chance.
 
-What it sees of each unit of the test, which is an id or the files that are named after several ids, is of three kinds:
-``ORDER`` (times, inodes, modes, places in directories and archives), ``CONTENT`` (sizes, headers, bytes behind the end,
-folders: these follow from the content in part), and ``ROWS`` (the form of ids, and the order of rows).
+A unit of the test set is an id, or the files named after several ids. The classifier sees three kinds of metadata for
+each unit: ``ORDER`` (times, inodes, modes, positions in directories and archives), ``CONTENT`` (sizes, headers, bytes
+after the end, folders: these partly follow from the content), and ``ROWS`` (the form of ids, and the order of rows).
 
-One half of the units trains a forest of random trees, which predicts the true values of the other half; then the other
-way round. Where metadata says nothing, every order of the other half's true values is equally likely. So the number of
-right predictions is compared with those of permuted true values: the test is exact, whatever the classifier does.
+A forest of random trees is trained on one half of the units and predicts the true values of the other half, and vice
+versa. If metadata reveals nothing, every order of the true values is equally likely. So the number of correct
+predictions is compared with those for permuted true values: the test is exact, whatever the classifier does.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ Classes = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Attack:
-    """How well one kind of metadata predicts what one column of the answers says: ``target``.
+    """How well one kind of metadata predicts ``target``, a property of one column of the answers.
 
-    ``right`` of ``rows`` predictions are right, ``guess`` is the number that the most frequent class would get. ``p``
-    is the share of permuted true values that come out as well, times two as either half is predicted from the other.
-    Where none of 20,000 does, it is Chernoff's bound of that share.
+    ``right`` of ``rows`` predictions are right; the most frequent class would be right for ``guess``. ``p`` is the
+    share of permuted true values that agree as well, for the better of both halves, and doubled since there are two.
+    If none of 20,000 does, ``p`` uses Chernoff's bound of that share.
     """
 
     target: str
@@ -67,7 +67,7 @@ class Attack:
 
     @property
     def gain(self) -> float:
-        """How much of the way from guessing to certainty: 0 to 1."""
+        """The improvement over guessing: from 0 (none) to 1 (always right)."""
         return max(0.0, (self.right - self.guess) / max(1, self.rows - self.guess))
 
     @property
@@ -79,11 +79,11 @@ class Attack:
 def attacks(
     opened: Sequence[PublicFile], truth: Mapping[str, Mapping[str, str]], rows: Sequence[str] = ()
 ) -> Iterator[Attack]:
-    """The result of each kind of metadata on each column of the answers.
+    """Yield the result of each kind of metadata for each column of the answers.
 
-    ``opened`` are the public files, ``truth`` has the true values of each column by id, ``rows`` are the ids in the
-    order of the sample submission. Of more than 2,000 units some are drawn, of more than 12 targets the first are
-    taken. Draws have fixed seeds.
+    ``opened`` are the public files, ``truth`` has the true values of each column by id, and ``rows`` are the ids in the
+    order of the sample submission. At most 2,000 units are used, drawn at random with a fixed seed, and at most the
+    first 12 targets.
     """
     ids = list(next(iter(truth.values()), {}))
     units = _units(ids, opened)
@@ -97,21 +97,21 @@ def attacks(
         **_of_files(opened, {unit: unit for unit in names}),
         ROWS: _of_rows(opened, {unit: members[unit][0] for unit in names}, rows),
     }
-    targets = [(column, what, own) for column in truth for what, own in _targets(truth[column], members, names)]
+    targets = [(name, what, codes) for name in truth for what, codes in _targets(truth[name], members, names)]
     for column, what, classes in targets[:_MOST_TARGETS]:
         for kind, features in seen.items():
-            if features.shape[1] and not (kind == CONTENT and what == _LENGTH):  # which long contents may well have
+            if features.shape[1] and not (kind == CONTENT and what == _LENGTH):  # long texts have large files
                 yield _attack(f"{what} of {column!r}", kind, features, classes)
 
 
 def some_of(values: Sequence[str], most: int) -> list[str]:
-    """So many of them or all, drawn with a fixed seed, in their order."""
+    """Return at most ``most`` of the values, drawn with a fixed seed, in their original order."""
     chosen = np.random.RandomState(0).permutation(len(values))[:most]
     return [values[k] for k in np.sort(chosen)]
 
 
 def named_after(id: str) -> Iterator[str]:
-    """What a file may be called that belongs to an id: the id, without a suffix or folders, and what it begins with.
+    """Yield possible names of an id's files: the id, also without suffix and folders, and the beginnings of the id.
 
     >>> list(named_after("7_3")), list(named_after("test/7.png"))
     (['7_3', '7'], ['test/7.png', '7', 'test/7', 'test'])
@@ -125,17 +125,17 @@ def named_after(id: str) -> Iterator[str]:
 
 
 def stem_of(name: object) -> str:
-    """The name of a file without folders and suffixes."""
+    """Return the name of a file without folders and suffixes."""
     return str(name).rstrip("/").rpartition("/")[2].partition(".")[0]  # a path object for each cell takes minutes
 
 
 def archive_of(entry: PublicFile) -> str:
-    """The outermost archive that a file lies in; empty if it lies in none."""
+    """Return the outermost archive that a file is in; empty if it is in none."""
     return next((part for part in PurePosixPath(entry.name).parts[:-1] if "." in part), "")
 
 
 def _units(ids: Sequence[str], opened: Sequence[PublicFile]) -> dict[str, str]:
-    """What names the files of each id; else what ids begin with whose ends repeat, as of a sentence's words; else ids.
+    """Return each id's unit: the name of its files; or its beginning, if ends of ids repeat (as of words); or the id.
 
     Rows of one sentence or molecule depend on each other, so that they cannot be permuted one by one.
     """
@@ -151,7 +151,7 @@ def _units(ids: Sequence[str], opened: Sequence[PublicFile]) -> dict[str, str]:
 
 
 def _of_files(opened: Sequence[PublicFile], units: Mapping[str, str]) -> dict[str, pd.DataFrame]:
-    """What is said of each unit's files: a row for each unit, a column of numbers for each feature."""
+    """Return the metadata of each unit's files by kind: one row per unit, one column of numbers per feature."""
     named: dict[tuple[str, str], dict[str, list[tuple[int, PublicFile]]]] = {}
     for place, entry in enumerate(opened):
         parts = reversed(PurePosixPath(entry.name).parts)
@@ -162,18 +162,18 @@ def _of_files(opened: Sequence[PublicFile], units: Mapping[str, str]) -> dict[st
     for (archive, suffix), files in named.items():
         if len(files) < max(8, len(units) / 2):
             continue
-        said = pd.DataFrame.from_dict({unit: _said(own, bool(archive)) for unit, own in files.items()}, orient="index")
-        for what in said.columns[:_MOST_FEATURES]:
-            if said[what].nunique(dropna=False) > 1:
+        rows = pd.DataFrame.from_dict({unit: _noted(group, bool(archive)) for unit, group in files.items()}, "index")
+        for what in rows.columns[:_MOST_FEATURES]:
+            if rows[what].nunique(dropna=False) > 1:
                 pure = what in _PURE or what.startswith("archive's ")
                 where = f"{what} of {archive}" if archive else f"{what} of *{suffix}"
-                seen[ORDER if pure else CONTENT][where] = _as_numbers(said[what])
+                seen[ORDER if pure else CONTENT][where] = _as_numbers(rows[what])
     return {kind: pd.DataFrame(columns, index=list(units)).fillna(-1.0) for kind, columns in seen.items()}
 
 
-def _said(files: Sequence[tuple[int, PublicFile]], is_archived: bool) -> dict[str, str | int | float]:
-    """What is said of a unit's files of one kind: of the first, and the means of numbers that the system notes."""
-    first = min(files, key=lambda own: own[1].name)[1]
+def _noted(files: Sequence[tuple[int, PublicFile]], is_archived: bool) -> dict[str, str | int | float]:
+    """Return the metadata of a unit's files of one kind: that of the first file, but means of the system's numbers."""
+    first = min(files, key=lambda file: file[1].name)[1]
     found: dict[str, str | int | float] = {**metadata(first)}
     found["folder"] = str(PurePosixPath(first.name).parent.name)
     found["files"] = len(files)
@@ -187,13 +187,13 @@ def _said(files: Sequence[tuple[int, PublicFile]], is_archived: bool) -> dict[st
 
 
 def _as_numbers(values: pd.Series) -> pd.Series:
-    """Ranks of numbers, else of texts."""
+    """Return ranks of the values, as numbers if possible, else as strings."""
     numbers = pd.to_numeric(values, errors="coerce")
     return (values.fillna("").astype(str) if numbers.isna().any() else numbers).rank(method="dense")
 
 
 def _of_rows(opened: Sequence[PublicFile], first: Mapping[str, str], rows: Sequence[str]) -> pd.DataFrame:
-    """The form of each unit's first id, and its place in the sample submission and other tables."""
+    """Return the form of each unit's first id, and its position in the sample submission and other tables."""
     ids = pd.Series(first)
     columns: dict[str, pd.Series] = {
         "order of the ids": ids.rank(),
@@ -214,7 +214,7 @@ def _of_rows(opened: Sequence[PublicFile], first: Mapping[str, str], rows: Seque
 
 
 def _listings(opened: Sequence[PublicFile], known: set[str]) -> Iterator[tuple[str, list[str]]]:
-    """The ids of tables in the order of their rows."""
+    """Yield tables that have all known ids: their name, and their ids in the order of the rows."""
     some = [id.encode() for id in some_of(sorted(known), 20)]
     for entry in opened:
         if all(id in entry.content for id in some):
@@ -228,17 +228,17 @@ def _listings(opened: Sequence[PublicFile], known: set[str]) -> Iterator[tuple[s
 def _targets(
     true: Mapping[str, str], members: Mapping[str, list[str]], names: Sequence[str]
 ) -> Iterator[tuple[str, Classes]]:
-    """What is to be predicted of one column: its value; the half of a number; emptiness and length of a text."""
-    own = [[true[id] for id in members[name]] for name in names]
-    numbers = pd.to_numeric(pd.Series([text for texts in own for text in texts]), errors="coerce")
-    means = numbers.groupby(np.repeat(np.arange(len(own)), list(map(len, own)))).mean()
-    usual = pd.Series(list(map(mode, own)))
-    values = usual if means.isna().any() else means.astype(str)
+    """Yield the classes to predict of a column: values; or numbers above the median; or empty, or long, strings."""
+    by_unit = [[true[id] for id in members[name]] for name in names]
+    numbers = pd.to_numeric(pd.Series([text for texts in by_unit for text in texts]), errors="coerce")
+    means = numbers.groupby(np.repeat(np.arange(len(by_unit)), list(map(len, by_unit)))).mean()
+    modes = pd.Series(list(map(mode, by_unit)))
+    values = modes if means.isna().any() else means.astype(str)
     found: dict[str, pd.Series[Any]]
     if values.nunique() <= len(values) / 4:
         found = {"value": values}
-    elif (shown := pd.to_numeric(values, errors="coerce")).notna().all():
-        found = {"half": shown > shown.median()}
+    elif (numeric := pd.to_numeric(values, errors="coerce")).notna().all():
+        found = {"half": numeric > numeric.median()}
     else:
         found = {"emptiness": values == "", _LENGTH: values.str.len() > values.str.len().median()}
     for what, classes in found.items():
@@ -254,13 +254,13 @@ def _attack(target: str, kind: str, features: pd.DataFrame, classes: Classes) ->
     x = features.to_numpy(dtype=np.float32)
     right, p, weights = 0, 1.0, np.zeros(x.shape[1])
     for train, test in (halves, halves[::-1]):
-        # Neighbouring rows may well be alike, as frames of a recording are: what a few of them share does not count.
+        # Neighbouring rows may be alike, such as frames of a recording: what only a few share must not count.
         least = max(5, len(train) // 20) if kind == ROWS else 1
         forest = ExtraTreesClassifier(_TREES, max_features=None, min_samples_leaf=least, random_state=0)
         predicted = forest.fit(x[train], classes[train]).predict(x[test])
         right += int((predicted == classes[test]).sum())
         p = min(p, 2 * _p_value(predicted, classes[test]))
-        with np.errstate(invalid="ignore"):  # no split gains anything
+        with np.errstate(invalid="ignore"):  # if no split gains anything
             weights += np.nan_to_num(forest.feature_importances_)
     guess = int(np.bincount(classes).max())
     above_all = str(features.columns[int(weights.argmax())])
@@ -268,18 +268,18 @@ def _attack(target: str, kind: str, features: pd.DataFrame, classes: Classes) ->
 
 
 def _p_value(predicted: Classes, true: Classes) -> float:
-    """The share of orders of the true values that agree as well; drawn until ten of them do (Besag, Clifford 1991)."""
+    """Return the share of permuted true values that agree as well; drawn until ten do (Besag, Clifford 1991)."""
     rng = np.random.default_rng(0)
-    seen, drawn, as_good = int((predicted == true).sum()), 0, 0
+    matches, drawn, as_good = int((predicted == true).sum()), 0, 0
     while drawn < _DRAWS and as_good < _ENOUGH:
         orders = rng.permuted(np.broadcast_to(true, (_BATCH, len(true))), axis=1)
-        as_good += int(((orders == predicted).sum(axis=1) >= seen).sum())
+        as_good += int(((orders == predicted).sum(axis=1) >= matches).sum())
         drawn += _BATCH
     return (as_good + 1) / (drawn + 1) if as_good else min(1 / (drawn + 1), _bound(predicted, true))
 
 
 def _bound(predicted: Classes, true: Classes) -> float:
-    """Chernoff's bound of the probability that as many agree by chance; more do than on average."""
+    """Return Chernoff's bound of the probability that as many agree by chance, if this is more than on average."""
     n, share = len(true), float((predicted == true).mean())
     mean = sum(float((predicted == k).mean() * (true == k).mean()) for k in np.unique(predicted))
     rest = 0.0 if share == 1 else (1 - share) * math.log((1 - share) / (1 - mean))

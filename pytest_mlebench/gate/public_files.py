@@ -1,4 +1,4 @@
-"""What files of signals, images and arrays say beside their content: the tags, chunks and fields of their headers."""
+"""Reads public files and members of archives, as tables and with their metadata, such as headers."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ import pandas as pd
 from pytest_mlebench.authoring.tables import module
 
 _SHOWN = 500
-"""Characters of a value."""
+"""Maximum number of characters of a value."""
 _MAX_ITEMS = 2000
 
 
 def header(content: bytes, suffix: str) -> dict[str, str]:
-    """The items of the header of a DICOM, WAV, AIFF, NIfTI, NumPy, gzip or Parquet file, by name; empty for others.
+    """Return the header items of a DICOM, WAV, AIFF, NIfTI, NumPy, gzip or Parquet file, by name; empty for others.
 
-    Of a NumPy array the first and the last value, too. A broken file's items end where it breaks.
+    A NumPy array also has its first and last value. A broken file has the items before the error.
     """
     found: dict[str, str] = {}
     read = next((read for is_ours, read in _READERS if is_ours(content, suffix)), None)
@@ -41,7 +41,7 @@ def header(content: bytes, suffix: str) -> dict[str, str]:
                 found[name] = (found[name] + "\\" + value if name in found else value)[:_SHOWN]
                 if count >= _MAX_ITEMS:
                     break
-        except Exception:  # whatever readers raise for what is broken
+        except Exception:  # readers raise all kinds of errors
             return found
     return found
 
@@ -55,27 +55,27 @@ _PIXELS = 0x7FE0
 
 
 def _of_dicom(content: bytes) -> Items:
-    """Data elements, those of sequences too, up to the pixels; see DICOM PS3.5, chapter 7."""
-    syntax, place = "", 132
-    while place + 8 <= len(content):
-        is_meta = content[place : place + 2] == b"\2\0"
+    """Yield data elements, including those of sequences, up to the pixels; see DICOM PS3.5, chapter 7."""
+    syntax, offset = "", 132
+    while offset + 8 <= len(content):
+        is_meta = content[offset : offset + 2] == b"\2\0"
         if not is_meta and syntax == _DEFLATED:
-            content, place, syntax = zlib.decompress(content[place:], -zlib.MAX_WBITS), 0, "1.2.840.10008.1.2.1"
+            content, offset, syntax = zlib.decompress(content[offset:], -zlib.MAX_WBITS), 0, "1.2.840.10008.1.2.1"
         order = ">" if syntax == _BIG_ENDIAN and not is_meta else "<"
-        group, element = struct.unpack_from(f"{order}HH", content, place)
-        kind = content[place + 4 : place + 6]
+        group, element = struct.unpack_from(f"{order}HH", content, offset)
+        kind = content[offset + 4 : offset + 6]
         if group == 0xFFFE or (syntax == _IMPLICIT and not is_meta):
-            kind, (length,), place = b"", struct.unpack_from(f"{order}I", content, place + 4), place + 8
+            kind, (length,), offset = b"", struct.unpack_from(f"{order}I", content, offset + 4), offset + 8
         elif kind in _LONG:
-            (length,), place = struct.unpack_from(f"{order}I", content, place + 8), place + 12
+            (length,), offset = struct.unpack_from(f"{order}I", content, offset + 8), offset + 12
         else:
-            (length,), place = struct.unpack_from(f"{order}H", content, place + 6), place + 8
+            (length,), offset = struct.unpack_from(f"{order}H", content, offset + 6), offset + 8
         if group == 0xFFFE or kind == b"SQ" or (length == _UNDEFINED and group != _PIXELS):
             continue  # a sequence or an item of one: its elements follow
         if length == _UNDEFINED:
             return
-        value = content[place : place + length]
-        place += length
+        value = content[offset : offset + length]
+        offset += length
         if group != _PIXELS:
             text = _numbers(value, order + _NUMBERS[kind]) if kind in _NUMBERS else _text(value)
             syntax = text if (group, element) == (2, 0x10) else syntax
@@ -83,13 +83,13 @@ def _of_dicom(content: bytes) -> Items:
 
 
 def _of_chunks(content: bytes) -> Items:
-    """The chunks of a RIFF or IFF file but that of the sound, and those within a list; of the sound its size."""
+    """Yield the chunks of a RIFF or IFF file, including those in lists; for the sound, only its size."""
     order = "<" if content[:4] == b"RIFF" else ">"
 
-    def walk(start: int, end: int, above: str) -> Items:
+    def walk(start: int, end: int, prefix: str) -> Items:
         while start + 8 <= end:
             (length,) = struct.unpack_from(f"{order}I", content, start + 4)
-            name = above + content[start : start + 4].decode("latin-1")
+            name = prefix + content[start : start + 4].decode("latin-1")
             value = content[start + 8 : min(start + 8 + length, end)]
             if name in ("data", "SSND"):
                 yield f"size of chunk {name}", str(length)
@@ -116,13 +116,13 @@ _NIFTI = {
     "aux_file": (228, "24s"),
     "intent_name": (328, "16s"),
 }
-"""Places and forms of fields of NIfTI-1: https://nifti.nimh.nih.gov/pub/dist/src/niftilib/nifti1.h."""
+"""Offsets and formats of NIfTI-1 fields: https://nifti.nimh.nih.gov/pub/dist/src/niftilib/nifti1.h."""
 
 
 def _of_nifti(content: bytes) -> Items:
     order = "<" if content[:4] == b"\x5c\1\0\0" else ">"
-    for name, (place, form) in _NIFTI.items():
-        values = struct.unpack_from(order + form, content, place)
+    for name, (offset, form) in _NIFTI.items():
+        values = struct.unpack_from(order + form, content, offset)
         yield f"NIfTI field {name}", _text(values[0]) if form.endswith("s") else " ".join(map(str, values))
     (start,) = struct.unpack_from(f"{order}f", content, 108)
     yield "NIfTI extension", _text(content[348 : int(start)])
@@ -144,16 +144,16 @@ def _of_gzip(content: bytes) -> Items:
     yield "gzip flags", str(flags)
     yield "gzip time", str(time)
     yield "gzip level and system", f"{level} {system}"
-    place = 10
+    offset = 10
     if flags & 4:
-        (length,) = struct.unpack_from("<H", content, place)
-        yield "gzip extra field", content[place + 2 : place + 2 + length].hex()
-        place += 2 + length
+        (length,) = struct.unpack_from("<H", content, offset)
+        yield "gzip extra field", content[offset + 2 : offset + 2 + length].hex()
+        offset += 2 + length
     for flag, name in ((8, "name"), (16, "comment")):
         if flags & flag:
-            end = content.index(b"\0", place)
-            yield f"gzip {name}", content[place:end].decode("latin-1")
-            place = end + 1
+            end = content.index(b"\0", offset)
+            yield f"gzip {name}", content[offset:end].decode("latin-1")
+            offset = end + 1
 
 
 def _of_parquet(content: bytes) -> Items:
@@ -169,7 +169,7 @@ def _of_parquet(content: bytes) -> Items:
 
 
 def _text(value: bytes) -> str:
-    """A text without its padding, or bytes in hexadecimal digits."""
+    """Return a string without its padding, or bytes as hexadecimal digits."""
     text = value.rstrip(b"\0 ").decode("utf-8", "replace").strip()
     return text if text.isprintable() else value[:_SHOWN].hex()
 
@@ -189,7 +189,7 @@ _READERS: tuple[tuple[Callable[[bytes, str], bool], Callable[[bytes], Items]], .
 
 
 MAX_BYTES = 1 << 26
-"""Of a file or member that is looked into; larger ones are only compared as a whole."""
+"""Maximum size of a file or archive member that is read; larger ones are only compared as a whole."""
 _MAX_DEPTH = 3
 _MAX_COLUMNS = 500
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
@@ -210,10 +210,10 @@ _BROKEN = (
 
 @dataclass(frozen=True)
 class PublicFile:
-    """A public file, or what lies in an archive: ``train.zip/images/1.jpg``.
+    """A public file, or a member of an archive, such as ``train.zip/images/1.jpg``.
 
-    ``noted`` is what the file system or the archive says of it: its times, a comment. Of files, all of it is numbers.
-    What a compressed file holds has that of the file.
+    ``noted`` is its metadata in the file system (all numbers) or in the archive, such as times or a comment. The
+    content of a compressed file has the metadata of that file.
     """
 
     name: str
@@ -226,54 +226,56 @@ class PublicFile:
 
 
 def entries(public: Path, max_total: int = 1 << 30) -> Iterator[PublicFile]:
-    """The public files, each before what it holds; in the order of their names, members of archives in that of the
-    archive. Of a file above ``MAX_BYTES``, and of files beyond ``max_total`` bytes, only what is noted: no content."""
+    """Yield the public files by name, each before its members, which are in the archive's order.
+
+    Files above ``MAX_BYTES``, and files beyond a total of ``max_total`` bytes, have metadata but no content.
+    """
     total = 0
-    paths = list(public.rglob("*"))  # in each folder in the order of its directory
-    places = {path: str(place) for place, path in enumerate(paths)}
+    paths = list(public.rglob("*"))  # each folder in the order of its directory
+    positions = {path: str(position) for position, path in enumerate(paths)}
     for path in sorted(paths):
         if not path.is_file():
             continue
-        about = path.stat()
+        status = path.stat()
         noted = (
-            ("time of change", str(about.st_mtime_ns)),
-            ("time of the inode's change", str(about.st_ctime_ns)),
-            ("inode", str(about.st_ino)),
-            ("mode", str(about.st_mode)),
-            ("owner", str(about.st_uid << 32 | about.st_gid)),
-            ("links", str(about.st_nlink)),
+            ("time of change", str(status.st_mtime_ns)),
+            ("time of the inode's change", str(status.st_ctime_ns)),
+            ("inode", str(status.st_ino)),
+            ("mode", str(status.st_mode)),
+            ("owner", str(status.st_uid << 32 | status.st_gid)),
+            ("links", str(status.st_nlink)),
             ("extended attributes", str(_attributes(path))),
-            ("blocks", str(about.st_blocks)),
-            ("place in the directory", places[path]),
+            ("blocks", str(status.st_blocks)),
+            ("place in the directory", positions[path]),
         )
-        name, size = path.relative_to(public).as_posix(), about.st_size
+        name, size = path.relative_to(public).as_posix(), status.st_size
         if size > MAX_BYTES or total + size > max_total:
             yield PublicFile(name, b"", (*noted, ("size in bytes", str(size))))
         else:
             total += size
-            yield from _opened(PublicFile(name, path.read_bytes(), noted), _MAX_DEPTH)
+            yield from _with_members(PublicFile(name, path.read_bytes(), noted), _MAX_DEPTH)
 
 
 def _attributes(path: Path) -> int:
-    """A number that stands for the names and values of a file's extended attributes; 0 if it has none."""
+    """Return a checksum of the names and values of a file's extended attributes; 0 if it has none."""
     try:
         names = sorted(os.listxattr(path))
         return zlib.crc32(repr([(name, os.getxattr(path, name)) for name in names]).encode()) if names else 0
-    except OSError:  # the file system knows none
+    except OSError:  # the file system does not support them
         return 0
 
 
 def table(entry: PublicFile) -> pd.DataFrame | None:
-    """The table of texts that an entry is: CSV, TSV, JSON, Parquet or TFRecord; None if it is none."""
+    """Return an entry as a table of strings (from CSV, TSV, JSON, Parquet or TFRecord); None if it is not a table."""
     try:
         found = _table(entry)
-    except Exception:  # whatever readers raise for what is not a table
+    except Exception:  # readers raise all kinds of errors
         return None
     return None if found is None or not len(found.columns) else found.rename(columns=str)
 
 
 def text_table(path: Path) -> pd.DataFrame | None:
-    """A CSV or TSV file as a table of texts; None if it is none."""
+    """Read a CSV or TSV file as a table of strings; None if it is not one."""
     try:
         return pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",", dtype=str, keep_default_na=False)
     except ValueError:
@@ -281,21 +283,21 @@ def text_table(path: Path) -> pd.DataFrame | None:
 
 
 def metadata(entry: PublicFile) -> dict[str, str]:
-    """What a file says beside its content: size, time, comments; an image's header and EXIF; others' ``header``."""
+    """Return a file's metadata: size, times, comments; an image's header and EXIF; other files' ``header``."""
     content = entry.content
     found = {"size in bytes": str(len(content)), "last bytes": content[-4:].hex(), **dict(entry.noted)}
-    if (behind := _behind_the_end(content)) is not None:
+    if (behind := _bytes_after_end(content)) is not None:
         found["bytes behind the end"] = str(behind)
     elif entry.suffix in _TEXTS:
-        found["first bytes"] = content[:3].hex()  # of a byte order mark
+        found["first bytes"] = content[:3].hex()  # show a byte order mark
         found["line ends"] = str((content.count(b"\r") > 0, len(content) - len(content.rstrip())))
     if entry.suffix in _IMAGES:
         found.update(_of_image(entry.content))
     return found | header(entry.content, entry.suffix)
 
 
-def _behind_the_end(content: bytes) -> int | None:
-    """How many bytes follow the end of a PNG, JPEG or RIFF file; None for others."""
+def _bytes_after_end(content: bytes) -> int | None:
+    """Return the number of bytes after the end of a PNG, JPEG or RIFF file; None for others."""
     if content[:8] == b"\x89PNG\r\n\x1a\n":
         return len(content) - content.rfind(b"IEND") - 8
     if content[:2] == b"\xff\xd8":
@@ -310,21 +312,21 @@ def _of_image(content: bytes) -> dict[str, str]:
 
     try:
         with Image.open(io.BytesIO(content)) as image:
-            said = {"mode": image.mode, "format": image.format, "width and height": image.size, **image.info}
+            items = {"mode": image.mode, "format": image.format, "width and height": image.size, **image.info}
             if tables := getattr(image, "quantization", None):
-                said["quantization"] = zlib.crc32(repr(tables).encode())  # of JPEG: the quality it was saved with
-            said |= {f"EXIF tag {tag}": value for tag, value in image.getexif().items()}
-            said |= {f"tag {tag}": value for tag, value in getattr(image, "tag_v2", {}).items()}
-    except Exception:  # whatever Pillow raises for what is not an image
+                items["quantization"] = zlib.crc32(repr(tables).encode())  # shows the quality of a JPEG
+            items |= {f"EXIF tag {tag}": value for tag, value in image.getexif().items()}
+            items |= {f"tag {tag}": value for tag, value in getattr(image, "tag_v2", {}).items()}
+    except Exception:  # Pillow raises all kinds of errors
         return {}
-    return {f"image header's {name}": repr(value)[:1000] for name, value in said.items()}
+    return {f"image header's {name}": repr(value)[:1000] for name, value in items.items()}
 
 
-def _opened(entry: PublicFile, depth: int) -> Iterator[PublicFile]:
+def _with_members(entry: PublicFile, depth: int) -> Iterator[PublicFile]:
     yield entry
     if depth:
         try:
-            yield from (found for member in _members(entry) for found in _opened(member, depth - 1))
+            yield from (found for member in _members(entry) for found in _with_members(member, depth - 1))
         except _BROKEN:
             return
 
@@ -383,7 +385,7 @@ def _table(entry: PublicFile) -> pd.DataFrame | None:
         text = entry.content.decode("utf-8")
         return pd.read_csv(io.StringIO(text), sep=separator, dtype=str, keep_default_na=False)
     if entry.suffix in (".json", ".jsonl", ".ndjson"):
-        return _of_records(_json(entry.content))
+        return _records_table(_json(entry.content))
     if entry.suffix == ".npy":
         return _array_table(entry.content)
     if entry.suffix in (".parquet", ".pq"):
@@ -394,17 +396,17 @@ def _table(entry: PublicFile) -> pd.DataFrame | None:
         with tempfile.NamedTemporaryFile() as file:
             file.write(entry.content)
             file.flush()
-            return _of_records([_short(example) for example in read_examples(Path(file.name))])
+            return _records_table([_short_features(example) for example in read_examples(Path(file.name))])
     return None
 
 
 def _array_table(content: bytes) -> pd.DataFrame | None:
-    """Fields of a structured array, or columns of one with two dimensions at most and not too many columns."""
+    """Return the fields of a structured array, or the columns of one with at most two dimensions; None for others."""
     array = np.load(io.BytesIO(content), allow_pickle=False)
     if array.ndim > 2 or array.shape[1:] > (_MAX_COLUMNS,) or not array.ndim:
         return None
     named = (
-        array if array.dtype.names else {f"column {k}": own for k, own in enumerate(array.reshape(len(array), -1).T)}
+        array if array.dtype.names else {f"column {k}": col for k, col in enumerate(array.reshape(len(array), -1).T)}
     )
     return pd.DataFrame(named).astype(str)
 
@@ -416,17 +418,17 @@ def _json(content: bytes) -> Any:
         return [json.loads(line) for line in content.splitlines() if line.strip()]
 
 
-def _of_records(values: Any) -> pd.DataFrame | None:
-    if isinstance(values, dict) and values and all(isinstance(own, dict) for own in values.values()):
-        values = [{"key": key, **own} for key, own in values.items()]
-    if not isinstance(values, list) or not values or not all(isinstance(own, dict) for own in values):
+def _records_table(values: Any) -> pd.DataFrame | None:
+    if isinstance(values, dict) and values and all(isinstance(row, dict) for row in values.values()):
+        values = [{"key": key, **row} for key, row in values.items()]
+    if not isinstance(values, list) or not values or not all(isinstance(row, dict) for row in values):
         return None
-    plain = [{key: value for key, value in own.items() if not isinstance(value, dict | list)} for own in values]
+    plain = [{key: value for key, value in row.items() if not isinstance(value, dict | list)} for row in values]
     return pd.DataFrame(plain).fillna("").astype(str)
 
 
-def _short(example: dict[str, Any]) -> dict[str, str]:
-    """The features of one short value as text: no images."""
+def _short_features(example: dict[str, Any]) -> dict[str, str]:
+    """Return the features with one short value as strings, without images."""
     found = {}
     for name, values in example.items():
         if len(values) == 1 and len(str(values[0])) < 1000:

@@ -1,4 +1,4 @@
-"""What a submission is worth: reading and checking it, the grade."""
+"""Reads, checks and grades submissions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def __getattr__(name: str) -> Any:
     if name not in authoring.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     warnings.warn(
-        f"import {name} from pytest_mlebench.authoring: pytest_mlebench.grading.{name} goes with version 0.3",
+        f"pytest_mlebench.grading.{name} will be removed in version 0.3: import it from pytest_mlebench.authoring",
         DeprecationWarning,
         stacklevel=2,
     )

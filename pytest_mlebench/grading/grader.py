@@ -1,6 +1,6 @@
-"""Grading: from a submission and the answers to a report.
+"""Grades submissions in a separate process with limits, and reports the results.
 
-Having a grading process, with its limits, do a job (see ``process``): the harness opens no submission.
+The harness never opens a submission; the grading process does (see ``process``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pytest_mlebench.records.outcome import THRESHOLDS, TWIN, Report
 
 @dataclass(frozen=True)
 class GradingLimits:
-    """Limits for grading one submission, reading the answers included: memory in bytes, time in seconds.
+    """Limits for grading one submission, including reading the answers: memory in bytes, time in seconds.
 
     >>> GradingLimits(memory=4 << 30, seconds=300)
     GradingLimits(memory=4294967296, seconds=300)
@@ -50,73 +50,73 @@ class GradingLimits:
         number(self.seconds, "seconds")
 
     def exceeded(self, what: str) -> str:
-        """The reason why a submission is invalid whose grading took more ``time`` or ``memory``."""
+        """Return the reason for an invalid submission whose grading exceeded the limit of ``time`` or ``memory``."""
         return f"{EXCEEDED}{self.beyond(what)} (--grading-{what})"
 
     def beyond(self, what: str) -> str:
-        """``more than`` the limit of ``time`` or ``memory``."""
+        """Return the limit of ``time`` or ``memory`` as text, such as ``more than 300 s``."""
         return f"more than {self.seconds:g} s" if what == "time" else f"more than {format_size(self.memory)} of memory"
 
 
 EXCEEDED = "grading takes "
-"""How the reason begins why a submission is invalid whose grading exceeded a limit."""
+"""Prefix of the reason for an invalid submission whose grading exceeded a limit."""
 _ERRORS = {"CompetitionError": CompetitionError, "DataError": DataError}
 _STOP_SECONDS = 5.0
 _ATTEMPTS = 3
 
 
 class GradingProcess:
-    """A process that grades; one request at a time. It ends when ``stop`` is called, or with this process."""
+    """A process that grades, one request at a time. It ends when ``stop`` is called, or with this process."""
 
     def __init__(self) -> None:
         self.jobs: deque[Job] = deque(maxlen=MAX_WORKERS)
-        """The latest ones, for which it may still have workers."""
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
+        """The latest jobs, for which the process may still have workers."""
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
         request_reader, request_writer = os.pipe()
         reply_reader, reply_writer = os.pipe()
         self._requests, self._replies = os.fdopen(request_writer, "wb", buffering=0), os.fdopen(reply_reader, "rb")
         try:
-            self._process = fork(main, (request_reader, reply_writer, self._complaints.fileno()), PRELOADED)
+            self._process = fork(main, (request_reader, reply_writer, self._stderr.fileno()), PRELOADED)
         except OSError as error:
             self.abandon()
-            raise CompetitionError(f"there is no process for grading: {reason(error)}") from error
+            raise CompetitionError(f"cannot start a grading process: {reason(error)}") from error
         finally:
             os.close(request_reader)
             os.close(reply_writer)
 
     def ask(self, job: Job, path: Path | None, seconds: float, *, certainty: bool = False) -> Reply:
-        """The reply to a request, for the score's certainty where that is asked for.
+        """Return the reply to a request; ``certainty`` requests the certainty of the score instead of the score.
 
-        Raises ProcessDied, after which this process is of no more use.
+        Raises ProcessDied; the process cannot be used afterwards.
         """
         if job in self.jobs:
             self.jobs.remove(job)
         self.jobs.append(job)
-        asked = None if path is None else str(path.absolute())
-        self._send({"job": job, "path": asked, "seconds": seconds, "certainty": certainty})
+        submission = None if path is None else str(path.absolute())
+        self._send({"job": job, "path": submission, "seconds": seconds, "certainty": certainty})
         line = self._replies.readline(MAX_REPLY + 1)
         if not line.endswith(b"\n"):
-            raise ProcessDied(self._last_words())
+            raise ProcessDied(self._death_message())
         reply: Reply = json.loads(line)
         return reply
 
     def cancel(self) -> None:
-        """End the request that another thread waits for, and what works on it."""
+        """Cancel the request that another thread waits for, and kill its worker."""
         with suppress(ProcessDied):
             self._send({"cancel": True})
 
     def stop(self) -> None:
-        """End the process and what it does."""
+        """End the process and its workers."""
         with suppress(OSError):
-            self._requests.close()  # which it takes for its end
+            self._requests.close()  # the process ends when its input is closed
         with suppress(OSError, ValueError):
             select.select([self._replies], [], [], _STOP_SECONDS)
         self._process.end()
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of a process that is the parent's, after a fork: replies would go to whichever reads first."""
-        for file in (self._requests, self._replies, self._complaints):
+        """Close this process's ends of the pipes. After a fork, the child would take replies meant for its parent."""
+        for file in (self._requests, self._replies, self._stderr):
             with suppress(OSError):
                 file.close()
 
@@ -124,20 +124,20 @@ class GradingProcess:
         try:
             os.write(self._requests.fileno(), json.dumps(request).encode() + b"\n")
         except OSError as error:
-            raise ProcessDied(self._last_words()) from error
+            raise ProcessDied(self._death_message()) from error
 
-    def _last_words(self) -> str:
-        self._complaints.seek(0)
-        lines = self._complaints.read().decode("utf-8", "replace").strip().splitlines()
+    def _death_message(self) -> str:
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
         return f"the grading process ended{f': {lines[-1]}' if lines else ''}"
 
 
 class ProcessDied(MLEBenchError):
-    """A grading process ended though nothing made it."""
+    """A grading process ended unexpectedly."""
 
 
 def job_of(competition: Competition, data: Path, **parameters: Any) -> Job:
-    """A job for a competition with the files at ``data``; another one when its code or these have changed."""
+    """Return a job for a competition and the files at ``data``; the job differs if its code or these files changed."""
     code = competition.folder.glob("**/*.py")
     return {
         "competition": str(competition.folder.absolute()),
@@ -156,15 +156,15 @@ _idle: list[GradingProcess] = []
 
 @contextmanager
 def grading_process(job: Job) -> Iterator[GradingProcess]:
-    """A grading process, if possible the one that did this job before: starting one takes a second."""
+    """Yield a grading process, if possible one that did this job before, because starting one takes a second."""
     with _lock:
-        known = next((process for process in _idle if job in process.jobs), _idle[-1] if _idle else None)
-        if known is not None:
-            _idle.remove(known)
-    process = known or GradingProcess()
+        idle = next((process for process in _idle if job in process.jobs), _idle[-1] if _idle else None)
+        if idle is not None:
+            _idle.remove(idle)
+    process = idle or GradingProcess()
     try:
         yield process
-    except BaseException:  # it may still be at work, or gone
+    except BaseException:  # the process may still be busy, or dead
         process.stop()
         raise
     with _lock:
@@ -179,10 +179,10 @@ def ask(
     certainty: bool = False,
     using: Callable[[GradingProcess | None], None] = lambda _: None,
 ) -> Reply:
-    """The reply of a grading process; of another one, where it was killed by something else than its limits.
+    """Return the reply of a grading process; retries if something other than its limits ended it.
 
-    ``certainty`` asks for that of the score, not for the score itself. ``using`` is called with the process that is at
-    work, and with None afterwards. Raises CompetitionError and DataError as the job does.
+    ``certainty`` requests the certainty of the score instead of the score. ``using`` is called with the process before
+    the request, and with None afterwards. Raises CompetitionError and DataError as the job does.
     """
     reply: Reply = {}
     for _ in range(_ATTEMPTS):
@@ -208,18 +208,18 @@ _prepared: dict[str, Reply] = {}
 
 
 def prepare(job: Job, seconds: float) -> Reply:
-    """Check that a job can be done, and how; raises CompetitionError or DataError where it cannot.
+    """Check that a job can be done, and return the reply. Raises CompetitionError or DataError if it cannot.
 
-    What was prepared before is not prepared again. All twins of a competition count as one: their data is made alike.
+    Replies are cached. All twins of a competition share one, because their data is generated in the same way.
     """
     data = "answers" if "answers" in job else "public"
-    apart = ("leaderboard", data, "data_changed") if "leaderboard" in job else ()
-    key = json.dumps({name: value for name, value in job.items() if name not in apart} | {"data": data})
+    ignored = ("leaderboard", data, "data_changed") if "leaderboard" in job else ()
+    key = json.dumps({name: value for name, value in job.items() if name not in ignored} | {"data": data})
     if key in _prepared and Path(job[data]).exists():
         return _prepared[key]
     reply = ask(job, None, seconds)
     if "ready" not in reply:
-        reason = reply.get("defect") or f"it takes more {reply.get('beyond')} than grading may"
+        reason = reply.get("defect") or f"it exceeds the {reply.get('beyond')} limit of grading"
         raise CompetitionError(f"{Path(job['competition']) / 'grade.py'} cannot be used: {reason}")
     _prepared[key] = reply
     return reply
@@ -231,29 +231,30 @@ def _stop_all() -> None:
         _idle.pop().stop()
 
 
-def _start_anew() -> None:
-    """In the child of a fork, as ``multiprocessing`` makes them: its grading processes are its own."""
+def _forget_parent() -> None:
+    """Forget the parent's grading processes in the child of a fork, such as one by ``multiprocessing``."""
     global _lock
     _lock = threading.Lock()
     while _idle:
         _idle.pop().abandon()
 
 
-os.register_at_fork(after_in_child=_start_anew)
+os.register_at_fork(after_in_child=_forget_parent)
 
 
 logger = logging.getLogger(__name__)
 
 VALID = "Submission is valid."
 _INVALID = "Submission invalid! "
-_DEFECT = "It could not be read as the competition asks."
+_DEFECT = "It could not be read in the competition's format."
 _STOPPED = "The submission was not checked: the run is over."
 
 
 class FormChecker:
-    """Verdicts on files, each within limits, by a process that is given the public files and no others (see Form).
+    """Checks the format of files within limits, in a process that can read only public files (see Form).
 
-    The words are those that agents made for MLE-bench know. Raises CompetitionError where ``grade.py`` is broken.
+    The verdicts have MLE-bench's wording, which agents written for it know. Raises CompetitionError if ``grade.py`` is
+    broken.
     """
 
     def __init__(
@@ -272,12 +273,12 @@ class FormChecker:
         self._lock = threading.Lock()
         self._stopped = False
         self._process: GradingProcess | None = None
-        # This reports a broken competition before an agent runs for a day.
+        # Reports a broken competition before an agent runs for a day.
         self.confinement: dict[str, Any] = prepare(self._job, self._limits.seconds).get("confinement", {})
-        """What confines the process that checks; ``landlock`` keeps it from opening other than public files."""
+        """Restrictions on the checking process. ``landlock`` is above 0 if it cannot open private files."""
 
     def __call__(self, path: Path) -> str:
-        """The verdict on a file: never a score."""
+        """Return the verdict on a file, which never includes a score."""
         job = {**self._job, "uploads": str(path.parent.absolute())}
         try:
             return self._verdict(ask(job, path, self._limits.seconds, using=self._use))
@@ -291,7 +292,7 @@ class FormChecker:
             self._process = process
 
     def stop(self) -> None:
-        """End a check that is running in another thread, and do no more of them."""
+        """Cancel a check that runs in another thread, and refuse further checks."""
         with self._lock:
             self._stopped = True
             if self._process is not None:
@@ -317,7 +318,7 @@ class _StoppedError(Exception):
 
 
 def standing(leaderboard: Leaderboard, score: float | None) -> dict[str, Any]:
-    """The fields of a report that follow from its score: thresholds, medals, and the place among the teams."""
+    """Return the report fields that follow from the score: thresholds, medals and the percentile among the teams."""
     medal = leaderboard.medal(score)
     return {
         **{f"{name}_threshold": getattr(leaderboard, name) for name in THRESHOLDS},
@@ -330,10 +331,10 @@ def standing(leaderboard: Leaderboard, score: float | None) -> dict[str, Any]:
 
 
 class Grader:
-    """Grades submissions of a competition, each within limits, in a process that has nothing else to lose.
+    """Grades submissions of a competition, each within limits, in a separate process.
 
     Submissions that are graded one after another share a process, which reads the answers once.
-    Raises DataError where the data is not prepared, CompetitionError where the competition's folder is broken.
+    Raises DataError if the data is not prepared, CompetitionError if the competition's folder is broken.
 
     >>> from pytest_mlebench import DataStore, default_catalogue
     >>> competition = default_catalogue()["smoke-diabetes"]
@@ -353,8 +354,8 @@ class Grader:
         expect(competition, Competition, "the competition", "default_catalogue()['smoke-digits'] is one")
         expect(dataset, Dataset, "the dataset", "DataStore().prepare(competition) is one")
         if dataset.competition.id != competition.id:
-            raise DataError(f"the data is that of {dataset.competition.id}, the competition is {competition.id}")
-        if dataset.competition.is_twin:  # which has a leaderboard of its own
+            raise DataError(f"the dataset is for {dataset.competition.id}, not for {competition.id}")
+        if dataset.competition.is_twin:  # a twin has its own leaderboard
             competition = dataset.competition
         self.competition = competition
         self._generated = TWIN if competition.is_twin else "synthetic" if dataset.is_synthetic else ""
@@ -362,14 +363,14 @@ class Grader:
         self.max_bytes = max_bytes
         answers = dataset.answers.absolute()
         self._job = job_of(competition, answers, answers=str(answers), max_bytes=max_bytes, memory=self.limits.memory)
-        # This reports a broken competition before an agent runs for a day.
+        # Reports a broken competition before an agent runs for a day.
         self.confinement: dict[str, Any] = prepare(self._job, self.limits.seconds).get("confinement", {})
-        """What confines the process that grades."""
+        """Restrictions on the grading process."""
 
     def report(self, path: AnyPath, *, certainty: bool = True) -> Report:
-        """Grade a submission; whatever happens is a report. ``grader_defect`` says that it was not the submission.
+        """Return a report on a submission, including any error. ``grader_defect`` means that the grader failed.
 
-        Without ``certainty`` it is not resampled how certain the score is, and whether the medal is firm.
+        Without ``certainty``, the report does not say how certain the score is, nor whether the medal is firm.
         """
         path = expanded(path)
         score: float | None = None
@@ -404,19 +405,19 @@ class Grader:
         )
 
     def _certainty(self, path: Path) -> dict[str, Any]:
-        """How certain the score of a submission is that has one (see ``resampling.Certainty``); empty if unknown."""
+        """Return how certain the score of a submission is (see ``resampling.Certainty``); empty if unknown."""
         try:
             reply = ask(self._job, path, self.limits.seconds, certainty=True)
         except (CompetitionError, DataError) as problem:
             reply = {"defect": str(problem)}
         found = reply.get("certainty")
         if "certainty" not in reply:
-            what = reply.get("defect") or reply.get("invalid") or f"more {reply.get('beyond')} than grading may take"
-            logger.warning("%s: whether the medal is firm is unknown: %s", self.competition.id, what)
+            why = reply.get("defect") or reply.get("invalid") or f"it exceeds the {reply.get('beyond')} limit"
+            logger.warning("%s: unknown whether the medal is firm: %s", self.competition.id, why)
         return found if isinstance(found, dict) else {}
 
     def _grade(self, path: Path) -> tuple[float | None, str | None, bool]:
-        """The rounded score, the reason why there is none, and whether that is the grader's defect."""
+        """Return the rounded score, the reason if there is none, and whether the grader is at fault."""
         try:
             reply = ask(self._job, path, self.limits.seconds)
         except (CompetitionError, DataError) as problem:
@@ -441,9 +442,9 @@ def grade(
     max_bytes: int = MAX_SUBMISSION_BYTES,
     limits: GradingLimits | None = None,
 ) -> Report:
-    """Grade one submission against a prepared data set (see Report).
+    """Grade one submission against a prepared dataset (see Report).
 
-    Raises DataError where the data is not prepared, CompetitionError where the competition's folder is broken.
+    Raises DataError if the data is not prepared, CompetitionError if the competition's folder is broken.
 
     >>> from pytest_mlebench import DataStore, default_catalogue
     >>> competition = default_catalogue()["smoke-diabetes"]

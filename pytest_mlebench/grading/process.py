@@ -1,28 +1,28 @@
-"""The grading process: a helper that forks a worker for each job, limits it, and answers for it.
+"""The grading process: a helper that forks a worker for each job, enforces its limits and passes on its replies.
 
-The harness starts it (see ``grader.GradingProcess``) and writes requests to its standard input, one JSON object per
-line; each is answered by one on its standard output. The helper itself never opens a submission: it imports what
-graders need, once, and forks. The workers of the latest jobs are kept for further requests of the same jobs, so that a
-competition's answers are read once; whatever becomes of a worker, the helper lives on and forks the next one.
+The harness starts the helper (see ``grader.GradingProcess``) and writes requests to its standard input, one JSON object
+per line. The helper writes one reply to each on its standard output. It never opens a submission itself: it imports
+the modules that graders need, once, and forks. It keeps the workers of the latest jobs for further requests, so that a
+competition's answers are read once. If a worker dies, the helper survives and forks the next one.
 
-request: ``{"job": {…}, "path": "submission.csv", "seconds": 600}``, without ``path`` to see that the job can be done;
-with ``"certainty": true`` to learn how certain the submission's score is;
-or ``{"cancel": true}``, which ends the request that is being worked on.
+request: ``{"job": {…}, "path": "submission.csv", "seconds": 600}``; a null ``path`` checks that the job can be done;
+``"certainty": true`` requests the certainty of the score instead of the score;
+or ``{"cancel": true}``, which cancels the current request.
 
 reply, of at most ``MAX_REPLY`` bytes, with one of these keys:
 
 ==============  ====================================================================
-``ready``       the job can be done; ``confinement`` says what confines the worker: the
-                version of Landlock that keeps a check from opening other than public
-                files (0: nothing does), and what the kernel reports about the process
-``score``       the unrounded score, with ``rounded`` beside it
+``ready``       the job can be done; ``confinement`` has the worker's restrictions: the
+                version of Landlock that keeps a check from opening private files
+                (0: none), and what the kernel reports about the process
+``score``       the unrounded score; the reply also has ``rounded``
 ``certainty``   null, or ``low``, ``high`` and ``firm`` (see ``resampling.Certainty``)
-``valid``       true: the form is as it should be
+``valid``       true: the format is valid
 ``invalid``     the reason why the submission is invalid
 ``beyond``      ``memory`` or ``time``: the limit that the worker exceeded
-``killed``      true: something else than these limits killed the worker, such as a
-                machine that is short of memory
-``defect``      what the grader raised, with a ``traceback``; or how the worker died
+``killed``      true: something other than these limits killed the worker, such as
+                a lack of memory on this machine
+``defect``      the error of the grader, with a ``traceback``; or how the worker died
 ``error``       why the job cannot be done, with the ``kind`` of error
 ``cancelled``   true
 ==============  ====================================================================
@@ -57,12 +57,12 @@ _MAX_REQUEST = 1 << 20
 _POLL_SECONDS = 0.05
 _IDLE_SECONDS = 60.0
 MAX_WORKERS = 4
-"""Workers that a helper keeps, each for a job of its own."""
+"""Maximum number of workers that a helper keeps, each for one job."""
 _LARGE_WORKER = 256 << 20
-"""Bytes; a larger worker is not kept while another one is at work."""
+"""Bytes. A larger worker is not kept while another one is busy."""
 _MAX_TEXT = 4000
-_GET_NO_NEW_PRIVILEGES, _GET_SECCOMP = 39, 21  # of prctl
-# What graders import takes longer than most gradings: the helper imports it once for all its workers.
+_GET_NO_NEW_PRIVILEGES, _GET_SECCOMP = 39, 21  # options of prctl
+# Importing these takes longer than most gradings, so the helper imports them once for all its workers.
 PRELOADED = (
     "pandas",
     "pyarrow.compute",
@@ -75,38 +75,38 @@ Evaluation = Callable[[Path | None, bool], Reply]
 
 
 def main() -> None:
-    """Answer requests until the harness closes the input, or ends."""
+    """Answer requests until the harness closes the input or ends."""
     control, replies = _Lines(os.dup(0)), os.dup(1)
     _import(PRELOADED)
     _silence()
-    workers: dict[str, _Worker] = {}  # by their jobs, the latest last
+    workers: dict[str, _Worker] = {}  # by job, latest last
     while True:
         line = control.next(_IDLE_SECONDS if workers else None)
-        if line is None:  # their memory is given back
-            _keep(workers, 0)
+        if line is None:  # idle: release their memory
+            _prune(workers, 0)
             continue
         request = json.loads(line)
-        if "cancel" in request:  # too late
+        if "cancel" in request:  # its request has already been answered
             continue
         job = request["job"]
         if job.get("third_party") and request["path"]:
-            job["submissions"] = str(Path(request["path"]).parent)  # all that its worker can read beside the data
+            job["submissions"] = str(Path(request["path"]).parent)  # the only other data that its worker can read
         key = json.dumps(job)
         worker = workers.pop(key, None)
-        _keep(workers, MAX_WORKERS - 1)
+        _prune(workers, MAX_WORKERS - 1)
         if worker is None or not worker.alive:
             _import(heavy_imports([Path(job["competition"]) / "grade.py"]))
             close = [descriptor for other in workers.values() for descriptor in other.descriptors]
             worker = _fork(job, close=(control.descriptor, replies, *close))
         workers[key] = worker
-        reply = _attend(worker, request, control)
+        reply = _handle(worker, request, control)
         if "beyond" in reply:
             worker.kill()
         os.write(replies, json.dumps(reply).encode() + b"\n")
 
 
-def _keep(workers: dict[str, _Worker], most: int) -> None:
-    """Of the idle workers, keep the latest and small ones."""
+def _prune(workers: dict[str, _Worker], most: int) -> None:
+    """Keep up to ``most`` idle workers, the latest; kill the others, and large ones."""
     for key in list(workers):
         worker = workers[key]
         if len(workers) > most or not worker.alive or _memory(worker.pid) > _LARGE_WORKER:
@@ -116,13 +116,13 @@ def _keep(workers: dict[str, _Worker], most: int) -> None:
 
 def _import(names: Iterable[str]) -> None:
     preload(names)
-    if "sklearn.utils.multiclass" in sys.modules:  # which looks through all installed packages once
+    if "sklearn.utils.multiclass" in sys.modules:  # its first call searches all installed packages
         with suppress(Exception):
             sys.modules["sklearn.utils.multiclass"].type_of_target(sys.modules["pandas"].Series([0, 1]))
 
 
 class _Lines:
-    """Lines that come in on a descriptor."""
+    """Reads lines from a descriptor."""
 
     def __init__(self, descriptor: int, max_bytes: int = _MAX_REQUEST) -> None:
         self.descriptor = descriptor
@@ -130,7 +130,7 @@ class _Lines:
         self._buffer = b""
 
     def next(self, timeout: float | None) -> bytes | None:
-        """The next line, None where none comes in time; ends the process at the end of the input."""
+        """Return the next line, or None after ``timeout`` seconds; exits at the end of the input."""
         while (line := self.take()) is None:
             if not _readable([self.descriptor], timeout):
                 return None
@@ -139,7 +139,7 @@ class _Lines:
         return line
 
     def take(self) -> bytes | None:
-        """A line that is there already."""
+        """Return a line from the buffer, if it has one."""
         line, end, rest = self._buffer.partition(b"\n")
         if not end:
             return None
@@ -147,7 +147,7 @@ class _Lines:
         return line
 
     def fill(self) -> bool:
-        """Read what is there; False at the end of the input, or of what may come without a line's end."""
+        """Read what is available. Returns False at the end of the input, or if a line is too long."""
         block = os.read(self.descriptor, 1 << 16)
         self._buffer += block
         return bool(block) and (b"\n" in self._buffer or len(self._buffer) <= self._max_bytes)
@@ -168,7 +168,7 @@ class _Worker:
         return self.requests, self.replies.descriptor
 
     def death(self) -> Reply:
-        """Why the process ended without a reply."""
+        """Return the reason why the process ended without a reply."""
         for _ in range(100):  # its pipe is closed, so it is ending
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
             if pid:
@@ -179,9 +179,9 @@ class _Worker:
             self.kill()
             return {"defect": "grading gave no reply"}
         ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        # Code that does not look whether it was given the memory that it asked for dies in many ways. What goes beyond
-        # the limit is killed here, or refused by the kernel; a worker that was small and killed was in the way of
-        # something else. One that was large, on a machine that has less than the limit, was not.
+        # Code that does not check whether an allocation succeeded dies in many ways. So every death of a large worker
+        # counts as exceeding the limit, also on a machine with less memory than the limit. A small worker that was
+        # killed was killed by something else.
         if usage.ru_maxrss * 1024 > min(self.job["memory"], _machine_memory()) / 2:
             return {"beyond": "memory"}
         if ended_by == signal.SIGKILL:
@@ -218,12 +218,12 @@ def _fork(job: Job, close: Sequence[int]) -> _Worker:
         os._exit(1)
 
 
-def _attend(worker: _Worker, request: Reply, control: _Lines) -> Reply:
-    """Have the worker do what is requested; returns its reply, or what became of it."""
+def _handle(worker: _Worker, request: Reply, control: _Lines) -> Reply:
+    """Send a request to the worker; returns its reply, or what happened to it."""
     deadline = time.monotonic() + request["seconds"]
     with suppress(BrokenPipeError):
-        asked = {key: request.get(key) for key in ("path", "certainty")}
-        os.write(worker.requests, json.dumps(asked).encode() + b"\n")
+        message = {key: request.get(key) for key in ("path", "certainty")}
+        os.write(worker.requests, json.dumps(message).encode() + b"\n")
     while (line := worker.replies.take()) is None:
         ready = _readable([control.descriptor, worker.replies.descriptor], _POLL_SECONDS)
         if control.descriptor in ready:
@@ -245,11 +245,11 @@ def _attend(worker: _Worker, request: Reply, control: _Lines) -> Reply:
         reply = loads(line)
     except ValueError:
         reply = None
-    return reply if isinstance(reply, dict) else {"defect": "the worker's reply makes no sense"}
+    return reply if isinstance(reply, dict) else {"defect": "the worker's reply is not a JSON object"}
 
 
 def _memory(pid: int) -> int:
-    """Bytes that a process holds alone, 0 where that is not known: files that it maps are not counted."""
+    """Return the bytes that a process uses, without mapped files; 0 if unknown."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -262,10 +262,10 @@ def _machine_memory() -> int:
 
 
 def _confine(memory: int, parent: int) -> None:
-    """What a worker may use, and that it ends with its parent."""
+    """Limit this worker's memory, and end it with its parent."""
     os.setsid()
     end_with(parent)
-    with suppress(OSError):  # where the machine runs out of memory, this is killed before the harness
+    with suppress(OSError):  # if memory runs out, the kernel kills this before the harness
         Path("/proc/self/oom_score_adj").write_text("1000")
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
@@ -297,9 +297,9 @@ def _work(job: Job, requests: _Lines, replies: int) -> NoReturn:
 
 
 def _evaluation(job: Job) -> Evaluation:
-    """What is done with each submission: it is graded, or without ``answers`` in the job its form is checked.
+    """Return the function that handles requests: it grades, or checks the format if the job has no ``answers``.
 
-    None in place of a submission: that this can be done is the reply. The second argument asks for the certainty.
+    If its path is None, it only confirms that this is possible. Its second argument requests the certainty.
     """
     from pytest_mlebench.grading.scorer import Form, Scorer
 
@@ -309,17 +309,17 @@ def _evaluation(job: Job) -> Evaluation:
         form = Form(Competition.load(folder, version=job["version"]), Path(job["public"]), max_bytes=max_bytes)
 
         def check(path: Path | None, certainty: bool) -> Reply:
-            assert not certainty, "what checks a form has no answers"
+            assert not certainty, "a format check has no answers"
             if path is None:
                 return {"ready": True, "confinement": _confinement(landlock)}
             form.check(path)
             return {"valid": True}
 
         return check
-    landlock = 0  # it reads the answers
+    landlock = 0  # bundled graders are not restricted
     if job.get("third_party"):
-        own = [folder, Path(job["answers"]), *map(Path, filter(None, [job.get("submissions")]))]
-        landlock = read_only([*own, *python_paths()], listable=map(Path, sys.path))
+        data = [folder, Path(job["answers"]), *map(Path, filter(None, [job.get("submissions")]))]
+        landlock = read_only([*data, *python_paths()], listable=map(Path, sys.path))
     competition = Competition.load(folder, version=job["version"])
     if "leaderboard" in job:
         competition = competition.as_twin(Leaderboard(**job["leaderboard"]))
@@ -338,9 +338,9 @@ def _evaluation(job: Job) -> Evaluation:
 
 
 def _confinement(landlock: int) -> dict[str, Any]:
-    """What confines this process, as the kernel tells it; sizes in bytes, None for what has no limit."""
+    """Return this process's restrictions as the kernel reports them; sizes in bytes, None for no limit."""
     libc = ctypes.CDLL(None)
-    ask = getattr(libc, "prctl", lambda *_: 0)  # Landlock has closed /proc
+    ask = getattr(libc, "prctl", lambda *_: 0)  # Landlock may block /proc
 
     def limit(kind: int) -> int | None:
         soft, _ = resource.getrlimit(kind)
@@ -356,7 +356,7 @@ def _confinement(landlock: int) -> dict[str, Any]:
 
 
 def _public_paths(job: Job) -> Iterator[Path]:
-    """All that a check of the form has to read; the data's private side lies beside the public one."""
+    """Yield all that a format check has to read, without private data, which is next to the public data."""
     public = Path(job["public"])
     yield from (public, Path(job["competition"]), Path(job.get("uploads", public)), Path(__file__).parents[1])
     yield from map(Path, ("/usr", "/lib", "/lib64", "/etc", "/dev/null", "/dev/urandom"))
@@ -377,7 +377,7 @@ def _error(error: Exception) -> Reply:
 
 
 def _bounded(reply: Reply) -> bytes:
-    """A reply of which no text is too long: the end of a traceback matters, the beginning of others."""
+    """Encode a reply with long strings cut: tracebacks keep their end, others their beginning."""
     for key, value in reply.items():
         if isinstance(value, str) and len(value) > _MAX_TEXT:
             reply[key] = f"…{value[-_MAX_TEXT:]}" if key == "traceback" else f"{value[:_MAX_TEXT]}…"

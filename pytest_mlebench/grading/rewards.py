@@ -1,6 +1,6 @@
-"""Rewards: pure functions of what was measured in an episode so far.
+"""Rewards: pure functions of the measurements in an episode so far.
 
-A reward is a function from ``Measured`` to a number. Those of ``REWARDS`` can be named; any other can be given.
+A reward is a function from ``Measured`` to a number. Those in ``REWARDS`` have names; others can be used too.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 MILESTONES = ("exists", "valid", "beats_sample", "above_median", "bronze", "silver", "gold")
-"""In the order in which they are reached; each is worth the same."""
+"""In the order in which they are reached; all have the same weight."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What is known of the submission after a step. Scores are on the validation half of a twin's answers, and None
-    where there is none, or the submission is not valid. ``best`` and ``sample`` are scores too: the best of the earlier
-    steps, and the sample submission's; higher is better if ``lower_is_better`` is not set."""
+    """Measurements of the submission after a step. Scores are on the validation half of a twin's answers, and None if
+    there is no valid submission. ``best`` is the best score of the earlier steps, and ``sample`` that of the sample
+    submission. Higher is better unless ``lower_is_better`` is set."""
 
     exists: bool = False
     valid: bool = False
@@ -29,11 +29,11 @@ class Measured:
     above_median: bool = False
     medal: str | None = None
     seconds: float = 0.0
-    """Since the episode began."""
+    """Seconds since the episode began."""
     time_limit: float = 0.0
 
     def is_better(self, than: float | None) -> bool:
-        """Whether the score is better than another one, or there is no other.
+        """Return whether the score is better than another one, or there is no other.
 
         >>> Measured(score=0.2, lower_is_better=True).is_better(0.3)
         True
@@ -61,7 +61,7 @@ def milestones(measured: Measured) -> float:
 
 
 def percentile(measured: Measured) -> float:
-    """The share of the leaderboard's teams that the score leaves behind or equals: 0 to 1."""
+    """The share of the leaderboard's teams that the score beats or equals: 0 to 1."""
     return 0.0 if measured.percentile is None else measured.percentile / 100
 
 
@@ -81,7 +81,7 @@ def improvement(measured: Measured) -> float:
 
 
 def with_time_cost(reward: Reward, weight: float = 0.1) -> Reward:
-    """A reward less the share of the episode's time that has passed, times ``weight``.
+    """Return a reward minus ``weight`` times the share of the episode's time that has passed.
 
     >>> with_time_cost(medal)(Measured(medal="gold", seconds=30, time_limit=60))
     0.95

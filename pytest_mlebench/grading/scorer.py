@@ -1,9 +1,7 @@
-"""Scoring, and checking a submission's form, in this process: for the process that grades, and for trusted files.
+"""Scores submissions and checks their format in this process: for the grading process, and for trusted files.
 
-Reading tables of millions of numbers with little more memory than they take.
-
-pandas parses a file in pieces and puts these together when it has read all; the pieces' memory seldom goes back to the
-kernel, so the table takes twice its size or more.
+Tables of millions of numbers are read in pieces, which takes little more memory than the table. pandas also parses in
+pieces, but joins them at the end. Their memory seldom returns to the kernel, so a table takes twice its size or more.
 """
 
 from __future__ import annotations
@@ -37,9 +35,9 @@ from pytest_mlebench.errors import CompetitionError, DataError, GraderDefect, In
 
 @dataclass(frozen=True)
 class Pieces:
-    """When a table is read piece by piece, in rows: from how many on, in pieces of how many.
+    """Tables of at least ``many`` rows are read in pieces of ``piece`` rows.
 
-    The ``first`` rows tell most files of texts from those of numbers.
+    The ``first`` rows usually show whether a file has columns of text.
     """
 
     many: int = 1 << 20
@@ -50,16 +48,16 @@ class Pieces:
 PIECES = Pieces()
 _BLOCK = 1 << 18
 _KEPT = 16 << 20
-"""Bytes: once a block of that size was given back, untouched, glibc keeps up to twice as many for the next piece.
+"""Bytes. After a block of this size is allocated and freed, glibc keeps up to twice as much memory for reuse.
 
-Otherwise the kernel takes back each piece's memory and clears it again for the next one.
+Otherwise the kernel reclaims each piece's memory and clears it again for the next piece.
 """
 
 
 def read_table(file: IO[bytes], rows: int, pieces: Pieces = PIECES, **options: Any) -> pd.DataFrame:
-    """The table that pandas' ``read_csv`` makes of a file that it has from the start, of at most ``rows`` rows.
+    """Return the table that pandas' ``read_csv`` reads from a file of at most ``rows`` rows, from its start.
 
-    ``options`` are those of ``read_csv``; raises as it does.
+    ``options`` are those of ``read_csv``. Raises as it does.
     """
     if rows >= pieces.many and not options:
         table = _numbers(file, rows, pieces)
@@ -70,7 +68,7 @@ def read_table(file: IO[bytes], rows: int, pieces: Pieces = PIECES, **options: A
 
 
 def read_answers(path: Path, **options: Any) -> pd.DataFrame:
-    """``read_table`` of a file that is trusted."""
+    """Read a trusted file with ``read_table``."""
     with path.open("rb") as file:
         rows = sum(block.count(b"\n") for block in iter(lambda: file.read(_BLOCK), b"")) + 1
         file.seek(0)
@@ -78,47 +76,47 @@ def read_answers(path: Path, **options: Any) -> pd.DataFrame:
 
 
 def _numbers(file: IO[bytes], rows: int, size: Pieces) -> pd.DataFrame | None:
-    """None where pandas would find anything but 64-bit integers or floats throughout each column, or an error.
+    """Read a table of numbers in pieces. Returns None if a column is not all 64-bit integers or floats, or on errors.
 
-    Where every piece of a column has one of these types, pandas comes to the same for the whole column: it reads in
-    pieces itself.
+    If every piece of a column has one of these types, so has the column that pandas reads at once: it also reads in
+    pieces.
     """
     columns: list[NDArray[Any]] = []
     end = 0
-    with suppress(ValueError, OverflowError):  # pandas' own errors are ValueErrors; reading all at once raises it again
+    with suppress(ValueError, OverflowError):  # such as pandas' errors; reading all at once raises them again
         first = pd.read_csv(file, nrows=size.first)
-        if not _is_of_numbers(first):
+        if not _is_numeric(first):
             return None
         file.seek(0)
         np.empty(_KEPT, dtype=np.uint8)
         with pd.read_csv(file, chunksize=size.piece) as pieces:
             for piece in pieces:
                 start, end = end, end + len(piece)
-                if end > rows or not _is_of_numbers(piece):
+                if end > rows or not _is_numeric(piece):
                     return None
                 columns = columns or [np.empty(rows, dtype=dtype) for dtype in piece.dtypes]
                 if [*piece.dtypes] != [values.dtype for values in columns]:
                     return None
-                for place, values in enumerate(columns):
-                    values[start:end] = piece.iloc[:, place]
+                for index, values in enumerate(columns):
+                    values[start:end] = piece.iloc[:, index]
         parts = dict(enumerate(values[:end] for values in columns))
         return pd.DataFrame(parts, copy=False).set_axis(first.columns, axis=1)
     return None
 
 
-def _is_of_numbers(table: pd.DataFrame) -> bool:
-    is_plain = isinstance(table.index, pd.RangeIndex)  # fields beyond the header's would be row names
+def _is_numeric(table: pd.DataFrame) -> bool:
+    is_plain = isinstance(table.index, pd.RangeIndex)  # else pandas took additional fields as row names
     return is_plain and all(dtype in (np.int64, np.float64) for dtype in table.dtypes)
 
 
 MAX_COLUMNS = 10_000
 MAX_HEADER_BYTES = 1 << 20
 MAX_FILLED = 10_000_000
-"""Fields that rows lack, in all: filled up, each takes as much memory as one that is there."""
+"""Maximum number of missing fields in a table: once filled in, they take as much memory as others."""
 _TEXT_BLOCK = 1 << 16
 _COMMA, _QUOTE, _LINE_FEED, _CARRIAGE_RETURN = b',"\n\r'
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Quotes count at the start of a field alone; what follows the closing one is text again.
+# Quotes count only at the start of a field; after the closing quote, they are ordinary text.
 _QUOTED_FIELD = re.compile(rb'(?:(?<=[,\r\n])|\A)"(?:[^"]++|"")*+"?')
 
 _MAY_PRECEDE_QUOTE = np.zeros(256, dtype=bool)
@@ -126,13 +124,13 @@ _MAY_PRECEDE_QUOTE[[_COMMA, _QUOTE, _LINE_FEED, _CARRIAGE_RETURN]] = True
 
 
 def require_bounded(file: IO[bytes]) -> tuple[int, int, int]:
-    """The number of rows and fields in a CSV file, and the most fields in a row; leaves the file at its start.
+    """Return the numbers of rows and fields in a CSV file, and the most fields in a row; rewinds the file.
 
-    Raises InvalidSubmission where the table would be out of proportion to the file.
+    Raises InvalidSubmission if the table would be far larger than the file.
     """
     try:
         table = _count(_blocks(file))
-    except _StrayQuoteError:  # rare, and slower: what stands in quotes is taken out
+    except _StrayQuoteError:  # rare, and slower: replaces quoted fields
         file.seek(0)
         text = _QUOTED_FIELD.sub(b"x", file.read().removeprefix(_BYTE_ORDER_MARK))
         table = _count((text[start : start + _TEXT_BLOCK] for start in range(0, len(text), _TEXT_BLOCK)), quotes=False)
@@ -141,7 +139,7 @@ def require_bounded(file: IO[bytes]) -> tuple[int, int, int]:
 
 
 class _StrayQuoteError(Exception):
-    """A quote stands within a field that does not begin with one: quotes do not come in pairs."""
+    """A field has a quote but does not begin with one, so quotes cannot be paired."""
 
 
 @dataclass
@@ -150,11 +148,11 @@ class _Table:
     fields: int = 0
     width: int = 0
     row_fields: int = 1
-    """Of the row that has not ended yet, as ``row_bytes``."""
+    """Fields of the row that has not ended yet; ``row_bytes`` are its bytes."""
     row_bytes: int = 0
 
     def add(self, ends: NDArray[np.intp], is_row: NDArray[np.bool_], size: int) -> None:
-        """Add a block of ``size`` bytes: where its fields end, and which of these ends are those of a row."""
+        """Add a block of ``size`` bytes: the positions of its fields' ends, and whether each also ends a row."""
         if self._is_regular(ends, is_row, size):
             self.rows += len(ends) // self.width
             self.fields += len(ends)
@@ -170,7 +168,7 @@ class _Table:
         else:
             self.row_fields += len(ends)
             self.row_bytes += size
-        is_filled = lengths > 0  # an empty line is no row
+        is_filled = lengths > 0  # an empty line is not a row
         fields, lengths = fields[is_filled], lengths[is_filled]
         if not self.rows and (lengths[0] if len(lengths) else self.row_bytes) > MAX_HEADER_BYTES:
             raise InvalidSubmission(f"the first line is longer than {MAX_HEADER_BYTES:,} bytes; is this a CSV file?")
@@ -183,7 +181,7 @@ class _Table:
             raise InvalidSubmission(f"most rows have far fewer fields than the longest, which has {self.width:,}")
 
     def _is_regular(self, ends: NDArray[np.intp], is_row: NDArray[np.bool_], size: int) -> bool:
-        """Whether the block is whole rows of as many fields as the widest so far: most are, and soon counted."""
+        """Return whether the block is complete rows of the maximum width so far. Most are, and are quick to count."""
         width = self.width
         if width < 2 or self.row_bytes or not len(ends) or len(ends) % width or int(ends[-1]) != size - 1:
             return False
@@ -216,7 +214,7 @@ def _count(blocks: Iterable[bytes], *, quotes: bool = True) -> _Table:
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    """The file in blocks that end with a line, where that is not longer than a block."""
+    """Yield the file in blocks that end with a line, unless it is longer than a block."""
     block = file.read(_TEXT_BLOCK).removeprefix(_BYTE_ORDER_MARK)
     while block:
         end = block.rfind(b"\n") + 1 or len(block)
@@ -229,7 +227,7 @@ _MAGIC = {b"\x1f\x8b": "gzip data", b"PK\3\4": "a zip archive", b"PAR1": "a Parq
 
 @contextmanager
 def open_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES) -> Iterator[IO[bytes]]:
-    """Open a submission for reading, as what it is when it is opened: a regular file of a bounded size.
+    """Open a submission, and check the opened file: it must be a regular file of a bounded size.
 
     Raises InvalidSubmission for a link, a pipe, a folder or a device, and for a file that is too large.
     """
@@ -240,7 +238,7 @@ def open_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES) -> Iterat
             raise InvalidSubmission(f"{path.name} is a symbolic link; a regular file was expected") from error
         raise InvalidSubmission(f"{path.name} cannot be read: {error.strerror}") from error
     status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):  # before it is opened as a file, which a folder cannot be
+    if not stat.S_ISREG(status.st_mode):  # checked first, because fdopen rejects a folder
         os.close(descriptor)
         raise InvalidSubmission(f"{path.name} is not a regular file")
     with os.fdopen(descriptor, "rb") as file:
@@ -249,8 +247,8 @@ def open_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES) -> Iterat
         yield file
 
 
-def _what_it_is(path: Path) -> str:
-    """What a file is by its first bytes that often stands in place of a CSV file; empty if it is none of these."""
+def _guess_format(path: Path) -> str:
+    """Return the format of a file that was submitted instead of CSV, by its first bytes; empty if unknown."""
     with suppress(OSError), path.open("rb") as file:
         head = file.read(4)
         return next((f"it is {name}" for magic, name in _MAGIC.items() if head.startswith(magic)), "")
@@ -258,10 +256,10 @@ def _what_it_is(path: Path) -> str:
 
 
 def read_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES, **options: Any) -> pd.DataFrame:
-    """Read a submission as pandas does, floats parsed round-trip; an empty file is a table without columns.
+    """Read a submission with pandas, with exact (round-trip) floats; an empty file gives a table without columns.
 
     ``options`` are those of pandas' ``read_csv``.
-    Raises InvalidSubmission with the reason for what cannot be read.
+    Raises InvalidSubmission with the reason if the file cannot be read.
     """
     try:
         with open_submission(path, max_bytes) as file:
@@ -272,10 +270,10 @@ def read_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES, **options
     except OSError as error:
         raise InvalidSubmission(f"{path.name} cannot be read: {error.strerror}") from error
     except (ValueError, OverflowError, pd.errors.ParserError) as error:
-        if "out of memory" in str(error):  # as pandas' parser says it
+        if "out of memory" in str(error):  # the message of pandas' parser
             raise MemoryError from error
-        raise InvalidSubmission(f"not a readable CSV file: {_what_it_is(path) or reason(error)}") from error
-    return table.set_axis(pd.RangeIndex(len(table)))  # a field more in each row than in the header is row names
+        raise InvalidSubmission(f"not a readable CSV file: {_guess_format(path) or reason(error)}") from error
+    return table.set_axis(pd.RangeIndex(len(table)))  # drops row names: pandas takes additional fields as such
 
 
 def _read_options(competition: Competition) -> dict[str, Any]:
@@ -286,10 +284,10 @@ def _read_options(competition: Competition) -> dict[str, Any]:
 
 
 class Scorer:
-    """A competition's ``grade.py`` (see docs/competitions.md) with the answers, which are read once and kept.
+    """A competition's ``grade.py`` (see docs/competitions.md) with the answers, which are read once and cached.
 
-    Its scores are rounded as their type is, a ``np.float64`` otherwise than a ``float``: a grader returns the type that
-    the reference's does. Nothing limits what grading takes here: ``Grader`` grades in a process with limits.
+    ``np.float64`` and ``float`` round differently, so a grader must return the same type as the reference's grader.
+    This class sets no limits of memory or time: ``Grader`` grades in a process with limits.
     """
 
     def __init__(self, competition: Competition, answers: Path, *, max_bytes: int = MAX_SUBMISSION_BYTES) -> None:
@@ -319,13 +317,13 @@ class Scorer:
         return self._answers
 
     def score(self, path: Path) -> float:
-        """The unrounded score of a submission, NaN if it has none; as the type that the grader returns.
+        """Return the unrounded score of a submission, as the grader's type; NaN if it has none.
 
-        Raises InvalidSubmission with the reason, GraderDefect where the grader raised anything else.
+        Raises InvalidSubmission with the reason, GraderDefect if the grader raised anything else.
         """
         score: float = self._of_submission(self._grade, path)
         try:
-            if isinstance(score, str | bytes | bool):  # of which Python makes numbers
+            if isinstance(score, str | bytes | bool):  # float() would accept these
                 raise TypeError(score)
             float(score)
         except (TypeError, ValueError, OverflowError) as error:
@@ -335,7 +333,7 @@ class Scorer:
         return score
 
     def certainty(self, path: Path) -> Certainty | None:
-        """How certain the score of a submission is; None where the competition's rows do not tell.
+        """Return how certain the score of a submission is; None if it has no row scores.
 
         Raises as ``row_scores``.
         """
@@ -346,25 +344,25 @@ class Scorer:
         return certainty(rows, None if medal is None else partial(leaderboard.earns, medal))
 
     def row_scores(self, path: Path) -> RowScores | None:
-        """What the score of a submission comes from; None if it has no score, or the competition has no row scores.
+        """Return the row scores of a submission; None if it has no score, or the competition has no row scores.
 
-        Raises as ``score``, and GraderDefect where ``row_scores`` comes to another score than ``grade``.
+        Raises as ``score``, and GraderDefect if ``row_scores`` and ``grade`` give different scores.
         """
         if self._row_scores is None:
             return None
-        known = self._scored is not None and self._scored[0] == path  # some gradings take minutes
-        score = float(self._scored[1] if self._scored is not None and known else self.score(path))
+        cached = self._scored is not None and self._scored[0] == path  # some gradings take minutes
+        score = float(self._scored[1] if self._scored is not None and cached else self.score(path))
         if not math.isfinite(score):
             return None
         found = self._of_submission(self._row_scores, path)
         try:
             rows = as_row_scores(found)
         except (TypeError, ValueError, AttributeError) as error:
-            raise GraderDefect(f"grade.py: row_scores returned what are no row scores: {error}") from error
-        if math.isnan(rows.estimate):  # where grade has a score by convention
+            raise GraderDefect(f"grade.py: row_scores returned invalid row scores: {error}") from error
+        if math.isnan(rows.estimate):  # if grade returns a score by convention
             return None
         if not math.isclose(rows.estimate, score, rel_tol=1e-6, abs_tol=1e-9):
-            raise GraderDefect(f"row_scores comes to {rows.estimate!r}, where grade comes to {score!r}")
+            raise GraderDefect(f"row_scores gives {rows.estimate!r}, but grade gives {score!r}")
         return rows
 
     def _of_submission(self, function: Callable[[Any, Any], Any], path: Path) -> Any:
@@ -379,16 +377,16 @@ class Scorer:
 
 
 def _copy(answers: Any) -> Any:
-    """What a grader may change without changing the answers."""
+    """Return a copy of the answers that a grader may change."""
     if isinstance(answers, pd.DataFrame):
         return answers.copy(deep=False)  # pandas copies a column when it is written to
     return answers.copy() if hasattr(answers, "copy") else answers
 
 
 class Form:
-    """The form of a submission, as ``grade.py`` (see docs/competitions.md) and the public files declare it.
+    """A competition's submission format, as ``grade.py`` (see docs/competitions.md) and the public files define it.
 
-    Where a grader calls ``check`` with the answers as the template, checker and grader cannot disagree.
+    If a grader calls ``check`` with the answers as the template, checker and grader cannot disagree.
     """
 
     def __init__(self, competition: Competition, public: Path, *, max_bytes: int = MAX_SUBMISSION_BYTES) -> None:
@@ -409,7 +407,7 @@ class Form:
             self._template = read_csv(public / name, **self._options)
 
     def check(self, path: Path) -> None:
-        """Raises InvalidSubmission with the reason, GraderDefect where ``check`` raised anything else."""
+        """Raise InvalidSubmission with the reason, or GraderDefect if ``check`` raised anything else."""
         submission = read_submission(path, self.max_bytes, **self._options)
         try:
             self._check(submission, self._template)
@@ -420,9 +418,9 @@ class Form:
 
 
 def check_like_sample(submission: pd.DataFrame, sample: pd.DataFrame) -> None:
-    """The sample's columns must be there, with numbers where it has numbers, and the same ids in the first.
+    """Require the sample's columns, numbers in its columns of numbers, and the same ids in the first column.
 
-    Ids that are not unique in the sample are only counted.
+    If the sample's ids are not unique, only the number of rows is checked.
     """
     require_columns(submission, list(sample.columns))
     key, *others = sample.columns

@@ -1,10 +1,10 @@
-"""Making twins: learnable raw data from a competition's ``twin.py`` (see docs/twins.md), with medals of its own.
+"""Generates twins: learnable raw data from a competition's ``twin.py`` (see docs/twins.md), with their own medals.
 
-The floor needs no data: the best of the sample submission, the mode, the mean, the median, the twin's own
-``floor``, and the ceiling's own predictions dealt out to other rows. An entrant of skill s ≤ 1/2 has the simple
-prediction for a share 2s of the test's units and the floor's for the others; above, the ceiling's for a share 2s - 1,
-and the simple one for the others. The mean score over some draws, made monotone by isotonic regression, is what a skill
-is worth; thresholds and percentiles are those of 100 teams of fixed skills.
+The floor is the best prediction that needs no data: the sample submission, the mode, the mean, the median, the twin's
+own ``floor``, or the ceiling's predictions assigned to other rows. An entrant of skill s ≤ 1/2 has the simple
+prediction for a share 2s of the test's units, and the floor's for the others. Above 1/2, it has the ceiling's
+prediction for a share 2s - 1, and the simple one for the others. The mean score over some draws, made monotone by
+isotonic regression, is the score of a skill. Thresholds and percentiles are those of 100 teams of fixed skills.
 """
 
 from __future__ import annotations
@@ -41,44 +41,44 @@ if TYPE_CHECKING:
 
 TEAMS = 100
 _RANKS, _SKILLS = (1, 10, 20, 40, 51, 75, 100), (0.95, 0.85, 0.70, 0.50, 0.40, 0.20, 0.0)
-"""Of 100 teams the tenth earns gold, the twentieth silver, the fortieth bronze: the skill of each."""
+"""Ranks among 100 teams, and their skills: the tenth earns gold, the twentieth silver, the fortieth bronze."""
 BRONZE = 0.5
 _STEPS, _DRAWS, _CONTROLS = 13, 5, 30
 _SURE = 0.98
-"""The share of entrants without skill who must not earn a medal."""
+"""Minimum share of entrants without skill that earn no medal."""
 _CLEAR = 2.0
-"""So many standard errors must lie between the simple prediction and the ceiling."""
+"""Minimum distance between the simple prediction and the ceiling, in standard errors."""
 
 Predictions = Mapping[str, pd.DataFrame]
-"""``ceiling`` and ``simple``: tables of the submission's columns, whose index is the id; other ids may be there.
+"""``ceiling``, ``simple`` and perhaps ``floor``: tables of the submission's columns by id; other ids are allowed.
 
-The index has several levels where it takes several columns to identify a row.
+The index has several levels if several columns identify a row.
 """
 Units = Callable[[pd.DataFrame], Sequence[object]]
-"""Says of a submission's rows which belong together, as those of a patient: one has them all right or none."""
+"""Returns the unit of each row of a submission, such as its patient: an entrant has all of a unit right, or nothing."""
 Deal = Callable[[pd.DataFrame, np.random.Generator], pd.DataFrame]
-"""Deals a submission's predictions out to other rows, in forms where exchanging whole cells makes it invalid."""
+"""Assigns a submission's predictions to other rows, if exchanging whole cells would make the submission invalid."""
 
 Mix = Callable[[pd.DataFrame, pd.DataFrame, float, np.random.Generator], pd.DataFrame]
-"""Takes a share of what it predicts from a second submission: for tasks of so few rows that rows must be mixed too."""
+"""Takes a share of the predictions from a second submission, for tasks with so few rows that rows must be mixed too."""
 
 
 class NoMedals(MLEBenchError):
-    """A twin cannot tell skill from luck: it has too few test rows, or too little signal."""
+    """A twin cannot distinguish skill from luck: it has too few test rows, or too little signal."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TwinMedals:
     leaderboard: Leaderboard
     curve: tuple[float, ...]
-    """The score that each skill is worth: skills from 0 to 1 at equal steps."""
+    """The score of each skill: skills from 0 to 1 in equal steps."""
     controls: tuple[float, ...]
-    """Scores of entrants who deal the ceiling's predictions out at random."""
+    """Scores of entrants who assign the ceiling's predictions to random rows."""
     floor: str
-    """Which prediction without data scores best."""
+    """Name of the best prediction that needs no data."""
 
     def skill(self, score: float) -> float:
-        """The skill, from 0 to 1, that a score stands for."""
+        """Return the skill, from 0 to 1, that has this score."""
         sign = -1 if self.leaderboard.lower_is_better else 1
         return float(np.interp(sign * score, sign * np.array(self.curve), np.linspace(0, 1, len(self.curve))))
 
@@ -93,9 +93,9 @@ def twin_medals(
     *,
     indicative: bool = False,
 ) -> TwinMedals:
-    """The medals of a prepared twin. Raises NoMedals where its world does not tell skill from luck.
+    """Compute the medals of a prepared twin. Raises NoMedals if its world does not distinguish skill from luck.
 
-    ``indicative`` medals may be luck: then a world only has to reward its ceiling.
+    With ``indicative``, medals may be luck, and the world only has to reward its ceiling.
     """
     competition = dataset.competition
     sample = read_sample(dataset)
@@ -107,9 +107,9 @@ def twin_medals(
         trial = _Trial(dataset, list(predictions["ceiling"].columns), best, units, rng, deal, mix, path)
         controls = np.array([trial.score(trial.dealt()) for _ in range(_CONTROLS)])
         tables = _uninformed(sample, best, trial.asked)
-        if (own := predictions.get("floor")) is not None:
-            tables["its own"] = as_submission(own, sample, f"{competition.id}: twin.py")
-        constant = {name: (table, trial.score(table, may_break=True)) for name, table in tables.items()}
+        if (own_floor := predictions.get("floor")) is not None:
+            tables["its own"] = as_submission(own_floor, sample, f"{competition.id}: twin.py")
+        constant = {name: (table, trial.score(table, may_fail=True)) for name, table in tables.items()}
         floor, (base, least) = max(constant.items(), key=lambda item: np.nan_to_num(item[1][1], nan=-np.inf))
         start: Callable[[], pd.DataFrame] = partial(pd.DataFrame.copy, base)
         if not least >= np.mean(controls):
@@ -135,17 +135,17 @@ def _medals(
     if not np.isfinite(means).all() or means[-1] <= means[0]:
         raise NoMedals(what)
     curve = _rising(means)
-    # Where a score is a mean over rows, mixing half of them spreads by half of the standard error of the difference.
+    # If a score is a mean over rows, mixing half of them spreads by half the standard error of the difference.
     error = 2 * float(np.sqrt(np.mean([np.var(scores, ddof=1) for scores in draws[_STEPS // 2 + 1 : -1]])))
     above = curve[-1] - curve[_STEPS // 2]
     if above < _CLEAR * error and not indicative:
-        raise NoMedals(f"{what}; {above:.4f} between simple and ceiling is too little for an error of {error:.4f}")
+        raise NoMedals(f"{what}; {above:.4f} from simple to ceiling is too little for a standard error of {error:.4f}")
     finite = controls[np.isfinite(controls)]
     lucky = float(np.quantile(finite, _SURE)) if len(finite) else curve[0]
     if lucky >= np.interp(BRONZE, shares, curve) and not indicative:
-        raise NoMedals(f"{what}; guessing scores {sign * lucky:.5f}: it takes more test rows, or more signal")
+        raise NoMedals(f"{what}; guessing scores {sign * lucky:.5f}: add test rows or signal")
     skills = np.interp(np.arange(1, TEAMS + 1), _RANKS, _SKILLS)
-    teams = np.round(np.interp(skills, shares, curve), 5)  # as scores are compared
+    teams = np.round(np.interp(skills, shares, curve), 5)  # scores are compared after rounding
     board = Leaderboard.from_scores(sign * teams, lower_is_better=sign < 0, source="twin")
     rounded = tuple(float(score) for score in np.round(sign * curve, 7))
     return TwinMedals(leaderboard=board, curve=rounded, controls=tuple(float(c) for c in sign * controls), floor=floor)
@@ -153,7 +153,7 @@ def _medals(
 
 @dataclass
 class _Trial:
-    """Scores submissions, higher is better, and mixes them by units."""
+    """Scores submissions (higher is better), and mixes them by units."""
 
     dataset: Dataset
     asked: list[str]
@@ -170,20 +170,20 @@ class _Trial:
         self._sign = -1 if self.dataset.competition.leaderboard.lower_is_better else 1
         self._scorer = Scorer(self.dataset.competition, self.dataset.answers)
 
-    def score(self, table: pd.DataFrame, *, may_break: bool = False) -> float:
-        """``may_break``: a table that the grader may not be made for, such as means of classes."""
+    def score(self, table: pd.DataFrame, *, may_fail: bool = False) -> float:
+        """Score a table. ``may_fail`` is for tables that the grader may not support, such as means of classes."""
         table.to_csv(self.path, index=False)
         try:
             return self._sign * float(self._scorer.score(self.path))
         except InvalidSubmission:
             return -np.inf
         except GraderDefect as error:
-            if may_break:
+            if may_fail:
                 return -np.inf
             raise NoMedals(str(error)) from error
 
     def mixed(self, base: pd.DataFrame, share: float, other: pd.DataFrame) -> pd.DataFrame:
-        """The base with a share of the units as in the other one."""
+        """Return ``base`` with a share of its units taken from ``other``."""
         if self.mix is not None:
             return self.mix(base, other, share, self.rng)
         count = int(self._unit.max()) + 1
@@ -193,7 +193,7 @@ class _Trial:
         return table
 
     def dealt(self) -> pd.DataFrame:
-        """The ceiling's predictions, each for another row."""
+        """Return the ceiling's predictions, assigned to random rows."""
         if self.deal is not None:
             return self.deal(self.best, self.rng)
         table = self.best.copy()
@@ -202,15 +202,15 @@ class _Trial:
 
 
 def read_sample(dataset: Dataset) -> pd.DataFrame:
-    """The sample submission, all of it as text."""
+    """Read the sample submission, with all values as strings."""
     return pd.read_csv(dataset.sample_submission, dtype=object, keep_default_na=False)
 
 
 def as_submission(predictions: pd.DataFrame, sample: pd.DataFrame, where: str = "twin.py") -> pd.DataFrame:
-    """Predictions by id in the form and order of the sample submission. Raises CompetitionError if ids are missing."""
+    """Return predictions in the sample submission's format and order. Raises CompetitionError if ids are missing."""
     names = [str(name) for name in predictions.index.names]
-    if odd := sorted({*names} - set(sample.columns)):  # it may lack columns that the grader asks for
-        raise CompetitionError(f"{where}: the sample submission has no column {odd[0]!r}")
+    if unknown := sorted({*names} - set(sample.columns)):  # it may lack other columns that the grader needs
+        raise CompetitionError(f"{where}: the sample submission has no column {unknown[0]!r}")
     if not {*predictions.columns} & {*sample.columns} and (asked := [*sample.columns.difference(names, sort=False)]):
         raise CompetitionError(
             f"{where}: the predictions have the columns {[*predictions.columns]}; the sample submission has {asked}"
@@ -223,19 +223,19 @@ def as_submission(predictions: pd.DataFrame, sample: pd.DataFrame, where: str = 
         )
     rows = by_id.reindex(keys) if by_id.index.is_unique else by_id[~by_id.index.duplicated()].reindex(keys)
     others = sample.drop(columns=[name for name in rows.columns if name in sample.columns])
-    made = pd.concat([others, rows.astype(object).set_axis(sample.index, axis=0)], axis=1)
-    return made[[*sample.columns, *(name for name in rows.columns if name not in sample.columns)]].astype(object)
+    table = pd.concat([others, rows.astype(object).set_axis(sample.index, axis=0)], axis=1)
+    return table[[*sample.columns, *(name for name in rows.columns if name not in sample.columns)]].astype(object)
 
 
 def row_keys(ids: pd.DataFrame) -> pd.Index:
-    """One text for each row of the columns that identify it."""
+    """Return one string per row from the columns that identify it."""
     texts = ids.astype(str)
     keys: pd.Index = pd.Index(texts.iloc[:, 0] if texts.shape[1] == 1 else texts.agg(" ".join, axis=1))
     return keys
 
 
 def _rising(values: np.ndarray) -> np.ndarray:
-    """The means of neighbours where values fall (isotonic regression), none above the last or below the first.
+    """Return the isotonic regression of values, clipped to the range from the first to the last.
 
     >>> _rising(np.array([0.0, 2.0, 1.0, 4.0, 3.0])).tolist()
     [0.0, 1.5, 1.5, 3.0, 3.0]
@@ -246,44 +246,44 @@ def _rising(values: np.ndarray) -> np.ndarray:
 
 
 def _uninformed(sample: pd.DataFrame, best: pd.DataFrame, asked: list[str]) -> dict[str, pd.DataFrame]:
-    """What can be predicted without looking at a row."""
-    made = {"sample": sample.astype(object)}
-    if best[asked].duplicated().any():  # else a row's own answer would be the most frequent one
-        made["mode"] = best.assign(**{name: best[name].mode(dropna=False).iloc[0] for name in asked})
+    """Return predictions that need no data of the rows, by name."""
+    tables = {"sample": sample.astype(object)}
+    if best[asked].duplicated().any():  # else the mode would be one row's own answer
+        tables["mode"] = best.assign(**{name: best[name].mode(dropna=False).iloc[0] for name in asked})
     numbers = best[asked].apply(pd.to_numeric, errors="coerce")
     if numbers.notna().all(axis=None):
-        made |= {"mean": best.assign(**numbers.mean()), "median": best.assign(**numbers.median())}
-    return {name: table.astype(object) for name, table in made.items()}
+        tables |= {"mean": best.assign(**numbers.mean()), "median": best.assign(**numbers.median())}
+    return {name: table.astype(object) for name, table in tables.items()}
 
 
 SOLUTION = "solution.csv"
 ATTEMPTS = 10
-"""How many worlds are drawn until one tells skill from luck."""
+"""Maximum number of worlds that are drawn until one distinguishes skill from luck."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MadeTwin:
     dataset: Dataset
     medals: TwinMedals | None
-    """None where none were asked for."""
+    """None if not requested."""
     predictions: Predictions = field(default_factory=dict)
-    """Not of third-party competitions, whose code runs in a process of its own."""
+    """Empty for third-party competitions, whose code runs in a separate process."""
     refused: tuple[str, ...]
-    """Why earlier worlds of the same seed were refused."""
+    """Why earlier worlds of the same seed were rejected."""
     seconds: tuple[float, float, float]
-    """CPU seconds of making, preparing and computing the medals, refused worlds left out."""
+    """CPU seconds to generate the data, prepare it and compute the medals, without rejected worlds."""
 
 
 def make_twin(
     competition: Competition, folder: Path, seed: int, size: str, *, medals: bool = True, solution: bool = False
 ) -> MadeTwin:
-    """Make and prepare a twin in a folder that does not exist yet, from the first world that has medals.
+    """Generate and prepare a twin in a folder that must not exist yet, from the first world that has medals.
 
-    With ``solution``, the folder has a file ``SOLUTION`` too: its ceiling as a submission. Third-party code may have
+    With ``solution``, the folder also has a file ``SOLUTION``: the ceiling as a submission. Third-party code may have
     written something else under this name.
 
-    Raises CompetitionError where there is no ``twin.py``, and with file and line where it fails, NoMedals where ten
-    worlds were refused.
+    Raises CompetitionError if there is no ``twin.py``, or with file and line if it fails. Raises NoMedals if ten
+    worlds were rejected.
     """
     if not competition.has_twin:
         raise CompetitionError(preparing.no_twin(competition))
@@ -316,7 +316,7 @@ def make_twin(
 def make_world_here(
     competition: Competition, folder: str, seed: int, attempt: int, size: str, medals: bool, solution: bool = False
 ) -> dict[str, Any]:
-    """One world in an empty folder, made in this process, as JSON: ``medals`` and ``seconds``, or ``refused``."""
+    """Generate a world in an empty folder, in this process; returns ``medals`` and ``seconds``, or ``refused``."""
     return _make_world(competition, folder, seed, attempt, size, medals, solution)[0]
 
 
@@ -328,7 +328,7 @@ def _make_world(
     started = time.process_time()
     rng = np.random.default_rng([seed, attempt])
     key = hashlib.sha256(f"private randomness of world {attempt} of {seed}".encode()).hexdigest()
-    with keyed(bytes.fromhex(key)):  # which a twin that knows how rows are split draws as well
+    with keyed(bytes.fromhex(key)):  # twins that know how rows are split use it too
         predictions = _checked(competition, preparing.call_module(competition, "twin", "make", dataset.raw, rng, size))
     made = time.process_time()
     preparing.prepare_here(competition, str(dataset.raw), folder, "twin.py", key)
@@ -336,14 +336,14 @@ def _make_world(
     prepared = time.process_time()
     won = None
     if medals:
-        own = {
-            name: partial(preparing.call_module, competition, "twin", name)  # whose errors name the line that failed
+        functions = {
+            name: partial(preparing.call_module, competition, "twin", name)  # its errors name the line that failed
             for name in ("units", "deal", "mix")
             if hasattr(competition.module("twin"), name)
         }
         try:
             rng = np.random.default_rng([seed, attempt, 1])
-            won = twin_medals(dataset, predictions, rng, **own, indicative=size == "micro")
+            won = twin_medals(dataset, predictions, rng, **functions, indicative=size == "micro")
         except NoMedals as error:
             return {"refused": str(error)}, {}
     seconds = made - started, prepared - made, time.process_time() - prepared
@@ -354,7 +354,7 @@ def _make_world(
 
 
 def _checked(competition: Competition, made: Any) -> Predictions:
-    """What ``make`` returned. Raises CompetitionError."""
+    """Validate the result of ``make``, and return its known tables. Raises CompetitionError."""
     file = competition.file("twin.py")
     if not isinstance(made, Mapping) or not made.keys() >= {"simple", "ceiling"}:
         found = sorted(map(str, made)) if isinstance(made, Mapping) else type(made).__name__
@@ -362,12 +362,12 @@ def _checked(competition: Competition, made: Any) -> Predictions:
     known = {name: made[name] for name in ("floor", "simple", "ceiling") if name in made}
     for name, table in known.items():
         if not isinstance(table, pd.DataFrame) or None in table.index.names:
-            raise CompetitionError(f"{file}: make: {name} must be a table whose index is named as the id's column")
+            raise CompetitionError(f"{file}: make: {name} must be a table whose index has the id column's name")
     return known
 
 
 def medals_from_json(competition: Competition, values: Any) -> TwinMedals:
-    """The reverse of ``asdict``. Raises CompetitionError: third-party code may have written them."""
+    """Reverse ``asdict``. Raises CompetitionError for invalid values: third-party code may have written them."""
     try:
         medals = parse(TwinMedals, values)
         board = medals.leaderboard
@@ -381,10 +381,10 @@ def medals_from_json(competition: Competition, values: Any) -> TwinMedals:
 
 
 class TwinStore(DataStore):
-    """The twins of one seed and size, below the data folder but apart from real data.
+    """The twins of one seed and size, in the data folder but apart from real data.
 
-    Each is made when it is first prepared. Its datasets have the twin's own leaderboard. The record of how it was made,
-    ``twin.json``, lies beside the prepared data, where no sandbox sees it; raw data is not kept.
+    Each is generated when it is first prepared. Its dataset has the twin's own leaderboard. The record ``twin.json`` is
+    next to the prepared data, where no sandbox sees it. Raw data is not kept.
     """
 
     def __init__(self, data_dir: Path, twins: preparing.Twins) -> None:
@@ -400,7 +400,7 @@ class TwinStore(DataStore):
         return DataStore(self.data_dir).command(name, competition, f"--data={self.twins}", *per_seed, *options)
 
     def dataset(self, competition: Competition) -> Dataset:
-        """See DataStore; prepared data has the twin's leaderboard. Raises DataError where its record is broken."""
+        """See DataStore. Prepared data has the twin's leaderboard. Raises DataError if the twin's record is broken."""
         dataset = super().dataset(competition)
         if not dataset.is_prepared:
             return dataset
@@ -409,7 +409,7 @@ class TwinStore(DataStore):
             board = medals_from_json(competition, record["medals"]).leaderboard
         except (OSError, ValueError, LookupError, TypeError, CompetitionError) as error:
             raise DataError(
-                f"{dataset.twin_record} cannot be read: {error}; remove {dataset.folder} to make the twin again"
+                f"{dataset.twin_record} cannot be read: {error}; remove {dataset.folder} to generate the twin again"
             ) from error
         return Dataset(competition.as_twin(board), dataset.folder)
 
@@ -436,7 +436,7 @@ class TwinStore(DataStore):
         self.find(competition)
         seed = self.twins.world_seed(self.data_dir)
         with files.scratch(dataset.folder, ".making-") as name:
-            reporter(Step(competition.id, "making its twin"))
+            reporter(Step(competition.id, "generating its twin"))
             made = make_twin(competition, Path(name, "made"), seed, self.twins.size)
             assert made.medals is not None
             shutil.rmtree(made.dataset.raw)

@@ -1,4 +1,4 @@
-"""Submits the sample submission. Replace ``main``; keep the folders."""
+"""Submits the sample submission. Replace ``main``, but keep the folders."""
 
 import os
 import shutil

@@ -9,7 +9,7 @@ from pytest_mlebench.authoring.tables import read_text_csv
 
 
 def make(raw: Path, seed: int) -> None:
-    """A small imitation of the raw data with its odd cases, the same for the same seed."""
+    """Write a small imitation of the raw data with its edge cases, the same for the same seed."""
     rng = np.random.default_rng(seed)
     houses = pd.DataFrame({"id": [f"{number:06}" for number in range(100)], "rooms": rng.integers(1, 9, 100)})
     houses["garden"] = rng.choice(["north", "south", "NA"], 100)

@@ -7,13 +7,13 @@ from pytest_mlebench.authoring.worlds.labels import by_size
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
-    """Raw data that can be learned, in the format of the real one, and predictions of known quality by id."""
+    """Write raw data that can be learned from, in the real format; return predictions of known quality by id."""
     n = by_size(size, 600, 3000, 6000)
     houses = pd.DataFrame({"id": [f"{number:06}" for number in range(n)], "rooms": rng.integers(1, 9, n)})
     houses["garden"] = rng.choice(["north", "south", "NA"], n)
     houses["area"] = rng.integers(30, 200, n)
 
-    # the world: what somebody knows who sees the obvious part of it, and what somebody knows who sees all of it
+    # The world: `simple` is the price by the obvious pattern alone, `ceiling` by all patterns.
     simple = 100 + rng.uniform(0.5, 1.5) * houses["area"]
     ceiling = simple + 30 * np.sin(houses["area"] / rng.uniform(8, 20)) + rng.normal(0, 20, 9)[houses["rooms"]]
     houses["price"] = (ceiling + rng.normal(0, 15, n)).round(1)
