@@ -129,7 +129,7 @@ def test_a_dockerfile_wants_to_build_for_ever(client: docker.DockerClient, agent
 
 def test_a_dockerfile_wants_the_whole_disk(client: docker.DockerClient, agent: Agent) -> None:
     base = int(client.images.get(docker_sandbox().images.environment()).attrs["Size"])  # type: ignore[attr-defined]
-    with pytest.raises(SandboxError, match=r"image mlebench-agent-builder:.* may have"):
+    with pytest.raises(SandboxError, match=r"image mlebench-agent-builder:.* the limit is"):
         build(client, agent, "head -c 64M /dev/urandom > /fill", max_bytes=base + (20 << 20))
 
 
@@ -160,8 +160,13 @@ def test_a_dockerfile_wants_the_engine_to_fetch(
 ) -> None:
     first = "# escape=`\n" if "escape" in what else ""
     agent.dockerfile.write_text(f"{first}FROM mlebench-env AS base\nCOPY --from=0 /etc/hostname /x\n{FETCHES[what]}\n")
-    with pytest.raises(SandboxError, match=rf"(ADD|FROM|COPY) of.*build-network={network} the engine fetches nothing"):
+    with pytest.raises(SandboxError, match=rf"(ADD|FROM|COPY).*build-network={network} the engine fetches nothing"):
         Images(client, build_network=network).agent(agent)
+
+
+def _base_of(tag: str) -> str:
+    """A second name of an image, as bundled base images have."""
+    return tag.partition(":")[0] + "-base"
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +174,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An image of another agent, which holds a secret of its author."""
     require_docker()
     client = docker.from_env()
-    folder = tmp_path_factory.mktemp("agents") / "builder-other"
+    folder = tmp_path_factory.mktemp("agents") / f"builder-other-{os.getpid()}"  # workers share the engine
     folder.mkdir(parents=True)
     (folder / "start.sh").write_text("true\n")
     (folder / "secret").write_text("SECRET-29")
@@ -177,9 +182,10 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     other = replace(script_agent(), folder=folder, start=folder / "start.sh", dockerfile=folder / "Dockerfile")
     docker_sandbox().images.environment()  # type: ignore[attr-defined]
     tag = Images(client).agent(other)
-    client.images.get(tag).tag("mlebench-agent-builder-base", "latest")
+    base = _base_of(tag)
+    client.images.get(tag).tag(base, "latest")
     yield tag
-    client.images.remove("mlebench-agent-builder-base:latest", force=True)
+    client.images.remove(f"{base}:latest", force=True)
     client.images.remove(tag, force=True)
     client.close()
 
@@ -189,7 +195,7 @@ IMAGES = {
     "a copy with another flag": "COPY --chown=1:1 --from={image} --chmod=644 /secret /x",
     "a copy over two lines": "COPY \\\n --from={image} \\\n# a remark\n /secret /x",
     "a copy in lower case": "copy --from={image} /secret /x",
-    "a copy by another name": "COPY --from=mlebench-agent-builder-base /secret /x",
+    "a copy by another name": "COPY --from={base} /secret /x",
     "a copy by its digest": "COPY --from={id} /secret /x",
     "a copy by the digest alone": "COPY --from={short} /secret /x",
     "a copy with a flag in quotes": 'COPY --fr"om"={image} /secret /x',
@@ -225,7 +231,7 @@ IMAGES = {
 @pytest.mark.parametrize("what", IMAGES)
 def test_a_dockerfile_wants_another_image(what: str, client: docker.DockerClient, agent: Agent, other: str) -> None:
     id = str(client.images.get(other).id)
-    line = IMAGES[what].format(image=other, id=id, short=id.removeprefix("sha256:")[:12])
+    line = IMAGES[what].format(image=other, base=_base_of(other), id=id, short=id.removeprefix("sha256:")[:12])
     agent.dockerfile.write_text(f"FROM mlebench-env AS base\n\n{line}\n")
     with pytest.raises(SandboxError, match=r"Dockerfile: line [345]: "):
         Images(client).agent(agent)
@@ -240,7 +246,7 @@ def test_a_dockerfile_wants_another_program_to_read_it(first: str, client: docke
 
 def test_a_configuration_wants_another_image_as_its_base(client: docker.DockerClient, agent: Agent, other: str) -> None:
     agent.dockerfile.write_text("FROM mlebench-env\nCOPY --from=0 /secret /x\n")
-    with pytest.raises(SandboxError, match=r"base_image of the image .*made on this machine"):
+    with pytest.raises(SandboxError, match=r"base_image: the image .*built on this machine"):
         Images(client).agent(replace(agent, base_image=other))
 
 
@@ -273,7 +279,7 @@ class _Registry:
         return [] if image == "local" else [image]
 
 
-@pytest.mark.parametrize(("image", "problem"), [("evil", "ADD of"), ("worse", "COPY of the image 'local'")])
+@pytest.mark.parametrize(("image", "problem"), [("evil", "ADD "), ("worse", "COPY: the image 'local'")])
 def test_a_base_image_wants_more_when_it_is_built_on(image: str, problem: str) -> None:
     with pytest.raises(SandboxError, match=rf"line 2: {problem}.*\(an ONBUILD of '{image}'\)"):
         Rules(_Registry(), fetching=False).check(f"# x\nFROM {image}\n")
