@@ -1,1 +1,1 @@
-"""What a run is: its directory, outcome, record, group and manifest, and the run itself."""
+"""Runs: executing, recording and regrading them, the files that agents left, and run groups."""

@@ -1,10 +1,10 @@
-"""The files that a run's agent left: read in place from its archive, as data and nothing else.
+"""The files that a run's agent left, read in place from its archive, as data only; and a run's timeline.
 
-Groups of earlier versions have folders in its place, which are read the same way. Both may come from somebody else, so
-an archive is checked before anything of it is read: its members are regular files with plain names below ``code``,
-``logs`` and ``submission``, each once, which do not overlap, and no larger than what deflate can make of their bytes.
+Groups of earlier versions have folders instead, which are read the same way. Both may come from third parties, so an
+archive is checked before it is read. Its members must be regular files with plain, unique names below ``code``,
+``logs`` and ``submission``. They must not overlap, or be larger than deflate can produce from their compressed bytes.
 
-A run's timeline: what the submission was worth over time and over money, from its snapshots.
+The timeline shows the submission's score over time and cost, from its snapshots.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from pytest_mlebench.sandbox.collection import FilesWriter, Snapshots, digest_of
 
 _MAX_FILES = 400_000
 _MAX_DIRECTORY = 64 << 20
-"""Bytes of an archive's list of members."""
+"""Maximum bytes of an archive's list of members."""
 _MAX_RATIO = 1032
-"""What deflate makes of a byte at most."""
+"""Maximum number of bytes that deflate produces from one byte."""
 _MAX_PATH = 65_000
 _BLOCK = 1 << 20
 _END, _LOCATOR, _END_64 = struct.Struct("<4s4H2LH"), struct.Struct("<4sLQL"), struct.Struct("<4sQ2H2L4Q")
@@ -43,13 +43,12 @@ _REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOE
 
 
 class FilesError(DataError):
-    """The files of a run cannot be read, or not safely."""
+    """The files of a run cannot be read, or cannot be read safely."""
 
 
 @dataclass(frozen=True)
 class RunFile:
-    """A file that an agent left: its path, as ``code/main.py``, and its size in bytes. ``crc`` is that of its content,
-    None where it is not known."""
+    """A file that an agent left: its path, such as ``code/main.py``, its size in bytes, and its CRC (None: unknown)."""
 
     path: str
     size: int
@@ -57,7 +56,7 @@ class RunFile:
 
     @property
     def suffix(self) -> str:
-        """That of its name, in lower case."""
+        """The suffix of its name, in lower case."""
         return Path(self.path).suffix.lower()
 
 
@@ -70,16 +69,16 @@ class RunFiles:
         self._archive = archive
 
     def below(self, folder: str = "") -> list[RunFile]:
-        """The files below a folder such as ``code``, or all of them, in the order of their paths."""
+        """Return the files below a folder such as ``code``, or all files, ordered by path."""
         return [file for path, file in self._files.items() if not folder or path.startswith(f"{folder}/")]
 
     def get(self, path: str) -> RunFile | None:
-        """The file with this path; None where there is none."""
+        """Return the file with this path; None if there is none."""
         return self._files.get(path)
 
     @contextmanager
     def open(self, path: str) -> Iterator[IO[bytes]]:
-        """A file to read from: never more than its size. Raises FilesError."""
+        """Open a file for reading. An archive never yields more than the file's size. Raises FilesError."""
         if path not in self._files:
             raise FilesError(f"{self.run_dir.name} has no file {path}")
         try:
@@ -102,7 +101,7 @@ class RunFiles:
         raise ValueError("it is not a regular file")
 
     def read(self, path: str, size: int, start: int = 0) -> bytes:
-        """At most ``size`` bytes of a file from ``start`` on. Raises FilesError."""
+        """Return at most ``size`` bytes of a file, from offset ``start``. Raises FilesError."""
         with self.open(path) as file:
             file.seek(start)
             return file.read(size)
@@ -110,7 +109,7 @@ class RunFiles:
 
 @contextmanager
 def open_files(run_dir: Path, *, max_files: int = _MAX_FILES) -> Iterator[RunFiles]:
-    """The files that a run left. Raises FilesError for an archive that is damaged or hostile, or of more files.
+    """Open the files that a run left. Raises FilesError if the archive is damaged, hostile, or has too many files.
 
     >>> from pytest_mlebench import read_group
     >>> group = read_group(Path("reports/first"))
@@ -127,7 +126,7 @@ def open_files(run_dir: Path, *, max_files: int = _MAX_FILES) -> Iterator[RunFil
         raise FilesError(f"{run_dir / FILES} cannot be read: {_why(error)}") from error
     with os.fdopen(descriptor, "rb") as file:
         try:
-            archive = _opened(file, max_files)
+            archive = _open_archive(file, max_files)
             files = _checked(archive)
         except (OSError, EOFError, ValueError, NotImplementedError, struct.error, zipfile.BadZipFile) as error:
             raise FilesError(f"{run_dir / FILES} cannot be read: {_why(error)}") from error
@@ -139,8 +138,8 @@ def _why(error: Exception) -> str:
     return unusable(error) if isinstance(error, OSError) else str(error) or type(error).__name__
 
 
-def _opened(file: IO[bytes], max_files: int) -> zipfile.ZipFile:
-    """The archive, once its list of members is known to be of a bounded size. Raises ValueError."""
+def _open_archive(file: IO[bytes], max_files: int) -> zipfile.ZipFile:
+    """Open an archive after checking the size of its list of members. Raises ValueError."""
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         raise ValueError("it is not a regular file")
     total = file.seek(0, os.SEEK_END)
@@ -166,7 +165,7 @@ def _opened(file: IO[bytes], max_files: int) -> zipfile.ZipFile:
 
 
 def _checked(archive: zipfile.ZipFile) -> dict[str, RunFile]:
-    """The members of an archive by path, in order. Raises ValueError for what no harness writes."""
+    """Return the members of an archive by path, in order. Raises ValueError for anything that no harness writes."""
     found: dict[str, RunFile] = {}
     places: list[tuple[int, int]] = []
     for info in archive.infolist():
@@ -176,13 +175,13 @@ def _checked(archive: zipfile.ZipFile) -> dict[str, RunFile]:
         if not is_safe(name) or info.orig_filename != name:
             problem = f"is not a path below {', '.join(COLLECTED)}"
         elif name in found:
-            problem = "comes twice"
+            problem = "is a duplicate"
         elif stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
             problem = "is not a regular file"
         elif info.flag_bits & 0x41 or ratio is None:
-            problem = "is encrypted, or packed in an unknown way"
+            problem = "is encrypted, or compressed by an unknown method"
         elif info.file_size > (packed * ratio + ratio if ratio else packed):
-            problem = "is smaller than it says"
+            problem = "declares an impossible size"
         if problem:
             raise ValueError(f"its member {name[:100]!r} {problem}")
         places.append((info.header_offset, 30 + len(name.encode()) + packed))
@@ -199,12 +198,17 @@ def _checked(archive: zipfile.ZipFile) -> dict[str, RunFile]:
 
 
 def check_files(run_dir: Path, *, max_bytes: int = defaults.COLLECT_BYTES, max_checked: int = 64 << 20) -> None:
-    """Check the archive of a run that somebody else sent: its members, their total size (``max_bytes`` for each
-    folder), and the content of those of at most ``max_checked`` bytes, which an audit may read. Raises FilesError."""
+    """Check the archive of a run from a third party. Raises FilesError.
+
+    Checks its members, their total size (``max_bytes`` for each folder), and the content of those of at most
+    ``max_checked`` bytes, which an audit may read.
+    """
     with open_files(run_dir) as files:
         total = sum(file.size for file in files.below())
-        if total > (most := len(COLLECTED) * max_bytes):
-            raise FilesError(f"{run_dir / FILES} unpacks to {format_size(total)}; at most {format_size(most)} are kept")
+        if total > (limit := len(COLLECTED) * max_bytes):
+            raise FilesError(
+                f"{run_dir / FILES} unpacks to {format_size(total)}; at most {format_size(limit)} are kept"
+            )
         for file in files.below():
             if file.size <= max_checked:
                 with files.open(file.path) as member:
@@ -213,8 +217,7 @@ def check_files(run_dir: Path, *, max_bytes: int = defaults.COLLECT_BYTES, max_c
 
 
 def is_safe(path: str) -> bool:
-    """Whether this is the path of a file that an archive of a run may have: below a folder that is collected, and
-    nothing but printable characters."""
+    """Whether the archive of a run may have a file with this path: below a collected folder, and printable."""
     parts = path.split("/")
     return (
         len(path) <= _MAX_PATH
@@ -228,7 +231,7 @@ def is_safe(path: str) -> bool:
 
 
 def regular_files(folder: Path) -> Iterator[Path]:
-    """Regular files below a folder; links are not followed."""
+    """Yield the regular files below a folder; links are not followed."""
     if folder.is_symlink():
         return
     for parent, _, names in os.walk(folder):
@@ -240,7 +243,7 @@ def regular_files(folder: Path) -> Iterator[Path]:
 
 
 def _in_folders(run_dir: Path, max_files: int) -> dict[str, RunFile]:
-    """What a run of an earlier version left, in folders."""
+    """Return the files of a run of an earlier version, which left them in folders."""
     found: dict[str, RunFile] = {}
     for name in COLLECTED:
         for path in regular_files(run_dir / name):
@@ -251,7 +254,7 @@ def _in_folders(run_dir: Path, max_files: int) -> dict[str, RunFile]:
 
 
 def copy_files(run_dir: Path, target: Path, folders: Collection[str]) -> list[RunFile]:
-    """Write an archive of some folders of a run into the new folder ``target``; returns the files that it lacks."""
+    """Write an archive of some folders of a run into the new folder ``target``. Returns the files left out of it."""
     target.mkdir()
     with open_files(run_dir) as files, FilesWriter(target) as writer:
         for file in files.below():
@@ -264,24 +267,24 @@ def copy_files(run_dir: Path, target: Path, folders: Collection[str]) -> list[Ru
 def unpack(
     run_dir: Path, target: Path, *, folders: tuple[str, ...] = COLLECTED, max_bytes: int | None = None
 ) -> list[str]:
-    """Write the files of a run below ``target``, a folder that is new or empty; returns what could not be written.
+    """Write the files of a run below ``target``, a new or empty folder. Returns the paths that could not be written.
 
-    Nothing is written through a link, over another file, or as a program that can be executed. Raises UsageError where
-    ``target`` has files or there are more than ``max_bytes``, FilesError, and OSError.
+    Nothing is written through a link, over another file, or as an executable. Raises UsageError if ``target`` has files
+    or the files exceed ``max_bytes`` in total, FilesError, and OSError.
     """
     left_out = []
     with open_files(run_dir) as files:
         wanted = [file for name in folders for file in files.below(name)]
         size = sum(file.size for file in wanted)
         if max_bytes is not None and size > max_bytes:
-            raise UsageError(f"{run_dir.name} left {size:,} bytes, and at most {max_bytes:,} are unpacked")
+            raise UsageError(f"{run_dir.name} left {size:,} bytes, but at most {max_bytes:,} can be unpacked")
         root = _new_folder(target)
         try:
             for wanted_file in wanted:
                 try:
                     with files.open(wanted_file.path) as source:
                         _write(root, wanted_file, source)
-                except FileExistsError:  # where names differ in their case alone, for example
+                except FileExistsError:  # if names differ only in case, for example
                     left_out.append(wanted_file.path)
         finally:
             os.close(root)
@@ -294,14 +297,14 @@ def _new_folder(target: Path) -> int:
         root = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise UsageError(f"{target} is a link, or cannot be opened: name a new folder") from error
-    if os.listdir(root):  # noqa: PTH208 - of the folder that was opened, whatever has its name now
+    if os.listdir(root):  # noqa: PTH208 - the folder that was opened, whatever has its name now
         os.close(root)
         raise UsageError(f"{target} is not empty: name a new folder")
     return root
 
 
 def _write(root: int, file: RunFile, source: IO[bytes]) -> None:
-    """Write one file; each folder on the way is opened by its own name within the last one."""
+    """Write one file. Each folder on the way is opened by its name within the previous one."""
     *folders, name = file.path.split("/")
     here = os.dup(root)
     try:
@@ -323,7 +326,7 @@ def _write(root: int, file: RunFile, source: IO[bytes]) -> None:
 
 _MAX_VALIDATION_BYTES = 1 << 16
 NOT_GRADED = "not graded: "
-"""How the error of a point begins that has no grade, though there may be nothing wrong with it."""
+"""Prefix of the error of a point that was not graded, although its submission may be valid."""
 _LATE = f"{NOT_GRADED}grading the run's snapshots took too long"
 _INTERRUPTED = f"{NOT_GRADED}the session was interrupted"
 
@@ -338,10 +341,10 @@ def timeline(
     grade: Callable[[Path], Report] | None,
     limit: float = defaults.TIMELINE_SECONDS,
 ) -> tuple[TimelinePoint, ...]:
-    """The snapshots by time, and last the submission that the run left, whose ``report`` is known.
+    """Return the snapshots by time, and last the submission that the run left, whose ``report`` is known.
 
-    ``seconds`` and ``spent`` are those of the whole run. ``grade`` grades a snapshot; None: the others are not graded.
-    Grading ends after ``limit`` seconds; until then the order is such that what is graded covers the whole run.
+    ``seconds`` and ``spent`` are those of the whole run. ``grade`` grades a snapshot; None: snapshots are not graded.
+    Grading stops after ``limit`` seconds; its order ensures that the graded snapshots cover the whole run.
     """
     taken, final = list(snapshots.taken), run_dir / SUBMISSION
     has_file = report.submission_exists and final.is_file() and not final.is_symlink()
@@ -357,7 +360,7 @@ def timeline(
         _point(
             reports.get(snapshot.digest),
             missing,
-            seconds=min(snapshot.seconds, round(seconds, 3)),  # a sandbox measures the run a little later
+            seconds=min(snapshot.seconds, round(seconds, 3)),  # the sandbox measures the run separately
             calls=snapshot.calls,
             cost=snapshot.cost,
             file=snapshot.path.relative_to(run_dir).as_posix(),
@@ -373,9 +376,9 @@ def timeline(
 
 
 def read_validation_score(run_dir: Path) -> float | None:
-    """The score that the agent itself expects, by its ``submission/validation.json``; None where it says nothing.
+    """Return the score that the agent itself expects, from ``submission/validation.json``; None if there is none.
 
-    Whatever it wrote there, this is a finite number or None.
+    Whatever the agent wrote there, this is a finite number or None.
     """
     try:
         with open_files(run_dir) as files:
@@ -398,7 +401,7 @@ def _point(report: Report | None, missing: str, **known: Any) -> TimelinePoint:
 
 
 def _spread(count: int) -> Iterator[int]:
-    """The numbers below ``count`` in an order that soon covers their whole range: the last, the first, the middle, …
+    """Yield the numbers below ``count``, in an order that soon covers the whole range: last, first, middle, …
 
     >>> list(_spread(5))
     [4, 0, 2, 1, 3]

@@ -1,8 +1,8 @@
-"""Keeping pytest out of run groups: what agents left there is data, also in earlier versions' groups.
+"""Keeps pytest out of run groups, including those of earlier versions: the files that agents left there are data.
 
-The plugin asks ``group_of`` before it lets pytest enter a folder, in unrelated projects too, so that this module
-imports nothing and looks at few files. Where pytest runs without the plugin, a ``conftest.py`` in each group says the
-same.
+The plugin calls ``group_of`` before pytest enters a folder, in unrelated projects too. So this module imports nothing
+from the package and reads few files. If pytest runs without the plugin, a ``conftest.py`` in each group has the same
+effect.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _MARKS: Mapping[str, tuple[bytes, ...]] = {
     "run.json": (b'"run_id"', b'"competition_id"'),
     "running.json": (b'"competition_id"', b'"agent"'),
 }
-"""By the file that a run group or a run directory has: the keys in it. Other tools use such names as well."""
-_READ = 64 << 20
+"""Files of run groups and run directories, with the keys that they contain: other tools use these names as well."""
+_MAX_BYTES = 64 << 20
 
 
 def is_group(folder: Path) -> bool:
-    """Whether this is the folder of a run group, or of a run, of this program or of MLE-bench."""
+    """Whether this is the folder of a run group or of a run, of this program or of MLE-bench."""
     return any(_has(folder / name, keys) for name, keys in _MARKS.items())
 
 
 def group_of(path: Path) -> Path | None:
-    """The outermost folder of a run group or of a run that has this path; None where there is none."""
+    """Return the outermost folder of a run group or run that contains this path; None if there is none."""
     return next((folder for folder in reversed((path, *path.parents)) if is_group(folder)), None)
 
 
@@ -51,9 +51,9 @@ def has_guard(folder: Path) -> bool:
 
 
 def protect(folder: Path) -> None:
-    """Write the guard into a run group's folder, unless the user has a ``conftest.py`` of another kind there."""
+    """Write the guard into a run group's folder, unless the user has another ``conftest.py`` there."""
     path = folder / CONFTEST
-    with suppress(OSError, UnicodeDecodeError):  # a folder that cannot be written; the plugin still holds
+    with suppress(OSError, UnicodeDecodeError):  # the folder may not be writable; the plugin still protects it
         if not path.is_symlink() and path.exists():
             text = path.read_text(encoding="utf-8")
             if text == _GUARD or not text.startswith(_FIRST_LINE):
@@ -64,7 +64,7 @@ def protect(folder: Path) -> None:
 
 
 def protect_all(runs_dir: Path) -> None:
-    """Write the guard into each run group below a folder, those of earlier versions too."""
+    """Write the guard into each run group below a folder, including those of earlier versions."""
     with suppress(OSError):
         for folder in runs_dir.iterdir():
             if is_group(folder):
@@ -74,7 +74,7 @@ def protect_all(runs_dir: Path) -> None:
 def _has(path: Path, keys: tuple[bytes, ...]) -> bool:
     try:
         status = path.stat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _READ:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_BYTES:
             return False
         content = path.read_bytes()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Grading stored submissions again, with the data and the graders of this machine."""
+"""Regrades stored submissions, with the data and the graders of this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pytest_mlebench.records.record import SUBMISSION, RunRecord
 from pytest_mlebench.sandbox.collection import digest_of
 
 ROUNDING = 1.5e-5
-"""Scores are rounded to five decimals: machines may disagree on the last one."""
+"""Tolerance of comparisons: scores are rounded to five decimals, and machines may disagree on the last one."""
 _COMPARED = (
     *("gold_threshold", "silver_threshold", "bronze_threshold", "median_threshold"),
     *("any_medal", "gold_medal", "silver_medal", "bronze_medal", "above_median"),
@@ -37,7 +37,7 @@ REGRADED = "regraded-*.json"
 
 @dataclass(frozen=True, kw_only=True)
 class RegradedRun:
-    """A run's first grade and a later one; ``changes`` says how they differ, a phrase each."""
+    """A run's first grade and a later one. ``changes`` describes their differences, one phrase each."""
 
     run_id: str
     agent: str
@@ -50,7 +50,7 @@ class RegradedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Regrading:
-    """A group graded again; ``not_graded`` has the reason by run id. ``regraded_at`` is ISO 8601 in UTC."""
+    """The result of regrading a group. ``not_graded`` has reasons by run id. ``regraded_at`` is ISO 8601 in UTC."""
 
     run_group: str
     bench_version: str
@@ -61,29 +61,29 @@ class Regrading:
 
     @property
     def changed(self) -> tuple[RegradedRun, ...]:
-        """The runs with another grade."""
+        """The runs whose grade changed."""
         return tuple(run for run in self.runs if run.changes)
 
 
 def latest_regradings(group_dir: Path) -> tuple[list[Regrading], list[str]]:
-    """The latest regrading of a group for each version of the benchmark, and which files cannot be read, and why."""
+    """Return a group's latest regrading for each version of the benchmark, and which files cannot be read, and why."""
     found: dict[str, Regrading] = {}
     broken = []
     for path in sorted(group_dir.glob(REGRADED)):
         try:
-            one = read_json(path, Regrading)
+            regrading = read_json(path, Regrading)
         except (OSError, ValueError) as error:
             broken.append(f"{path.name}: {reason(error)}")
             continue
-        known = found.get(one.bench_version)
-        if known is None or known.regraded_at <= one.regraded_at:
-            found[one.bench_version] = one
+        known = found.get(regrading.bench_version)
+        if known is None or known.regraded_at <= regrading.regraded_at:
+            found[regrading.bench_version] = regrading
     return [found[version] for version in sorted(found)], broken
 
 
 @dataclass
 class Regrader:
-    """Grades submissions of any competition; what belongs to one competition is set up once.
+    """Grades submissions of any competition. The grader of each competition is set up once.
 
     ``twin_store`` opens the data of a run's twin; ``options`` are those of ``Grader``.
     """
@@ -96,13 +96,13 @@ class Regrader:
     _known: dict[tuple[Path, str], Report] = field(default_factory=dict)
 
     def competition(self, id: str) -> Competition | None:
-        """The competition of this id; None where there is none here."""
+        """Return the competition with this id; None if there is none here."""
         if id not in self.catalogue:
             return None
         return self.catalogue[id]
 
     def dataset(self, record: RunRecord) -> Dataset | None:
-        """The prepared data of a run's competition, or its twin; None where there is none."""
+        """Return the prepared data of a run's competition, or of its twin; None if there is none."""
         if (competition := self.competition(record.competition_id)) is None:
             return None
         try:
@@ -112,7 +112,7 @@ class Regrader:
         return found if found.is_prepared else None
 
     def obstacle(self, record: RunRecord) -> str | None:
-        """Why a run cannot be graded again here; None if it can."""
+        """Return why a run cannot be regraded here; None if it can."""
         id = record.competition_id
         if id not in self.catalogue:
             return f"there is no competition {id[:100]!r} here"
@@ -121,11 +121,11 @@ class Regrader:
         if isinstance(grader := self._grader(dataset), str):
             return grader
         if record.data and dict(record.data) != fingerprint(dataset):
-            return f"the data of {id} here is not that of the run: their digests differ"
+            return f"the data of {id} here is not the run's data: the digests differ"
         return None
 
     def _absent(self, record: RunRecord) -> str:
-        """What to do about data that is not here."""
+        """Return what to do about missing data."""
         id = record.competition_id
         if not record.twin:
             command = self.store.command("prepare", self.catalogue[id])
@@ -149,7 +149,7 @@ class Regrader:
         return self._graders[key]
 
     def grade(self, record: RunRecord, path: Path) -> Report:
-        """The grade of a file as a submission of the run, of which ``obstacle`` says None."""
+        """Grade a file as a submission of the run, for which ``obstacle`` must be None."""
         dataset = self.dataset(record)
         grader = "" if dataset is None else self._grader(dataset)
         if dataset is None or isinstance(grader, str):
@@ -162,27 +162,27 @@ class Regrader:
         return self._known[key]
 
     def submission(self, record: RunRecord, run_dir: Path) -> Report:
-        """The grade of the submission that a run left."""
+        """Grade the submission that a run left."""
         return self.grade(record, run_dir / SUBMISSION)
 
 
 def same_score(one: float | None, other: float | None) -> bool:
-    """Whether two scores are the same, but for the rounding of the last decimal."""
+    """Whether two scores are the same, except for rounding of the last decimal."""
     if one is None or other is None:
         return one is other
     return one == other or abs(one - other) <= ROUNDING
 
 
 def took_too_much(own: Report | TimelinePoint) -> str:
-    """The reason why there is no grade, if grading exceeded a limit, which depends on the machine; else empty.
+    """Return the error if grading exceeded a limit, which depends on the machine; empty otherwise.
 
-    Only the harness's own reason counts: graders may quote what is in a submission.
+    Only the harness's own error counts: graders may quote a submission's content.
     """
     return own.error if own.score is None and own.error and own.error.startswith(EXCEEDED) else ""
 
 
 def differences(before: Report, after: Report) -> list[str]:
-    """How two grades of a submission differ, a phrase each."""
+    """Return how two grades of a submission differ, one phrase each."""
     found = []
     if not same_score(before.score, after.score):
         found.append(f"score {before.score}, now {after.score}")
@@ -194,16 +194,16 @@ def differences(before: Report, after: Report) -> list[str]:
 
 
 def changes(before: Report, after: Report) -> tuple[str, ...]:
-    """The same, also where a submission is invalid for another reason."""
+    """Like ``differences``, but also reports a submission that is invalid for another reason."""
     found = differences(before, after)
-    # A missing file is named by its path, which is another one where the group was moved.
+    # The error for a missing file contains its path, which changes if the group is moved.
     if not found and before.submission_exists and before.error != after.error:
         found.append(f"invalid for another reason: {after.error}")
     return tuple(found)
 
 
 def regrade(group: RunGroup, version: str, regrader: Regrader) -> Regrading:
-    """The stored submissions of a group, graded again; what the runs recorded stays."""
+    """Regrade the stored submissions of a group. The runs' own records stay unchanged."""
     graded: list[RegradedRun] = []
     not_graded: dict[str, str] = {}
     for record in group.records:

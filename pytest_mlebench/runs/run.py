@@ -1,4 +1,4 @@
-"""One run: an agent on a competition in a sandbox, graded and recorded; and the variables and data that it is given."""
+"""Runs an agent on a competition in a sandbox, with its variables and data; grades and records the run."""
 
 from __future__ import annotations
 
@@ -48,23 +48,23 @@ if TYPE_CHECKING:
 
 
 OBFUSCATED_NAME = "competition"
-"""What an obfuscated competition is called."""
-_FOLDER = ".shown-"
+"""Name shown to agents for an obfuscated competition."""
+_FOLDER_PREFIX = ".shown-"
 
 
 @contextmanager
 def obfuscated_data(dataset: Dataset, *, keep: bool) -> Iterator[Path]:
-    """A folder with the public files, hard-linked where possible, and the obfuscated description.
+    """Create a folder with the public files, hard-linked if possible, and the obfuscated description.
 
-    It lies in the data folder, and is removed afterwards unless ``keep``. Raises SandboxError where it cannot be made,
-    CompetitionError where there is no such description.
+    It is created in the data folder, and removed afterwards unless ``keep``. Raises SandboxError if that fails, and
+    CompetitionError if the competition has no obfuscated description.
     """
     text = dataset.competition.obfuscated_description.read_text(encoding="utf-8")
     store = dataset.folder.parent
-    for dead in dead_folders(_FOLDER, [store]):
+    for dead in dead_folders(_FOLDER_PREFIX, [store]):
         shutil.rmtree(dead, ignore_errors=True)
     try:
-        folder = Path(tempfile.mkdtemp(prefix=".kept-" if keep else owned(_FOLDER), dir=store)).absolute()
+        folder = Path(tempfile.mkdtemp(prefix=".kept-" if keep else owned(_FOLDER_PREFIX), dir=store)).absolute()
     except OSError as error:
         raise SandboxError(
             f"data folder {store} cannot be written, which --description=obfuscated needs: {error.strerror}"
@@ -97,17 +97,17 @@ def run_environment(
     *,
     replayed: bool = False,
 ) -> dict[str, str]:
-    """The variables of the harness's environment that a run of an agent may use.
+    """Return the variables of the harness's environment that a run of an agent may use.
 
     These are the secrets that the user granted, and keys and addresses of model providers, which the gateway replaces.
-    Raises AgentError for a secret that was not granted, and for a provider's address that the agent moves elsewhere:
-    the gateway would send the provider's key there.
+    Raises AgentError for a secret that was not granted. Also raises it if the agent redirects a provider's address,
+    because the gateway would send the provider's key there.
     """
     providers = _providers(gateway)
     permissions.check_secrets(agent, _variables(providers))
     for provider in providers:
-        _check_place(agent, provider, providers, permissions, environment)
-    names = _variables(own for own in providers if replayed or not own.keys or own.key(environment))
+        _check_address(agent, provider, providers, permissions, environment)
+    names = _variables(each for each in providers if replayed or not each.keys or each.key(environment))
     names |= {*permissions.allow_secrets} & {*agent.secret_names}
     return {name: environment[name] for name in names if environment.get(name)}
 
@@ -120,27 +120,27 @@ def _variables(providers: Iterable[Provider]) -> set[str]:
     return {name for provider in providers for name in (*provider.keys, *provider.url_variables)}
 
 
-def _check_place(
+def _check_address(
     agent: Agent,
     provider: Provider,
     providers: Iterable[Provider],
     permissions: Permissions,
     environment: Mapping[str, str],
 ) -> None:
-    own = {_origin(provider.base_url), _origin(provider.located(environment).base_url)}
+    origins = {_origin(provider.base_url), _origin(provider.located(environment).base_url)}
     for name in provider.url_variables:
         url = agent.env_vars.get(name, "")
         if "://" not in url or any(other.is_above(url) for other in providers):
             continue
-        if any(sign in url for sign in "\\@"):
-            raise AgentError(f"agent {agent.id}: {name} is {url!r:.100}; an address has neither '@' nor '\\'")
-        place = Destination.parse(url)
-        permitted = any(Destination.parse(text).covers(place) for text in permissions.allow_hosts)
-        if _origin(url) not in own and not permitted:
+        if any(character in url for character in "\\@"):
+            raise AgentError(f"agent {agent.id}: {name} is {url!r:.100}; an address cannot contain '@' or '\\'")
+        destination = Destination.parse(url)
+        permitted = any(Destination.parse(text).covers(destination) for text in permissions.allow_hosts)
+        if _origin(url) not in origins and not permitted:
             raise AgentError(
-                f"agent {agent.id}: its {name} would have the key of {provider.name} sent to {place}, which you have "
-                f"not permitted: set ${name} in your own environment to have the provider there, or allow it with "
-                f"--allow-host={place} (in Python: Permissions(allow_hosts=[{str(place)!r}]))"
+                f"agent {agent.id}: its {name} would send the key of {provider.name} to {destination}, which you have "
+                f"not permitted: set ${name} in your own environment if the provider is there, or allow it with "
+                f"--allow-host={destination} (in Python: Permissions(allow_hosts=[{str(destination)!r}]))"
             )
 
 
@@ -151,17 +151,17 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 def check_hosts(agent: Agent, permissions: Permissions, gateway: GatewaySettings | None) -> None:
     """Check that the user permits each host an agent wants to reach. Raises SandboxError for the first that is not."""
-    through_gateway = {own.host for provider in _providers(gateway) for own in (provider, provider.located())}
-    endpoints(agent, Launch(environment=agent.env_vars), permissions.allow_hosts, without=through_gateway)
+    gateway_hosts = {each.host for provider in _providers(gateway) for each in (provider, provider.located())}
+    endpoints(agent, Launch(environment=agent.env_vars), permissions.allow_hosts, without=gateway_hosts)
 
 
 def permissions_of_run(
     agent: Agent, permissions: Permissions, gateway: GatewaySettings | None, account: SandboxAccount
 ) -> dict[str, Any]:
-    """For a run's record: what the user granted that concerns its agent, and which permissions the run used.
+    """Return, for a run's record, the user's grants that concern its agent, and the permissions that the run used.
 
-    ``used`` holds ``secrets`` given in plain, ``hosts`` reached directly, ``no_isolation`` and ``privileged``;
-    ``bundled`` says that the package permits what the agent's definition asks for.
+    ``used`` holds ``secrets`` passed in plain, ``hosts`` reached directly, ``no_isolation`` and ``privileged``.
+    ``bundled`` means that the package permits what the agent's definition requests.
     """
     secrets = {*permissions.allow_secrets} & {*agent.secret_names}
     granted = {
@@ -177,8 +177,8 @@ def permissions_of_run(
 
 
 def used_permissions(account: SandboxAccount, secrets: list[str]) -> dict[str, Any]:
-    """Which permissions a run used, by its sandbox's account; ``secrets`` are those that it was given in plain."""
-    hosts = {f"{made.host}:{made.port}" for made in account.connections if made.allowed}
+    """Return the permissions that a run used, from its sandbox's account; ``secrets`` are those passed in plain."""
+    hosts = {f"{connection.host}:{connection.port}" for connection in account.connections if connection.allowed}
     used = {
         "secrets": secrets,
         "hosts": sorted(hosts)[:_MAX_HOSTS],
@@ -190,7 +190,7 @@ def used_permissions(account: SandboxAccount, secrets: list[str]) -> dict[str, A
 
 logger = logging.getLogger(__name__)
 
-_SHOWN_NAMES, _SHOWN_NAME = 3, 80
+_MAX_NAMES, _MAX_NAME = 3, 80
 
 
 _UNCONFINED = "this kernel has no Landlock: only its own code keeps the submission checker from the answers"
@@ -205,7 +205,7 @@ def _default_gateway() -> GatewaySettings:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How and where agents run: ``folder`` is that of the run group.
+    """How and where agents run. ``folder`` is the run group's folder.
 
     >>> options = RunOptions(folder=Path("reports/mine"), limits=Limits(time_limit=600.0))
     >>> options.limits.time_limit
@@ -218,14 +218,14 @@ class RunOptions:
     grading: GradingLimits = field(default_factory=GradingLimits)
     keep_sandbox: bool = False
     until: str = "done"
-    """When an agent that can be asked again ends: ``done``, when it says so, or ``limit``, when its time is over."""
+    """When an agent that can be asked again ends: ``done``, when it reports so, or ``limit``, at the time limit."""
     gateway: Callable[[], GatewaySettings] | None = _default_gateway
-    """How agents reach language models; None: on their own, with the keys that ``permissions`` name."""
+    """How agents reach language models; None: directly, with the keys that ``permissions`` name."""
     permissions: Permissions = field(default_factory=Permissions)
-    """What agents get beyond a gateway to their model providers. Without them no key or other secret reaches an
-    agent; hosts that they may reach are the sandbox's, as ``DockerSandbox(allow_hosts=…)``."""
+    """What agents get in addition to a gateway to their model providers. Without permissions, no key or other secret
+    reaches an agent. Hosts that they may reach are set in the sandbox: ``DockerSandbox(allow_hosts=…)``."""
     replay: Path | None = None
-    """The run group whose recordings answer in place of language models."""
+    """The run group whose recordings are replayed in place of language models."""
     obfuscated: bool = False
     """Agents read the obfuscated description, and nothing around them names the competition."""
     worker: str = ""
@@ -233,12 +233,12 @@ class RunOptions:
     snapshots: SnapshotPolicy | None = field(default_factory=SnapshotPolicy)
     """When snapshots of submissions are taken; None: never."""
     job: Mapping[str, Any] = field(default_factory=dict)
-    """For the record: which job of which engine does the run, on which node and hardware, and the run ids of earlier
-    attempts that were ``interrupted``. Empty where the session does it itself."""
+    """For the record: the engine's job that does the run, its node and hardware, and the run ids of earlier attempts
+    that were ``interrupted``. Empty if the session does the run itself."""
     steps: Steps | None = None
-    """What drives the agent, if it does not drive itself (see ``Task.steps``)."""
+    """Drives the agent, if it does not drive itself (see ``Task.steps``)."""
     may_record: Callable[[], None] | None = None
-    """Called before a run's record is written, and raises what keeps it from that; the run counts as interrupted."""
+    """Called before a run's record is written. If it raises, there is no record, and the run counts as interrupted."""
 
     def __post_init__(self) -> None:
         expect(self.limits, Limits, "limits", "Limits(time_limit=600) is one")
@@ -253,7 +253,7 @@ class RunOptions:
 
 
 def check_seed(seed: object) -> None:
-    """Raises UsageError unless this is the number of a run."""
+    """Raises UsageError unless this is a valid seed."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise UsageError(f"the seed must be an integer of at least 0, not {seed!r}")
 
@@ -265,8 +265,8 @@ def run_agent(
 
     Whatever the agent does is an outcome in the record. So is an error of the harness, which is not raised: other runs
     continue. An interruption leaves no record and is raised. Raises SandboxError if not even a record can be written,
-    CompetitionError where there is no description of the kind that ``options`` ask for, and AgentError for a secret
-    that the agent asks for and ``options.permissions`` do not grant.
+    CompetitionError if the competition lacks the kind of description that ``options`` request, and AgentError if the
+    agent requests a secret that ``options.permissions`` do not grant.
 
     >>> from pytest_mlebench import DataStore, LocalSandbox, default_agents, default_catalogue
     >>> competition = default_catalogue()["smoke-diabetes"]
@@ -294,12 +294,12 @@ def run_agent(
     without = {"gateway": "off"} if options.gateway is None and agent.may_ask_models else {}
     llm = without if gateway is None else gateway.account()
     usage = Usage.of(llm)
-    left = "" if report.submission_exists else _left_instead(run_dir, execution)
+    instead = "" if report.submission_exists else _submission_substitute(run_dir, execution)
     record = RunRecord(
-        **_what_ran(agent, competition, dataset, options, run_dir, seed=seed, started=started, ended=ended),
+        **_common_fields(agent, competition, dataset, options, run_dir, seed=seed, started=started, ended=ended),
         ending=_ending(execution, usage),
         seconds=round(execution.seconds, 3),
-        detail=_detail(execution, usage, gateway, left),
+        detail=_detail(execution, usage, gateway, instead),
         exit_code=execution.exit_code,
         signal=execution.signal,
         report=report,
@@ -315,7 +315,7 @@ def run_agent(
 
 @dataclass(frozen=True, kw_only=True)
 class _Run:
-    """A run that can start: all that it needs is there, its directory included."""
+    """A run that is ready to start: everything that it needs exists, including its directory."""
 
     key: RunKey
     task: Task
@@ -339,20 +339,20 @@ def _expect_arguments(
 
 
 def _begin(agent: Agent, competition: Competition, dataset: Dataset, options: RunOptions, key: RunKey) -> _Run:
-    """Put together what the run needs, then make its directory; raises as ``run_agent``."""
+    """Prepare what the run needs, then create its directory. Raises the same errors as ``run_agent``."""
     run_id = _new_run_id(key)
     run_dir = options.folder / run_id
-    # An episode's seed gives its twin, so the commands of one must not find it.
+    # An episode's seed determines its twin, so the episode's commands must not see it.
     variables = {"SEED": str(key.seed), "UNTIL": options.until} if options.steps is None else {}
     settings = options.gateway() if options.gateway is not None and agent.may_ask_models else None
-    given = run_environment(agent, options.permissions, settings, replayed=options.replay is not None)
-    gateway = None if settings is None else _gateway(settings, agent, run_dir, options, key, variables, given)
-    launch = agent.launch(given) if gateway is None else Launch()
+    granted = run_environment(agent, options.permissions, settings, replayed=options.replay is not None)
+    gateway = None if settings is None else _gateway(settings, agent, run_dir, options, key, variables, granted)
+    launch = agent.launch(granted) if gateway is None else Launch()
     launch = replace(launch, environment={**variables, **launch.environment})
     if not dataset.is_level:
         raise DataError(
-            f"{competition.id}: {dataset.prepared} is not prepared, or the times and inodes of its files may tell "
-            f"answers; `DataStore(…).prepare` and `{command('prepare', competition)}` see to both"
+            f"{competition.id}: {dataset.prepared} is not prepared, or the times and inodes of its files may reveal "
+            f"answers; `DataStore(…).prepare` and `{command('prepare', competition)}` fix both"
         )
     max_bytes = options.max_submission_bytes
     grader = Grader(competition, dataset, max_bytes=max_bytes, limits=options.grading)
@@ -361,7 +361,7 @@ def _begin(agent: Agent, competition: Competition, dataset: Dataset, options: Ru
     if options.snapshots is not None:
         spent = dict if gateway is None else gateway.account
         snapshots = Snapshots(run_dir / FOLDER, policy=options.snapshots, max_bytes=max_bytes, spent=spent)
-    _make(run_dir)  # when nothing is missing any more that would leave it empty
+    _create_folder(run_dir)  # last, so that no failure above leaves an empty folder
     task = Task(
         competition_id=OBFUSCATED_NAME if options.obfuscated else competition.id,
         agent=agent,
@@ -382,27 +382,27 @@ def _begin(agent: Agent, competition: Competition, dataset: Dataset, options: Ru
     return _Run(key=key, task=task, dataset=dataset, options=options, settings=settings, grader=grader, checker=checker)
 
 
-def _make(run_dir: Path, *, may_exist: bool = False) -> None:
+def _create_folder(run_dir: Path, *, may_exist: bool = False) -> None:
     try:
         run_dir.mkdir(parents=True, exist_ok=may_exist)
     except OSError as problem:
-        raise SandboxError(f"run directory {run_dir} cannot be made: {problem.strerror}") from problem
+        raise SandboxError(f"run directory {run_dir} cannot be created: {problem.strerror}") from problem
 
 
 def _execute(run: _Run, sandbox: Sandbox) -> tuple[Execution, str | None]:
-    """Run the agent to its end; the text says why the harness failed, if it did."""
-    shown: AbstractContextManager[Path] = nullcontext(run.dataset.public)
+    """Run the agent to its end. Returns the execution, and the error of the harness if it failed."""
+    data: AbstractContextManager[Path] = nullcontext(run.dataset.public)
     if run.options.obfuscated:
-        shown = obfuscated_data(run.dataset, keep=run.options.keep_sandbox)
+        data = obfuscated_data(run.dataset, keep=run.options.keep_sandbox)
     try:
-        with shown as public:
+        with data as public:
             return sandbox.run(replace(run.task, public=public)), None
     except SandboxError as problem:
         return Execution(ending=Ending.NOT_STARTED, seconds=0.0), str(problem)
 
 
 def _notes(run: _Run) -> Iterator[str]:
-    """What the record notes beside what the sandbox tells; writes the trajectory."""
+    """Yield the record's notes that do not come from the sandbox. Writes the trajectory."""
     yield from run.task.snapshots.notes if run.task.snapshots else ()
     if not run.checker.confinement.get("landlock"):
         yield _UNCONFINED
@@ -410,7 +410,7 @@ def _notes(run: _Run) -> Iterator[str]:
         yield from _write_trajectory(run.task.run_dir, run.task.agent, run.options)
 
 
-def _what_ran(
+def _common_fields(
     agent: Agent,
     competition: Competition,
     dataset: Dataset,
@@ -421,7 +421,7 @@ def _what_ran(
     started: datetime,
     ended: datetime,
 ) -> dict[str, Any]:
-    """What a record says of a run however it ended."""
+    """Return the fields of a record that do not depend on how the run ended."""
     return {
         "run_id": run_dir.name,
         "run_group": options.folder.name,
@@ -439,7 +439,7 @@ def _what_ran(
 
 
 def _with_timeline(run: _Run, complete: RunRecord) -> RunRecord:
-    """Write the record, and grade the snapshots of the submission."""
+    """Write the record, then grade the snapshots of the submission, if any, and write it again."""
     snapshots, run_dir = run.task.snapshots, run.task.run_dir
     if snapshots is None:
         return _written(complete, run_dir)
@@ -449,14 +449,14 @@ def _with_timeline(run: _Run, complete: RunRecord) -> RunRecord:
     def write(grade: Callable[[Path], Report] | None) -> RunRecord:
         return _written(replace(complete, timeline=known(complete.report, grade=grade)), run_dir)
 
-    record = write(None)  # a session that is interrupted while snapshots are graded keeps the run's result
+    record = write(None)  # keeps the run's result if the session is interrupted while snapshots are graded
     if all(point.final for point in record.timeline):
         return record
     return write(partial(run.grader.report, certainty=False))
 
 
 def about_data(competition: Competition, dataset: Dataset) -> dict[str, Any]:
-    """What a record says of the competition and its data."""
+    """Return the fields of a record about the competition and its data."""
     return {
         "competition_id": competition.id,
         "split": competition.split_label,
@@ -470,7 +470,7 @@ def about_data(competition: Competition, dataset: Dataset) -> dict[str, Any]:
 
 
 def graded(grader: Grader, run_dir: Path) -> Report:
-    """The grade of the submission in a run directory; why it has none names no folder of this machine."""
+    """Grade the submission in a run directory. Errors about the submission do not name the directory."""
     report = grader.report(run_dir / SUBMISSION)
     if report.error is None or report.grader_defect:
         return report
@@ -479,7 +479,7 @@ def graded(grader: Grader, run_dir: Path) -> Report:
 
 
 def interrupted_runs(group: Path, key: RunKey) -> list[str]:
-    """The ids of earlier attempts at a run that were ended from outside; their directories stay."""
+    """Return the ids of earlier attempts at a run that were ended from outside. Their directories are kept."""
     return [run.run_dir.name for run in runs_in_progress(group) if run.key == key]
 
 
@@ -493,10 +493,10 @@ def record_lost(
     ending: Ending,
     detail: str,
 ) -> RunRecord:
-    """Write the record of a run whose process was ended from outside, into the directory that it had, or a new one.
+    """Write the record of a run whose process was ended from outside, into its directory, or a new one.
 
-    With the ending ``NOT_STARTED`` it counts as an error of the harness, for which ``detail`` is the reason; else as
-    that ending of the agent, with the submission that the harness had collected, if any. Raises SandboxError.
+    With the ending ``NOT_STARTED``, it counts as an error of the harness, with ``detail`` as the reason. Otherwise it
+    counts as that ending of the agent, with the submission collected so far, if any. Raises SandboxError.
     """
     if dataset.competition.is_twin:
         competition = dataset.competition
@@ -504,10 +504,10 @@ def record_lost(
     found = [run for run in runs_in_progress(options.folder) if run.key == key]
     run_dir = found[-1].run_dir if found else options.folder / _new_run_id(key)
     started = datetime.fromtimestamp(found[-1].started, UTC) if found else now
-    _make(run_dir, may_exist=True)
+    _create_folder(run_dir, may_exist=True)
     grader = Grader(competition, dataset, max_bytes=options.max_submission_bytes, limits=options.grading)
     lost = RunRecord(
-        **_what_ran(agent, competition, dataset, options, run_dir, seed=seed, started=started, ended=now),
+        **_common_fields(agent, competition, dataset, options, run_dir, seed=seed, started=started, ended=now),
         ending=ending,
         seconds=round((now - started).total_seconds(), 3),
         detail=detail,
@@ -530,7 +530,7 @@ def _write_trajectory(run_dir: Path, agent: Agent, options: RunOptions) -> tuple
         trajectory = build(run_dir, agent=agent.id, clean=redactor.text)
         if trajectory is not None:
             write_json(run_dir / TRAJECTORY, trajectory)
-    except Exception as problem:  # whatever an agent made its calls hold, its run counts
+    except Exception as problem:  # whatever an agent's calls contain, its run counts
         logger.warning("%s: no trajectory", run_dir, exc_info=True)
         return (f"no trajectory: {type(problem).__name__}: {problem}",)
     return ()
@@ -554,7 +554,7 @@ def _gateway(
     variables: Mapping[str, str],
     environment: Mapping[str, str],
 ) -> RunGateway | None:
-    """The gateway of a run; None where the agent needs none. Raises SandboxError."""
+    """Return the gateway of a run; None if the agent needs none. Raises SandboxError."""
     from pytest_mlebench.llm.gateway import RunGateway, has_recording, providers_of
 
     if not providers_of(settings, agent, environment, replayed=options.replay is not None):
@@ -564,32 +564,31 @@ def _gateway(
         recorded = (group / record.run_id for record in _reader(group).records() if record.key == key)
         if (replay := next(filter(has_recording, recorded), None)) is None:
             raise SandboxError(
-                f"{group} has no recording of {key.agent} on {key.competition_id} with seed {key.seed}, which is to be "
-                "replayed"
+                f"{group} has no recording of {key.agent} on {key.competition_id} with seed {key.seed} to replay"
             )
     return RunGateway(settings, agent, run_dir=run_dir, variables=variables, replay=replay, environment=environment)
 
 
 _reader = cache(GroupReader)
-"""The reader of a group that is replayed: its records are read once for all runs."""
+"""The reader of a replayed group, cached so that its records are read once for all runs."""
 
 
 def _ending(execution: Execution, usage: Usage) -> Ending:
-    """How it ended; an agent that cannot continue without its model may well report that as a failure."""
+    """Return the ending: ``BUDGET_ENDED`` if the agent exited after its budget ended, even if it reports a failure."""
     by_itself = execution.ending in (Ending.FINISHED, Ending.CRASHED) and execution.exit_code is not None
     return Ending.BUDGET_ENDED if by_itself and usage.budget_ended else execution.ending
 
 
-def _detail(execution: Execution, usage: Usage, gateway: RunGateway | None, left: str) -> str:
+def _detail(execution: Execution, usage: Usage, gateway: RunGateway | None, instead: str) -> str:
     budget = usage.budget_ended
     if budget and _ending(execution, usage) != Ending.BUDGET_ENDED:
         budget = f"budget ended: {budget}"
     missed = "" if gateway is None else _missed_gateway(execution, usage, gateway)
-    return "; ".join(filter(None, (execution.detail, budget, _refused(execution, usage), missed, left)))
+    return "; ".join(filter(None, (execution.detail, budget, _refused(execution, usage), missed, instead)))
 
 
 def _refused(execution: Execution, usage: Usage) -> str:
-    """Why model calls failed, where that may be why the agent failed; empty otherwise."""
+    """Return why model calls failed, if that may explain the agent's failure; empty otherwise."""
     refusals = usage.refusals
     failed = not usage.calls or execution.ending == Ending.CRASHED
     if not failed or usage.budget_ended or not refusals:
@@ -597,33 +596,33 @@ def _refused(execution: Execution, usage: Usage) -> str:
     return f"{pluralize(sum(refusals.values()), 'model call')} failed: {max(refusals, key=lambda text: refusals[text])}"
 
 
-def _left_instead(run_dir: Path, execution: Execution) -> str:
-    """What an agent without a ``submission.csv`` left where one is looked for; empty if that is nothing."""
+def _submission_substitute(run_dir: Path, execution: Execution) -> str:
+    """Describe what an agent left in place of ``submission.csv``; empty if nothing."""
     submission = run_dir / SUBMISSION
     left_out = (name for name in execution.sandbox.left_out if name.startswith(f"{SUBMISSION} ("))
     if what := next(left_out, None):
         why = what.partition(" (")[2].removesuffix(")")
         return f"{submission.name} is a folder" if why == "a folder" else f"{submission.name} was not collected: {why}"
     with open_files(run_dir) as files:
-        left = [file.path for file in files.below(submission.parent.name) if file.path != VALIDATION]
-    names = list(dict.fromkeys(repr(path.split("/")[1][:_SHOWN_NAME]) for path in left))
-    more = ", …" if names[_SHOWN_NAMES:] else ""
-    return f"$SUBMISSION_DIR holds {', '.join(names[:_SHOWN_NAMES])}{more}" if names else ""
+        paths = [file.path for file in files.below(submission.parent.name) if file.path != VALIDATION]
+    names = list(dict.fromkeys(repr(path.split("/")[1][:_MAX_NAME]) for path in paths))
+    more = ", …" if names[_MAX_NAMES:] else ""
+    return f"$SUBMISSION_DIR holds {', '.join(names[:_MAX_NAMES])}{more}" if names else ""
 
 
 def _missed_gateway(execution: Execution, usage: Usage, gateway: RunGateway) -> str:
-    """What to do about an agent that has its provider's address built in, and so does not find the gateway."""
+    """Advise on an agent that has its provider's address built in, and so bypasses the gateway; empty otherwise."""
     hosts = gateway.hosts
-    refused = {made.host for made in execution.sandbox.connections if not made.allowed and made.host in hosts}
-    silent = not usage.calls and not usage.errors
+    refused = {call.host for call in execution.sandbox.connections if not call.allowed and call.host in hosts}
+    is_unused = not usage.calls and not usage.errors
     if refused:
-        what, variables = f"it asked {', '.join(sorted(refused))} itself", {hosts[host] for host in refused}
-    elif silent and execution.ending == Ending.CRASHED:
-        what, variables = "it asked no model through the gateway", set(hosts.values())
+        what, variables = f"it called {', '.join(sorted(refused))} directly", {hosts[host] for host in refused}
+    elif is_unused and execution.ending == Ending.CRASHED:
+        what, variables = "it called no model through the gateway", set(hosts.values())
     else:
         return ""
-    given = " or ".join(f"${name}" for name in sorted(variables) if name) or "its environment"
-    return f"{what}: let it take its base URL from {given}, or use --llm-gateway=off"
+    source = " or ".join(f"${name}" for name in sorted(variables) if name) or "its environment"
+    return f"{what}: let it take its base URL from {source}, or use --llm-gateway=off"
 
 
 def _new_run_id(key: RunKey) -> str:

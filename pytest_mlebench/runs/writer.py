@@ -1,6 +1,6 @@
-"""Writing a run group: one session at a time opens it, plans its runs and closes it; a later one may resume it.
+"""Writes run groups: one session at a time opens a group, plans its runs and closes it; a later one may resume it.
 
-Renaming, deleting and annotating keep all of its files consistent.
+Renaming, deleting and annotating keep all files of a group consistent.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from pytest_mlebench.runs.guard import CONFTEST, has_guard, protect, protect_all
 from pytest_mlebench.sandbox.gpus import this_machine
 
 _WAIT_FOR_WORKERS_SECONDS = 120.0
-"""Seconds that the workers of a killed session get to end; they stop their agents first."""
+"""How long to wait for the workers of a killed session; they stop their agents before they end."""
 
 
 class OpenGroup:
     """A run group that this session writes. No other session can open it before ``close``, or this process's end.
-    Closing it writes the manifest's end, the reports and the page.
+    Closing it completes the manifest and writes the reports and the page.
 
-    Most arguments are those of ``Bench.open_group``. ``settings`` has what else must stay the same for runs to compare
-    (``allow_changes`` accepts others), ``options`` what ``--resume`` restores. ``twins`` is what the manifest says of
-    twins when all runs are done: until then, an agent could make the answers of it. ``page`` makes the page's text.
+    Most arguments are those of ``Bench.open_group``. ``settings`` are other values that must stay the same for runs to
+    be comparable (unless ``allow_changes``); ``options`` are what ``--resume`` restores. ``twins`` goes into the
+    manifest once all runs are done: before that, an agent could derive the answers from it. ``page`` renders the page.
 
-    Raises UsageError where another session has the group, and where it was made with other settings, which are listed.
+    Raises UsageError if another session uses the group, or if it was created with other settings, which are listed.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class OpenGroup:
         self._competition_file = competition_file
         self._version = str(settings.get("bench_version", FIRST))
         make_folder(folder)
-        self._lock = _acquired(folder, ", or name another group")
+        self._lock = _acquire_lock(folder, ", or name another group")
         try:
             _await_workers(folder, reporter)
             protect_all(folder.parent)
@@ -92,8 +92,12 @@ class OpenGroup:
             comparable = {
                 "version": __version__,
                 "agents": {
-                    own.id: {**own.describe(), "sandbox": sandboxes[own.id], "digest": folder_digest(own.folder)}
-                    for own in agents
+                    agent.id: {
+                        **agent.describe(),
+                        "sandbox": sandboxes[agent.id],
+                        "digest": folder_digest(agent.folder),
+                    }
+                    for agent in agents
                 },
                 "limits": asdict(limits),
                 **settings,
@@ -101,7 +105,7 @@ class OpenGroup:
             }
             changed = self._changes(comparable, allowed=allow_changes)
             hardware = this_machine()
-            if not self._is_new or not any(folder.rglob("*.py")):  # else it is a folder of the user's own programs
+            if not self._is_new or not any(folder.rglob("*.py")):  # else the user's own programs are there
                 protect(folder)
             session = SessionRecord(
                 started_at=now,
@@ -128,25 +132,24 @@ class OpenGroup:
             raise
 
     def _changes(self, comparable: Mapping[str, Any], *, allowed: bool) -> tuple[str, ...]:
-        """How the settings differ from those of the group; raises UsageError where its runs would not compare."""
-        made_with = self.manifest.settings.get("bench_version", FIRST)
-        if self.manifest.settings and made_with != self._version:
+        """Return how the settings differ from the group's. Raises UsageError if its runs would not be comparable."""
+        version = self.manifest.settings.get("bench_version", FIRST)
+        if self.manifest.settings and version != self._version:
             raise UsageError(
-                f"run group {self.folder} is of version {made_with[1:]} of the benchmark, not of {self._version[1:]}: "
-                "results of the two do not mix; name another --run-group"
+                f"run group {self.folder} is for version {version[1:]} of the benchmark, not {self._version[1:]}: "
+                "their results cannot be mixed; name another --run-group"
             )
         changed = changes(self.manifest.settings, comparable)
         if changed and not allowed:
             raise UsageError(
-                f"run group {self.folder} was made with other settings:\n  "
+                f"run group {self.folder} was created with other settings:\n  "
                 + "\n  ".join(changed)
                 + "\nrestore them, name another --run-group, or add --allow-changes to mix them in one group"
             )
         return changed
 
     def plan(self, runs: Iterable[PlannedRun]) -> None:
-        """Note runs that the session is to do; those that are known already, as each worker reports the same, count
-        once."""
+        """Add runs to the plan. Known ones are ignored, since every worker reports the same runs."""
         known = self.manifest.keys
         added = tuple({run.key: run for run in runs if run.key not in known}.values())
         if added:
@@ -162,8 +165,8 @@ class OpenGroup:
     def close(self, reader: GroupReader | None = None) -> RunGroup | None:
         """Write the group's metadata, grading report and page, and complete its manifest; None for an empty new group.
 
-        ``reader`` is one that has read the group's records already. What cannot be written is reported as a warning:
-        each run's own record is there already.
+        ``reader`` has read the group's records already. If writing fails, this reports a warning and returns None: each
+        run's own record exists already.
         """
         if self._is_new and not self.manifest.runs:
             self._discard()
@@ -183,9 +186,9 @@ class OpenGroup:
         return group
 
     def _discard(self) -> None:
-        """Remove a group that this session has made and planned no runs of, as where it could not start.
+        """Remove a group that this session created without planning runs, for example because it failed to start.
 
-        What others have put into its folder stays, and the folder with it.
+        Files that others put into its folder stay, and so does the folder.
         """
         self._lock.release()
         with suppress(OSError):
@@ -197,8 +200,8 @@ class OpenGroup:
 
     def _complete(self, records: Sequence[RunRecord]) -> None:
         """Complete the manifest, and release the group."""
-        *earlier, own = self.manifest.sessions
-        ended = replace(own, ended_at=datetime.now(UTC).isoformat())
+        *earlier, current = self.manifest.sessions
+        ended = replace(current, ended_at=datetime.now(UTC).isoformat())
         is_done = self.manifest.keys <= {record.key for record in records}
         self._write(
             replace(
@@ -222,7 +225,7 @@ class OpenGroup:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder for run groups, if it is not there; raises UsageError."""
+    """Create a folder for run groups if it is missing. Raises UsageError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -231,16 +234,16 @@ def make_folder(folder: Path) -> None:
 
 
 def make_runs_dir(folder: Path) -> None:
-    """Make the folder of all run groups, if it is not there, and have Git ignore what is in it; raises UsageError."""
+    """Create the folder of all run groups if it is missing, and make Git ignore its content. Raises UsageError."""
     if folder.exists():
         return
     make_folder(folder)
-    with suppress(OSError):  # a full disk: the first run says so
+    with suppress(OSError):  # a full disk: the first run reports it
         (folder / ".gitignore").write_text("# Run groups. Delete this file to commit them.\n*\n", encoding="utf-8")
 
 
-def _acquired(folder: Path, advice: str = "") -> FileLock:
-    """The lock of a group: no other session writes it meanwhile. Raises UsageError where one does."""
+def _acquire_lock(folder: Path, advice: str = "") -> FileLock:
+    """Lock a group, so that no other session writes it meanwhile. Raises UsageError if another session holds it."""
     lock = FileLock(folder / LOCK)
     try:
         lock.acquire(blocking=False)
@@ -252,9 +255,9 @@ def _acquired(folder: Path, advice: str = "") -> FileLock:
 
 
 def hold_as_worker(folder: Path) -> int | None:
-    """Keep the next session waiting until this worker process has ended; returns the descriptor to keep open for that.
+    """Make the next session wait until this worker process has ended. Returns the descriptor to keep open for that.
 
-    A worker outlives a session that was killed for some seconds, in which it may still finish a run.
+    A worker may outlive a killed session for some seconds, and finish a run in that time.
     """
     try:
         descriptor = os.open(folder / WORKERS, os.O_RDWR | os.O_CREAT, 0o644)
@@ -284,10 +287,10 @@ def _await_workers(folder: Path, reporter: Reporter) -> None:
 
 
 def about_competition(file: Path, version: str, *, is_twin: bool) -> dict[str, Any]:
-    """Split and category of a competition, and version and digest of the files that determine its data and grades."""
+    """Return a competition's split, category and version, and the digest of the files that define data and grades."""
     try:
         competition = Competition.load(file, version=version)
-    except CompetitionError:  # it is gone, or broken by now
+    except CompetitionError:  # it is missing or invalid now
         return {"digest": None}
     folder = competition.folder
     return {
@@ -299,12 +302,12 @@ def about_competition(file: Path, version: str, *, is_twin: bool) -> dict[str, A
 
 
 _NAMED = (MANIFEST, METADATA, f"*/{RECORD}", "regraded-*.json")
-"""The files that have the group's name, as ``run_group``."""
-_MOST = 200
+"""The files that contain the group's name, as ``run_group``."""
+_MAX_NAME_BYTES = 200
 
 
 def existing_group(name: str, runs_dir: Path) -> Path:
-    """The run group of exactly this name, or at this path. Raises UsageError."""
+    """Return the run group with exactly this name, or at this path. Raises UsageError."""
     for folder in (runs_dir / name, Path(name)):
         if name and (folder / MANIFEST).is_file():
             return folder.resolve()
@@ -313,23 +316,23 @@ def existing_group(name: str, runs_dir: Path) -> Path:
 
 
 def rename_group(folder: Path, name: str) -> Path:
-    """Rename a run group, its records and its manifest; returns its new folder.
+    """Rename a run group, also in its records and manifest. Returns its new folder.
 
-    A group whose folder was renamed by hand becomes consistent if it is renamed to the name that it has. So does one
-    whose renaming was interrupted. Raises UsageError where the name is taken or unusable, or the group in use.
+    If a group's folder was renamed by hand, or renaming was interrupted, renaming it to its current name makes it
+    consistent. Raises UsageError if the name is taken or invalid, or the group is in use.
     """
-    if name in ("", ".", "..") or "/" in name or not name.isprintable() or len(name.encode()) > _MOST:
+    if name in ("", ".", "..") or "/" in name or not name.isprintable() or len(name.encode()) > _MAX_NAME_BYTES:
         raise UsageError(f"{name!r} cannot be the name of a run group: name a folder, without a path")
     target = folder.with_name(name)
     if target != folder and (target.exists() or target.is_symlink()):
         raise UsageError(f"{target} exists: choose another name")
-    with _held(folder):
+    with _locked(folder):
         try:
             if target != folder:
                 folder.rename(target)
             for path in [path for pattern in _NAMED for path in sorted(target.glob(pattern))]:
-                _name(path, name)
-            (target / REPORT).unlink(missing_ok=True)  # it has the old name, and `mlebench report` makes it again
+                _set_name(path, name)
+            (target / REPORT).unlink(missing_ok=True)  # it shows the old name; `mlebench report` recreates it
         except OSError as error:
             raise UsageError(f"{folder} cannot be renamed: {unusable(error)}") from error
         except ValueError as error:
@@ -337,8 +340,8 @@ def rename_group(folder: Path, name: str) -> Path:
     return target
 
 
-def _name(path: Path, name: str) -> None:
-    """Raises ValueError for a file that is not JSON of a run group."""
+def _set_name(path: Path, name: str) -> None:
+    """Set the group's name in a file. Raises ValueError if it is not JSON of a run group."""
     try:
         values: Any = loads(path.read_bytes())
     except ValueError as error:
@@ -350,8 +353,8 @@ def _name(path: Path, name: str) -> None:
 
 
 def delete_group(folder: Path) -> None:
-    """Delete a run group with all that it holds. Raises UsageError where it is in use, or cannot be deleted."""
-    with _held(folder):
+    """Delete a run group with everything in it. Raises UsageError if it is in use, or cannot be deleted."""
+    with _locked(folder):
         try:
             shutil.rmtree(folder)
         except OSError as error:
@@ -359,8 +362,8 @@ def delete_group(folder: Path) -> None:
 
 
 def annotate_group(folder: Path, text: str) -> None:
-    """Set the note that stands at the top of a group's report. Raises UsageError."""
-    with _held(folder):
+    """Set the note at the top of a group's report. Raises UsageError."""
+    with _locked(folder):
         manifest = Manifest.read(folder)
         if manifest is None:
             raise UsageError(f"{folder} has no {MANIFEST}")
@@ -371,8 +374,8 @@ def annotate_group(folder: Path, text: str) -> None:
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    lock = _acquired(folder)
+def _locked(folder: Path) -> Iterator[None]:
+    lock = _acquire_lock(folder)
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Where an agent runs: the contract, the sandboxes that fulfil it, and the submission checker."""
+"""Sandboxes, in which agents run: the contract, its implementations, and the submission checker."""
 
 from pytest_mlebench.records.outcome import Connection, Ending, Limits, SandboxAccount, Validation
 from pytest_mlebench.sandbox.contract import AddedSandbox, ContainerSandbox, Execution, Sandbox, Task

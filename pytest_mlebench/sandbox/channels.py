@@ -1,10 +1,10 @@
-"""The two sockets by which a container's first process (``environment/init.py``) and the harness talk.
+"""The two sockets that connect a container's first process (``environment/init.py``) with the harness.
 
-By the control channel it gets its order and tells how the agent ended. By the submission channel it shows the
-submission while the container runs: not by way of the engine, which holds a container locked while it reads from it, so
-that an agent that puts a pipe in the place of its file at the right moment would keep it locked, and so beyond its time
-limit. The first process reads as the agent's user and without waiting for anything, and the agent can neither signal
-nor trace it. What it says is bounded and checked, as the image around it is the agent's.
+Through the control channel, the process receives its order and reports how the agent ended. Through the submission
+channel, it sends the submission while the container runs. The container runtime is not used for that: it locks a
+container while it reads from it. An agent that swaps its file for a pipe at the right moment could keep it locked
+beyond the time limit. The first process reads as the agent's user and never blocks, and the agent can neither signal
+nor trace it. Its messages are bounded and checked, because the image around it is the agent's.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _MAX_NESTING = 4
 
 
 class ControlChannelClosed(Exception):
-    """The container's first process is gone, or said something that is not in the protocol."""
+    """The container's first process is gone, or violated the protocol."""
 
 
 @dataclass(frozen=True)
 class Started:
-    """The agent runs."""
+    """The agent has started."""
 
 
 @dataclass(frozen=True)
 class GpusMissing:
-    """The container has only ``seen`` of the GPUs that the agent was to find, so it was not started."""
+    """The container has only ``seen`` of the agent's GPUs, so the agent was not started."""
 
     seen: int
 
 
 @dataclass(frozen=True)
 class AgentEnded:
-    """The agent's process ended: with an exit code, or by a signal. ``oom_kills`` is None where it is not known."""
+    """The agent's process ended, with an exit code or by a signal. ``oom_kills`` is None if unknown."""
 
     exit_code: int | None
     signal: str | None
@@ -53,12 +53,12 @@ class AgentEnded:
 
 
 class _Channel:
-    """A Unix socket that takes one caller."""
+    """A Unix socket that accepts one connection."""
 
     def __init__(self, path: Path) -> None:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
-        path.chmod(0o666)  # root in the container may be nobody here; the folder around it is private
+        path.chmod(0o666)  # root in the container may be `nobody` here; the folder around it is private
         self._listener.listen(1)
         self._peer: socket.socket | None = None
         self._buffer = b""
@@ -73,10 +73,10 @@ class _Channel:
 
 
 class ControlChannel(_Channel):
-    """Takes its caller before any agent runs."""
+    """Accepts its connection before any agent runs."""
 
     def accept(self, *, timeout: float, alive: Callable[[], bool]) -> None:
-        """Wait for the container's call; raises SandboxError where none comes."""
+        """Wait for the container to connect. Raises SandboxError if it does not."""
         deadline = time.monotonic() + timeout
         self._listener.settimeout(0.5)
         while self._peer is None:
@@ -84,10 +84,10 @@ class ControlChannel(_Channel):
                 self._peer, _ = self._listener.accept()
             except TimeoutError:
                 if not alive():
-                    raise SandboxError("the container ended before it called the harness") from None
+                    raise SandboxError("the container ended before it connected to the harness") from None
                 if time.monotonic() > deadline:
                     raise SandboxError(
-                        "the container does not reach the harness: the engine must see this machine's file system"
+                        "the container cannot reach the harness: the engine must see this machine's file system"
                     ) from None
         self._listener.close()
 
@@ -101,7 +101,7 @@ class ControlChannel(_Channel):
             raise ControlChannelClosed from error
 
     def receive(self, timeout: float) -> Started | AgentEnded | GpusMissing | None:
-        """The next message, or None if none came in time; raises ControlChannelClosed."""
+        """Return the next message, or None if none came in time. Raises ControlChannelClosed."""
         assert self._peer is not None
         deadline = time.monotonic() + timeout
         while b"\n" not in self._buffer:
@@ -120,13 +120,13 @@ class ControlChannel(_Channel):
 
 
 def parse_message(line: bytes) -> Started | AgentEnded | GpusMissing:
-    """One line of the protocol; raises ControlChannelClosed for anything else."""
+    """Parse one line of the protocol. Raises ControlChannelClosed for anything else."""
     if len(line) > _MAX_MESSAGE or line.count(b"[") + line.count(b"{") > _MAX_NESTING:
-        raise ControlChannelClosed("a message that is too large")
+        raise ControlChannelClosed("it sent a message that is too large")
     try:
         message: Any = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ControlChannelClosed("a message that is not JSON") from error
+        raise ControlChannelClosed("it sent a message that is not JSON") from error
     match message:
         case {"started": True}:
             return Started()
@@ -136,7 +136,7 @@ def parse_message(line: bytes) -> Started | AgentEnded | GpusMissing:
             return AgentEnded(code, None, message.get("oom_kills"))
         case {"signal": str(name)} if name in signal.Signals.__members__ and _counts_kills(message):
             return AgentEnded(None, name, message.get("oom_kills"))
-    raise ControlChannelClosed("a message that is not in the protocol")
+    raise ControlChannelClosed("it sent a message that is not in the protocol")
 
 
 def _is_number(value: object, end: int) -> TypeGuard[int]:
@@ -155,11 +155,11 @@ _NUMBERS = 5
 
 class _BadAnswer(OSError):
     def __init__(self) -> None:
-        super().__init__("the container's first process does not keep to the protocol")
+        super().__init__("the container's first process violated the protocol")
 
 
 class SubmissionChannel(_Channel):
-    """A source of snapshots. Methods raise OSError for what is no answer."""
+    """A ``SubmissionSource``. Its methods raise OSError for an invalid answer."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -219,7 +219,7 @@ class SubmissionChannel(_Channel):
 def _identity(value: Any) -> Identity | None:
     if value is None:
         return None
-    whole = isinstance(value, list) and len(value) == _NUMBERS and all(type(number) is int for number in value)
-    if not whole or not 0 <= value[2] < 1 << 63:
+    is_valid = isinstance(value, list) and len(value) == _NUMBERS and all(type(number) is int for number in value)
+    if not is_valid or not 0 <= value[2] < 1 << 63:
         raise _BadAnswer
     return tuple(value)

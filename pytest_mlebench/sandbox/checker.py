@@ -1,7 +1,7 @@
-"""The submission checker: whether an agent's file has the right form, never its score.
+"""The submission checker: tells an agent whether its file is well formed, but never its score.
 
-It runs outside the sandbox, on a local port or a Unix socket, and answers as scripts made for MLE-bench expect:
-``GET /health`` with ``{"status": "running"}``; ``POST /validate``, a multipart form with the field ``file``, with
+It runs outside the sandbox, on a local port or a Unix socket. Its answers are compatible with MLE-bench:
+``GET /health`` returns ``{"status": "running"}``; ``POST /validate``, a multipart form with the field ``file``, returns
 ``{"result": "…"}``.
 """
 
@@ -44,12 +44,12 @@ _OVER = (503, "The run is over.")
 
 
 class SubmissionChecker:
-    """An HTTP server in a thread of its own; use it as a context manager, after which nothing of it runs.
+    """An HTTP server in its own thread. Use it as a context manager; nothing of it runs afterwards.
 
-    ``validate(path)`` returns the text that the agent is given; ``stop`` makes a call of it that is running return.
-    Files are checked one at a time, at most ``requests_per_minute`` in a minute, and a verdict is given after a whole
-    number of ``step`` seconds, so that its timing says little about how it was found. The latest verdicts are kept in
-    ``history`` as (seconds since the start, verdict).
+    ``validate(path)`` returns the text for the agent; ``stop`` makes a running call of it return. Files are checked one
+    at a time, at most ``requests_per_minute``. A verdict is returned after a whole number of ``step`` seconds, so that
+    its timing reveals little about the check. ``history`` keeps the latest verdicts as (seconds since the start,
+    verdict).
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class SubmissionChecker:
         handler = type("Handler", (_Handler,), {"checker": self})
         if unix_socket is not None:
             self._server: _Server = _UnixServer(str(unix_socket), handler)
-            # The sandbox's user is not ours; the folder around the socket is what keeps others away.
+            # The sandbox runs as another user; the private folder around the socket keeps others out.
             unix_socket.chmod(0o666)
             self.url = f"http://localhost:{PORT}"
         else:
@@ -103,7 +103,7 @@ class SubmissionChecker:
         self._uploads.cleanup()
 
     def check(self, read: Callable[[IO[bytes]], str | None]) -> tuple[int, str]:
-        """HTTP status and text for a file that ``read`` writes to a stream; ``read`` returns an error or None."""
+        """Return HTTP status and text for a file. ``read`` writes it to a stream, and returns an error or None."""
         with self._one_at_a_time:
             if self._closing.is_set():
                 return _OVER
@@ -125,7 +125,7 @@ class SubmissionChecker:
                 path.unlink(missing_ok=True)
             took = time.monotonic() - began
             if self._closing.wait(math.ceil(took / self._step) * self._step - took):
-                return _OVER  # what a validation that was stopped says is no verdict
+                return _OVER  # a stopped validation gives no verdict
             self.history.append((time.monotonic() - self._started, verdict[:_KEPT_TEXT]))
         return 200, verdict
 
@@ -141,7 +141,7 @@ class SubmissionChecker:
 
 class _Handler(BaseHTTPRequestHandler):
     checker: SubmissionChecker
-    timeout = 60  # a client that stalls does not hold its thread for ever
+    timeout = 60  # a stalled client does not hold its thread forever
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -154,15 +154,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         if refusal := self._refusal():
             self._answer(*refusal)
-            return self._read_the_rest()
+            return self._drain()
         length, boundary = int(self.headers["Content-Length"]), _boundary(self.headers["Content-Type"])
         assert boundary is not None
         status, text = self.checker.check(lambda file: _copy_part(self.rfile, length, boundary, file))
         self._answer(status, {"result": text})
-        return self._read_the_rest()
+        return self._drain()
 
     def handle_expect_100(self) -> bool:
-        """A client that asks before it sends a large file is answered at once."""
+        """Answer at once a client that asks before it sends a large file."""
         if self.command == "POST" and (refusal := self._refusal()):
             self.close_connection = True
             self._answer(*refusal)
@@ -170,20 +170,20 @@ class _Handler(BaseHTTPRequestHandler):
         return super().handle_expect_100()
 
     def _refusal(self) -> tuple[int, dict[str, Any]] | None:
-        """The answer to a request whose body is not even looked at."""
-        length, most = self.headers.get("Content-Length", ""), self.checker.max_bytes
+        """Return the answer to a request that is refused without reading its body; None if it is accepted."""
+        length, max_bytes = self.headers.get("Content-Length", ""), self.checker.max_bytes
         if self.path.rstrip("/") != "/validate":
             return 404, {"result": "Not found; POST a file to /validate."}
         if _boundary(self.headers.get("Content-Type", "")) is None:
             return 400, {"result": "Send the file as multipart/form-data in the field 'file'."}
         if not re.fullmatch("[0-9]+", length):
             return 411, {"result": "The request has no Content-Length."}
-        if len(length) > 18 or int(length) > most + 2 * _MAX_PART_HEADER:
-            return 413, {"result": f"The file is too large: at most {most:,} bytes."}
+        if len(length) > 18 or int(length) > max_bytes + 2 * _MAX_PART_HEADER:
+            return 413, {"result": f"The file is too large: at most {max_bytes:,} bytes."}
         return None
 
-    def _read_the_rest(self) -> None:
-        """Let a client finish that still sends: it may not look for an answer before, and a reset would lose that."""
+    def _drain(self) -> None:
+        """Let the client finish sending: it may read the answer only then, and a reset would lose it."""
         deadline = time.monotonic() + _LINGER_SECONDS
         with suppress(OSError):
             self.connection.shutdown(socket.SHUT_WR)
@@ -214,7 +214,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     daemon_threads = True
     allow_reuse_address = True
-    timeout = 0.0  # for a request that was there a moment ago
+    timeout = 0.0  # the selector has already seen the request
 
     def __init__(self, *arguments: Any) -> None:
         self._connections: dict[socket.socket, threading.Thread] = {}
@@ -222,7 +222,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._stopped, self._stopping = socket.socketpair()
 
     def serve(self) -> None:
-        """Until ``stop`` is called, which ``serve_forever`` would look for at intervals only."""
+        """Serve until ``stop`` is called. ``serve_forever`` would only notice that at intervals."""
         with selectors.DefaultSelector() as selector:
             selector.register(self, selectors.EVENT_READ)
             selector.register(self._stopped, selectors.EVENT_READ)
@@ -245,7 +245,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._connections.pop(request, None)
 
     def close(self) -> None:
-        """Close all connections, and wait until nothing is done for them any more."""
+        """Close all connections, and wait for their threads to end."""
         self.server_close()
         self._stopped.close()
         for connection, thread in list(self._connections.items()):
@@ -262,7 +262,7 @@ class _UnixServer(_Server):
 
 
 def _tcp_server(port: int, handler: type[BaseHTTPRequestHandler]) -> _Server:
-    """On the usual port, or on a free one where that is taken (by another worker, or by anybody)."""
+    """Listen on the usual port, or on a free one if it is taken (by another worker, or by anyone else)."""
     try:
         with socket.socket() as probe:  # allow_reuse_address must not let two servers share the port
             probe.settimeout(1.0)  # its owner may hang
@@ -285,9 +285,9 @@ def _boundary(content_type: str) -> bytes | None:
 
 
 def _copy_part(source: BufferedIOBase, length: int, boundary: bytes, target: IO[bytes]) -> str | None:
-    """Stream the form field ``file`` of a multipart body to a file; returns an error, or None.
+    """Copy the form field ``file`` of a multipart body to a file. Returns an error, or None.
 
-    The body is read in blocks, so that a large upload needs no memory.
+    The body is read in blocks, so that a large upload needs little memory.
     """
     left = length
 

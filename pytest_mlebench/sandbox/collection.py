@@ -1,9 +1,9 @@
-"""Taking out what an agent left, as data and never as code; snapshots of its submission while it runs.
+"""Collects the files that an agent left, and takes snapshots of its submission while it runs.
 
-Its submission is the only file of its own in a run directory; all other files go straight into one archive, so that
-neither pytest nor git nor an editor meets them. From a container they come as the engine's tar stream, which is read
-as if an enemy had written it. Snapshots are taken from outside of the agent's processes: an agent can make its file
-anything at any moment, so only a regular file that did not change while it was copied counts.
+The files are handled as data and never executed. In the run directory, only the submission is a separate file. All
+others go straight into one archive, where pytest, git and editors do not find them. From a container they come as a tar
+stream, which is treated as untrusted input. Snapshots are taken from outside the agent's processes. An agent can
+replace its file at any moment, so a copy counts only if the file is regular and did not change meanwhile.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from pytest_mlebench.sandbox.redaction import Redactor
 
 SUBMISSION_NAME = "submission.csv"
 FOLDER = "snapshots"
-"""In a run directory."""
+"""Name of the snapshot folder inside a run directory."""
 Identity = tuple[int, ...]
-"""Device, inode, size, and times of the last changes of content and status: which state of which file."""
+"""Device, inode, size, and times of the last content and status changes: identifies one version of a file."""
 _SIZE = 2
 _BLOCK = 1 << 20
 _STEPS = 10
@@ -44,17 +44,17 @@ _STEPS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotPolicy:
-    """When a snapshot is taken. Times in seconds, sizes in bytes."""
+    """When to take snapshots. Times in seconds, sizes in bytes."""
 
     look_every: float = 1.0
-    """A file counts as written when two looks in a row find the same."""
+    """A file counts as complete if it is unchanged between two checks."""
     spacing: float = defaults.SNAPSHOT_SECONDS
-    """The least time between two snapshots; it doubles with each tenth of the number, or of the space, that is used."""
+    """Minimum time between two snapshots. Doubles for each tenth of ``number``, or of ``total_bytes``, used."""
     number: int = defaults.SNAPSHOTS
     total_bytes: int = defaults.SNAPSHOT_BYTES
 
     def spacing_after(self, number: int, stored: int) -> float:
-        """How long to wait after this many snapshots, which take so many bytes.
+        """Return how long to wait after ``number`` snapshots, which take ``stored`` bytes.
 
         >>> [SnapshotPolicy().spacing_after(number, 0) for number in (1, 20, 40, 199)]
         [10.0, 20.0, 40.0, 5120.0]
@@ -65,7 +65,7 @@ class SnapshotPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A submission as it was ``seconds`` after the agent's start, and what the agent had spent on models by then."""
+    """The submission ``seconds`` after the agent's start, with the model calls and their cost up to then."""
 
     seconds: float
     path: Path
@@ -76,22 +76,22 @@ class Snapshot:
 
 
 class SubmissionSource(Protocol):
-    """Where a sandbox has the submission. Both methods may raise OSError."""
+    """Reads the submission in a sandbox. ``look`` and ``copy`` may raise OSError."""
 
     def look(self) -> Identity | None:
-        """What is there now; None if that is not a regular file."""
+        """Return the identity of the current file; None if there is no regular file."""
 
     def copy(self, identity: Identity, write: Callable[[bytes], object]) -> bool:
-        """Write the file that ``look`` found; False if it is no longer the same, before or after."""
+        """Write the file that ``look`` found. Returns False if the file changed before or during the copy."""
 
     def close(self) -> None:
-        """Make a call that runs in another thread return, or raise, soon."""
+        """Make a call that is running in another thread return or raise soon."""
 
 
 class Snapshots:
     """The snapshots of one run, in ``folder``.
 
-    ``spent`` gives ``calls`` and ``cost`` of the run's model calls so far. ``notes`` say what was not taken, and why.
+    ``spent`` returns ``calls`` and ``cost`` of the run's model calls so far. ``notes`` says what was skipped, and why.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Snapshots:
     ) -> None:
         self.taken: list[Snapshot] = []
         self.changed_at: float | None = None
-        """Seconds from the agent's start until the last change that was seen."""
+        """Seconds from the agent's start to the last observed change."""
         self._folder = folder
         self._partial = folder / ".partial"
         self._policy = policy or SnapshotPolicy()
@@ -157,16 +157,16 @@ class Snapshots:
             self._notes[f"no snapshot of a submission of more than {format_size(self._max_bytes)}"] += 1
         elif self._stored + size > self._policy.total_bytes:
             self._notes[
-                f"no snapshot of a submission, as all together may have {format_size(self._policy.total_bytes)}"
+                f"no snapshot of a submission: all together are limited to {format_size(self._policy.total_bytes)}"
             ] += 1
         else:
             return True
         return False
 
     def _take(self, source: SubmissionSource, identity: Identity, redactor: Redactor, seconds: float) -> bool:
-        """Take a snapshot; False if the file changed meanwhile, so that there is reason to try again."""
+        """Take a snapshot. Returns False if the file changed meanwhile, so that a retry is worthwhile."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        spent = self._spent()
+        usage = self._spent()
         with self._partial.open("wb") as file:
             if not source.copy(identity, file.write) or file.tell() != identity[_SIZE]:
                 return False
@@ -181,20 +181,20 @@ class Snapshots:
             path = self._folder / f"{len(self.taken) + 1:04}.csv"
             self._partial.rename(path)
             self._stored += identity[_SIZE]
-        made = {"calls": spent.get("calls"), "cost": spent.get("cost")}
-        self.taken.append(Snapshot(seconds=round(seconds, 3), path=path, digest=digest, size=identity[_SIZE], **made))
+        spent = {"calls": usage.get("calls"), "cost": usage.get("cost")}
+        self.taken.append(Snapshot(seconds=round(seconds, 3), path=path, digest=digest, size=identity[_SIZE], **spent))
         return True
 
 
 def taking_snapshots(
     snapshots: Snapshots | None, source: SubmissionSource, redactor: Redactor
 ) -> AbstractContextManager[None]:
-    """Take snapshots while the block works, if a run is to have some."""
+    """Take snapshots while the block runs; none if ``snapshots`` is None."""
     return nullcontext() if snapshots is None else snapshots.watching(source, redactor)
 
 
 class SubmissionFile:
-    """The submission in a folder of this machine."""
+    """The submission in a local folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -235,7 +235,7 @@ class SubmissionFile:
 
 
 def identity_of(status: os.stat_result) -> Identity | None:
-    """Which state of which regular file this is; None for anything else."""
+    """Return the identity of a regular file; None for anything else."""
     if not stat.S_ISREG(status.st_mode):
         return None
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
@@ -247,7 +247,7 @@ def digest_of(path: Path) -> str:
 
 
 def _open_quietly(folder: int) -> int:
-    """Open the file without waiting for a pipe's other end, following a link, or changing its time of access."""
+    """Open the file without blocking on a pipe, following a link, or changing its access time."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         return os.open(SUBMISSION_NAME, flags | os.O_NOATIME, dir_fd=folder)
@@ -259,12 +259,12 @@ MAX_DEPTH = 64
 _MAX_NOTES = 100
 _MAX_NOTE = 300
 _MAX_NAME = 255
-"""Bytes of one part of a name in the archive: every file system can hold it."""
+"""Maximum bytes of a path component in the archive, which every file system supports."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MAX_MEMBERS = 400_000
-"""Of an archive: its readers bear no longer list."""
+"""Maximum members of an archive: readers reject more."""
 _STORED = 64 << 20
-"""Bytes of a file from which on it is not compressed: that would keep a run from ending for minutes."""
+"""Files of at least this many bytes are not compressed, which would delay a run's end by minutes."""
 
 
 class DiskFull(SandboxError):
@@ -272,10 +272,10 @@ class DiskFull(SandboxError):
 
 
 class FilesWriter:
-    """Writes the archive of a run's files; a context manager. A run without files has no archive.
+    """Context manager that writes the archive of a run's files. A run without files has no archive.
 
-    Members depend on names and contents alone: dates and permissions are fixed. An archive that was interrupted keeps
-    the files that were complete. ``max_name_bytes`` bounds all names together, for its readers as well.
+    Members depend only on names and contents: dates and permissions are fixed. An interrupted archive keeps the files
+    that were complete. ``max_name_bytes`` limits the total length of all names, also for the sake of readers.
     """
 
     def __init__(self, run_dir: Path, *, max_name_bytes: int = 24 << 20) -> None:
@@ -302,7 +302,7 @@ class FilesWriter:
             raise
 
     def write(self, parts: Sequence[str], source: IO[bytes], size: int) -> None:
-        """Add a file of ``size`` bytes. Raises FileExistsError for one below another file, and OSError."""
+        """Add a file of ``size`` bytes. Raises FileExistsError if a parent folder exists as a file, and OSError."""
         name = self._free_name([member_name(part) for part in parts])
         if self._archive is None:
             self.run_dir.mkdir(parents=True, exist_ok=True)
@@ -314,7 +314,7 @@ class FilesWriter:
             _copy(source, member)
 
     def _free_name(self, parts: Sequence[str]) -> str:
-        """The member's name; where another file has it, as after masking, one with a number."""
+        """Return the member's name, with a number if it is taken, for example after masking."""
         folders = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
         if not self._files.isdisjoint(folders):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -324,14 +324,14 @@ class FilesWriter:
             name = f"{wanted}~{self._copies[wanted]}"
         self._name_bytes_left -= len(name.encode())
         if self._name_bytes_left < 0 or len(self._files) >= _MAX_MEMBERS:
-            raise OSError(errno.EFBIG, "too many names, or too long ones")
+            raise OSError(errno.EFBIG, "too many names, or names too long")
         self._files.add(name)
         self._folders.update(folders)
         return name
 
 
 def member_name(part: str) -> str:
-    r"""A file's name for the archive: bytes that cannot be printed, and backslashes, as ``%XX``; long ones are cut.
+    r"""Escape a file's name for the archive: unprintable bytes and backslashes as ``%XX``; long names are shortened.
 
     >>> member_name("two\nlines")
     'two%0Alines'
@@ -340,7 +340,7 @@ def member_name(part: str) -> str:
         character if character.isprintable() and character not in "\\/" else _escaped(character) for character in part
     )
     encoded = safe.encode()
-    if len(encoded) > _MAX_NAME:  # the end says what kind of file it is
+    if len(encoded) > _MAX_NAME:  # keep the end, which has the extension
         safe = f"{encoded[:200].decode('utf-8', 'ignore')}…{encoded[-50:].decode('utf-8', 'ignore')}"
     return safe if safe.strip(". ") else safe.replace(".", "%2E").replace(" ", "%20") or "%00"
 
@@ -352,9 +352,9 @@ def _escaped(character: str) -> str:
 
 @dataclass
 class Collector:
-    """Copies trees that nobody can be trusted to have made; says in ``left_out`` what it did not take.
+    """Copies untrusted folder trees. ``left_out`` lists what was not copied.
 
-    Secrets are masked in contents and names; an archive that holds one is left out.
+    Secrets are masked in contents and names. An archive that contains one is left out.
     """
 
     files: FilesWriter
@@ -363,15 +363,15 @@ class Collector:
     redactor: Redactor = field(default_factory=Redactor)
     left_out: list[str] = field(default_factory=list)
     unnamed: int = 0
-    """How many more were left out than ``left_out`` names."""
+    """How many more entries were left out than ``left_out`` lists."""
     collected_bytes: int = 0
     _files: int = 0
     _folders: int = 0
 
     def collect(self, source: Path, *, first: str = "") -> None:
-        """Take the tree below ``source``; what is a link, a pipe, a device or too much is left out.
+        """Collect the tree below ``source``. Links, pipes, devices and whatever exceeds the limits are left out.
 
-        An entry named ``first`` is taken before all others. Raises DiskFull.
+        An entry named ``first`` is collected before all others. Raises DiskFull.
         """
         try:
             root = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -384,45 +384,45 @@ class Collector:
             os.close(root)
 
     def _folder(self, folder: int, parts: tuple[str, ...], first: str = "") -> None:
-        # Through descriptors: a path could be exchanged for a link between the look and the copy.
+        # Use descriptors: a path could be replaced by a link between the check and the copy.
         with os.scandir(folder) as entries:
             names = sorted((entry.name for entry in entries), key=lambda name: (name != first, name))
         for name in names:
             self._entry(folder, (*parts, name))
 
     def _entry(self, folder: int, parts: tuple[str, ...]) -> None:
-        shown = "/".join(parts)
+        path = "/".join(parts)
         try:
             descriptor = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
         except OSError as error:
-            self.note(f"{shown} ({'link' if _is_link(folder, parts[-1]) else error.strerror})")
+            self.note(f"{path} ({'link' if _is_link(folder, parts[-1]) else error.strerror})")
             return
         try:
             status = os.fstat(descriptor)
             if stat.S_ISDIR(status.st_mode):
                 if len(parts) - 1 > MAX_DEPTH:
-                    self.note(f"{shown[:200]}… (folders too deep)")
-                elif self.admit_folder(shown):
+                    self.note(f"{path[:200]}… (folders too deep)")
+                elif self.admit_folder(path):
                     self._folder(descriptor, parts)
             elif not stat.S_ISREG(status.st_mode):
-                self.note(f"{shown} (not a regular file)")
-            elif self.admit(shown, status.st_size):
+                self.note(f"{path} (not a regular file)")
+            elif self.admit(path, status.st_size):
                 with os.fdopen(os.dup(descriptor), "rb") as source:
                     self.keep(parts, source, status.st_size)
         except OSError as error:
-            self.note(f"{shown} ({error.strerror})")
+            self.note(f"{path} ({error.strerror})")
         finally:
             os.close(descriptor)
 
     def note(self, what: str) -> None:
-        """Note what is left out; an agent may leave a million links."""
+        """Note an entry that is left out. The list is bounded: an agent may leave a million links."""
         if len(self.left_out) < _MAX_NOTES:
             self.left_out.append(self.redactor.text(what, _MAX_NOTE))
         else:
             self.unnamed += 1
 
     def admit_folder(self, shown: str) -> bool:
-        """Count a folder; False, and noted, if there are more of them than there may be files."""
+        """Count a folder. Returns False and notes it if there are more than ``max_files`` folders."""
         if self._folders + 1 > self.max_files:
             self.note(f"{shown} (more than {self.max_files:,} folders)")
             return False
@@ -432,7 +432,7 @@ class Collector:
         return True
 
     def admit(self, shown: str, size: int) -> bool:
-        """Count a file of this size; False, and noted, if it is over the limits."""
+        """Count a file of this size. Returns False and notes it if it exceeds the limits."""
         if self._files + 1 > self.max_files:
             self.note(f"{shown} (more than {self.max_files:,} files)")
             return False
@@ -444,20 +444,21 @@ class Collector:
         return True
 
     def keep(self, parts: Sequence[str], source: IO[bytes], size: int) -> None:
-        """Take at most ``size`` bytes of a file that was admitted, masked: the submission as a file, all else into the
-        archive. Raises OSError, and DiskFull.
+        """Store at most ``size`` bytes of an admitted file, with secrets masked. Raises OSError, and DiskFull.
+
+        The submission becomes a file, everything else goes into the archive.
         """
-        shown = "/".join(parts)
+        path = "/".join(parts)
         try:
             self.files.run_dir.mkdir(parents=True, exist_ok=True)
-            # Without a name: whatever happens, nothing is left of it.
+            # This file has no name, so that nothing is left of it, whatever happens.
             with tempfile.SpooledTemporaryFile(max_size=_BLOCK, dir=str(self.files.run_dir)) as masked:
-                _copy(source, masked, size)  # a file that grows meanwhile is cut
+                _copy(source, masked, size)  # a file that grows meanwhile is truncated
                 if not self.redactor.open_file(masked):
-                    self.note(f"{shown} (an archive that holds a secret)")
+                    self.note(f"{path} (an archive that holds a secret)")
                     return
                 masked.seek(0)
-                if shown == SUBMISSION:
+                if path == SUBMISSION:
                     target = self.files.run_dir / SUBMISSION
                     target.parent.mkdir(exist_ok=True)
                     with target.open("xb") as file:
@@ -466,13 +467,11 @@ class Collector:
                     self.files.write([self._name(part) for part in parts], masked, size)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise DiskFull(
-                    f"{self.files.run_dir}: no space left on this machine for what the agent left"
-                ) from error
+                raise DiskFull(f"{self.files.run_dir}: no space left on this machine for the agent's files") from error
             raise
 
     def _name(self, name: str) -> str:
-        """A file's name without secrets; as it is where it has none, whatever its bytes are."""
+        """Mask secrets in a file's name. A name without secrets is unchanged, whatever its bytes are."""
         return name if not self.redactor.spans(os.fsencode(name)) else self.redactor.text(name, 200)
 
 
@@ -491,18 +490,18 @@ def _is_link(folder: int, name: str) -> bool:
 
 
 _SKIP = 4 << 30
-"""So many bytes are read over, for what comes after a file that is too large."""
+"""Maximum bytes to skip, to reach the entries after files that are too large."""
 
 _MORE_ENTRIES = 1000
-"""So many entries are looked at beyond the files and folders that are admitted: links and the like."""
+"""Entries such as links that are read in addition to admitted files and folders."""
 
 
 class _TooMuch(Exception):
-    """The stream is longer than anyone wants to read."""
+    """The stream is longer than its budget."""
 
 
 class _Stream(io.RawIOBase):
-    """The chunks as a file of at most ``budget`` bytes."""
+    """Presents the chunks as a file of at most ``budget`` bytes."""
 
     def __init__(self, chunks: Iterator[bytes], budget: int) -> None:
         self._chunks, self.budget = chunks, budget
@@ -526,14 +525,14 @@ def _tar(stream: _Stream) -> tarfile.TarFile:
 
 
 def collect_archive(chunks: Iterator[bytes], folders: Sequence[str], collector: Collector) -> None:
-    """Take the regular files of a tar stream that lie below ``folders``; the collector notes what is left out.
+    """Collect the regular files below ``folders`` from a tar stream. The collector notes what is left out.
 
     Raises DiskFull.
     """
-    if not (begin := next(chunks, b"")):
+    if not (start := next(chunks, b"")):
         collector.note(f"{', '.join(folders)} (no folder)")
         return
-    stream = _Stream(chain([begin], chunks), collector.max_bytes + collector.max_files * 2048 + _SKIP)
+    stream = _Stream(chain([start], chunks), collector.max_bytes + collector.max_files * 2048 + _SKIP)
     last = folders[0]
     try:
         with _tar(stream) as tar:
@@ -547,17 +546,17 @@ def collect_archive(chunks: Iterator[bytes], folders: Sequence[str], collector: 
                     return
                 _member(tar, member, folders, collector)
     except _TooMuch:
-        collector.note(f"all after {shown(last)} (more data than is read)")
+        collector.note(f"all after {shown(last)} (too much data to read)")
     except tarfile.TarError as error:
         collector.note(f"all after {shown(last)} (the archive is damaged: {error})")
 
 
 def collect_submission(chunks: Iterator[bytes], collector: Collector) -> None:
-    """Take the submission, the one regular file of a tar stream; anything else is left. Raises DiskFull."""
-    if not (begin := next(chunks, b"")):
+    """Collect the submission, the only regular file of a tar stream; anything else is ignored. Raises DiskFull."""
+    if not (start := next(chunks, b"")):
         return
     try:
-        with _tar(_Stream(chain([begin], chunks), _SKIP)) as tar:
+        with _tar(_Stream(chain([start], chunks), _SKIP)) as tar:
             member = tar.next()
             if member is not None and member.isreg() and collector.admit(SUBMISSION, member.size):
                 _keep(tar, member, SUBMISSION.split("/"), collector)
@@ -591,5 +590,5 @@ def _keep(tar: tarfile.TarFile, member: tarfile.TarInfo, parts: Sequence[str], c
 
 
 def shown(name: str) -> str:
-    """A name that the agent chose, safe to print and to store."""
+    """Return a name chosen by the agent, made safe to print and store."""
     return name.encode("utf-8", "backslashreplace").decode()

@@ -1,23 +1,23 @@
-"""The contract of a sandbox: what it is given, what it leaves, and every way in which it may end.
+"""The contract of a sandbox: its inputs, its outputs, and every way in which a run may end.
 
-A sandbox runs one agent on one competition, from start to end, in a home that has the same layout everywhere:
+A sandbox runs one agent on one competition, from start to end. The agent's home has the same layout everywhere:
 
 ==================  =============================================================
 ``DATA_DIR``        the public data, read-only (``/home/data`` in a container)
-``SUBMISSION_DIR``  where the agent leaves ``submission.csv``
-``LOGS_DIR``        the agent's own logs
-``CODE_DIR``        the code that made the submission
+``SUBMISSION_DIR``  where the agent writes ``submission.csv``
+``LOGS_DIR``        the agent's logs
+``CODE_DIR``        the code that produced the submission
 ``AGENT_DIR``       a copy of the agent's folder, with its start script
-``INSTRUCTIONS``    the file with the task; beside it ``validate_submission.sh``
-``HOME``            an empty folder of the agent's own, beside these
+``INSTRUCTIONS``    the task description, next to ``validate_submission.sh``
+``HOME``            an empty folder for the agent, next to the others
 ==================  =============================================================
 
-``COMPETITION_ID``, ``TIME_LIMIT_SECS`` and
-``VALIDATION_URL`` are set as well. ``bash start.sh ARGUMENTS`` is what runs.
+``COMPETITION_ID``, ``TIME_LIMIT_SECS`` and ``VALIDATION_URL`` are set as well. The sandbox runs
+``bash start.sh ARGUMENTS``.
 
-When ``run`` returns, or raises, nothing of the agent runs any more and nothing of the sandbox is left but what is in
-the task's run directory: ``run.log`` (what the agent printed, written while it runs), ``submission/submission.csv``,
-and ``files.zip`` with all else that it left. All are regular files.
+When ``run`` returns or raises, no process of the agent is left. Nothing of the sandbox remains except regular files in
+the task's run directory: ``run.log`` (the agent's output, written during the run), ``submission/submission.csv``, and
+``files.zip`` (all other files that it left).
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ if TYPE_CHECKING:
 
 
 class Steps(Protocol):
-    """What drives an agent from outside, command by command: the agent connects to a socket of it."""
+    """Drives an agent from outside, command by command. The agent connects to its socket."""
 
     is_over: threading.Event
-    """Set, it ends the run as its time limit does, whatever the agent's processes do."""
+    """If set, the run ends as it does at its time limit, whatever the agent's processes do."""
 
     def open(self, unix_socket: Path | None = None) -> AbstractContextManager[str]:
-        """Listen, on a Unix socket of its own where none is named, until the run has ended; gives the socket's path."""
+        """Listen on a Unix socket (None: a new one) until the run has ended; yields the socket's path."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One run of an agent: everything that a sandbox is given.
+    """One run of an agent: all inputs of a sandbox.
 
-    ``validate`` is the submission checker's verdict on a file on the host: a text for the agent, never a score.
-    ``stop_validation`` makes a call of it that is running in another thread return soon, and later ones at once.
+    ``validate`` returns the submission checker's verdict on a file on the host: a text for the agent, never a score.
+    ``stop_validation`` makes a call of it that is running in another thread return soon, and later calls at once.
     """
 
     competition_id: str
@@ -75,19 +75,19 @@ class Task:
     max_submission_bytes: int = defaults.MAX_SUBMISSION_BYTES
     limits: Limits = field(default_factory=Limits)
     grace_seconds: float | None = None
-    """Between SIGTERM and SIGKILL, when the time is over. None: the usual part of the time limit."""
+    """Between SIGTERM and SIGKILL, when the time is over. None: the usual share of the time limit."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """What identifies this run, for names and labels: run group, run id, worker."""
+    """Identify this run in names and labels: run group, run id, worker."""
     gateway: RunGateway | None = None
-    """How the agent reaches language models; opened, it gives the ``launch`` that counts. None: it needs none."""
+    """How the agent reaches language models. Opening it returns the ``launch`` to use. None: not needed."""
     snapshots: Snapshots | None = None
-    """What takes snapshots of the submission while the agent runs. None: nothing does."""
+    """Takes snapshots of the submission while the agent runs. None: no snapshots."""
     steps: Steps | None = None
-    """What drives the agent, which finds it at the address in ``STEPS_ADDRESS``. None: the agent drives itself."""
+    """Drives the agent, which finds its address in ``STEPS_ADDRESS``. None: the agent drives itself."""
     anonymous: bool = False
-    """Nothing that the agent can read of its sandbox may name the run, whose name has the competition's in it."""
+    """Hide the run's name, which contains the competition's, from everything that the agent can read in its sandbox."""
     keep: bool = False
-    """Keep the container or folder of the run for inspection; ``SandboxAccount.kept`` says where."""
+    """Keep the container or folder of the run for inspection. ``SandboxAccount.kept`` names it."""
 
     @property
     def grace(self) -> float:
@@ -96,19 +96,19 @@ class Task:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the run is to end now."""
+        """Whether the run should end now."""
         return self.steps is not None and self.steps.is_over.is_set()
 
 
 def with_steps(task: Task, address: str) -> Task:
-    """The task, whose agent finds what drives it at this address: ``HOST:PORT``, or the path of a Unix socket."""
+    """Return the task with ``STEPS_ADDRESS`` set to an address: ``HOST:PORT``, or the path of a Unix socket."""
     environment = {**task.launch.environment, "STEPS_ADDRESS": address}
     return replace(task, launch=replace(task.launch, environment=environment))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """How a task went. ``detail`` adds what ``ending`` leaves open (exit code, signal, disk full, …).
+    """The result of a task. ``detail`` adds to ``ending``, for example an exit code, a signal or a full disk.
 
     >>> Execution(ending=Ending.CRASHED, seconds=12.5, exit_code=1).exit_code
     1
@@ -123,7 +123,7 @@ class Execution:
 
 
 def check_agent_folder(agent: Agent) -> None:
-    """Raises SandboxError if a link in the agent's folder would take files from elsewhere into the sandbox."""
+    """Raises SandboxError if a link in the agent's folder would bring files from outside it into the sandbox."""
     try:
         check_folder(agent)
     except AgentError as error:
@@ -141,16 +141,16 @@ class Sandbox(Protocol):
     name: str
 
     def check(self, agent: Agent) -> None:
-        """Whether this agent could run here; raises SandboxError that says what is missing and how to fix it."""
+        """Check that this agent can run here. Raises SandboxError with what is missing and how to fix it."""
 
     def prepare(self, agent: Agent) -> None:
-        """Do once, before the first run, what takes long (such as building an image); raises SandboxError."""
+        """Do slow one-time work before the first run, such as building an image. Raises SandboxError."""
 
     def run(self, task: Task) -> Execution:
         """Run a task to its end, whatever the agent does.
 
-        Raises SandboxError only where the harness itself failed. On KeyboardInterrupt, or any other exception that
-        comes from outside, it stops the agent, collects what is there, cleans up, and lets the exception through.
+        Raises SandboxError only if the harness itself failed. On KeyboardInterrupt, or any other exception from
+        outside, it stops the agent, collects its files, cleans up, and reraises the exception.
         """
 
 
@@ -162,10 +162,10 @@ def choose(
     local: Callable[[], Sandbox],
     container: Callable[[str], Sandbox],
 ) -> Sandbox:
-    """The sandbox for ``auto``, ``docker``, ``podman`` or ``local``; raises SandboxError where there is none.
+    """Return the sandbox for ``auto``, ``docker``, ``podman`` or ``local``. Raises SandboxError if it cannot be used.
 
-    ``auto`` is Docker where an engine answers, else local for agents that are trusted: by the user, or because they
-    are bundled and made for it. ``local`` runs other bundled agents as well, but no agent of somebody else.
+    ``auto`` is Docker if it is available, else local for trusted agents: those that the user trusts, and bundled ones
+    whose definition allows it. ``local`` runs every bundled agent, but third-party agents only if the user trusts them.
     """
     if kind == "local":
         if agent.bundled or permissions.trusts(agent):
@@ -188,16 +188,16 @@ def choose(
 
 
 class ImageStore(Protocol):
-    """The images of a sandbox, by their tags. What builds raises SandboxError."""
+    """The images of a sandbox, by tag. Methods that build raise SandboxError."""
 
     def environment(self, base_image: str | None = None) -> str:
-        """The tag of ``mlebench-env``, built if it is not there."""
+        """Return the tag of ``mlebench-env``, and build it if it is missing."""
 
     def agent(self, agent: Agent) -> str:
-        """The tag of the agent's image, built if it is not there."""
+        """Return the tag of the agent's image, and build it if it is missing."""
 
     def built(self, agent: Agent) -> int | None:
-        """The size in bytes of the agent's image; None if it is not built, as its folder is now. Builds nothing."""
+        """Return the size in bytes of the agent's image; None if its current folder is not built. Builds nothing."""
 
 
 class ContainerSandbox(Sandbox, Protocol):
@@ -207,20 +207,19 @@ class ContainerSandbox(Sandbox, Protocol):
     def images(self) -> ImageStore: ...
 
     def test_image(self, image: str) -> None:
-        """Train each of its libraries once, on GPUs as well if runs get some; raises SandboxError for what fails."""
+        """Train once with each library in the image, on GPUs too if runs use them. Raises SandboxError if one fails."""
 
 
 class AddedSandbox(Sandbox, Protocol):
-    """What the function behind an entry point of ``mlebench.sandboxes`` returns.
+    """The return value of the function behind an entry point of ``mlebench.sandboxes``.
 
-    It may have the members of ``ContainerSandbox`` too, for ``mlebench build``, and for ``mlebench clean`` a method
-    ``clean(*, kept, dry_run, reporter)`` that does and returns what ``sandbox.docker.cleanup.clean`` does.
-    docs/sandboxes.md has a short example, ``extras.apptainer`` a long one; ``sandbox.wiring`` has what sandboxes with
-    containers share.
+    For ``mlebench build``, it can also have the members of ``ContainerSandbox``. For ``mlebench clean``, it can have a
+    method ``clean(*, kept, dry_run, reporter)`` that works like ``sandbox.docker.cleanup.clean``. docs/sandboxes.md has
+    a short example, ``extras.apptainer`` is a long one. Container sandboxes share the code in ``sandbox.wiring``.
     """
 
     def describe(self) -> Iterable[tuple[str, str]]:
-        """Whether it can be used here, for ``mlebench doctor``: ``ok``, ``note`` or ``problem``, and why."""
+        """Report to ``mlebench doctor`` whether it can be used here: ``ok``, ``note`` or ``problem``, and why."""
 
 
 INSTRUCTIONS = "instructions.txt"
@@ -229,7 +228,7 @@ _SCRIPTS = (VALIDATE, "prompt.sh", "ask.sh", "options.sh")
 
 
 def render_instructions(*, data: str, submission: str, logs: str, code: str, validate: str, limits: Limits) -> str:
-    """The instructions with the paths as the agent sees them."""
+    """Return the instructions, with paths as the agent sees them."""
     template = (bundled("environment") / INSTRUCTIONS).read_text(encoding="utf-8")
     return template.format(
         data=data,
@@ -243,18 +242,18 @@ def render_instructions(*, data: str, submission: str, logs: str, code: str, val
 
 
 def clock(limits: Limits) -> dict[str, str]:
-    """The variables that say how long an agent that starts now has; ``DEADLINE`` in seconds since the epoch."""
+    """Return the time-limit variables of an agent that starts now. ``DEADLINE`` is in seconds since the epoch."""
     seconds = limits.time_limit
     return {"TIME_LIMIT_SECS": f"{seconds:g}", "DEADLINE": f"{time.time() + seconds:.0f}"}
 
 
 def scripts() -> list[Path]:
-    """The scripts in an agent's home directory, next to the instructions."""
+    """Return the scripts that go into an agent's home directory, next to the instructions."""
     return [bundled("environment") / name for name in _SCRIPTS]
 
 
 def _hardware(limits: Limits) -> str:
-    """What a run has, for example ``8 processors, 64 GiB of memory and 1 GPU``."""
+    """Describe a run's hardware, for example ``8 processors, 64 GiB of memory and 1 GPU``."""
     cpus = [] if limits.cpus is None else [f"{limits.cpus:g} processor{'' if limits.cpus == 1 else 's'}"]
     memory = [] if limits.memory is None else [f"{format_size(limits.memory)} of memory"]
     gpus = pluralize(limits.gpus, "GPU") if limits.gpus else "no GPU"
@@ -262,7 +261,7 @@ def _hardware(limits: Limits) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration in words, for example ``24 hours`` or ``1 minute 30 seconds``."""
+    """Return a duration in words, for example ``24 hours`` or ``1 minute 30 seconds``."""
     left = round(seconds)
     parts = []
     for name, size in (("hour", 3600), ("minute", 60), ("second", 1)):
@@ -273,16 +272,16 @@ def format_duration(seconds: float) -> str:
 
 
 LOCAL_HOME = ".home-"
-"""How the name of a local agent's home begins, in its run directory."""
+"""Prefix of a local agent's home, in its run directory."""
 MEMORY_GROUP = "mlebench-memory-"
-"""How the names of control groups begin, which limit the memory of runs."""
+"""Prefix of the control groups that limit the memory of runs."""
 SOCKETS, UPLOADS, PODMAN_FOLDER = "mlebench-run-", "mlebench-check-", "mlebench-podman-"
-"""How the names of temporary folders begin: of a run's sockets, of the submission checker, of a Podman service."""
+"""Prefixes of temporary folders: for a run's sockets, for the submission checker, for a Podman service."""
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """Something that a dead session left: what it is, its name, and the run group that it belonged to."""
+    """Something that a dead session left behind: its kind, its name, and its run group."""
 
     kind: str
     name: str
@@ -295,7 +294,7 @@ class Leftover:
 def remove_leftovers(
     found: Mapping[Leftover, Callable[[], object]], *, dry_run: bool, reporter: Reporter
 ) -> list[Leftover]:
-    """Report leftovers, and remove each in the way that it has here; with ``dry_run`` nothing is removed."""
+    """Report leftovers, and remove each by calling its function. With ``dry_run``, nothing is removed."""
     for leftover, remove in found.items():
         reporter(Note(f"{'would remove' if dry_run else 'removing'} {leftover}"))
         if not dry_run:
@@ -306,10 +305,10 @@ def remove_leftovers(
 def clean_folders(
     run_dirs: Iterable[Path] = (), *, dry_run: bool = False, reporter: Reporter = silent
 ) -> list[Leftover]:
-    """Remove the temporary folders of sessions that were killed; returns what they were, and reports each.
+    """Remove the temporary folders and control groups of killed sessions. Reports each, and returns them.
 
-    ``run_dirs`` are run directories, and the run group around them, in which agents that ran without a container had
-    their homes. With ``dry_run`` nothing is removed.
+    ``run_dirs`` are run directories, and the run group around them, that held the homes of agents without a container.
+    With ``dry_run``, nothing is removed.
     """
     temporary = {Path(tempfile.gettempdir()), Path("/tmp")}
     folders = [folder for name in (SOCKETS, UPLOADS, PODMAN_FOLDER) for folder in dead_folders(name, temporary)]

@@ -1,8 +1,8 @@
-"""Dockerfiles: what they may take, the agent's folder and base images, and what images are made from.
+"""Dockerfiles: what they may use (the agent's folder and base images), and the recipes of images.
 
-A Dockerfile is an agent's, and is read here before it is built, in one way only: what a builder could read in another
-way, and what is not listed here, is refused with its line. Where a build's network is limited, the engine fetches
-nothing itself either: it would do so whatever the network of the builder's containers.
+A Dockerfile comes from an agent, so it is checked here before it is built. Anything that builders could parse
+differently, and anything not listed here, is rejected with its line. If a build's network is limited, the container
+runtime itself must not fetch anything either: its downloads ignore the network of the build's containers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HERE_DOCUMENT = re.compile(r"(?<![<\w])\d*<<-?[\"']?[A-Za-z_]")
 _IMAGE = re.compile(r"(?P<repository>[a-z0-9][a-z0-9._/-]*)(?::(?P<tag>\w[\w.-]*))?(?P<digest>@sha256:[0-9a-f]{64})?")
 _REGISTRIES = ("docker.io", "ghcr.io", "quay.io", "gcr.io", "mcr.microsoft.com", "nvcr.io", "public.ecr.aws")
 _TRANSPORTS = ("containers-storage", "dir", "docker", "docker-archive", "docker-daemon", "oci", "oci-archive", "sif")
-"""Words before a colon with which Podman's builder looks for an image in files of this machine."""
+"""Prefixes (before a colon) that make Podman's builder look for an image in local files."""
 _FLAGS = {
     "FROM": ("--platform",),
     "COPY": ("--from", "--chown", "--chmod", "--link", "--exclude", "--parents"),
@@ -49,18 +49,18 @@ _INSTRUCTIONS = frozenset(
 
 
 class LocalImages(Protocol):
-    """What the engine knows of the images that it has."""
+    """What the container runtime knows about its local images."""
 
     def triggers(self, image: str) -> Sequence[str] | None:
-        """The ``ONBUILD`` instructions of an image; None where the engine does not have it."""
+        """Return the ``ONBUILD`` instructions of an image; None if there is no such local image."""
 
     def registries(self, image: str) -> Collection[str]:
-        """The names under which a registry has an image of the engine; none for what was built on this machine."""
+        """Return the names of a local image in registries; none if it was built on this machine."""
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: its name in capitals, what follows on its line or its continuations, and where it begins."""
+    """One instruction: its name in capitals, the rest with continuation lines joined, and its first line's number."""
 
     name: str
     rest: str
@@ -88,7 +88,7 @@ def instructions(text: str) -> Iterator[Instruction]:
 
 
 def _lines(text: str) -> list[str]:
-    """A builder knows no other ends of lines; Python's ``splitlines`` knows many."""
+    """Split lines as builders do. Python's ``splitlines`` splits at more characters."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
 
 
@@ -99,27 +99,27 @@ def _instruction(text: str, line: int) -> Instruction:
 
 @dataclass
 class Rules:
-    """What Dockerfiles may take. ``own`` are images that are allowed by name; ``fetching``: the engine may fetch."""
+    """What Dockerfiles may use. ``own`` are images allowed by name. ``fetching``: the container runtime may fetch."""
 
     images: LocalImages
     own: Collection[str] = ()
     fetching: bool = True
 
     def check(self, text: str) -> None:
-        """Raises SandboxError that names the line of what a Dockerfile may not take."""
+        """Check a Dockerfile. Raises SandboxError with the line of the first violation."""
         _check_directives(text)
-        reading = _Reading(self)
+        checking = _Checking(self)
         for instruction in instructions(text):
             try:
-                reading.take(instruction)
+                checking.check(instruction)
             except SandboxError as error:
                 raise SandboxError(f"line {instruction.line}: {error}") from None
 
     def check_base_image(self, agent: Agent) -> None:
-        """Raises SandboxError for an agent that may not be built from the base image that it names."""
-        if agent.base_image and not agent.bundled:  # the package permits what its own agents are built from
+        """Raises SandboxError if an agent may not be built from the base image that it names."""
+        if agent.base_image and not agent.bundled:  # bundled agents may use any base image
             try:
-                _Reading(self).take_image(agent.base_image, "base_image")
+                _Checking(self).check_image(agent.base_image, "base_image")
             except SandboxError as error:
                 raise SandboxError(f"agent {agent.id}: {error}") from None
 
@@ -133,110 +133,106 @@ def _check_directives(text: str) -> None:
             return
         if match["name"].lower() == "syntax" and not _SYNTAX.fullmatch(match["value"]):
             raise SandboxError(
-                f"line {number}: syntax={match['value']!r:.200} would have another program read this file: leave it out"
+                f"line {number}: syntax={match['value']!r:.200} would make another program parse this file: remove it"
             )
 
 
 @dataclass
-class _Reading:
-    """One reading of a Dockerfile, from its top."""
+class _Checking:
+    """The state while one Dockerfile is checked, from top to bottom."""
 
     rules: Rules
     stages: int = 0
     names: set[str] = field(default_factory=lambda: {"scratch"})
     arguments: dict[str, str] = field(default_factory=dict)
-    """Those before the first ``FROM``, which alone count in a ``FROM``."""
+    """Build arguments before the first ``FROM``. Only these apply in a ``FROM``."""
 
-    def take(self, instruction: Instruction) -> None:
+    def check(self, instruction: Instruction) -> None:
         name, rest = instruction.name, instruction.rest
         if name not in _INSTRUCTIONS:
             raise SandboxError(f"{name[:50]!r} is not an instruction of a Dockerfile")
         if name in ("RUN", "COPY", "ADD") and _HERE_DOCUMENT.search(rest):
-            raise SandboxError(f"{name} has a here-document, which not every builder knows: COPY a file instead")
+            raise SandboxError(f"{name} has a here-document, which not every builder supports: COPY a file instead")
         flags, words = _words(rest)
         for flag in flags:
             if flag.partition("=")[0] not in _FLAGS.get(name, ()):
                 raise SandboxError(f"{name} {flag!r:.200} is not supported")
         match name:
             case "FROM":
-                self._take_stage(words)
+                self._check_stage(words)
             case "ARG" if not self.stages:
                 self.arguments.update(word.partition("=")[::2] for word in words)
             case "COPY":
                 for flag in flags:
                     if flag.startswith("--from"):
-                        self._take_from(flag.partition("=")[2], "COPY")
+                        self._check_from(flag.partition("=")[2], "COPY")
             case "RUN":
                 for flag in flags:
-                    self._take_mount(flag.partition("=")[2])
+                    self._check_mount(flag.partition("=")[2])
             case "ADD":
-                self._take_added(words)
+                self._check_add(words)
             case "ONBUILD":
-                self.take(_instruction(rest, instruction.line))
+                self.check(_instruction(rest, instruction.line))
 
-    def _take_stage(self, words: Sequence[str]) -> None:
+    def _check_stage(self, words: Sequence[str]) -> None:
         if len(words) not in (1, 3) or (len(words) == 3 and words[1].upper() != "AS"):
             raise SandboxError("FROM takes an image, or an image AS a name")
         image = _VARIABLE.sub(lambda match: self._value(match[1] or match[2]), words[0])
         if image.lower() not in self.names:
-            self.take_image(image, "FROM")
+            self.check_image(image, "FROM")
         self.stages += 1
         self.names |= {word.lower() for word in words[2:]}
 
     def _value(self, name: str) -> str:
         value = self.arguments.get(name, "")
         if not value or '"' in value or "'" in value:
-            raise SandboxError(f"FROM of ${name}: write the name of the image out, or ARG {name}=… before it")
+            raise SandboxError(f"FROM ${name}: write the image's name out, or add ARG {name}=… before it")
         return value
 
-    def _take_from(self, image: str, what: str) -> None:
+    def _check_from(self, image: str, what: str) -> None:
         if image.isdecimal() and int(image) < self.stages:
             return
         if image.lower() not in self.names:
-            self.take_image(image, what)
+            self.check_image(image, what)
 
-    def _take_mount(self, options: str) -> None:
+    def _check_mount(self, options: str) -> None:
         given = [option.partition("=")[::2] for option in options.split(",")]
         values = dict(given)
         unknown = not values.keys() <= _MOUNT_OPTIONS or len(values) < len(given)
         if unknown or values.get("type", "bind") not in ("bind", "tmpfs"):
             raise SandboxError(f"RUN --mount={options!r:.200}: only files of this build can be mounted")
         if "from" in values:
-            self._take_from(values["from"], "RUN --mount")
+            self._check_from(values["from"], "RUN --mount")
 
-    def _take_added(self, words: Sequence[str]) -> None:
+    def _check_add(self, words: Sequence[str]) -> None:
         if self.rules.fetching:
             return
         for source in words[:-1]:
             if re.search(r"""["'\\$`]|^\[""", source):
-                raise SandboxError(
-                    f"ADD of {source!r:.200}: write the name of the file out, without variables and quotes"
-                )
+                raise SandboxError(f"ADD {source!r:.200}: write the file's name out, without variables and quotes")
             if ":/" in source or source.startswith("git@"):
-                raise SandboxError(f"ADD of {source!r:.200}: download it in a RUN, or put it into the agent's folder")
+                raise SandboxError(f"ADD {source!r:.200}: download it in a RUN, or put it into the agent's folder")
 
-    def take_image(self, image: str, what: str) -> None:
-        own = image in self.rules.own
+    def check_image(self, image: str, what: str) -> None:
+        is_listed = image in self.rules.own
         match = _IMAGE.fullmatch(image)
         repository = _full_name(match["repository"]) if match else ""
         in_files = match is not None and match["repository"] in _TRANSPORTS
-        if not own and (in_files or repository.partition("/")[0] not in _REGISTRIES):
-            raise SandboxError(f"{what} of {image!r:.200}, which is not the name of an image in a public registry")
+        if not is_listed and (in_files or repository.partition("/")[0] not in _REGISTRIES):
+            raise SandboxError(f"{what}: {image!r:.200} is not the name of an image in a public registry")
         triggers = self.rules.images.triggers(image)
-        if triggers is None and not (own or self.rules.fetching):
-            raise SandboxError(
-                f"{what} of the image {image!r:.200}, which this engine does not have: docker pull it before"
-            )
+        if triggers is None and not (is_listed or self.rules.fetching):
+            raise SandboxError(f"{what}: this engine does not have the image {image!r:.200}; docker pull it first")
         known = map(_full_name, self.rules.images.registries(image) if triggers is not None else [repository])
-        if not own and repository not in known:
+        if not is_listed and repository not in known:
             raise SandboxError(
-                f"{what} of the image {image!r:.200}, which was made on this machine: a build sees the agent's "
-                "folder and base images only"
+                f"{what}: the image {image!r:.200} was built on this machine, but a build may only use the agent's "
+                "folder and base images"
             )
-        # A trigger cannot hold FROM or ONBUILD, so this ends.
+        # A trigger cannot contain FROM or ONBUILD, so this recursion ends.
         for trigger in triggers or ():
             try:
-                _Reading(self.rules, stages=0).take(_instruction(trigger, 0))
+                _Checking(self.rules, stages=0).check(_instruction(trigger, 0))
             except SandboxError as error:
                 raise SandboxError(f"{error} (an ONBUILD of {image!r:.200})") from None
 
@@ -260,7 +256,7 @@ def _words(rest: str) -> tuple[list[str], list[str]]:
 
 
 def json_strings(text: str) -> list[str] | None:
-    """The strings of a JSON list; None for anything else."""
+    """Return the strings of a JSON list; None for anything else."""
     if not text.startswith("["):
         return None
     try:
@@ -280,11 +276,11 @@ _FROM = re.compile(
     rf"^(\s*FROM\s+(?:--platform=\S+\s+)?){ENVIRONMENT}(?::latest)?(?=\s|$)", re.IGNORECASE | re.MULTILINE
 )
 _DEFAULT_DOCKERFILE = f"FROM {ENVIRONMENT}\nARG AGENT_DIR\nCOPY . ${{AGENT_DIR}}\n"
-# The agent may write everywhere below its home, also over what its Dockerfile, as root, put there. As this is done in
-# the image and not when a container starts, the entry point needs no right to change owners.
-# Agents made for MLE-bench make their folders themselves, with a `mkdir` that fails where there is one already: these
-# are there at the end, whatever the Dockerfile did. Each run's user has a number of its own, so the group may do what
-# the user may; what others may not read, such as keys, is left alone.
+# The agent may write everywhere below its home, even over files that its Dockerfile put there as root. This is done in
+# the image, not when a container starts, so the entry point needs no right to change owners.
+# Agents for MLE-bench create their folders themselves, with a `mkdir` that fails if one exists. So the folders are
+# created last, whatever the Dockerfile did. Each run has its own user id, so the group gets the user's permissions.
+# Files that others may not read, such as keys, are left alone.
 OWNED_BY_AGENT = f"""
 USER root
 RUN ["/bin/mkdir", "-p", {", ".join(f'"{folder}"' for folder in CONTAINER_DIRS.values())}]
@@ -297,7 +293,7 @@ RUN ["/usr/bin/find", "/", "-xdev", "-path", "/home/data", "-prune", "-o", "(", 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """All that an image is made from."""
+    """Everything that an image is built from."""
 
     name: str
     folder: Path
@@ -306,17 +302,17 @@ class Recipe:
     parent: str = ""
     network: BuildNetwork = "full"
     builder: str = ""
-    """What turns it into an image, if that is part of the tag."""
+    """The program that builds the image, if it is part of the tag."""
 
     def files(self) -> list[str]:
-        """What the builder gets, as paths relative to the folder."""
+        """Return the files for the builder, as paths relative to the folder."""
         ignore = self.folder / ".dockerignore"
         patterns = ignore.read_text(encoding="utf-8").splitlines() if ignore.is_file() else []
         patterns = [line.strip() for line in patterns if line.strip() and not line.lstrip().startswith("#")]
         return sorted(exclude_paths(str(self.folder), [*_IGNORED, *patterns]) - {".dockerignore"})
 
     def tag(self) -> str:
-        """Raises SandboxError for a folder that cannot be packed, whatever is in it."""
+        """Return the image's tag, with a digest of its inputs. Raises SandboxError if the folder cannot be packed."""
         try:
             return self._tag()
         except (OSError, ValueError, re.error) as error:
@@ -350,22 +346,22 @@ class Recipe:
         return f"{self.name}:{digest.hexdigest()[:16]}"
 
     def write_context(self, file: IO[bytes], dockerfile: str) -> None:
-        # The builder reads its Dockerfile, then leaves out what .dockerignore lists.
-        own = [(".dockerignore", f".dockerignore\n{dockerfile}\n"), (dockerfile, self.dockerfile)]
-        create_archive(str(self.folder), self.files(), file, extra_files=own)
+        # The builder reads its Dockerfile, then excludes what .dockerignore lists.
+        added = [(".dockerignore", f".dockerignore\n{dockerfile}\n"), (dockerfile, self.dockerfile)]
+        create_archive(str(self.folder), self.files(), file, extra_files=added)
         file.seek(0)
 
 
 def environment_recipe(folder: Path, arguments: Mapping[str, str]) -> Recipe:
-    """How ``mlebench-env`` is made from its folder; raises SandboxError for a Dockerfile that cannot be read."""
+    """Return the recipe of ``mlebench-env`` from its folder. Raises SandboxError if its Dockerfile cannot be read."""
     dockerfile = _read(folder / "Dockerfile")
     return Recipe(name=ENVIRONMENT, folder=folder, dockerfile=dockerfile, arguments=arguments)
 
 
 def agent_recipe(agent: Agent, environment: str, network: BuildNetwork) -> Recipe:
-    """How an agent's image is made on ``environment``, the tag of ``mlebench-env``; raises SandboxError."""
+    """Return the recipe of an agent's image on ``environment``, the tag of ``mlebench-env``. Raises SandboxError."""
     text = _read(agent.dockerfile) if agent.dockerfile.is_file() else _DEFAULT_DOCKERFILE
-    # `FROM mlebench-env` means this environment, whatever another session calls the latest.
+    # `FROM mlebench-env` means this environment, even if another session tags a different one as the latest.
     return Recipe(
         name=f"mlebench-agent-{re.sub(r'[^a-z0-9]+', '-', agent.folder.name.lower()).strip('-') or 'x'}",
         folder=agent.folder,
@@ -385,7 +381,7 @@ def _read(dockerfile: Path) -> str:
 
 @contextmanager
 def one_builder(folder: Path, tag: str, reporter: Reporter) -> Iterator[None]:
-    """One builder at a time for each image, by a lock in ``folder``; it is freed when its holder dies."""
+    """Allow one builder at a time for each image, by a lock in ``folder``. It is released even if its holder dies."""
     folder.mkdir(mode=0o700, exist_ok=True)
     with hold_lock(folder / f"{tag.replace(':', '-')}.lock", "builds", tag, reporter):
         yield

@@ -1,4 +1,4 @@
-"""GPU leases: whole GPUs, or MIG instances, never two runs on one, also between sessions and users of one machine."""
+"""GPU leases: each run gets whole GPUs or MIG instances exclusively, across all sessions and users of a machine."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _TRIES = 20
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU of this machine, or a MIG instance of one: what a run can be given as a whole.
+    """One GPU of this machine, or a MIG instance of one. A run gets it as a whole.
 
-    Its ``uuid`` names it for good, its index may change. ``parent`` is the UUID of the GPU that an instance is of.
+    ``uuid`` is permanent, ``index`` may change. ``parent`` is the UUID of an instance's GPU.
     """
 
     index: int
@@ -46,12 +46,12 @@ class Gpu:
 
     @property
     def names(self) -> set[str]:
-        """What users may call it: its UUID, and for an instance also its GPU, which means all instances of that."""
+        """The names that users may give: its index and UUID. An instance's GPU stands for all its instances."""
         return {str(self.index), self.uuid, self.parent} - {""}
 
 
 def detect() -> list[Gpu]:
-    """The NVIDIA GPUs that this machine's driver shows, a GPU with MIG instances as these; none without a driver."""
+    """Return the NVIDIA GPUs that the driver lists, with MIG instances in place of their GPU; none without a driver."""
     rows = [[field.strip() for field in line.split(",", 2)] for line in query("index,uuid,name")]
     gpus = [Gpu(int(row[0]), row[1], row[2]) for row in rows if len(row) == 3 and row[0].isdecimal()]
     instances: dict[str, list[Gpu]] = {}
@@ -66,7 +66,7 @@ def detect() -> list[Gpu]:
 
 
 def query(fields: str, *uuids: str) -> list[str]:
-    """What ``nvidia-smi`` says of all GPUs, or these, a line of comma-separated values for each; none if it fails."""
+    """Return ``nvidia-smi``'s comma-separated values, one line for each GPU, or each of these; none if it fails."""
     chosen = [f"--id={','.join(uuids)}"] if uuids else []
     return _nvidia_smi(f"--query-gpu={fields}", "--format=csv,noheader,nounits", *chosen)
 
@@ -80,9 +80,9 @@ def _nvidia_smi(*arguments: str) -> list[str]:
 
 
 class GpuPool:
-    """The GPUs that runs may take, ``ids`` (indices or UUIDs) if given, else all of the machine's.
+    """The GPUs that runs may use: ``ids`` (indices or UUIDs) if given, else all GPUs of the machine.
 
-    A lease is a lock on a file, one for each GPU in a folder that all users of the machine share: the kernel frees it
+    A lease is a lock on a file, one per GPU, in a folder that all users of the machine share. The kernel releases it
     when its holder dies.
     """
 
@@ -92,35 +92,35 @@ class GpuPool:
         self._folder = folder or Path(os.environ.get("MLEBENCH_GPU_LOCKS") or "/var/tmp/mlebench-gpus")
 
     def available(self) -> list[Gpu]:
-        """Raises SandboxError for an id that no GPU has."""
+        """Return the GPUs that runs may use. Raises SandboxError for an id that no GPU has."""
         found = detect()
         if not self._ids:
             return found
         chosen = [gpu for gpu in found if gpu.names & set(self._ids)]
         unknown = [id for id in self._ids if not any(id in gpu.names for gpu in found)]
         if unknown:
-            shown = ", ".join(f"{gpu.index} ({gpu.name}, {gpu.uuid})" for gpu in found) or "none"
-            raise SandboxError(f"there is no GPU {', '.join(unknown)} here; there are: {shown}")
+            listed = ", ".join(f"{gpu.index} ({gpu.name}, {gpu.uuid})" for gpu in found) or "none"
+            raise SandboxError(f"there is no GPU {', '.join(unknown)} here; available: {listed}")
         return chosen
 
     def check(self, number: int) -> None:
-        """Raises SandboxError if so many GPUs can never be had."""
+        """Raises SandboxError if this many GPUs can never be available."""
         if number <= 0:
             return
         available = self.available()
         if not available:
             raise SandboxError(
-                f"each run is to have {number} GPU{'s'[: number != 1]}, but nvidia-smi shows none: install NVIDIA's "
+                f"each run needs {number} GPU{'s'[: number != 1]}, but nvidia-smi shows none: install NVIDIA's "
                 "driver and container toolkit, or run with --gpus 0"
             )
         if len(available) < number:
-            raise SandboxError(f"each run is to have {number} GPUs, but only {len(available)} may be used")
+            raise SandboxError(f"each run needs {number} GPUs, but only {len(available)} may be used")
 
     @contextmanager
     def lease(self, number: int, reporter: Reporter = silent) -> Iterator[list[Gpu]]:
-        """Hold so many GPUs; waits until they are free, and reports once that it waits.
+        """Hold this many GPUs. Waits until they are free, and reports once that it is waiting.
 
-        All or none: two runs that wait for two GPUs must not hold one each.
+        It takes all or none: two runs that wait for two GPUs must not hold one each.
         """
         self.check(number)
         if number <= 0:
@@ -140,7 +140,7 @@ class GpuPool:
 
     @contextmanager
     def free(self) -> Iterator[list[Gpu]]:
-        """Hold those that nobody holds just now, which may be none."""
+        """Hold the GPUs that are free now, if any."""
         gpus = self.available()
         with ExitStack() as held:
             yield self._take(gpus, len(gpus), held)
@@ -167,9 +167,9 @@ class GpuPool:
 
 
 def _open_folder(path: Path) -> int:
-    """The folder of locks, made for all users if it is not there; raises OSError.
+    """Open the folder of locks, and create it for all users if it is missing. Raises OSError.
 
-    It lies where every user may write: no link in its place is followed, and only what this process made is changed.
+    Every user may write to its parent, so links are not followed. Only a folder created here gets new permissions.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -178,7 +178,7 @@ def _open_folder(path: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
     try:
         path.mkdir()
-    except FileExistsError:  # another process was first
+    except FileExistsError:  # another process created it first
         return os.open(path, flags)
     descriptor = os.open(path, flags)
     if os.fstat(descriptor).st_uid == os.geteuid():
@@ -187,30 +187,30 @@ def _open_folder(path: Path) -> int:
 
 
 def _lock_file(folder: int, name: str) -> int | None:
-    """The descriptor of a lock that was taken; None if somebody else has it. Raises OSError."""
+    """Take a lock and return its descriptor; None if another process holds it. Raises OSError."""
     for _ in range(_TRIES):
         with ExitStack() as opened:
             descriptor = _open(folder, name)
             opened.callback(os.close, descriptor)
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "it is not a plain file", name)
+                raise OSError(errno.EINVAL, "it is not a regular file", name)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return None
-            if _is_still(descriptor, folder, name):
-                with suppress(PermissionError):  # of a user who keeps it from others
-                    os.utime(descriptor)  # so that nobody who tidies up takes it for old
+            if _still_has_name(descriptor, folder, name):
+                with suppress(PermissionError):  # another user's file that is not writable
+                    os.utime(descriptor)  # so that no clean-up of old files removes it
                 opened.pop_all()
                 return descriptor
-    raise FileExistsError(errno.EEXIST, "it comes and goes", name)
+    raise FileExistsError(errno.EEXIST, "it is removed again and again", name)
 
 
 def _open(folder: int, name: str) -> int:
-    """A lock's file, made if it is not there; raises OSError.
+    """Open a lock's file, and create it if it is missing. Raises OSError.
 
-    Nobody's link is followed, nobody's pipe waited for. A file of another user is opened without O_CREAT, which the
-    kernel refuses in such folders (``fs.protected_regular``). A new one gets its name only when all may open it.
+    Links are not followed, and pipes do not block. A file of another user is opened without O_CREAT, which the kernel
+    refuses in such folders (``fs.protected_regular``). A new file gets its name only once every user can open it.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     with suppress(FileNotFoundError):
@@ -218,8 +218,8 @@ def _open(folder: int, name: str) -> int:
     partial = f".{name}-{secrets.token_hex(6)}"
     descriptor = os.open(partial, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
     try:
-        os.fchmod(descriptor, 0o666)  # whatever the umask is
-        with suppress(FileExistsError):  # another user made it meanwhile
+        os.fchmod(descriptor, 0o666)  # regardless of the umask
+        with suppress(FileExistsError):  # another user created it meanwhile
             os.link(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
     finally:
         os.close(descriptor)
@@ -227,8 +227,8 @@ def _open(folder: int, name: str) -> int:
     return os.open(name, flags, dir_fd=folder)
 
 
-def _is_still(descriptor: int, folder: int, name: str) -> bool:
-    """Whether a file has its name still: a lock on one that was removed is seen by nobody."""
+def _still_has_name(descriptor: int, folder: int, name: str) -> bool:
+    """Whether a file still has its name. Other processes do not see a lock on a removed file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(name, dir_fd=folder, follow_symlinks=False))
     except FileNotFoundError:
@@ -236,17 +236,16 @@ def _is_still(descriptor: int, folder: int, name: str) -> bool:
 
 
 class GpuUsage(Watcher):
-    """Samples while an agent runs; a run without GPUs costs nothing.
+    """Samples GPU usage while an agent runs. Does nothing for a run without GPUs.
 
-    ``summary`` has for each GPU, by UUID, the number of ``samples``, ``utilization_mean`` and ``utilization_peak`` in
-    percent, and ``memory_mean`` and ``memory_peak`` in bytes. What the driver does not tell is left out, as is the
-    utilisation of MIG instances, which it does not measure. The first sample is taken after ``first_seconds``, others
-    at intervals of ``interval_seconds``.
+    ``summary`` maps the UUID of each GPU to the number of ``samples``, ``utilization_mean`` and ``utilization_peak`` in
+    percent, and ``memory_mean`` and ``memory_peak`` in bytes. Values that the driver does not report are omitted, and
+    so are MIG instances. The first sample is taken after ``first_seconds``, later ones every ``interval_seconds``.
     """
 
     def __init__(self, gpus: Sequence[Gpu], *, first_seconds: float = 1.0, interval_seconds: float = 10.0) -> None:
         super().__init__()
-        # The driver counts what an instance's GPU did for all that use it, not for this run alone.
+        # For a MIG instance, the driver reports the usage of the whole GPU, not of this run alone.
         self._uuids = [gpu.uuid for gpu in gpus if not gpu.parent]
         self._pauses = chain([first_seconds], repeat(interval_seconds))
         self._seen: dict[str, tuple[list[int], list[int]]] = {}
@@ -273,7 +272,7 @@ class GpuUsage(Watcher):
 
 
 def this_machine() -> Hardware:
-    """The hardware found here; GPUs are those that ``nvidia-smi`` shows."""
+    """Return this machine's hardware. GPUs are those that ``nvidia-smi`` lists."""
     machine = Machine.here()
     return Hardware(
         host=socket.gethostname(),

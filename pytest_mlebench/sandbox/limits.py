@@ -1,4 +1,4 @@
-"""The limits of runs: a fair share for each, watching where nothing keeps a limit, and how a run ended within them."""
+"""The limits of runs: fair shares, watchers for limits that nothing else enforces, and how a run ended."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from pytest_mlebench.sandbox.contract import Execution, Task, format_duration
 
 _ROOT = Path("/sys/fs/cgroup")
 _NO_LIMIT = 1 << 60
-"""Version 1 says so with a number near the largest."""
+"""Version 1 of control groups expresses "no limit" as a number near the largest."""
 
 
 def oom_events(pid: int, root: Path = _ROOT) -> Path | None:
-    """The file that counts which processes of this one's group were killed for memory."""
+    """Return the file that counts the out-of-memory kills in a process's control group; None if there is none."""
     for folder in _memory_groups(pid, root):
         for name in ("memory.events", "memory.oom_control"):
             if (folder / name).exists():
@@ -35,12 +35,12 @@ def oom_events(pid: int, root: Path = _ROOT) -> Path | None:
 
 
 def oom_kills(events: Path) -> int:
-    """How many those are; raises OSError, ValueError or KeyError where the file does not say, or is gone."""
+    """Return the number of out-of-memory kills. Raises OSError, ValueError or KeyError if it cannot be read."""
     return int(dict(line.split() for line in events.read_text().splitlines())["oom_kill"])
 
 
 def memory_limit(pid: int, root: Path = _ROOT) -> int | None:
-    """Bytes that the groups around a process may use; None without a limit, as in the session of a login."""
+    """Return the bytes that the control groups of a process may use; None without a limit, as in a login session."""
     found = []
     for folder in _memory_groups(pid, root):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -50,10 +50,10 @@ def memory_limit(pid: int, root: Path = _ROOT) -> int | None:
 
 
 def delegated(root: Path = _ROOT) -> bool:
-    """Whether the user's systemd may make groups of version 2 that limit memory, processors and processes.
+    """Whether the user's systemd may create version 2 groups that limit memory, processors and processes.
 
-    Only for a process in a login's session, whose groups stay in the same slice. A batch system's job has a group of
-    its own, which nothing may leave.
+    Only true for a process in a login session, whose groups stay in the same slice. A batch job has its own group,
+    which no process may leave.
     """
     slice_ = f"user.slice/user-{os.getuid()}.slice"
     with suppress(OSError):
@@ -64,7 +64,7 @@ def delegated(root: Path = _ROOT) -> bool:
 
 
 def _memory_groups(pid: int, root: Path) -> Iterator[Path]:
-    """The folder of a process's group, and of those around it."""
+    """Yield the folder of a process's memory group, then those of its parent groups."""
     with suppress(OSError, ValueError):
         for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -73,23 +73,23 @@ def _memory_groups(pid: int, root: Path) -> Iterator[Path]:
                 continue
             folder = base / path.lstrip("/")
             if not controllers and not (base / "cgroup.controllers").exists():
-                continue  # version 1, beside an empty version 2
+                continue  # version 1, next to an empty version 2
             yield from (folder, *(parent for parent in folder.parents if parent.is_relative_to(base)))
             return
 
 
 _INTERVAL = 0.25
-_UNMEASURED = 3
-_SHARE = 0.1
-"""At most this share of the time is spent on looking: where there are many files, looking takes long."""
+_MAX_UNMEASURED = 3
+_MEASURING_SHARE = 0.1
+"""Maximum share of time spent on measuring, which is slow if there are many files."""
 
 _NEARLY_FULL = 5 << 30
-_TIMES = 20
+_FULL_RATIO = 20
 _SHARED = 0.9
 
 
 def disk_share(free: int | None, workers: int) -> int | None:
-    """What each of ``workers`` runs without a limit may write to a disk with ``free`` bytes; None if that is unknown.
+    """Return the bytes that each of ``workers`` unlimited runs may write to a disk with ``free`` bytes; None: unknown.
 
     >>> disk_share(100 << 30, 4) == int(22.5 * (1 << 30))
     True
@@ -98,7 +98,7 @@ def disk_share(free: int | None, workers: int) -> int | None:
 
 
 class Watcher(AbstractContextManager[Any]):
-    """Runs ``watch`` in a thread of its own while the block works; ``done`` is set at the block's end."""
+    """Runs ``watch`` in its own thread during the block. ``done`` is set at the block's end."""
 
     def __init__(self) -> None:
         self.done = threading.Event()
@@ -114,15 +114,15 @@ class Watcher(AbstractContextManager[Any]):
 
     @abstractmethod
     def watch(self) -> None:
-        """Returns soon after ``done`` is set."""
+        """Watch, and return soon after ``done`` is set."""
 
 
 class DiskWatcher(Watcher):
-    """Calls ``stop`` once ``written`` (bytes, or None if it cannot be measured) is over the limit.
+    """Calls ``stop`` once ``written`` (bytes, or None if it cannot be measured) exceeds the limit.
 
-    Between two looks an agent may write more than its limit; how much more depends on the disk. What cannot be measured
-    three times in a row counts as too much: no honest agent makes paths that the engine cannot follow. ``full`` says in
-    words what was found.
+    Between two checks, an agent may exceed its limit; by how much depends on the disk. Three failed measurements in a
+    row count as too much: no honest agent creates paths that the container runtime cannot follow. ``full`` describes
+    the result in words.
     """
 
     def __init__(self, limit: int, written: Callable[[], int | None], stop: Callable[[], None]) -> None:
@@ -136,8 +136,8 @@ class DiskWatcher(Watcher):
         """Whether the limit is reached."""
         size = self._written()
         self._unmeasured = 0 if size is not None else self._unmeasured + 1
-        if self._unmeasured >= _UNMEASURED and not self.full:
-            self.full = "the space in use cannot be measured, as paths are too long"
+        if self._unmeasured >= _MAX_UNMEASURED and not self.full:
+            self.full = "the space in use cannot be measured, because paths are too long"
         elif size is not None and size > self.limit and not self.full:
             self.full = f"{format_size(size)} written, the limit is {format_size(self.limit)}"
         return bool(self.full)
@@ -149,15 +149,14 @@ class DiskWatcher(Watcher):
             if self.look():
                 self._stop()
                 return
-            pause = max(_INTERVAL, (time.monotonic() - start) / _SHARE)
+            pause = max(_INTERVAL, (time.monotonic() - start) / _MEASURING_SHARE)
 
 
 class FreeSpaceWatcher(DiskWatcher):
-    """For a run without a limit: calls ``stop`` when it wrote more than its share, or filled much of a full disk.
+    """For a run without a limit: calls ``stop`` if it wrote more than its share, or filled much of a full disk.
 
-    A disk is full when less is free than a twentieth of what the run wrote, and less than 5 GiB: the run that wrote
-    most is stopped first, and one that would have fitted goes on. ``free`` gives the bytes that are free, None if
-    unknown.
+    A disk counts as full if less than 5 GiB, and less than a twentieth of what the run wrote, is free. So the run that
+    wrote most is stopped first, and smaller runs continue. ``free`` returns the free bytes, None if unknown.
     """
 
     def __init__(
@@ -177,42 +176,42 @@ class FreeSpaceWatcher(DiskWatcher):
         if free is None:
             return False
         taken = self._free_at_start - free
-        # Only then, because it takes long to measure what was written.
+        # Measure what was written only now, because it takes long.
         if free < _NEARLY_FULL or (self._share is not None and taken > self._share):
             size = self._written() or 0
             if self._share is not None and size > self._share:
                 share = format_size(self._share)
                 self.full = f"{format_size(size)} written, and its share of the disk is {share}; --disk sets a limit"
-            elif free * _TIMES < size:
+            elif free * _FULL_RATIO < size:
                 left = format_size(free)
                 self.full = f"{format_size(size)} written, and only {left} are left for all runs; --disk sets a limit"
         return bool(self.full)
 
 
-_KEPT_MEMORY, _KEPT_MEMORY_SHARE = 1 << 30, 0.1
-"""Of the memory, at least so much stays with the harness, which grades and collects."""
-_KEPT_CPUS_SHARE = 0.05
-_LEAST_MEMORY = 32 << 20
+_RESERVED_MEMORY, _RESERVED_MEMORY_SHARE = 1 << 30, 0.1
+"""Memory reserved for the harness, which grades and collects: the larger of these, but at most half the machine's."""
+_RESERVED_CPUS_SHARE = 0.05
+_MIN_MEMORY = 32 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Processors, and memory in bytes, that all runs of this machine share."""
+    """Processors, and memory in bytes, that all runs on this machine share."""
 
     cpus: int
     memory: int
 
     @classmethod
     def here(cls) -> Machine:
-        """This machine, with the processors that this process may use."""
+        """Return this machine, with the processors that this process may use."""
         cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return cls(cpus=cpus, memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 def apply(limits: Limits, machine: Machine | None = None, *, workers: int = 1) -> Limits:
-    """The limits with a fair share of ``machine`` (None: this one) for each of ``workers`` runs where they say nothing.
+    """Return the limits, with unset ones as a fair share of ``machine`` (None: this one) for each of ``workers`` runs.
 
-    Raises SandboxError for limits that cannot be, or that are beyond the machine.
+    Raises SandboxError for limits that are invalid, or that exceed the machine.
     """
     machine = machine or Machine.here()
     for name, value in (("--time-limit", limits.time_limit), ("--cpus", limits.cpus)):
@@ -227,11 +226,11 @@ def apply(limits: Limits, machine: Machine | None = None, *, workers: int = 1) -
         given = f"--memory is {format_size(limits.memory)}"
         if limits.memory > machine.memory:
             raise SandboxError(f"{given}, but this machine has {format_size(machine.memory)}")
-        if limits.memory < _LEAST_MEMORY:
-            raise SandboxError(f"{given}, must be at least {format_size(_LEAST_MEMORY)}")
-    kept = max(_KEPT_MEMORY, int(machine.memory * _KEPT_MEMORY_SHARE))
-    memory = max(_LEAST_MEMORY, (machine.memory - min(kept, machine.memory // 2)) // workers)
-    cpus = math.floor(machine.cpus * (1 - _KEPT_CPUS_SHARE) / workers * 100) / 100
+        if limits.memory < _MIN_MEMORY:
+            raise SandboxError(f"{given}, must be at least {format_size(_MIN_MEMORY)}")
+    reserved = max(_RESERVED_MEMORY, int(machine.memory * _RESERVED_MEMORY_SHARE))
+    memory = max(_MIN_MEMORY, (machine.memory - min(reserved, machine.memory // 2)) // workers)
+    cpus = math.floor(machine.cpus * (1 - _RESERVED_CPUS_SHARE) / workers * 100) / 100
     return replace(
         limits,
         memory=memory if limits.memory is None else limits.memory,
@@ -240,7 +239,7 @@ def apply(limits: Limits, machine: Machine | None = None, *, workers: int = 1) -
 
 
 def own_processors(task: Task) -> list[int]:
-    """Which processors the agent may use, empty for all; workers of one session take different ones."""
+    """Return the processors that the agent may use; empty for all. Workers of one session use different ones."""
     usable, number = sorted(os.sched_getaffinity(0)), task.limits.cpus
     if number is None or number >= len(usable):
         return []
@@ -250,7 +249,7 @@ def own_processors(task: Task) -> list[int]:
 
 
 def describe(limits: Limits) -> dict[str, Any]:
-    """The limits that applied, for a run's record; what is not there was unlimited."""
+    """Return the limits that applied, for a run's record. Unlimited ones are omitted."""
     return {name: value for name, value in asdict(limits).items() if value is not None}
 
 
@@ -259,10 +258,10 @@ _MEMORY_ERRORS = ("MemoryError", "Cannot allocate memory", "std::bad_alloc")
 
 @dataclass(frozen=True, kw_only=True)
 class RunEnd:
-    """Everything a sandbox knows about an agent's end.
+    """Everything that a sandbox knows about how an agent ended.
 
-    ``lost``: nobody saw the end, because the container's first process died too. No agent can kill that process, so a
-    lost end without another explanation is not the agent's doing and has no ending.
+    ``lost``: the end was not observed, because the container's first process died too. No agent can kill that process,
+    so a lost end without another explanation is not the agent's fault, and has no ending.
     """
 
     exit_code: int | None = None
@@ -272,7 +271,7 @@ class RunEnd:
     time_limit: float | None = None
     """Seconds, if the time limit ended the agent."""
     out_of_memory: str = ""
-    """In words, if the sandbox stopped the agent for memory or a process of it was refused memory."""
+    """A description, if the sandbox stopped the agent for memory, or one of its processes was refused memory."""
     disk_full: str = ""
     lost: bool = False
 
@@ -281,9 +280,9 @@ class RunEnd:
         return self.lost and self.time_limit is None and not self.oom_kills and not self.disk_full
 
     def with_clues(self, limits: Limits, log_tail: str, *, memory: bool = False) -> RunEnd:
-        """Add what limits and the end of the log suggest about a failure.
+        """Add what the limits and the end of the log suggest about a failure.
 
-        ``memory``: a failed allocation in the log counts as out of memory, where the kernel kills no process for it.
+        ``memory``: count a failed allocation in the log as out of memory, if the kernel kills no process for it.
         """
         if self.exit_code == 0:
             return self
@@ -300,7 +299,7 @@ class RunEnd:
         return replace(self, disk_full=disk_full, out_of_memory=out_of_memory)
 
     def judge(self) -> tuple[Ending, str]:
-        """The ending, and in words the details it leaves open."""
+        """Return the ending, and further details in words."""
         if self.time_limit is not None:
             limit = format_duration(self.time_limit) if self.time_limit >= 60 else f"{self.time_limit:g} s"
             return Ending.TIMED_OUT, self._with_kills(f"stopped after {limit}")

@@ -1,6 +1,6 @@
-"""Keeping secrets out of records: everything that an agent can influence passes through here before it is recorded.
+"""Keeps secrets out of records: everything that an agent can influence passes through here before it is recorded.
 
-An agent's output on its way to ``run.log``: bounded, without secrets, readable while the agent runs.
+Also writes the agent's output to ``run.log``: bounded, without secrets, readable while the agent runs.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _PACKED: dict[bytes, Callable[[Any], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz
 
 
 def bounded(text: str, length: int) -> str:
-    """At most ``length`` characters of a text that can be stored and printed as UTF-8."""
+    """Truncate a text to ``length`` characters, and make it safe to store and print as UTF-8."""
     text = text[: length + 1].encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 class Redactor:
-    """Masks secrets, in plain and in every encoding that a program could put them in by accident or on purpose.
+    """Masks secrets, in plain text and in encodings that a program might use by accident or on purpose.
 
-    These are base64 (both alphabets, at any offset), hexadecimal, URL encoding, UTF-16 and reversed. Secrets that
-    overlap are masked together. Values shorter than ``MIN_SECRET`` are not looked for: they would match by chance.
-    Archives are looked through up to so many ``unpacked_bytes`` and ``members``.
+    These are base64 (both alphabets, at any offset), hexadecimal, URL encoding, UTF-16 and reversed. Overlapping
+    secrets are masked together. Values shorter than ``MIN_SECRET`` are ignored: they would match by chance. Archives
+    are searched up to ``unpacked_bytes`` and ``members``.
     """
 
     def __init__(self, secrets: Iterable[str] = (), *, unpacked_bytes: int = 256 << 20, members: int = 10_000) -> None:
@@ -57,10 +57,10 @@ class Redactor:
         long = sorted({secret for secret in secrets if len(secret) >= MIN_SECRET})
         self._needles = sorted({form for secret in long for form in _forms(secret)})
         self.overlap = max((len(needle) for needle in self._needles), default=1) - 1
-        """How many bytes at the end of a block may be the start of a secret that goes on in the next."""
+        """How many bytes at the end of a block may be the start of a secret that continues in the next."""
 
     def spans(self, data: bytes | bytearray) -> list[tuple[int, int]]:
-        """Where secrets are, in order; those that overlap are joined."""
+        """Return the positions of secrets, in order. Overlapping ones are joined."""
         found = []
         for needle in self._needles:
             at = data.find(needle)
@@ -83,30 +83,30 @@ class Redactor:
         return b"".join([*parts, data[last:]]) if last else data
 
     def text(self, text: str, length: int | None = None) -> str:
-        """The text without secrets, at most ``length`` characters of it."""
+        """Return the text with secrets masked, truncated to ``length`` characters."""
         masked = self.bytes(text.encode("utf-8", "backslashreplace")).decode("utf-8", "replace")
         return masked if length is None else bounded(masked, length)
 
     def file(self, path: Path) -> bool:
-        """Mask a file in place, whatever its size; False if it is an archive that holds a secret, and has to go."""
+        """Mask a file in place, whatever its size. Returns False for an archive with a secret: it must be removed."""
         with path.open("r+b") as file:
             return self.open_file(file)
 
     def open_file(self, file: IO[Any]) -> bool:
-        """Mask a file that is open for reading and writing; False if it is an archive that holds a secret."""
+        """Mask a file that is open for reading and writing. Returns False for an archive with a secret."""
         if not self._needles:
             return True
         start = 0
         while block := _read_at(file, start, _BLOCK + self.overlap):
             for first, end in self.spans(block):
                 file.seek(start + first)
-                file.write(b"*" * (end - first))  # of the same length: nothing else moves
+                file.write(b"*" * (end - first))  # of the same length, so that nothing else moves
             start += _BLOCK
         return not any(self.spans(block) for block in _unpacked(file, self.overlap, *self._bounds))
 
 
 def environment_secrets(environment: Mapping[str, str] = os.environ) -> set[str]:
-    """Values of variables that may be secrets: by their names, their looks, or as passwords of URLs.
+    """Return values of variables that may be secrets: by name, by appearance, or as a password in a URL.
 
     An agent in the local sandbox can find them without asking for them.
     """
@@ -118,12 +118,12 @@ def environment_secrets(environment: Mapping[str, str] = os.environ) -> set[str]
 
 
 def validations(history: Iterable[tuple[float, str]], redactor: Redactor) -> tuple[Validation, ...]:
-    """The submission checker's verdicts for a record: they quote what is in the agent's file."""
+    """Return the submission checker's verdicts for a record, masked because they quote the agent's file."""
     return tuple(Validation(at=round(at, 3), verdict=redactor.text(verdict, _MAX_VERDICT)) for at, verdict in history)
 
 
 def connections(made: Iterable[Connection], redactor: Redactor) -> tuple[Connection, ...]:
-    """The proxy's connections for a record: hosts and reasons are what the agent wrote."""
+    """Return the proxy's connections for a record, masked because the agent wrote the hosts and reasons."""
     return tuple(
         replace(
             connection,
@@ -160,7 +160,7 @@ def _forms(secret: str) -> Iterator[bytes]:
 
 
 def _unpacked(file: IO[Any], overlap: int, left: int, members: int) -> Iterator[bytes]:
-    """The contents of a compressed file or of a zip archive's members, in blocks that overlap, up to a bound."""
+    """Yield the contents of a compressed file or a zip archive's members, in overlapping blocks, up to a limit."""
     try:
         magic = _read_at(file, 0, 6)
         file.seek(0)
@@ -179,7 +179,7 @@ def _unpacked(file: IO[Any], overlap: int, left: int, members: int) -> Iterator[
                     if left <= 0:
                         return
     except (OSError, EOFError, ValueError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile):
-        return  # damaged or encrypted: nobody reads a secret out of it in passing
+        return  # damaged or encrypted: a secret in it is not read by accident
 
 
 def _blocks(stream: IO[bytes], limit: int, overlap: int) -> Iterator[bytes]:
@@ -191,17 +191,17 @@ def _blocks(stream: IO[bytes], limit: int, overlap: int) -> Iterator[bytes]:
 
 
 _HEAD_SHARE = 4
-_LONGEST_SPAN = 1 << 20
-"""A secret that repeats itself without end is not waited for."""
+_MAX_SPAN = 1 << 20
+"""Longest span of overlapping secrets to wait for: a secret could repeat endlessly."""
 TAIL_SUFFIX = ".tail"
-"""What is added to a log's name for the file of its end, while it is written and too large to be kept whole."""
+"""Suffix of the file with a log's end, while the log is written and too large to be kept whole."""
 
 
 class LogWriter:
     """Appends bytes to a file until it is full, then keeps the newest in a second file; ``close`` joins the two.
 
-    Of ``max_bytes`` a quarter is the head of the output, the rest its tail. Secrets are masked, also where they are
-    split between two writes.
+    A quarter of ``max_bytes`` is for the head of the output, the rest for its tail. Secrets are masked, even if they
+    are split between two writes.
     """
 
     def __init__(self, path: Path, max_bytes: int, redactor: Redactor | None = None) -> None:
@@ -222,7 +222,7 @@ class LogWriter:
         for start, end in self._redactor.spans(self._pending):
             if start < ready < end:  # it may continue in the next block
                 ready = start
-                if end - start > _LONGEST_SPAN:
+                if end - start > _MAX_SPAN:
                     self._store(self._redactor.bytes(self._pending[:end]))
                     self._pending, ready = self._pending[end:], 0
                 break
@@ -231,7 +231,7 @@ class LogWriter:
             self._pending = self._pending[ready:]
 
     def close(self) -> None:
-        """Write what is left; the file is complete afterwards. May be called again."""
+        """Write the rest, which completes the file. Can be called again."""
         if self._head.closed:
             return
         self._store(self._redactor.bytes(self._pending))
@@ -253,7 +253,7 @@ class LogWriter:
             self._unwritten += len(later)
             if len(self._tail) > 2 * self._tail_bytes:
                 self._trim()
-            if self._unwritten >= min(self._tail_bytes, 1 << 20):  # so that one can watch, without writing each line
+            if self._unwritten >= min(self._tail_bytes, 1 << 20):  # to show progress without writing each line
                 self._show_tail()
 
     def _show_tail(self) -> None:
@@ -270,7 +270,7 @@ class LogWriter:
 
 
 def tail(path: Path, lines: int = 30, max_bytes: int = 1 << 14) -> str:
-    """The last lines of a log, for a message; empty where there is none."""
+    """Return the last lines of a log, for a message; empty if there is no log."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -62,19 +62,19 @@ _ALLOWED = {
     "randomness": "getrandom",
 }
 _NO_SUCH_CALL = ["clone3", "io_uring_enter", "io_uring_register", "io_uring_setup"]
-"""Programs fall back to older calls if the kernel seems not to know these. A filter cannot see clone3's arguments."""
+"""Programs fall back to older calls if these seem unsupported. A filter cannot see the arguments of ``clone3``."""
 _ENOSYS = 38
 _UNIX, _INET, _INET6, _NETLINK, _ROUTE = 1, 2, 10, 16, 0
 _NEW_NAMESPACES = 0x7E020000
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
-"""Linux as it is, with or without the name of an old kernel; and asking which one it is."""
+"""``PER_LINUX`` and ``PER_LINUX32``, each with and without ``UNAME26``, and the query for the current value."""
 _FCNTL_COMMANDS = (*range(17), 36, 37, 38, 1025, *range(1027, 1039))
-"""All but leases (F_SETLEASE), with which the owner of a file has others wait who open it, and F_NOTIFY."""
+"""All except F_NOTIFY and leases (F_SETLEASE), which let a file's owner block processes that open the file."""
 _ARCHITECTURES = ["SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64", "SCMP_ARCH_RISCV64", "SCMP_ARCH_PPC64LE"]
 
 
 def profile(*, without: Collection[str] = ()) -> str:
-    """The profile as JSON, in the form of ``--security-opt seccomp=…``, ``without`` some calls that it allows."""
+    """Return the profile as JSON, for ``--security-opt seccomp=…``. ``without`` removes calls from the allow-list."""
     names = sorted({name for group in _ALLOWED.values() for name in group.split()} - set(without))
     allow: list[dict[str, Any]] = [{"names": names}]
     allow += [{"names": ["socket"], "args": [_equals(0, family)]} for family in (_UNIX, _INET, _INET6)]
@@ -96,5 +96,5 @@ def _equals(index: int, value: int) -> dict[str, Any]:
 
 
 def _equals_in_32_bits(index: int, value: int) -> dict[str, Any]:
-    """The kernel ignores the upper half of an argument that is an int; a comparison does not."""
+    """Compare only 32 bits: the kernel ignores the upper half of an int argument, but a filter does not."""
     return {"index": index, "value": 0xFFFFFFFF, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}

@@ -1,7 +1,8 @@
-"""What the harness offers inside a container, and how it starts and awaits the agent there, whatever the runtime is.
+"""Connects a container to the harness, starts the agent there and waits for its end, with any container runtime.
 
-The sockets lie in a folder that the container sees; its first process (``environment/init.py``) offers them at ports of
-localhost. The exception is the control channel, by which that process gets its order and tells of the agent's end.
+The sockets are in a folder that is visible in the container, and its first process (``environment/init.py``) relays
+them to ports on localhost. Only the control channel is for that process itself: it receives its order and reports the
+agent's end there.
 """
 
 from __future__ import annotations
@@ -39,32 +40,32 @@ CONTAINER_DIRS = {
     "CODE_DIR": f"{HOME}/code",
     "AGENT_DIR": f"{HOME}/agent",
 }
-"""The build arguments that every agent's Dockerfile may count on."""
+"""The build arguments available to every agent's Dockerfile."""
 _POLL_SECONDS = 1.0
 _SUBMISSION_SOCKET = "submission.sock"
 _DESCRIPTORS = 4096
-"""Of this process; many systems give 1,024."""
+"""Minimum limit on open files for this process; many systems set 1,024."""
 _LONGEST = 40
-"""A socket's path has at most 107 bytes, so a temporary folder of a longer name will not do."""
+"""A temporary folder's path must be shorter than this, since a socket's path has at most 107 bytes."""
 
 
 class Inside(Protocol):
-    """A container that runs, or may have ended."""
+    """A container that is running, or has ended."""
 
     def alive(self) -> bool: ...
 
     def kill(self) -> None:
-        """End it now, with all its processes; does nothing where it does not run."""
+        """Kill it now, with all its processes. Does nothing if it is not running."""
 
     def finish_output(self) -> None:
-        """Wait until all that it printed is in the log; raises SandboxError if the log could not be written."""
+        """Wait until all its output is in the log. Raises SandboxError if the log could not be written."""
 
     def oom_kills(self) -> int | None:
-        """How many processes the kernel killed for memory, read on the host; None where the host cannot read it."""
+        """Return how many processes the kernel killed for memory, read on the host; None if that is not possible."""
 
 
 class Ports(NamedTuple):
-    """The ports of localhost at which the agent finds the harness."""
+    """The ports on localhost where the agent finds the harness."""
 
     checker: int = PORT
     gateway: int = 5001
@@ -73,7 +74,7 @@ class Ports(NamedTuple):
 
     @classmethod
     def free(cls) -> Ports:
-        """Ports that nobody listens at on this machine."""
+        """Return ports that are free on this machine."""
         with ExitStack() as stack:
             probes = [stack.enter_context(socket.socket()) for _ in range(4)]
             for probe in probes:
@@ -83,10 +84,10 @@ class Ports(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """What a run's container and the harness have between them: sockets, the agent's GPUs, and its log."""
+    """What a run's container and the harness share: sockets, the agent's GPUs, and its log."""
 
     task: contract.Task
-    """With what the gateway has the agent start with."""
+    """Its ``launch`` is the gateway's, if there is one."""
     folder: Path
     checker: SubmissionChecker
     channel: channels.ControlChannel
@@ -94,18 +95,18 @@ class Wiring:
     proxy: Proxy | None
     ports: Ports
     relays: Mapping[str, str]
-    """Names of sockets by the ports of localhost where the agent finds them."""
+    """Names of sockets, by the port on localhost where the agent finds them."""
     gpus: Sequence[Gpu]
     usage: GpuUsage
     redactor: Redactor
     log: LogWriter
 
     def account(self) -> dict[str, Any]:
-        """What came over the sockets and what the GPUs did, as fields of a ``SandboxAccount``."""
-        made = {"validations": validations(self.checker.history, self.redactor), "gpu_usage": self.usage.summary}
+        """Return the validations, connections and GPU usage, as fields of a ``SandboxAccount``."""
+        fields = {"validations": validations(self.checker.history, self.redactor), "gpu_usage": self.usage.summary}
         if self.proxy is None:
-            return made
-        return made | {
+            return fields
+        return fields | {
             "connections": connections(self.proxy.connections, self.redactor),
             "unrecorded_connections": self.proxy.unrecorded,
         }
@@ -120,18 +121,18 @@ def wire(
     allow_hosts: Iterable[str],
     own_network: bool = True,
 ) -> Wiring:
-    """Open what the harness offers to a container, and the run's log, until the stack is closed.
+    """Open the harness's sockets for a container, and the run's log, until the stack is closed.
 
-    Without ``own_network`` the container has the ports of this machine, so the usual ones may be taken.
+    Without ``own_network``, the container shares this machine's ports, where the usual ones may be taken.
     """
     ports = Ports() if own_network else Ports.free()
     folder = stack.enter_context(socket_folder())
     checker = stack.enter_context(SubmissionChecker.of(task, unix_socket=folder / "checker.sock"))
     channel = stack.enter_context(channels.ControlChannel(folder / "control.sock"))
     relays = {str(ports.checker): "checker.sock"}
-    through_gateway: Mapping[str, str] = {}
+    gateway_hosts: Mapping[str, str] = {}
     if task.gateway is not None:
-        through_gateway = task.gateway.hosts
+        gateway_hosts = task.gateway.hosts
         opened = task.gateway.open(folder / "llm.sock", url=f"http://localhost:{ports.gateway}")
         task = replace(task, launch=stack.enter_context(opened))
         relays[str(ports.gateway)] = "llm.sock"
@@ -141,7 +142,7 @@ def wire(
         task = contract.with_steps(task, f"localhost:{ports.steps}")
     proxy = None
     if network == "llm":
-        allowed = endpoints(task.agent, task.launch, allow_hosts, without=through_gateway)
+        allowed = endpoints(task.agent, task.launch, allow_hosts, without=gateway_hosts)
         proxy = stack.enter_context(Proxy(allowed, unix_socket=folder / "proxy.sock"))
         relays[str(ports.proxy)] = "proxy.sock"
     submission = stack.enter_context(channels.SubmissionChannel(folder / _SUBMISSION_SOCKET))
@@ -167,9 +168,9 @@ def wire(
 
 @contextmanager
 def socket_folder() -> Iterator[Path]:
-    """A folder that everybody may enter, so that a container's root can, but on the host only through a private one.
+    """Yield a folder that a container's root can enter. On the host, its private parent folder protects it.
 
-    Its parent's name says whose it is, for ``mlebench clean``.
+    The parent's name identifies its owner, for ``mlebench clean``.
     """
     base = tempfile.gettempdir() if len(tempfile.gettempdir()) < _LONGEST else "/tmp"
     outer = Path(tempfile.mkdtemp(prefix=owned(contract.SOCKETS), dir=base))
@@ -183,7 +184,7 @@ def socket_folder() -> Iterator[Path]:
 
 
 def want_descriptors() -> None:
-    """Raise the limit of open files: an agent may open hundreds of connections to each of the harness's sockets."""
+    """Raise the limit on open files: an agent may open hundreds of connections to each of the harness's sockets."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -200,11 +201,11 @@ def run_inside(
     watchers: Iterable[AbstractContextManager[object]] = (),
     waiting: Callable[[], None] = lambda: None,
 ) -> tuple[RunEnd, float]:
-    """Start the agent in a container and await its end; returns that, and the seconds until then.
+    """Start the agent in a container and wait for its end. Returns how it ended, and after how many seconds.
 
-    ``order`` is what depends on the runtime; ``gpu_advice`` says what to do where GPUs are missing; ``waiting`` is
-    called when the first process waits for its order. The ``watchers`` watch while the agent runs. Whatever is raised,
-    the container is ended and ``collect`` called before.
+    ``order`` has what depends on the runtime. ``gpu_advice`` says what to do if GPUs are missing. ``waiting`` is called
+    when the first process waits for its order. The ``watchers`` are active while the agent runs. On any exception, the
+    container is killed and ``collect`` is called before the exception is reraised.
     """
     task = wiring.task
     try:
@@ -226,7 +227,7 @@ def run_inside(
 def _start_agent(
     wiring: Wiring, inside: Inside, order: Mapping[str, Any], gpu_advice: str, waiting: Callable[[], None]
 ) -> None:
-    """Give the container's first process its order; returns when the agent runs."""
+    """Send the container's first process its order. Returns once the agent runs."""
     task, channel = wiring.task, wiring.channel
     gpus = [gpu.uuid for gpu in wiring.gpus]
     try:
@@ -235,7 +236,7 @@ def _start_agent(
         channel.send({**_order(wiring), "gpus": gpus, **order})
         answer = channel.receive(START_SECONDS)
         if not isinstance(answer, channels.Started | channels.GpusMissing):
-            raise SandboxError("the container does not start the agent")
+            raise SandboxError("the container did not start the agent")
     except (channels.ControlChannelClosed, SandboxError) as error:
         inside.kill()
         inside.finish_output()
@@ -281,19 +282,19 @@ def _order(wiring: Wiring) -> dict[str, Any]:
 
 
 def _proxy_variables(port: int) -> dict[str, str]:
-    proxy, own = f"http://localhost:{port}", "localhost,127.0.0.1,::1"
-    variables = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": own}
+    proxy, direct = f"http://localhost:{port}", "localhost,127.0.0.1,::1"
+    variables = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": direct}
     return variables | {name.lower(): value for name, value in variables.items()}
 
 
 def _await_end(wiring: Wiring, inside: Inside) -> RunEnd:
-    """Wait for the agent's end, or make one when its time is over."""
+    """Wait for the agent to end, and stop it when its time is over."""
     task, channel = wiring.task, wiring.channel
     time_limit = task.limits.time_limit
     deadline = time.monotonic() + time_limit
     try:
         while (left := deadline - time.monotonic()) > 0 and not task.is_stopped:
-            # In short steps: a signal's handler runs between two of them, whatever the platform.
+            # Wait in short steps, so that signal handlers can run in between on every platform.
             if message := channel.receive(min(left, _POLL_SECONDS)):
                 return _end(message, inside)
         channel.send({"signal": "SIGTERM"})
@@ -305,7 +306,7 @@ def _await_end(wiring: Wiring, inside: Inside) -> RunEnd:
 
 
 def _end(message: channels.Started | channels.AgentEnded | channels.GpusMissing | None, inside: Inside) -> RunEnd:
-    kills = inside.oom_kills()  # the host's count is not the image's to fake
+    kills = inside.oom_kills()  # the image cannot fake the host's count
     if not isinstance(message, channels.AgentEnded):
         return RunEnd(lost=message is not None, oom_kills=kills or 0)
     if kills is None:

@@ -80,11 +80,11 @@ def test_a_group_is_found_by_its_folder_its_name_a_part_of_it_and_as_the_last(tm
     for name in (str(tmp_path / "2026-01-03-bb"), "2026-01-03-bb", "03-bb"):
         assert find_group(name, tmp_path) == tmp_path / "2026-01-03-bb"
     assert find_group("last", tmp_path) == tmp_path / "2026-01-02-aa"
-    with pytest.raises(UsageError, match=r"may be 2026-01-01-cc, .*2026-01-02-aa \(below .*\): name one"):
+    with pytest.raises(UsageError, match=r"is ambiguous: 2026-01-01-cc, .*2026-01-02-aa \(below .*\); name one"):
         find_group("2026", tmp_path)
     with pytest.raises(UsageError, match=r"unknown run group .*'dd'"):
         find_group("dd", tmp_path)
-    with pytest.raises(UsageError, match=r"unknown run group .*'last'; there is none"):
+    with pytest.raises(UsageError, match=r"unknown run group .*'last'; there are none"):
         find_group("last", tmp_path / "nowhere")
     with pytest.raises(UsageError, match=r"is a folder of run groups: name one of them, as in .*2026-01-02-aa"):
         find_group(str(tmp_path), tmp_path)

@@ -139,7 +139,7 @@ def test_an_unchanged_agent_costs_nothing(workshop: Workshop) -> None:
     ("line", "message"),
     [
         ('ENTRYPOINT ["/bin/serve", "now"]', r"the ENTRYPOINT of its Dockerfile \(/bin/serve now\) would not run"),
-        ("RUN sudo apt-get install nothing", "there is no sudo, and no need of it"),
+        ("RUN sudo apt-get install nothing", "there is no sudo, and none is needed"),
         ("RNU true", "'RNU' is not an instruction"),
     ],
 )
@@ -275,11 +275,11 @@ def test_a_dockerfile_that_is_wrong_is_an_error(workshop: Workshop, text: str, p
 
 def test_a_base_image_that_cannot_be_had_is_an_error_of_one_line(workshop: Workshop) -> None:
     missing = f"localhost:1/no-such-image-{uuid.uuid4().hex}"
-    with pytest.raises(SandboxError, match=rf"{missing} cannot be had: .*--base-image, or base_image:") as caught:
+    with pytest.raises(SandboxError, match=rf"{missing} is not available: .*--base-image, or base_image:") as caught:
         workshop.images().environment(missing)
     missing = f"no-such-image-{uuid.uuid4().hex}"
     workshop.agent.dockerfile.write_text(f"FROM {missing}\n")
-    with pytest.raises(SandboxError, match=rf"does not build, since the image {missing} .*FROM in its Dockerfile"):
+    with pytest.raises(SandboxError, match=rf"does not build: image {missing} .*FROM in its Dockerfile"):
         workshop.build()
     assert "\n" not in str(caught.value)
 

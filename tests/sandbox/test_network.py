@@ -186,7 +186,7 @@ def test_a_wildcard_admits_what_is_below_it() -> None:
 def test_a_bundled_agent_that_lists_hosts_has_those_and_no_others() -> None:
     agent = replace(script_agent(), llm_hosts=("a.example",), env_vars={"K": "${{ secrets.OPENAI_API_KEY }}"})
     assert list(map(str, endpoints(replace(agent, bundled=True), Launch()))) == ["a.example:443"]
-    with pytest.raises(SandboxError, match=r"--allow-host=a\.example:443 lets it"):
+    with pytest.raises(SandboxError, match=r"allow it with --allow-host=a\.example:443"):
         endpoints(agent, Launch())
     assert list(map(str, endpoints(agent, Launch(), ["*.example"]))) == ["*.example:443"]
 
@@ -615,7 +615,7 @@ def test_a_proxy_of_this_machine_is_gone_through(tmp_path: Path, upstream: Upstr
                               (("model", 443), ("model", 80), ("other", 443))]  # fmt: skip
 
 
-@pytest.mark.parametrize(("url", "reason"), [("http://near:port", "wrong port"), ("socks5://near", "speaks socks5")])
+@pytest.mark.parametrize(("url", "reason"), [("http://near:port", "invalid port"), ("socks5://near", "speaks socks5")])
 def test_a_proxy_of_this_machine_that_cannot_be_used_is_told(
     url: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,7 +179,7 @@ def test_all_together_take_no_more_room_than_they_may(tmp_path: Path) -> None:
     assert [len(text) for text in contents(snapshots)] == [100, 100, 100, 1]
     assert sum(path.stat().st_size for path in (tmp_path / "snapshots").iterdir()) <= 350
     (note,) = snapshots.notes
-    assert note.startswith("no snapshot of a submission, as all together may have 350 bytes: 17 ×")
+    assert note.startswith("no snapshot of a submission: all together are limited to 350 bytes: 17 ×")
 
 
 def test_between_two_there_is_time(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Agents in containers."""
+"""Runs agents in containers."""

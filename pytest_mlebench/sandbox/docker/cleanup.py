@@ -1,4 +1,4 @@
-"""What sessions that died left on this machine: containers, their disks, and temporary folders."""
+"""Removes what dead sessions left on this machine: containers, their disks, and temporary folders."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from pytest_mlebench.sandbox.docker.podman import open_client
 def clean(
     engine: str = DOCKER, *, kept: bool = False, dry_run: bool = False, reporter: Reporter = silent
 ) -> list[Leftover]:
-    """Remove what dead sessions of this machine left, and nothing else; returns what it was, and reports each.
+    """Remove what dead sessions of this machine left, and nothing else. Reports each item, and returns them.
 
-    With ``dry_run`` nothing is removed.
+    With ``dry_run``, nothing is removed.
 
-    A session is dead when the process that made the container runs no more: neither its number nor another process that
-    has the number now. What sessions of other machines, or in other process namespaces, left cannot be judged and
-    stays. So do containers that were kept on purpose, unless ``kept``. Raises SandboxError if no engine answers.
+    A session is dead if the process that created the container has ended, even if its id has been reused. Leftovers of
+    other machines, or of other process namespaces, cannot be judged and stay. So do containers that were kept on
+    purpose, unless ``kept``. Raises SandboxError if no engine answers.
     """
     with closing(open_client(engine)) as opened:
         containers = _dead_containers(opened.client, kept)
-        removals = {own: partial(_remove, opened.client, own.name) for own in containers}
+        removals = {leftover: partial(_remove, opened.client, leftover.name) for leftover in containers}
         found = remove_leftovers(removals, dry_run=dry_run, reporter=reporter)
     disks = dead_folders(DISK_PREFIX, [Path("/var/tmp")])
     removals = {Leftover("disk", str(folder)): partial(remove_disk, folder) for folder in disks}
@@ -43,10 +43,10 @@ def clean(
 
 
 def clean_all(*, kept: bool = False, dry_run: bool = False, reporter: Reporter = silent) -> list[Leftover]:
-    """``clean`` for each engine of this machine.
+    """Run ``clean`` for each engine of this machine.
 
-    If none answers, temporary folders are removed all the same. Raises SandboxError then, unless this machine has no
-    engine at all, as is usual for the nodes of a cluster.
+    If none answers, only temporary folders are removed. Raises SandboxError then, unless this machine has no engine, as
+    is usual for the nodes of a cluster.
     """
     found, problems = [], []
     engines = [DOCKER, PODMAN] if shutil.which("podman") else [DOCKER]
@@ -69,7 +69,7 @@ def _dead_containers(client: docker.DockerClient, kept: bool) -> list[Leftover]:
     for entry in entries:
         labels = entry.get("Labels") or {}
         if is_dead(labels) and (kept or labels.get(f"{LABEL}keep") != "true"):
-            name = (entry.get("Names") or [entry["Id"]])[0]  # one that is being removed has no name any more
+            name = (entry.get("Names") or [entry["Id"]])[0]  # one that is being removed has no name
             found.append(Leftover("container", name.lstrip("/"), labels.get(f"{LABEL}run-group", "")))
     return found
 

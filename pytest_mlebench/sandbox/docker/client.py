@@ -1,4 +1,4 @@
-"""The container engine of this machine, by Docker's API: Docker itself, and what others do in another way."""
+"""The container engine of this machine, through Docker's API; subclasses override what other engines do differently."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from pytest_mlebench.io.processes import LABEL
 
 DOCKER, PODMAN = "docker", "podman"
 TIMEOUT = 600
-"""Seconds that the engine may take for an answer: removing a container with many files takes long."""
+"""Seconds that the engine may take to answer: removing a container with many files takes long."""
 FULL_NETWORK = "mlebench-full"
 _LONGEST_ERROR = 1000
 
 
 class ContainerClient:
-    """A connection to an engine, and what only this engine does its way. Methods raise errors of docker's client."""
+    """A connection to an engine, and what is specific to this engine. Methods raise the docker client's errors."""
 
     name = DOCKER
     title = "Docker"
     follows_links = False
-    """Whether an archive of a path that is a link is one of what the link leads to."""
+    """Whether the archive of a link is that of the link's target."""
 
     def __init__(self, client: docker.DockerClient, host: str) -> None:
         self.client = client
@@ -41,21 +41,21 @@ class ContainerClient:
 
     @property
     def unenforced(self) -> tuple[str, ...]:
-        """The limits that this engine does not keep: ``memory``, ``processors``, ``processes``, ``swap``."""
-        kept = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "processors", "PidsLimit": "processes"}
-        return tuple(name for key, name in kept.items() if self.info.get(key) is False)
+        """The limits that this engine does not enforce: ``memory``, ``processors``, ``processes``, ``swap``."""
+        limits = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "processors", "PidsLimit": "processes"}
+        return tuple(name for key, name in limits.items() if self.info.get(key) is False)
 
     @property
     def why_unenforced(self) -> str:
-        """Why that may be, and what to do."""
-        return "its kernel, or a rootless engine without control groups of its own, cannot"
+        """The possible reason, and what to do about it."""
+        return "its kernel does not support it, or it is rootless without its own control groups"
 
     @property
     def default_runtime(self) -> str:
         return str(self.info.get("DefaultRuntime") or "")
 
     def check_runtime(self, runtime: str) -> None:
-        """Raises SandboxError for a runtime that the engine does not have."""
+        """Raises SandboxError if the engine does not have this runtime."""
         runtimes = self.info.get("Runtimes") or {}
         if runtime not in runtimes:
             raise SandboxError(
@@ -68,24 +68,24 @@ class ContainerClient:
         self.client.containers.create(image, name=name, labels=dict(labels), **settings)
 
     def full_network(self) -> str:
-        """The network mode of containers that may reach everything but each other."""
+        """Return the network mode of containers that may reach everything except each other."""
         isolated = {"com.docker.network.bridge.enable_icc": "false"}
         provide_network(self.client, FULL_NETWORK, "full", options=isolated)
         return FULL_NETWORK
 
 
 def provide_network(client: docker.DockerClient, name: str, label: str, **options: Any) -> None:
-    """Make a bridge if it is not there. Raises errors of docker's client."""
+    """Create a bridge network if it is missing. Raises the docker client's errors."""
     if not client.networks.list(names=[f"^{name}$"]):
         try:
             client.networks.create(name, driver="bridge", labels={f"{LABEL}network": label}, **options)
-        except APIError:  # unless another worker made it meanwhile
+        except APIError:  # unless another worker created it meanwhile
             if not client.networks.list(names=[f"^{name}$"]):
                 raise
 
 
 def is_podman(client: docker.DockerClient) -> bool:
-    """Raises SandboxError for an engine that does not say what it is."""
+    """Whether the engine is Podman. Raises SandboxError if it does not identify itself."""
     try:
         answer = client.version()
     except (DockerException, OSError, ValueError) as error:
@@ -94,7 +94,7 @@ def is_podman(client: docker.DockerClient) -> bool:
 
 
 def connect() -> docker.DockerClient:
-    """A client of the local Docker engine; raises SandboxError that says how to get one."""
+    """Return a client of the local Docker engine. Raises SandboxError, which says how to get an engine."""
     try:
         try_socket(docker_host())
         client = docker.from_env(timeout=TIMEOUT)
@@ -110,7 +110,7 @@ def connect() -> docker.DockerClient:
 
 
 def engine_info(client: docker.DockerClient) -> dict[str, Any]:
-    """What the engine says of itself; raises SandboxError."""
+    """Return what the engine reports about itself. Raises SandboxError."""
     try:
         return dict(client.info())
     except (DockerException, OSError, TypeError, ValueError) as error:
@@ -118,7 +118,7 @@ def engine_info(client: docker.DockerClient) -> dict[str, Any]:
 
 
 def explain(error: Exception) -> str:
-    """Why the engine refused something, in its own words and without the address that was asked."""
+    """Return why the engine refused something, in its own words but without the request's address."""
     text = str((isinstance(error, APIError) and error.explanation) or error)
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"
@@ -126,7 +126,7 @@ def explain(error: Exception) -> str:
 
 @contextmanager
 def client_errors(action: str) -> Iterator[None]:
-    """Context manager: an error of the engine is a SandboxError of one line: the engine could not ``action``."""
+    """Context manager that turns an engine's error into a one-line SandboxError: the engine could not ``action``."""
     try:
         yield
     except (DockerException, OSError) as error:
@@ -134,7 +134,7 @@ def client_errors(action: str) -> Iterator[None]:
 
 
 def try_socket(host: str) -> None:
-    """Raises OSError where nothing listens: docker's client would leave a socket open that cannot be connected."""
+    """Raises OSError if nothing listens. The docker client itself would leak the socket that it cannot connect."""
     if host.startswith("unix://"):
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(TIMEOUT)
@@ -152,7 +152,7 @@ def _no_engine(error: Exception) -> str:
             "this user may not use the Docker engine: join the group docker (`sudo usermod -aG docker $USER`, then log "
             "in again), or set up rootless Docker"
         )
-    cause = re.search(r"\[Errno -?\d+\] ([^()'\"]+)", text)  # the rest names the libraries in between
+    cause = re.search(r"\[Errno -?\d+\] ([^()'\"]+)", text)  # the rest only names libraries
     what = f"{docker_host()}: {cause[1].strip()}" if cause else text
     return (
         f"no Docker engine answers ({what}): start one (`sudo systemctl start docker`), or run agents that you trust "
@@ -161,15 +161,15 @@ def _no_engine(error: Exception) -> str:
 
 
 def has_quota(info: dict[str, Any]) -> bool:
-    """Whether the engine's storage driver may be able to limit what a container writes; it says for sure when asked.
+    """Whether the engine's storage driver might be able to limit what a container writes. Only an attempt shows it.
 
-    That is overlay2 on XFS with project quotas. What btrfs and zfs limit is a container together with its image.
+    Such a driver is overlay2 on XFS with project quotas. btrfs and zfs limit a container together with its image.
     """
     return info.get("Driver") == "overlay2" and ["Backing Filesystem", "xfs"] in (info.get("DriverStatus") or [])
 
 
 def free_space(info: dict[str, Any]) -> int | None:
-    """Bytes that are free where the engine keeps containers; None where that is not a folder of this machine."""
+    """Return the free bytes where the engine stores containers; None if that is not a folder of this machine."""
     with suppress(OSError):
         return shutil.disk_usage(str(info.get("DockerRootDir") or "")).free
     return None

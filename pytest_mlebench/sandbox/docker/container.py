@@ -1,8 +1,7 @@
-"""A container that holds one agent, or tests an image: how it is confined, started, stopped, emptied and removed.
+"""A container that runs one agent, or tests an image: how it is confined, started, stopped, emptied and removed.
 
-Each run has mounts, a user's number and a disk of its own, so that runs do not meet in the kernel's tables: SECURITY.md
-says which these are, and what runs share all the same. A runtime with a kernel of its own (gVisor, Kata) separates
-terminals by itself.
+Each run has its own mounts, user id and disk, so that runs do not share tables of the kernel. SECURITY.md lists these,
+and what runs do share. A runtime with its own kernel (gVisor, Kata) separates terminals by itself.
 """
 
 from __future__ import annotations
@@ -39,15 +38,14 @@ from pytest_mlebench.sandbox.wiring import DATA
 
 INIT = "/opt/mlebench/init.py"
 USERS = range(0x70000000, 0x7FFFFFFF)
-"""Numbers that no distribution gives to users, and systemd to no container. Which one a run gets cannot be told
-beforehand."""
+"""User ids that neither distributions nor systemd assign to users or containers. A run's id is not predictable."""
 _TERMINALS = 128
 _OWN_KERNEL = ("runsc", "kata")
 
 
 def own_files(folder: Path, public: Path) -> None:
-    """Put into a run's folder what its mounts need."""
-    # The options of a mount have no room for every path: `:` and `,` separate, and there is a limit on their length.
+    """Create what a run's mounts need in its folder."""
+    # A mount's options cannot contain every path: `:` and `,` are separators, and the length is limited.
     (folder / "data").symlink_to(public.resolve())
     (folder / "nothing").mkdir()
     shutil.copyfile(bundled("environment") / "init.py", folder / "init.py")
@@ -56,12 +54,12 @@ def own_files(folder: Path, public: Path) -> None:
 
 
 def shared_data(public: Path) -> Mount:
-    """The data as it is, for where there can be no overlay."""
+    """Return a plain mount of the data, for use if overlays are not possible."""
     return Mount(DATA, str(public.resolve()), type="bind", read_only=True)
 
 
 def own_mounts(folder: Path, runtime: str) -> Sequence[Mount]:
-    """The mounts of ``own_files`` and of terminals: volumes without a name, which go with their container."""
+    """Return the mounts of ``own_files`` and of terminals: anonymous volumes, which are removed with the container."""
     mounts = [_volume(DATA, "overlay", f"ro,lowerdir={folder}/data:{folder}/nothing")]
     if not any(name in runtime for name in _OWN_KERNEL):
         options = f"nosuid,noexec,newinstance,ptmxmode=0666,mode=0620,gid=5,max={_TERMINALS}"
@@ -77,15 +75,15 @@ def _volume(target: str, kind: str, options: str) -> Mount:
 PREFIX = "mlebench-disk-"
 _PROGRAMS = ("mkfs.ext4", "mount", "umount")
 _METADATA_SHARE, _METADATA_BYTES = 0.03, 2 << 20
-"""What a file system without a journal needs for itself."""
-_BYTES_PER_INODE, _LEAST_INODES = 16384, 4096
+"""Overhead of a file system without a journal."""
+_BYTES_PER_INODE, _MIN_INODES = 16384, 4096
 _NOT_BOUND = {"dev", "proc", "sys"}
 _MAX_OPTIONS = 4000
-"""Bytes of a mount's options: a page, less a little."""
+"""Maximum bytes of a mount's options: slightly less than a page."""
 
 
 def layers(image: dict[str, Any]) -> list[Path]:
-    """The folders of an image's layers on this machine, top first; empty where a disk cannot be limited this way."""
+    """Return the local folders of an image's layers, top first; empty if a disk cannot be limited this way."""
     if os.geteuid() != 0 or not Path("/dev/loop-control").exists() or not all(map(shutil.which, _PROGRAMS)):
         return []
     driver = image.get("GraphDriver") or {}
@@ -98,7 +96,7 @@ def layers(image: dict[str, Any]) -> list[Path]:
 
 
 def _short(layer: Path) -> Path:
-    """The engine's own short name of a layer: a mount's options are limited."""
+    """Return the engine's short path of a layer, because the length of a mount's options is limited."""
     with suppress(OSError):
         short = layer.parents[1] / "l" / (layer.parent / "link").read_text().strip()
         if short.samefile(layer):
@@ -108,10 +106,11 @@ def _short(layer: Path) -> Path:
 
 @contextmanager
 def limited_disk(limit: int, image_layers: Sequence[Path], volumes: Sequence[str]) -> Iterator[list[Mount]]:
-    """The mounts that give a container a disk of ``limit`` bytes; ``volumes`` are paths that its image declares.
+    """Yield mounts that give a container a disk of ``limit`` bytes. ``volumes`` are paths that its image declares.
 
-    The disk is a file system in a sparse file. An overlay of the image's layers on it is bound over every folder of the
-    container, whose own layer is read-only: so the kernel keeps the limit, and nothing is copied.
+    The disk is a file system in a sparse file. An overlay, with the image's layers below and the disk on top, is
+    mounted over every folder of the container, whose own layer is read-only. So the kernel enforces the limit, and
+    nothing is copied.
     """
     folder = Path(tempfile.mkdtemp(prefix=owned(PREFIX), dir="/var/tmp"))
     try:
@@ -121,7 +120,7 @@ def limited_disk(limit: int, image_layers: Sequence[Path], volumes: Sequence[str
         file = folder / "disk.img"
         with file.open("wb") as image:
             image.truncate(int(limit * (1 + _METADATA_SHARE)) + _METADATA_BYTES)
-        inodes = max(_LEAST_INODES, limit // _BYTES_PER_INODE)
+        inodes = max(_MIN_INODES, limit // _BYTES_PER_INODE)
         options = ["-O", "^has_journal", "-E", "nodiscard,lazy_itable_init=1", "-m", "0", "-N", str(inodes)]
         _run("mkfs.ext4", "-q", "-F", *options, str(file))
         _run("mount", "-o", "loop,nodev,nosuid,noatime", str(file), str(disk))
@@ -141,9 +140,9 @@ def limited_disk(limit: int, image_layers: Sequence[Path], volumes: Sequence[str
 
 
 def _make_folder(root: Path, volume: str) -> None:
-    """Make the folder that a Dockerfile declares as a volume; raises SandboxError for a path that could lead elsewhere.
+    """Create the folder of a volume declared by a Dockerfile. Raises SandboxError for a path that could lead elsewhere.
 
-    The engine binds it into the container, and would follow the image's links, on this machine, to anywhere.
+    The engine mounts it into the container, and would follow the image's links to any place on this machine.
     """
     path = root
     names = volume.removeprefix("/").split("/")
@@ -178,19 +177,19 @@ def _run(*command: str) -> None:
     try:
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
     except subprocess.CalledProcessError as error:
-        raise SandboxError(f"a run's disk cannot be made: {command[0]}: {error.stderr.strip()}") from error
+        raise SandboxError(f"a run's disk cannot be created: {command[0]}: {error.stderr.strip()}") from error
     except (OSError, subprocess.SubprocessError) as error:
-        raise SandboxError(f"a run's disk cannot be made: {error}") from error
+        raise SandboxError(f"a run's disk cannot be created: {error}") from error
 
 
 logger = logging.getLogger(__name__)
 
 _MODE_LINK = 1 << 27
-"""In the file modes of Go."""
+"""The bit that marks a link in Go's file modes."""
 HARNESS = "/opt/mlebench/private/harness"
 
-# What the first process needs: to become the agent's user, who gets its home, and to signal its processes. The agent
-# itself has none, and `no-new-privileges` keeps it from any.
+# The first process needs these to hand over the home, to switch to the agent's user, and to signal its processes. The
+# agent itself has none, and `no-new-privileges` prevents it from gaining any.
 _CAPABILITIES = ["SETUID", "SETGID", "CHOWN", "KILL"]
 
 
@@ -206,21 +205,21 @@ def configuration(
     shm_bytes: int,
     disk: Sequence[Mount] = (),
 ) -> dict[str, Any]:
-    """The arguments of ``containers.create`` that confine an agent.
+    """Return the arguments of ``containers.create`` that confine an agent.
 
-    ``own`` are the mounts of the data and of what else the run has of its own; ``disk`` holds all that it may write, if
-    given.
+    ``own`` are the mounts of the data and of other things that belong to the run. ``disk``, if given, holds everything
+    that the run may write.
     """
     confined: dict[str, Any] = {
-        # Ours, whatever the image has in its place.
+        # Always ours, whatever entry point the image has.
         "entrypoint": ["/usr/bin/python3", "-I", INIT],
         "command": [],
         "user": "root",
         "hostname": "sandbox",
-        # A HEALTHCHECK of the image would run beside the first process, as root.
+        # A HEALTHCHECK of the image would run next to the first process, as root.
         "healthcheck": {"test": ["NONE"]},
         "network_mode": network_mode,
-        # Read-only, all but the disk: what an agent leaves is taken out of the container when it has ended.
+        # All are read-only except the disk: the agent's files are collected from the container when it has ended.
         "mounts": [
             *disk,
             *own,
@@ -231,7 +230,7 @@ def configuration(
         "pids_limit": limits.processes,
         "shm_size": shm_bytes,
         "ulimits": [Ulimit(name="core", soft=0, hard=0)],
-        # The output goes to our log, which is bounded, and nowhere else.
+        # The output goes only to our log, which is bounded.
         "log_config": LogConfig(type="none"),
     }
     if privileged:
@@ -239,16 +238,16 @@ def configuration(
     else:
         confined |= {"cap_drop": ["ALL"], "cap_add": _CAPABILITIES, "security_opt": _security()}
     if limits.memory is not None:
-        confined |= {"mem_limit": limits.memory, "memswap_limit": limits.memory}  # together: no swap
+        confined |= {"mem_limit": limits.memory, "memswap_limit": limits.memory}  # equal values: no swap
     if limits.cpus is not None:
         confined["nano_cpus"] = int(limits.cpus * 1e9)
-    if limits.disk is not None:  # at once, and not only when somebody looks
+    if limits.disk is not None:  # takes effect at once, not only at the next check
         confined["ulimits"].append(Ulimit(name="fsize", soft=limits.disk, hard=limits.disk))
     return confined | _devices(gpus, runtime)
 
 
 def configuration_of_test(command: Sequence[str], *, gpus: Sequence[Gpu], runtime: str | None) -> dict[str, Any]:
-    """The arguments of ``containers.create`` for a program of ours in an agent's image: as confined as the agent."""
+    """Return the arguments of ``containers.create`` for our program in an agent's image, confined like the agent."""
     return {
         "entrypoint": list(command),
         "command": [],
@@ -275,7 +274,7 @@ def _devices(gpus: Sequence[Gpu], runtime: str | None) -> dict[str, Any]:
 
 
 class Container:
-    """One container from its creation to its removal. Every method raises SandboxError where the engine fails."""
+    """One container from creation to removal. Every method raises SandboxError if the engine fails."""
 
     def __init__(self, engine: ContainerClient, name: str) -> None:
         self.name = name
@@ -288,7 +287,7 @@ class Container:
         self._oom_events: Path | None = None
 
     def create(self, image: str, settings: Mapping[str, Any], labels: Mapping[str, str], *, quota: int | None) -> None:
-        """``quota`` (bytes) limits what the container writes, if the storage driver can (see ``has_quota``)."""
+        """Create it. ``quota`` (bytes) limits what it writes, if the storage driver can (see ``has_quota``)."""
         with _engine("create"):
             if quota is not None:
                 try:
@@ -305,7 +304,7 @@ class Container:
         self._engine.create(image, self.name, labels, {**settings, **more})
 
     def start(self, write: Callable[[bytes], object]) -> None:
-        """Start it; ``write`` gets all that it prints, from the first byte."""
+        """Start it. ``write`` receives all its output, from the first byte."""
         with _engine("start"):
             stream = self._client.api.attach(self.name, stdout=True, stderr=True, stream=True, logs=False)
             self._stream = stream
@@ -318,7 +317,7 @@ class Container:
     def _copy(self, stream: Iterator[bytes], write: Callable[[bytes], object]) -> None:
         with suppress(DockerException, OSError, ValueError):  # the engine closed the stream
             for block in stream:
-                if self._log_error is None:  # else read on: a full pipe would hold the agent up
+                if self._log_error is None:  # otherwise keep reading: a full pipe would block the agent
                     try:
                         write(block)
                     except OSError as error:
@@ -333,16 +332,16 @@ class Container:
             return state
 
     def wait(self) -> int:
-        """Wait for its end; returns its exit status."""
+        """Wait for it to end. Returns its exit status."""
         while self._output is not None and self._output.is_alive():
-            self._output.join(1)  # in short steps: a signal's handler runs between two of them
+            self._output.join(1)  # in short steps, so that signal handlers can run in between
         with _engine("wait for"):
             return int(self._client.api.wait(self.name)["StatusCode"])
 
     def written(self) -> int | None:
-        """Bytes that it holds beyond its image; None where the engine cannot measure it.
+        """Return the bytes that it holds in addition to its image; None if the engine cannot measure them.
 
-        Where a path is too long for it, Docker answers -1, and Podman with an error.
+        If a path is too long, Docker returns -1, and Podman an error.
         """
         with suppress(DockerException, OSError):
             for entry in self._client.api.containers(all=True, size=True, filters={"name": f"^/?{self.name}$"}):
@@ -356,11 +355,11 @@ class Container:
             return None
         with suppress(OSError, ValueError, KeyError):
             return oom_kills(self._oom_events)
-        # Once the container has ended, its control group is gone, and the engine says what it saw.
+        # Once the container has ended, its control group is gone, but the engine reports what it saw.
         return int(bool(self.state().get("OOMKilled")))
 
     def was_stopped_from_outside(self) -> bool:
-        """Whether somebody else stopped or removed it, by way of the engine."""
+        """Whether anyone else stopped or removed it through the engine."""
         try:
             self._client.api.inspect_container(self.name)
             events = self._client.api.events(
@@ -386,14 +385,14 @@ class Container:
 
     @contextmanager
     def archive(self, path: str) -> Iterator[Iterator[bytes]]:
-        """A tar stream of a path, which need not be read to its end; empty where the container has no such path.
+        """Yield a tar stream of a path, which need not be read to its end; empty if the container has no such path.
 
-        Raises SandboxError where the engine does not read it.
+        Raises SandboxError if the engine cannot read it.
         """
         api = self._client.api
         url = f"{api.base_url}/v{api.api_version}/containers/{self.name}/archive"
-        # Not the client's own method: its stream cannot be closed, and until it is, the engine keeps on reading, for
-        # hours if an agent made a file of terabytes, and holds the container locked.
+        # The client's own method is not used, because its stream cannot be closed: the engine would keep reading, and
+        # the container stay locked, for hours if an agent created a file of terabytes.
         with (
             _engine("read"),
             api.get(url, params={"path": path}, stream=True, timeout=api.timeout) as response,
@@ -407,7 +406,7 @@ class Container:
             yield response.iter_content(1 << 20)
 
     def close(self) -> None:
-        """Let go of its output, whatever has been read of it."""
+        """Close its output, even if it was not read to its end."""
         if self._stream is not None:
             _close(self._stream)
 
@@ -417,11 +416,11 @@ class Container:
         except NotFound:
             pass
         except (DockerException, OSError) as error:
-            logger.warning("container %s is not removed (`mlebench clean` will): %s", self.name, error)
+            logger.warning("container %s could not be removed (`mlebench clean` will): %s", self.name, error)
 
 
 def _is_link(described: str) -> bool:
-    """Whether the engine describes a path as a link, or in a way that cannot be read."""
+    """Whether the engine describes a path as a link, or in a way that cannot be parsed."""
     try:
         return bool(int(json.loads(base64.b64decode(described))["mode"]) & _MODE_LINK)
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -451,7 +450,7 @@ def run_self_test(
     runtime: str | None = None,
     reporter: Reporter,
 ) -> None:
-    """Report each line of the test; raises SandboxError that names what failed."""
+    """Test an image, and report each line of output. Raises SandboxError, which names what failed."""
     container = Container(engine, f"mlebench-check-{secrets.token_hex(6)}")
     lines = _Lines(reporter)
     with ExitStack() as stack:
@@ -464,12 +463,12 @@ def run_self_test(
         status = container.wait()
         container.finish_output()
     if status:
-        raise SandboxError(f"image {image}: {lines.last or f'its self-test ends with status {status}, and no word'}")
+        raise SandboxError(f"image {image}: {lines.last or f'its self-test exited with status {status} and no output'}")
     reporter(Note(lines.last))
 
 
 class _Lines:
-    """Takes output as it comes, and reports whole lines; the last one is kept back, as it may be the verdict."""
+    """Receives output in blocks, and reports whole lines. The last line is held back, as it may be the verdict."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter

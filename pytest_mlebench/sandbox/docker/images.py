@@ -1,7 +1,7 @@
-"""Images, built on demand and tagged by what they are made from: a change rebuilds, an unchanged one costs nothing.
+"""Images, built on demand and tagged by a digest of their inputs: changed ones are rebuilt, unchanged ones reused.
 
-The builder runs a Dockerfile's commands as root of a container with the engine's own confinement. SECURITY.md says what
-they reach.
+The builder runs a Dockerfile's commands as root in a container, with the engine's default confinement. SECURITY.md
+lists what they can reach.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ _REGISTRIES = (
     *("conda.anaconda.org", "repo.anaconda.com", "registry.npmjs.org", "index.crates.io", "static.crates.io"),
     *("proxy.golang.org", "sum.golang.org", "cran.r-project.org", "cloud.r-project.org", "huggingface.co"),
 )
-_OWN_INDEXES = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
-"""Where this machine's own pip looks counts as a registry."""
+_PIP_INDEXES = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
+"""The indexes that this machine's pip uses also count as registries."""
 
 
 @contextmanager
 def build_network(client: docker.DockerClient, kind: str) -> Iterator[tuple[str | None, dict[str, str]]]:
-    """The builder's network mode, and the build arguments that lead through the proxy."""
+    """Yield the builder's network mode, and the build arguments for the proxy."""
     if kind == "full":
         yield None, {}
         return
     podman = is_podman(client)
     if kind == "none":
-        # Podman's builder takes a policy in place of a mode, and this machine's own network for any other word.
+        # Podman's builder expects a policy instead of a mode, and uses this machine's network for any other word.
         yield ("NetworkDisabled" if podman else "none"), {}
         return
     if podman:
         raise SandboxError(
-            f"Podman's builder cannot be kept to the network {kind}: use --build-network=none or --build-network=full"
+            f"Podman's builder does not support the network {kind}: use --build-network=none or --build-network=full"
         )
-    own = (url for name in _OWN_INDEXES for url in os.environ.get(name, "").split() if "://" in url)
-    allowed = dict.fromkeys(Destination.parse(text) for text in (*_REGISTRIES, *own))
+    indexes = (url for name in _PIP_INDEXES for url in os.environ.get(name, "").split() if "://" in url)
+    allowed = dict.fromkeys(Destination.parse(text) for text in (*_REGISTRIES, *indexes))
     with Proxy(allowed, address=(_gateway(client), 0)) as proxy:
         url = f"http://{proxy.address[0]}:{proxy.address[1]}"
         names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
@@ -70,13 +70,13 @@ def build_network(client: docker.DockerClient, kind: str) -> Iterator[tuple[str 
 
 
 def _gateway(client: docker.DockerClient) -> str:
-    """The address of this machine in the internal network, which is made if it is not there."""
+    """Return this machine's address in the internal network, which is created if it is missing."""
     try:
         provide_network(client, NETWORK, "build", internal=True)
         network = client.networks.get(NETWORK)
         return str(network.attrs["IPAM"]["Config"][0]["Gateway"])
     except (DockerException, OSError, LookupError) as error:
-        raise SandboxError(f"the network {NETWORK} for builds cannot be made: {explain(error)}") from error
+        raise SandboxError(f"the network {NETWORK} for builds cannot be created: {explain(error)}") from error
 
 
 logger = logging.getLogger(__name__)
@@ -90,9 +90,9 @@ class Images:
     """The images of an engine.
 
     ``heavy``, ``cpu`` or ``cuda``, adds the common machine-learning packages to the environment. ``reporter`` gets one
-    event for each image that is built; the builder's own lines are logged at level DEBUG. ``build_network`` is what the
-    Dockerfiles of agents reach while they are built; the environment is ours and is built with all of it.
-    ``limit_memory``: whether the engine can. ``max_bytes`` is for one image.
+    event for each image that is built; the builder's output is logged at level DEBUG. ``build_network`` is what agents'
+    Dockerfiles can reach during the build; the environment is ours and is built with full access. ``limit_memory``:
+    whether the engine can limit a build's memory. ``max_bytes`` is the limit for one image.
     """
 
     def __init__(
@@ -124,18 +124,18 @@ class Images:
         self._reporter = reporter
 
     def environment(self, base_image: str | None = None) -> str:
-        """``base_image`` is what an agent wants it built from, in place of the usual one."""
-        usual = self._arguments["BASE_IMAGE"]
-        recipe = self._environment(base_image or usual)
-        # For those who build an agent's image by hand; we ourselves always mean this very environment.
-        latest = self._is_ours and base_image in (None, usual)
+        """Return the tag of ``mlebench-env``, built if missing. An agent's ``base_image`` replaces the default one."""
+        default = self._arguments["BASE_IMAGE"]
+        recipe = self._environment(base_image or default)
+        # For users who build an agent's image by hand; our own builds always use the exact tag.
+        latest = self._is_ours and base_image in (None, default)
         return self._provide(recipe, also=f"{dockerfile.ENVIRONMENT}:latest" if latest else "")
 
     def _environment(self, base_image: str) -> dockerfile.Recipe:
         return dockerfile.environment_recipe(self._folder, {**self._arguments, "BASE_IMAGE": base_image})
 
     def agent(self, agent: Agent) -> str:
-        """The build's context is the agent's folder; agents of one folder and Dockerfile share an image."""
+        """Return an image's tag, built from the agent's folder if missing. Agents with equal inputs share an image."""
         check_agent_folder(agent)
         dockerfile.Rules(self, [self._arguments["BASE_IMAGE"]]).check_base_image(agent)
         environment = self.environment(agent.base_image)
@@ -145,8 +145,8 @@ class Images:
         entrypoint = self._entrypoint(image)
         if entrypoint not in ([], self._entrypoint(environment)):
             raise SandboxError(
-                f"agent {agent.id}: the ENTRYPOINT of its Dockerfile ({' '.join(entrypoint)}) would not run, since the "
-                f"container starts {agent.start.name}: call it there, and take the ENTRYPOINT out"
+                f"agent {agent.id}: the ENTRYPOINT of its Dockerfile ({' '.join(entrypoint)}) would not run, because "
+                f"the container starts {agent.start.name}: call it there, and remove the ENTRYPOINT"
             )
         return image
 
@@ -159,7 +159,7 @@ class Images:
         return int(self._inspect(tag).get("Size") or 0) if self._has(tag) else None
 
     def built_environment(self) -> str | None:
-        """The tag of ``mlebench-env``; None if it is not built. Builds nothing."""
+        """Return the tag of ``mlebench-env``; None if it is not built. Builds nothing."""
         tag = self._environment(self._arguments["BASE_IMAGE"]).tag()
         return tag if self._has(tag) else None
 
@@ -170,7 +170,7 @@ class Images:
         return self._bundled_build_network if agent.bundled else self._build_network
 
     def digest(self, tag: str) -> str:
-        """The engine's own digest of an image; raises SandboxError."""
+        """Return the engine's digest of an image. Raises SandboxError."""
         return str(self._inspect(tag).get("Id") or "")
 
     def _provide(self, recipe: dockerfile.Recipe, also: str = "") -> str:
@@ -178,13 +178,13 @@ class Images:
         if self._has(tag):
             return tag
         with dockerfile.one_builder(Path(tempfile.gettempdir()) / f"mlebench-build-{os.getuid()}", tag, self._reporter):
-            if not self._has(tag):  # nobody built it while we waited
+            if not self._has(tag):  # nobody built it during the wait
                 self._reporter(Step(tag, "building"))
                 self._build(recipe, tag)
                 if also:
                     with client_errors(f"name image {tag}"):
                         name, _, version = also.partition(":")
-                        self._client.images.get(tag).tag(name, version)  # apart: Podman takes them no other way
+                        self._client.images.get(tag).tag(name, version)  # Podman needs both separately
         return tag
 
     def _has(self, tag: str) -> bool:
@@ -196,24 +196,24 @@ class Images:
         return True
 
     def triggers(self, image: str) -> list[str] | None:
-        """The ``ONBUILD`` instructions of an image; None where the engine does not have it."""
+        """Return the ``ONBUILD`` instructions of an image; None if the engine does not have it."""
         if re.search(r"[^\w.:/@-]", image) or not self._has(image):
             return None
         return list(self._inspect(image).get("Config", {}).get("OnBuild") or [])
 
     def registries(self, image: str) -> list[str]:
-        """The names under which registries have an image of the engine; none for what was built here."""
+        """Return the names of a local image in registries; none if it was built here."""
         attributes = self._inspect(image)
         if f"{LABEL}image" in ((attributes.get("Config") or {}).get("Labels") or {}):
             return []
         return [str(digest).partition("@")[0] for digest in attributes.get("RepoDigests") or ()]
 
     def _check_recipe(self, recipe: dockerfile.Recipe, source: Path) -> None:
-        """Raises SandboxError for what an agent's Dockerfile may not take."""
+        """Raises SandboxError for anything that an agent's Dockerfile may not use."""
         fetching = recipe.network == "full"
-        own = (recipe.parent, self._arguments["BASE_IMAGE"])
+        allowed = (recipe.parent, self._arguments["BASE_IMAGE"])
         try:
-            dockerfile.Rules(self, own, fetching=fetching).check(recipe.dockerfile)
+            dockerfile.Rules(self, allowed, fetching=fetching).check(recipe.dockerfile)
         except SandboxError as error:
             hint = "" if fetching else f" (with --build-network={recipe.network} the engine fetches nothing itself)"
             raise SandboxError(f"{source}: {error}{hint}") from None
@@ -240,7 +240,7 @@ class Images:
                     forcerm=True,
                     decode=True,
                 )
-                with closing(messages):  # which ends the build, if it has not ended, and lets go of its connection
+                with closing(messages):  # ends an unfinished build, and closes its connection
                     for line in _lines(messages):
                         log.append(line[:_MAX_LINE])
                         step = line if line.startswith(("Step ", "STEP ")) else step
@@ -249,43 +249,43 @@ class Images:
                             raise _BuildError(f"the build takes longer than {format_duration(self._build_seconds)}")
         except _BuildError as error:
             log.append(str(error))
-        except (DockerException, OSError, ValueError) as error:  # what is in the folder may break the packing
+        except (DockerException, OSError, ValueError) as error:  # the folder's content may break the packing
             log.append(explain(error))
             if isinstance(error, APIError) and error.response is not None:
-                error.response.close()  # nobody has read it, so its connection would stay open
+                error.response.close()  # unread, its connection would stay open
         else:
             if self._has(tag):
                 return self._check_size(tag)
-            log.append("the builder ended and left no image")
+            log.append("the builder ended without an image")
         if match := _FROM_STEP.match(step):
             base = recipe.arguments.get("BASE_IMAGE") if match[1] == "${BASE_IMAGE}" else match[1]
             named = "FROM in its Dockerfile" if recipe.parent else "--base-image, or base_image: in config.yaml"
             raise SandboxError(
-                f"image {tag} (from {recipe.folder}) does not build, since the image {base} cannot be had: {log[-1]}; "
+                f"image {tag} (from {recipe.folder}) does not build: image {base} is not available: {log[-1]}; "
                 f"is the name right ({named})? docker pull {base}"
             )
-        shown = "\n".join(log)
+        output = "\n".join(log)
         hint = ""
         if recipe.network != "full":
-            hint = f" (its commands reach {'nothing' if recipe.network == 'none' else 'only registries of packages'})"
-            shown += "\nIf the build needs a network: --build-network=full"
-        if "sudo: not found" in shown or "sudo: command not found" in shown:
-            hint += " (there is no sudo, and no need of it: a Dockerfile's commands run as root until USER)"
-        raise SandboxError(f"image {tag} (from {recipe.folder}) does not build{hint}; its log ends with:\n{shown}")
+            hint = f" (its commands reach {'nothing' if recipe.network == 'none' else 'only package registries'})"
+            output += "\nIf the build needs a network: --build-network=full"
+        if "sudo: not found" in output or "sudo: command not found" in output:
+            hint += " (there is no sudo, and none is needed: a Dockerfile's commands run as root until USER)"
+        raise SandboxError(f"image {tag} (from {recipe.folder}) does not build{hint}; its log ends with:\n{output}")
 
     def _check_size(self, tag: str) -> None:
         size = int(self._inspect(tag).get("Size") or 0)
         if size > self._max_bytes:
             with client_errors(f"remove image {tag}"):
                 self._client.images.remove(tag, force=True)
-            raise SandboxError(f"image {tag} has {format_size(size)}, may have {format_size(self._max_bytes)}")
+            raise SandboxError(f"image {tag} has {format_size(size)}, the limit is {format_size(self._max_bytes)}")
 
     def workdir(self, tag: str) -> str:
-        """The folder in which the programs of an image start; raises SandboxError."""
+        """Return the folder in which an image's programs start. Raises SandboxError."""
         return str(self._inspect(tag)["Config"].get("WorkingDir") or "/")
 
     def save(self, tag: str, archive: Path) -> None:
-        """Write an image as an archive; raises SandboxError."""
+        """Write an image as an archive. Raises SandboxError."""
         part = archive.with_name(f".{archive.name}.part")
         try:
             with client_errors(f"save image {tag}"), part.open("wb") as file:
@@ -296,11 +296,11 @@ class Images:
             part.unlink(missing_ok=True)
 
     def volumes(self, tag: str) -> list[str]:
-        """The paths that an image declares as volumes; raises SandboxError."""
+        """Return the paths that an image declares as volumes. Raises SandboxError."""
         return sorted({path.rstrip("/") for path in self._inspect(tag)["Config"].get("Volumes") or {}})
 
     def layers(self, tag: str) -> list[Path]:
-        """The folders of an image's layers, where a disk of limited size can be laid on them; raises SandboxError."""
+        """Return an image's layer folders; empty if a limited disk cannot be laid over them. Raises SandboxError."""
         return layers(self._inspect(tag))
 
     def _inspect(self, tag: str) -> dict[str, Any]:
@@ -309,7 +309,7 @@ class Images:
 
 
 class _BuildError(Exception):
-    """What went wrong, as the builder reports it."""
+    """The builder reported an error, or took too long."""
 
 
 def _lines(messages: Iterator[dict[str, Any]]) -> Iterator[str]:

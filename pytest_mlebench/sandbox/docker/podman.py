@@ -1,7 +1,7 @@
-"""Podman, by its Docker-compatible API; what that leaves out (runtimes, devices by CDI) by Podman's own.
+"""Podman, through its Docker-compatible API, and through its own API for what that lacks (runtimes, CDI devices).
 
-Where no service listens, one is started for as long as this process lives. It ends by itself some seconds after its
-last connection, so a session that is killed leaves none behind. ``open_client`` opens this one or Docker.
+If no service listens, one is started for the lifetime of this process. It ends by itself some seconds after its last
+connection, so a killed session leaves none behind. ``open_client`` opens Podman or Docker.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from pytest_mlebench.sandbox.docker.client import (
 
 _API = "v4.0.0/libpod"
 _IDLE_SECONDS = 10
-"""A service of our own ends so long after its last connection."""
+"""A service started here ends this long after its last connection."""
 _START_SECONDS = 60
-_MOST_RLIMIT = 1 << 20
+_MAX_RLIMIT = 1 << 20
 _CPU_PERIOD = 100_000
 _RESOURCES = {"memory": "memory", "cpu": "processors", "pids": "processes"}
-"""Limits by the control groups that keep them."""
+"""Limits by the control group that enforces them."""
 _EVENTS = (
     "GET /v1.41/events?filters=%7B%22container%22%3A%5B%22mlebench-nothing%22%5D%7D HTTP/1.1\r\nHost: podman\r\n\r\n"
 )
-"""A question that is answered when a container of this name does something; its connection stays open."""
+"""A request that is answered only when a container of this name does something, so its connection stays open."""
 
 
 class PodmanClient(ContainerClient):
@@ -63,7 +63,7 @@ class PodmanClient(ContainerClient):
         self._service = service
         self._api = client.api
         self._url = f"{client.api.base_url}/{_API}"
-        self._own = self._ask("info")["host"]
+        self._host_info = self._ask("info")["host"]
 
     def close(self) -> None:
         super().close()
@@ -72,59 +72,59 @@ class PodmanClient(ContainerClient):
 
     @property
     def rootless(self) -> bool:
-        return bool(self._own["security"]["rootless"])
+        return bool(self._host_info["security"]["rootless"])
 
     @cached_property
     def unenforced(self) -> tuple[str, ...]:
-        groups = self._own.get("cgroupControllers") or []
-        if self.rootless and self._own.get("cgroupVersion") == "v1":
-            groups = []  # whatever there is, is root's
+        groups = self._host_info.get("cgroupControllers") or []
+        if self.rootless and self._host_info.get("cgroupVersion") == "v1":
+            groups = []  # any groups belong to root
         return tuple(limit for group, limit in _RESOURCES.items() if group not in groups)
 
     @property
     def why_unenforced(self) -> str:
         if not self.rootless:
             return "its control groups lack them"
-        if self._own.get("cgroupVersion") == "v1":
+        if self._host_info.get("cgroupVersion") == "v1":
             return "rootless Podman needs control groups of version 2 (or run as root)"
         return "no control groups are delegated to this user (`loginctl enable-linger`, systemd's Delegate=yes)"
 
     @property
     def default_runtime(self) -> str:
-        return str((self._own.get("ociRuntime") or {}).get("name") or "")
+        return str((self._host_info.get("ociRuntime") or {}).get("name") or "")
 
     def better_runtime(self, wanted: str | None) -> str | None:
-        """The runtime that containers need in place of this service's; None where it has the right one.
+        """Return the runtime that containers need instead of this service's; None if it has the right one.
 
-        crun refuses control groups of version 1, also beside those of version 2; runc takes them.
+        crun rejects version 1 of control groups, even next to version 2; runc accepts it.
         """
         if wanted:
             return wanted if Path(wanted).name != self.default_runtime else None
-        crun_fails = self.default_runtime == "crun" and self._own.get("cgroupVersion") == "v1"
+        crun_fails = self.default_runtime == "crun" and self._host_info.get("cgroupVersion") == "v1"
         return "runc" if crun_fails and shutil.which("runc") else None
 
     def check_runtime(self, runtime: str) -> None:
-        """It was chosen when the service was: see ``open_podman``."""
+        """Do nothing: the runtime was chosen together with the service, see ``open_podman``."""
 
     def create(self, image: str, name: str, labels: Mapping[str, str], settings: Mapping[str, Any]) -> None:
         specification = _specification(settings, self._rlimits())
         for group, limit in _RESOURCES.items():
-            if limit in self.unenforced:  # it would refuse the container
+            if limit in self.unenforced:  # Podman would refuse the container
                 specification["resource_limits"].pop(group, None)
         self._ask("containers/create", {"image": image, "name": name, "labels": dict(labels), **specification})
 
     def full_network(self) -> str:
-        # A network of its own for each container: on a bridge, containers would reach each other.
+        # Each container gets its own network: on a bridge, containers could reach each other.
         for mode in ("pasta", "slirp4netns"):
             if shutil.which(mode):
                 return mode
         raise SandboxError("--network=full needs slirp4netns or pasta for Podman: install one of them")
 
     def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Podman's own API; raises APIError, or SandboxError for what is no answer."""
+        """Send a request to Podman's own API. Raises APIError, or SandboxError for an invalid answer."""
         send = self._api.get if body is None else self._api.post
-        given: dict[str, Any] = {} if body is None else {"json": body}
-        with send(f"{self._url}/{path}", timeout=self._api.timeout, **given) as response:
+        content: dict[str, Any] = {} if body is None else {"json": body}
+        with send(f"{self._url}/{path}", timeout=self._api.timeout, **content) as response:
             try:
                 answer = response.json()
             except ValueError:
@@ -133,17 +133,17 @@ class PodmanClient(ContainerClient):
                 what = answer.get("message") or answer.get("cause") if isinstance(answer, dict) else response.reason
                 raise APIError(f"{response.status_code} for {path}", response=response, explanation=str(what))
         if not isinstance(answer, dict):
-            raise SandboxError(f"the Podman service gives no answer to {path}")
+            raise SandboxError(f"the Podman service gave no valid answer to {path}")
         return answer
 
     def _rlimits(self) -> list[dict[str, Any]]:
-        """Podman asks for a million files and processes, which is refused where its own limits are lower."""
+        """Return limits for containers. Podman's default of a million files and processes may exceed its own limits."""
         limits = []
         for kind, number in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
             found = [resource.getrlimit(number)[1]]
             with suppress(OSError, ValueError):
                 found += [resource.prlimit(self._server, number)[1]] if self._server else []
-            known = [_MOST_RLIMIT, *(limit for limit in found if limit != resource.RLIM_INFINITY)]
+            known = [_MAX_RLIMIT, *(limit for limit in found if limit != resource.RLIM_INFINITY)]
             if kind == "nproc":  # as Podman itself does
                 with suppress(OSError, ValueError):
                     known.append(int(Path("/proc/sys/kernel/pid_max").read_text()))
@@ -152,7 +152,7 @@ class PodmanClient(ContainerClient):
 
     @cached_property
     def _server(self) -> int:
-        """The process that listens; 0 where that is not known."""
+        """The id of the process that listens; 0 if unknown."""
         with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
             probe.connect(self.host.removeprefix("unix://"))
             peer = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -161,8 +161,8 @@ class PodmanClient(ContainerClient):
 
 
 def _specification(settings: Mapping[str, Any], rlimits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Arguments of docker-py's ``containers.create`` in the form of Podman's own API, and no other than we use."""
-    own = [
+    """Convert those arguments of docker-py's ``containers.create`` that we use to Podman's own API."""
+    requested = [
         {"type": limit["Name"], "soft": limit["Soft"], "hard": limit["Hard"]} for limit in settings.get("ulimits", ())
     ]
     resources: dict[str, Any] = {"pids": {"limit": settings["pids_limit"]}}
@@ -185,7 +185,7 @@ def _specification(settings: Mapping[str, Any], rlimits: Sequence[Mapping[str, A
         "read_only_filesystem": settings.get("read_only", False),
         "resource_limits": resources,
         "shm_size": settings["shm_size"],
-        "r_limits": [*rlimits, *own],
+        "r_limits": [*rlimits, *requested],
         "log_configuration": {"driver": "none"},
         "privileged": settings.get("privileged", False),
         "cap_drop": settings.get("cap_drop", []),
@@ -208,7 +208,7 @@ def _is_overlay(mount: Mapping[str, Any]) -> bool:
 
 
 def _overlay(mount: Mapping[str, Any]) -> dict[str, Any]:
-    """Podman makes overlays of its own, which can be written: nothing of it reaches the data below."""
+    """Convert an overlay. Podman's own overlays are writable, but no change reaches the data below."""
     lower = _driver_options(mount)["o"].partition("lowerdir=")[2]
     return {"destination": mount["Target"], "source": lower.partition(":")[0], "options": []}
 
@@ -221,28 +221,28 @@ def _mount(mount: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "bind", "source": mount["Source"], "destination": mount["Target"], "options": options}
 
 
-_files: dict[str, Path] = {}
+_seccomp_files: dict[str, Path] = {}
 
 
 def _seccomp_file(profile: str) -> Path:
-    """Podman reads a profile from a file, while it creates a container."""
-    if profile not in _files or not _files[profile].exists():
-        _files[profile] = _own_folder() / "seccomp.json"
-        _files[profile].write_text(profile)
-    return _files[profile]
+    """Write a profile to a file, because Podman reads it from one while it creates a container."""
+    if profile not in _seccomp_files or not _seccomp_files[profile].exists():
+        _seccomp_files[profile] = _create_folder() / "seccomp.json"
+        _seccomp_files[profile].write_text(profile)
+    return _seccomp_files[profile]
 
 
-def _own_folder() -> Path:
-    """A folder for as long as this process lives; what a killed one left, ``mlebench clean`` and sessions remove."""
+def _create_folder() -> Path:
+    """Create a folder for the lifetime of this process. Later sessions and ``mlebench clean`` remove leftover ones."""
     folder = Path(tempfile.mkdtemp(prefix=owned(PODMAN_FOLDER), dir="/tmp"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def open_podman(runtime: str | None = None) -> PodmanClient:
-    """Podman's service of this user, or one of our own; raises SandboxError that says how to get it.
+    """Connect to this user's Podman service, or start one. Raises SandboxError, which says how to get it.
 
-    A service has one runtime for all its containers, so it is ours where another listens that has not the right one.
+    A service has one runtime for all its containers, so one is started if the running one has the wrong runtime.
     """
     host = os.environ.get("CONTAINER_HOST", "")
     if host and not host.startswith("unix://"):
@@ -261,15 +261,15 @@ def open_podman(runtime: str | None = None) -> PodmanClient:
                 f"the Podman service at {host} runs containers with {has}, not {better}: start it with "
                 f"`podman --runtime {better} system service`, or unset CONTAINER_HOST"
             )
-        return _own_engine(better)
-    engine = _own_engine(runtime)
+        return _start_engine(better)
+    engine = _start_engine(runtime)
     if (better := engine.better_runtime(runtime)) is not None:
         engine.close()
-        engine = _own_engine(better)
+        engine = _start_engine(better)
     return engine
 
 
-def _own_engine(runtime: str | None) -> PodmanClient:
+def _start_engine(runtime: str | None) -> PodmanClient:
     service = _Service(runtime)
     try:
         return _connect(service.host, service)
@@ -291,7 +291,7 @@ def _connect(host: str, service: _Service | None = None) -> PodmanClient:
 
 
 def _listening() -> str:
-    """Where the service of this user listens already; empty where none does."""
+    """Return where this user's service listens already; empty if none does."""
     if os.geteuid() == 0:
         path = Path("/run/podman/podman.sock")
     else:
@@ -312,7 +312,7 @@ class _Service:
                 "there is no Podman on this machine: install it (`sudo apt install podman`), or run agents that you "
                 "trust without it (`--sandbox=local`)"
             )
-        self._folder = _own_folder()
+        self._folder = _create_folder()
         path = self._folder / "podman.sock"
         self.host = f"unix://{path}"
         self._log = self._folder / "log"
@@ -324,14 +324,14 @@ class _Service:
                 stdout=log,
                 stderr=log,
                 cwd=self._folder,  # where conmon leaves a file `oom` for a container that ran out of memory
-                start_new_session=True,  # Ctrl-C is for us, who then need it
+                start_new_session=True,  # Ctrl-C must not end it, because we still need it then
             )
         atexit.register(self.close)
-        self._held = socket.socket(socket.AF_UNIX)
+        self._connection = socket.socket(socket.AF_UNIX)
         deadline = time.monotonic() + _START_SECONDS
         while True:
             try:
-                self._held.connect(str(path))
+                self._connection.connect(str(path))
                 break
             except OSError as error:
                 if self._process.poll() is None and time.monotonic() < deadline:
@@ -340,11 +340,11 @@ class _Service:
                 text = " ".join(self._log.read_text(errors="replace").split())[-500:]
                 self.close()
                 raise SandboxError(f"`podman system service` does not start: {text or error}") from error
-        self._held.sendall(_EVENTS.encode())
+        self._connection.sendall(_EVENTS.encode())
 
     def close(self) -> None:
         atexit.unregister(self.close)
-        self._held.close()
+        self._connection.close()
         self._process.terminate()
         try:
             self._process.wait(10)
@@ -355,9 +355,9 @@ class _Service:
 
 
 def open_client(kind: str = DOCKER, runtime: str | None = None) -> ContainerClient:
-    """The engine ``docker`` or ``podman`` of this machine, for containers with this runtime or its usual one.
+    """Open the engine ``docker`` or ``podman`` of this machine, for containers with this runtime or the default one.
 
-    Raises SandboxError that says how to get it.
+    Raises SandboxError, which says how to get it.
     """
     if kind == PODMAN:
         return open_podman(runtime)

@@ -1,4 +1,4 @@
-"""A sandbox that an agent can neither cheat nor break: a container of its own for every run."""
+"""The container sandbox: each run gets its own confined container."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ logger = logging.getLogger(__name__)
 
 ACCEPT_PRIVILEGED = "I_ACCEPT_RUNNING_PRIVILEGED_CONTAINERS"
 _NO_MOUNT = re.compile(r"mount", re.IGNORECASE)
-"""In what a container runtime says when it cannot make a mount."""
+"""Matches the error of a container runtime that cannot create a mount."""
 _GPU_ADVICE = {
     "docker": "install NVIDIA's container toolkit and restart Docker, then try `mlebench doctor`",
-    "podman": "`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` names GPUs for Podman",
+    "podman": "run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`, which describes GPUs to Podman",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerOptions:
-    """How containers are made; ``DockerSandbox`` takes each as a keyword argument, too.
+    """How containers are created. ``DockerSandbox`` also takes each of these as a keyword argument.
 
     >>> ContainerOptions(network="none").build_network
     'full'
@@ -69,16 +69,16 @@ class ContainerOptions:
     network: Network = "llm"
     """The policy (see ``sandbox.network.policy``)."""
     allow_hosts: Iterable[str] = ()
-    """Hosts that agents may reach beside their own."""
+    """Hosts that agents may reach in addition to their own."""
     runtime: str | None = None
     """``runsc`` (gVisor) must let containers open the host's Unix sockets (``--host-uds=open``)."""
     allow_privileged: bool = False
     allow_unenforced_limits: bool = False
-    """Run although the container runtime cannot keep all limits."""
+    """Run even if the container runtime cannot enforce all limits."""
     gpus: int = 0
-    """How many GPUs each run will ask for, checked up front."""
+    """How many GPUs each run will request, checked up front."""
     gpu_ids: Sequence[str] = ()
-    """The only GPUs that runs may get; empty: all of this machine."""
+    """The only GPUs that runs may use; empty: all GPUs of this machine."""
     shm_bytes: int = defaults.SHM_BYTES
     """The size of ``/dev/shm``, which counts as memory."""
     base_image: str | None = None
@@ -86,19 +86,19 @@ class ContainerOptions:
     build_arguments: Mapping[str, str] | None = None
     build_network: BuildNetwork = "full"
     bundled_build_network: BuildNetwork | None = None
-    """That of the agents that come with the package; None: the same."""
+    """The build network of bundled agents; None: the same."""
     loop_disks: bool = True
-    """Without quotas of the storage driver, limit disk space with a file system for each run, if possible."""
+    """If the storage driver has no quotas, limit disk space with a file system for each run, if possible."""
     workers: int = 1
-    """So many runs share the machine."""
+    """How many runs share the machine."""
     limits: Limits | None = None
-    """Those that runs will ask for, checked up front."""
+    """The limits that runs will request, checked up front."""
 
     def __post_init__(self) -> None:
         if self.network not in NETWORKS:
             raise SandboxError(f"network policy {self.network!r} must be one of {', '.join(NETWORKS)}")
         if isinstance(self.allow_hosts, str):
-            raise TypeError(f"allow_hosts must be several hosts, not a text: [{self.allow_hosts!r}]")
+            raise TypeError(f"allow_hosts must be a list of hosts, not a string: [{self.allow_hosts!r}]")
         if self.heavy not in (None, "cpu", "cuda"):
             raise SandboxError(f"heavy must be cpu, cuda or None, not {self.heavy!r}")
         number(self.shm_bytes, "shm_bytes")
@@ -111,10 +111,9 @@ class ContainerOptions:
 
 
 class DockerSandbox:
-    """Runs each agent in a container: confined, watched, emptied at the end, and removed.
+    """Runs each agent in a container that is confined, watched, emptied at the end, and removed.
 
-    ``changes`` are options by name, in place of those of ``options``. ``reporter`` gets what takes long: builds, and
-    waiting for GPUs.
+    ``changes`` override ``options`` by name. ``reporter`` gets notes about slow steps: builds, and waiting for GPUs.
 
     >>> DockerSandbox(network="none").name
     'docker'
@@ -170,12 +169,12 @@ class DockerSandbox:
         check_form(agent, self._options.allow_hosts)
 
     def _check_limits(self) -> None:
-        """Raises SandboxError where runs would have no limit, unless that was allowed."""
+        """Raises SandboxError if a limit of runs would not be enforced, unless that was allowed."""
         missing = [name for name in self._engine.unenforced if name != "swap"]
         if missing and not self._options.allow_unenforced_limits:
             raise SandboxError(
-                f"this {self._engine.title} engine keeps no limit on {listed(missing)}: {self._engine.why_unenforced}; "
-                "run without these limits with --allow-unenforced-limits, which the records will say"
+                f"this {self._engine.title} engine does not limit {listed(missing)}: {self._engine.why_unenforced}; "
+                "to run without these limits, which the records will show, add --allow-unenforced-limits"
             )
 
     def _share(self, limits: Limits) -> Limits:
@@ -197,7 +196,7 @@ class DockerSandbox:
         run_self_test(self._engine, image, *arguments, gpus=gpus, runtime=runtime, reporter=self._reporter)
 
     def test_gpus(self, image: str) -> int:
-        """Compute on each GPU that no run has just now, in a container; returns how many those are."""
+        """Compute in a container on each GPU that no run is using. Returns the number of these GPUs."""
         with self._gpu_pool.free() as gpus:
             if gpus:
                 self._test(image, "gpus", gpus=gpus)
@@ -215,7 +214,7 @@ class DockerSandbox:
             raise SandboxError(f"the {self._engine.title} sandbox failed: {error}") from error
 
     def _limited_disk(self, task: Task, image: str, stack: ExitStack) -> list[Mount]:
-        """The mounts of a disk of the run's own, where there can be one; raises SandboxError for what has no limit."""
+        """Return the mounts of the run's own disk, if possible. Raises SandboxError for volumes without a limit."""
         limit = task.limits.disk
         if limit is None:
             return []
@@ -259,30 +258,30 @@ class DockerSandbox:
         watched = replace(end, disk_full=watcher.full) if watcher is not None else end
         stopped = watched.is_unexplained and container.was_stopped_from_outside()
         container.kill()
-        left = collect()
+        left_out = collect()
         container.finish_output()
         end = _complete(end, container, watcher, task)
         if stopped and end.is_unexplained:
             raise SandboxError(f"container {container.name} was stopped from outside")
-        return end.execution(seconds, replace(account, **left, **wiring.account()))
+        return end.execution(seconds, replace(account, **left_out, **wiring.account()))
 
     def _start(self, container: Container, wiring: Wiring, image: str, stack: ExitStack) -> SandboxAccount:
-        """Start the container, whose first process then waits for its order; returns what is known of it."""
+        """Start the container, whose first process then waits for its order. Returns what is known about it."""
         task, limits, options = wiring.task, wiring.task.limits, self._options
         network_mode = "none"
         if options.network == "full":
-            with client_errors("make a network for a container"):
+            with client_errors("create a network for a container"):
                 network_mode = self._engine.full_network()
         disk = self._limited_disk(task, image, stack)
         runtime = options.runtime or self._engine.default_runtime
         quota = limits.disk if has_quota(self._info) and not disk else None
         own_files(wiring.folder.parent, task.public)
 
-        def start(own: Sequence[Mount]) -> None:
+        def start(mounts: Sequence[Mount]) -> None:
             settings = configuration(
                 limits,
                 disk=disk,
-                own=own,
+                own=mounts,
                 sockets=wiring.folder,
                 network_mode=network_mode,
                 gpus=wiring.gpus,
@@ -301,7 +300,7 @@ class DockerSandbox:
                 raise
             container.close()
             container.remove()
-            notes.append(f"the files of the data are shared with other runs, and so are locks on them: {error}")
+            notes.append(f"the data files, and locks on them, are shared with other runs: {error}")
             start([shared_data(task.public)])
         enforced = "loop" if disk else "quota" if container.has_quota else "watched"
         return SandboxAccount(
@@ -322,8 +321,8 @@ class DockerSandbox:
 
 
 def _labels(task: Task) -> dict[str, str]:
-    own = {f"{LABEL}{key.replace('_', '-')}": value for key, value in task.labels.items()}
-    return owner_labels() | own | {f"{LABEL}keep": str(task.keep).lower()}  # each, as an image has labels too
+    labels = {f"{LABEL}{key.replace('_', '-')}": value for key, value in task.labels.items()}
+    return owner_labels() | labels | {f"{LABEL}keep": str(task.keep).lower()}  # even if false: images have labels too
 
 
 def _container_name(task: Task) -> str:
@@ -338,7 +337,7 @@ def _check_readable(public: Path) -> None:
         wanted = 0o005 if path.is_dir() else 0o004
         if not path.is_symlink() and path.stat().st_mode & wanted != wanted:
             raise SandboxError(
-                f"an agent in a container is another user and may not read {path}: chmod -R o+rX {public}"
+                f"an agent in a container runs as another user, who cannot read {path}: chmod -R o+rX {public}"
             )
 
 
@@ -351,10 +350,10 @@ def _complete(end: RunEnd, container: Container, watcher: DiskWatcher | None, ta
 
 
 def _collect(task: Task, container: Container, redactor: Redactor) -> dict[str, Any]:
-    """Take out what the agent left, whatever it made of its folders; returns what was left out, for the account."""
+    """Collect the agent's files, whatever it did to its folders. Returns what was left out, for the account."""
     left_out: list[str] = []
     unnamed = 0
-    budget = task.limits.disk  # what sparse files pretend to hold counts
+    budget = task.limits.disk  # counts the apparent size of sparse files
     with collection.FilesWriter(task.run_dir) as files:
         for name in COLLECTED:
             size = task.limits.collect_bytes if budget is None else min(task.limits.collect_bytes, budget)
@@ -362,7 +361,7 @@ def _collect(task: Task, container: Container, redactor: Redactor) -> dict[str, 
             with _noted(collector, name), container.archive(CONTAINER_DIRS[f"{name.upper()}_DIR"]) as chunks:
                 collection.collect_archive(chunks, [name], collector)
             if name == "submission" and collector.left_out and not (task.run_dir / SUBMISSION).exists():
-                # It may stand behind others in the stream that are too much; what counts is this one.
+                # In the stream, it may come after files that exceed the limits, so it is fetched alone.
                 with _noted(collector, SUBMISSION), container.archive(f"{HOME}/{SUBMISSION}") as chunks:
                     collection.collect_submission(chunks, collector)
             left_out += collector.left_out
@@ -374,7 +373,7 @@ def _collect(task: Task, container: Container, redactor: Redactor) -> dict[str, 
 
 @contextmanager
 def _noted(collector: collection.Collector, what: str) -> Iterator[None]:
-    """What the engine cannot read is left out: a link loop in the place of a folder, for example."""
+    """Note as left out what the engine cannot read, such as a link loop in place of a folder."""
     try:
         yield
     except collection.DiskFull:

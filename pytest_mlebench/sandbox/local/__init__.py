@@ -1,1 +1,1 @@
-"""Agents as local processes, for trusted code: limited and cleaned up after, not isolated."""
+"""Runs trusted agents as local processes: limited and cleaned up, but not isolated."""

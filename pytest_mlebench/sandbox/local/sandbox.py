@@ -1,7 +1,7 @@
-"""A sandbox without a container: a process in a private home, for agents that are trusted.
+"""A sandbox without a container: a process in a private home, for trusted agents.
 
-It keeps an honest agent within its limits and cleans up after it. It isolates nothing from a hostile one, which runs
-with your user's rights: it can read your files, the answers among them, and reach the network.
+It keeps an honest agent within its limits and cleans up after it. It does not isolate a hostile one, which runs with
+your user's rights: it can read your files, including the answers, and reach the network.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from pytest_mlebench.sandbox.network.policy import NETWORKS
 from pytest_mlebench.sandbox.redaction import LogWriter, Redactor, environment_secrets, tail, validations
 
 USER = "nonroot"
-"""The agent's own home, empty at first, beside its other folders: named and placed as in a container."""
+"""Name of the agent's ``HOME``, empty at first. It is next to the agent's other folders, as in a container."""
 
 
 def create_home(home: Path, task: contract.Task, validation_url: str) -> dict[str, str]:
-    """Lay out the agent's home; returns the agent's environment variables."""
+    """Create the agent's home. Returns the agent's environment variables."""
     folders = {name: home / name for name in (*COLLECTED, "tmp", "data", USER)}
     for folder in folders.values():
         folder.mkdir()
-    # A tree of its own: the folder next to the store's public data holds the answers.
+    # The agent gets a separate tree: in the store, the folder next to the public data holds the answers.
     link_tree(task.public, folders["data"])
     for path in (folders["data"], *folders["data"].rglob("*")):
         if path.is_dir():
@@ -61,7 +61,7 @@ def create_home(home: Path, task: contract.Task, validation_url: str) -> dict[st
     text = contract.render_instructions(validate=str(home / contract.VALIDATE), limits=task.limits, **directories)
     (home / contract.INSTRUCTIONS).write_text(text, encoding="utf-8")
     environment = {
-        # The agent's `python` is ours: a trusted agent can count on the harness's packages.
+        # The agent's `python` is ours, so a trusted agent can use the harness's packages.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         "HOME": str(folders[USER]),
         "LANG": "C.UTF-8",
@@ -78,9 +78,9 @@ def create_home(home: Path, task: contract.Task, validation_url: str) -> dict[st
 
 
 def link_tree(source: Path, target: Path) -> None:
-    """The files below ``source`` in the folder ``target`` too: as hard links where possible, else as copies.
+    """Link the files below ``source`` into ``target``: as hard links if possible, else as copies.
 
-    In the order of their names, and with the same times.
+    They are created in the order of their names, and with the same times.
     """
     folders = [(source, target)]
     for path in sorted(source.rglob("*")):
@@ -99,8 +99,8 @@ def link_tree(source: Path, target: Path) -> None:
 
 
 def _copy_times(source: Path, target: Path) -> None:
-    about = source.stat()
-    os.utime(target, ns=(about.st_mtime_ns, about.st_mtime_ns))
+    status = source.stat()
+    os.utime(target, ns=(status.st_mtime_ns, status.st_mtime_ns))
 
 
 logger = logging.getLogger(__name__)
@@ -115,11 +115,11 @@ _NOT_HIDDEN = "the local sandbox hides the competition's name only from an agent
 
 
 class LocalSandbox:
-    """Runs an agent's start script as a process group of this machine.
+    """Runs an agent's start script as a process group on this machine.
 
-    ``gpu_ids`` restricts which GPUs a run may be given; waiting for one goes to ``reporter``.
-    ``workers`` runs share the machine; ``limits`` are those that runs will ask for, checked up front.
-    ``network`` is only there to refuse ``none``, which nothing here would enforce.
+    ``gpu_ids`` restricts which GPUs a run may use; waiting for one is reported to ``reporter``.
+    ``workers`` runs share the machine; ``limits`` are those that runs will request, checked up front.
+    ``network`` exists only to reject ``none``, which nothing here would enforce.
 
     >>> LocalSandbox().name
     'local'
@@ -147,7 +147,7 @@ class LocalSandbox:
         self._reporter = reporter
 
     def check(self, agent: Agent) -> None:
-        """Any agent's start script runs on a Linux with bash."""
+        """Check for Linux and bash, for links out of the agent's folder, and for impossible limits."""
         if sys.platform != "linux":
             raise SandboxError("the local sandbox needs Linux; use --sandbox=docker")
         if shutil.which("bash") is None:
@@ -169,9 +169,9 @@ class LocalSandbox:
 
     def _run(self, task: contract.Task) -> contract.Execution:
         task.run_dir.mkdir(parents=True, exist_ok=True)
-        # In the run directory, since hard links to the data need its file system more often than not.
-        place = task.run_dir.parent if task.anonymous else task.run_dir
-        home = Path(tempfile.mkdtemp(prefix=owned(contract.LOCAL_HOME), dir=place)).resolve()
+        # In the run directory, which is usually on the same file system as the data, as hard links require.
+        parent = task.run_dir.parent if task.anonymous else task.run_dir
+        home = Path(tempfile.mkdtemp(prefix=owned(contract.LOCAL_HOME), dir=parent)).resolve()
         redactor = Redactor({*task.launch.secrets, *environment_secrets()})
         limits = task.limits
         size = limits.collect_bytes if limits.disk is None else min(limits.collect_bytes, limits.disk)
@@ -186,7 +186,7 @@ class LocalSandbox:
             ):
                 task = task if steps is None else contract.with_steps(task, steps)
                 environment = create_home(home, task, checker.url)
-                # A convention that CUDA keeps; nothing stops an agent that does not.
+                # CUDA respects this variable, but nothing stops an agent that ignores it.
                 environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in gpus)
                 try:
                     source = SubmissionFile(home / "submission")
@@ -241,8 +241,8 @@ def _supervise(home: Path, task: contract.Task, environment: dict[str, str], red
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         pass_fds=[writer],
-        env={},  # the harness's own has keys in it
-        start_new_session=True,  # Ctrl-C is the harness's to handle
+        env={},  # the harness's environment contains keys
+        start_new_session=True,  # the harness handles Ctrl-C
     )
     os.close(writer)
     assert process.stdin is not None and process.stdout is not None
@@ -258,7 +258,7 @@ def _supervise(home: Path, task: contract.Task, environment: dict[str, str], red
             process.wait(defaults.GRACE_SECONDS + 5)
         raise
     finally:
-        with suppress(OSError):  # what could not be written is tried once more
+        with suppress(OSError):  # closing retries an unfinished write
             process.stdin.close()
         process.stdout.close()
         process.wait()
@@ -279,7 +279,7 @@ def _ask_to_stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _blocks(reader: int, task: contract.Task, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
-    """What the agent prints, to its end; a task that is stopped is ended by its supervisor."""
+    """Yield the agent's output until it ends. If the task is stopped, tell the supervisor to end the agent."""
     asked = task.steps is None
     while True:
         if not asked:

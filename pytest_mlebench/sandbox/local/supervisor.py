@@ -1,9 +1,9 @@
 """Starts an agent as a local process, watches its limits, and leaves none of its processes behind.
 
-A program of its own, on the standard library alone: when the harness dies, however it dies, its end of the pipe on
-standard input closes, and the agent and its home go too. When this program is killed as well, as an engine may do with
-a job, a second process that is no relative of it does the same (see ``_guard``). Standard input: a line of JSON (see
-``main``), later perhaps ``stop``. Standard output: a line of JSON when nothing runs any more.
+It is a separate program that uses only the standard library. If the harness dies for any reason, its end of the pipe on
+standard input closes, and the agent and its home are removed. If this program is killed as well, as an engine may do
+with a job, an independent second process does the same (see ``_guard``). Standard input: a line of JSON (see ``main``),
+later perhaps ``stop``. Standard output: a line of JSON once no process is left.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_CAPBSET_DROP = 24
 _CAP_DAC_OVERRIDE = 1
 _POLL_SECONDS = 0.1
-_LEAST_SECONDS = 0.01
+_MIN_SECONDS = 0.01
 _BYTES_PER_SECOND = 4e9
-"""How fast processes may take memory: the less is left, the sooner the next look."""
+"""How fast processes may use up memory: the less is left, the sooner the next check."""
 _QUIET_ROUNDS = 3
 _SWEEP_SECONDS = 10.0
-_ONE, _TWO = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
-"""Where control groups are that limit memory, of version 1 and 2."""
-_ENOUGH = 0.95
-"""Where this program has to look, it stops an agent at this share of its memory: what it takes meanwhile counts too."""
+_CGROUP_1, _CGROUP_2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+"""Root folders of the control groups that limit memory, in versions 1 and 2."""
+_STOP_SHARE = 0.95
+"""If this program checks memory itself, it stops an agent at this share of the limit, as usage grows between checks."""
 
 
 def main() -> None:
-    """Run ``command`` in ``home`` with ``environment``; its output goes to the descriptor ``output``."""
+    """Run ``command`` in ``home`` with ``environment``. Its output goes to the descriptor ``output``."""
     task: dict[str, Any] = json.loads(_first_line())
-    # Whoever ends a whole job asks its processes one by one; this one lives until its harness has said what becomes of
-    # the run. Unlike an ignored signal, one with a handler is as usual again for the agent.
+    # A system that ends a whole job signals each of its processes. This one continues until its harness has decided
+    # about the run. Unlike an ignored signal, one with a handler is reset to its default for the agent.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     guard = _guard(task["home"])  # before this program adopts processes
     libc = ctypes.CDLL(None, use_errno=True)
@@ -54,7 +54,7 @@ def main() -> None:
     def limit() -> None:
         if group is not None:
             (group / "cgroup.procs").write_text(str(os.getpid()))
-        if hasattr(libc, "prctl"):  # also for root, files without write permission are read-only
+        if hasattr(libc, "prctl"):  # files without write permission are read-only for root, too
             libc.prctl(_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, 0, 0, 0)
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # an engine may kill this program as well
         _limit(task)
@@ -73,8 +73,8 @@ def main() -> None:
         preexec_fn=limit,
     )
     os.close(task["output"])
-    reason = _watch(agent, task, started, looking=group is None)
-    left = _stop(agent, task["grace"] if reason else 0)
+    reason = _watch(agent, task, started, checks_memory=group is None)
+    left_behind = _stop(agent, task["grace"] if reason else 0)
     seconds = time.monotonic() - started
     oom_kills = _remove_group(group)
     os.write(guard, b".")
@@ -85,7 +85,7 @@ def main() -> None:
         "exit_code": agent.returncode,
         "reason": reason,
         "seconds": seconds,
-        "left_behind": left,
+        "left_behind": left_behind,
         "oom_kills": oom_kills,
     }
     sys.stdout.write(json.dumps(result) + "\n")
@@ -93,11 +93,11 @@ def main() -> None:
 
 
 def _guard(home: str) -> int:
-    """Start a daemon that waits for the end of this program, and then ends what it left: the agent's processes, found
-    by the ``home`` that their environment names. Returns a descriptor; a byte written to it says that nothing is left.
+    """Start a daemon that waits for the end of this program, and then kills the agent's remaining processes.
 
-    Where jobs are killed without control groups, an agent's children would live on: their parents are gone, so nobody
-    finds them any more.
+    It finds them by ``home`` in their environment. Returns a descriptor; a byte written to it says that nothing is
+    left. If a job is killed without control groups, an agent's children would otherwise survive: their parents are
+    gone, so they cannot be found as descendants.
     """
     harness = os.getppid()
     reader, writer = os.pipe()
@@ -114,25 +114,25 @@ def _guard(home: str) -> int:
         os.closerange(1, 4096)  # whoever waits for the end of our output must not wait for the daemon
         if not os.read(0, 1):
             _sweep(os.fsencode(home))
-            if not _status(harness):  # which would collect what is there
+            if not _status(harness):  # a living harness still collects the files
                 shutil.rmtree(home, ignore_errors=True)
     finally:
         os._exit(0)
 
 
 def clean_up(task: Mapping[str, Any]) -> None:
-    """Remove what a supervisor that was killed left: processes, and the control group."""
+    """Remove what a killed supervisor left: processes, and the control group."""
     _sweep(os.fsencode(task["home"]), seconds=_SWEEP_SECONDS)
     if (group := _group(task)).is_dir():
         _remove_group(group)
 
 
 def _sweep(home: bytes, seconds: float = math.inf) -> None:
-    """Kill all processes whose environment names the folder, until there are none: they may start others meanwhile."""
+    """Kill all processes whose environment names the folder, until none are left: they may start others meanwhile."""
     quiet, deadline = 0, time.monotonic() + seconds
     while quiet < _QUIET_ROUNDS and time.monotonic() < deadline:
         found = [
-            int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit() and _names(folder, home)
+            int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit() and _mentions(folder, home)
         ]
         quiet = 0 if found else quiet + 1
         for pid in found:
@@ -141,15 +141,15 @@ def _sweep(home: bytes, seconds: float = math.inf) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _names(process: Path, home: bytes) -> bool:
+def _mentions(process: Path, home: bytes) -> bool:
     try:
         return b"=" + home + b"/" in (process / "environ").read_bytes()
-    except OSError:  # it ended, or is somebody else's
+    except OSError:  # it ended, or belongs to another user
         return False
 
 
 def _first_line() -> bytes:
-    """Up to the line feed and not a byte further: ``select`` does not see what a buffer holds."""
+    """Read up to the line feed and no further, because ``select`` does not see what a buffer holds."""
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(0, 1)
@@ -176,24 +176,24 @@ def _limit(task: dict[str, Any]) -> None:
 
 
 def _memory_group(task: dict[str, Any]) -> Path | None:
-    """A control group in which the kernel keeps the limit on memory; None where this process may make none."""
+    """Create a control group in which the kernel limits memory; None if this process may not create one."""
     limit = task["limits"].get("memory")
     if limit is None:
         return None
     group = _group(task)
     total, with_swap = "memory.max", "memory.swap.max"
-    if _ONE.is_dir():
+    if _CGROUP_1.is_dir():
         total, with_swap = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
     try:
-        if not _ONE.is_dir() and "memory" not in (_TWO / "cgroup.subtree_control").read_text().split():
-            (_TWO / "cgroup.subtree_control").write_text("+memory")
+        if not _CGROUP_1.is_dir() and "memory" not in (_CGROUP_2 / "cgroup.subtree_control").read_text().split():
+            (_CGROUP_2 / "cgroup.subtree_control").write_text("+memory")
         group.mkdir()
     except OSError:
         return None
     try:
         (group / total).write_text(str(math.ceil(limit)))
         if (group / with_swap).exists():
-            (group / with_swap).write_text(str(math.ceil(limit)) if _ONE.is_dir() else "0")
+            (group / with_swap).write_text(str(math.ceil(limit)) if _CGROUP_1.is_dir() else "0")
     except OSError:
         _remove_group(group)
         return None
@@ -201,40 +201,40 @@ def _memory_group(task: dict[str, Any]) -> Path | None:
 
 
 def _group(task: Mapping[str, Any]) -> Path:
-    return Path(_ONE if _ONE.is_dir() else _TWO, task["memory_group"])
+    return Path(_CGROUP_1 if _CGROUP_1.is_dir() else _CGROUP_2, task["memory_group"])
 
 
 def _remove_group(group: Path | None) -> int:
-    """Remove a control group without processes; returns how many the kernel killed in it for memory."""
+    """Remove a control group without processes. Returns how many processes the kernel killed in it for memory."""
     kills = 0
     if group is not None:
         for name in ("memory.oom_control", "memory.events"):
             with contextlib.suppress(OSError, ValueError, KeyError):
                 kills = int(dict(line.split() for line in (group / name).read_text().splitlines())["oom_kill"])
         for _ in range(100):
-            with contextlib.suppress(OSError):  # the last process is still on its way out
+            with contextlib.suppress(OSError):  # the last process is still exiting
                 group.rmdir()
                 break
             time.sleep(0.01)
     return kills
 
 
-def _watch(agent: subprocess.Popen[bytes], task: dict[str, Any], started: float, *, looking: bool) -> str:
-    """Wait for the agent's end; the reason to stop it before, or an empty string.
+def _watch(agent: subprocess.Popen[bytes], task: dict[str, Any], started: float, *, checks_memory: bool) -> str:
+    """Wait for the agent to end. Returns the reason to stop it earlier, or an empty string.
 
-    ``looking``: nobody else keeps the limit on memory.
+    ``checks_memory``: nothing else enforces the limit on memory.
     """
-    memory = task["limits"].get("memory") if looking else None
+    memory = task["limits"].get("memory") if checks_memory else None
     while agent.poll() is None:
         if time.monotonic() - started > task["time_limit"]:
             return "timed out"
         pause = _POLL_SECONDS
         if memory is not None:
-            if (used := _memory_in_use()) > memory * _ENOUGH:
+            if (used := _memory_in_use()) > memory * _STOP_SHARE:
                 used = _memory_in_use(exactly=True)
-            if used > memory * _ENOUGH:
+            if used > memory * _STOP_SHARE:
                 return "out of memory"
-            pause = min(pause, max(_LEAST_SECONDS, (memory * _ENOUGH - used) / _BYTES_PER_SECOND))
+            pause = min(pause, max(_MIN_SECONDS, (memory * _STOP_SHARE - used) / _BYTES_PER_SECOND))
         readable, _, _ = select.select([0], [], [], pause)
         if readable:
             return "stopped" if os.read(0, 100) else "harness died"
@@ -243,8 +243,8 @@ def _watch(agent: subprocess.Popen[bytes], task: dict[str, Any], started: float,
 
 
 def _stop(agent: subprocess.Popen[bytes], grace: float) -> int:
-    """End all processes that are left, first politely where there is a grace; returns how many there were."""
-    left = len(_descendants() - {agent.pid})
+    """End all remaining processes, with SIGTERM first if there is a grace period. Returns how many the agent left."""
+    left_behind = len(_descendants() - {agent.pid})
     if grace and _descendants():
         _signal(signal.SIGTERM)
         deadline = time.monotonic() + grace
@@ -254,7 +254,7 @@ def _stop(agent: subprocess.Popen[bytes], grace: float) -> int:
         _signal(signal.SIGKILL)
         time.sleep(0.01)
     agent.wait()
-    return left
+    return left_behind
 
 
 def _alive(agent: subprocess.Popen[bytes]) -> bool:
@@ -270,14 +270,14 @@ def _signal(number: int) -> None:
 
 
 def _reap(agent: subprocess.Popen[bytes]) -> None:
-    """Take leave of adopted children; the agent itself is ``Popen``'s."""
+    """Reap adopted children. ``Popen`` reaps the agent itself."""
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid != agent.pid:
             os.waitpid(ended.si_pid, os.WNOHANG)
 
 
 def _children() -> dict[int, list[int]]:
-    """All processes of the machine by their parent."""
+    """Return the ids of the machine's processes, by their parent's."""
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and (status := _status(folder.name)):
@@ -286,7 +286,7 @@ def _children() -> dict[int, list[int]]:
 
 
 def _status(pid: int | str) -> list[bytes]:
-    """State, parent and what follows in ``/proc/PID/stat``; empty if the process is gone."""
+    """Return the state, the parent and the following fields of ``/proc/PID/stat``; empty if the process is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -294,8 +294,10 @@ def _status(pid: int | str) -> list[bytes]:
 
 
 def _descendants() -> KeysView[int]:
-    """All living processes that stem from this one (zombies are left out), parents before their children: a shell that
-    waits for a child and handles SIGTERM must get it before the child ends."""
+    """Return all living descendants of this process, without zombies, parents before their children.
+
+    A shell that waits for a child and handles SIGTERM must receive it before the child ends.
+    """
     children = _children()
     found: dict[int, None] = {}
     waiting = list(children.get(os.getpid(), ()))
@@ -308,9 +310,9 @@ def _descendants() -> KeysView[int]:
 
 
 def _memory_in_use(*, exactly: bool = False) -> int:
-    """Bytes that the agent's processes hold: their own, and what they share without a file.
+    """Return the bytes of memory that the agent's processes hold: private, and shared without a file.
 
-    What several of them share counts for each, unless ``exactly``, which takes the kernel longer.
+    Shared memory counts once per process, unless ``exactly``, which takes the kernel longer.
     """
     kinds = (b"Pss_Anon:", b"Pss_Shmem:") if exactly else (b"RssAnon:", b"RssShmem:")
     file = "smaps_rollup" if exactly else "status"

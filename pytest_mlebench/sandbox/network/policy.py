@@ -17,7 +17,7 @@ Network = Literal["llm", "none", "full"]
 NETWORKS: tuple[Network, ...] = ("llm", "none", "full")
 
 HOST_ALIAS = "host.docker.internal"
-"""How an agent names this machine, if its model runs here; it must be listed like any other host."""
+"""An agent's name for this machine, if its model runs here. It must be listed like any other host."""
 
 _PROVIDERS = {
     "ANTHROPIC_API_KEY": "api.anthropic.com",
@@ -43,21 +43,21 @@ _METADATA = (
     *("metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal"),
     *("169.254.169.254", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"),
 )
-"""Where clouds hand out their machines' credentials."""
+"""Metadata services, where clouds hand out their machines' credentials."""
 _SECOND_LEVEL = {"ac", "co", "com", "edu", "gov", "net", "or", "org"}
-"""Below two-letter domains these are open to everybody, as in ``co.uk``."""
+"""Anyone can register names below these in two-letter domains, as in ``co.uk``."""
 
 
 def is_host_name(host: str) -> bool:
-    """Whether this is a name that could be looked up (RFC 1123, and underscores); ``host`` in lower case."""
+    """Whether ``host``, in lower case, is a name that could be resolved (RFC 1123, and underscores)."""
     return len(host) <= _MAX_NAME and "*" not in host and _NAME.fullmatch(host) is not None
 
 
 @dataclass(frozen=True)
 class Destination:
-    """A host and a port that may be reached. ``*.example.com`` stands for every name below it, not for itself.
+    """A host and port that may be reached. ``*.example.com`` stands for all names below it, but not for itself.
 
-    ``plain``: it speaks HTTP without TLS.
+    ``plain``: it uses HTTP without TLS.
     """
 
     host: str
@@ -66,7 +66,7 @@ class Destination:
 
     @classmethod
     def parse(cls, text: str) -> Destination:
-        """From ``host``, ``host:port`` or a URL; HTTP without TLS only from ``http://…``. Raises SandboxError."""
+        """Parse ``host``, ``host:port`` or a URL. Only ``http://…`` means HTTP without TLS. Raises SandboxError."""
         url = text if "://" in text else f"https://{text}"
         try:
             parts = urlsplit(url)
@@ -83,7 +83,7 @@ class Destination:
 
     @classmethod
     def of_agent(cls, text: str) -> Destination:
-        """As ``parse``, for what an agent's definition lists: nothing that leads to this machine or its cloud."""
+        """Like ``parse``, for an agent's definition. Also rejects this machine, its cloud, and shared wildcards."""
         endpoint = cls.parse(text)
         if why := endpoint._too_wide():
             raise SandboxError(f"llm_hosts may not list {text!r:.300}: {why}")
@@ -95,13 +95,13 @@ class Destination:
         if self.host.startswith("*.") and (
             len(labels) < 2 or (len(labels) == 2 and labels[0] in _SECOND_LEVEL and len(labels[1]) == 2)
         ):
-            return "the names below it belong to everybody"
+            return "anyone can register names below it"
         if name in _METADATA:
             return "it hands out this machine's credentials"
         address = as_address(name)
         if name in _LOCAL_NAMES or name.endswith(".localhost") or (address is not None and is_here(address)):
-            return f"it is this machine or its neighbourhood; a model that runs here is {HOST_ALIAS}"
-        if address is None and labels[-1].isdigit():  # 2130706433, 127.1: what resolvers make of it differs
+            return f"it is this machine or its local network; for a model that runs here, use {HOST_ALIAS}"
+        if address is None and labels[-1].isdigit():  # 2130706433, 127.1: resolvers differ in how they read these
             return "it is neither a name nor an address in its usual form"
         return ""
 
@@ -112,7 +112,7 @@ class Destination:
         return host.endswith(self.host[1:]) and host != self.host[2:] if self.host[0] == "*" else host == self.host
 
     def covers(self, other: Destination) -> bool:
-        """Whether whatever the other endpoint stands for may be reached where this one may."""
+        """Whether this destination includes everything that ``other`` stands for."""
         return self == other or (self.plain == other.plain and self.admits(other.host, other.port))
 
     def __str__(self) -> str:
@@ -131,9 +131,9 @@ _NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:
 
 
 def is_here(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether an address is this machine, its link, or a cloud's metadata, in any of the forms that IPv4 has in IPv6.
+    """Whether an address is this machine, its link, or a cloud's metadata service, also as IPv4 embedded in IPv6.
 
-    Other private addresses are elsewhere: a company's own model has one.
+    Other private addresses are not: a company's own model may have one.
     """
     if isinstance(address, ipaddress.IPv6Address):
         low = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
@@ -149,12 +149,12 @@ def is_here(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
         or address.is_multicast
         or int(address) >> 24 == 0
         or str(address) in _METADATA
-        or _is_own(str(address))
+        or _is_local(str(address))
     )
 
 
-def _is_own(address: str) -> bool:
-    """Whether one of this machine's interfaces has the address: then what is sent to it comes from it as well."""
+def _is_local(address: str) -> bool:
+    """Whether one of this machine's interfaces has the address: a socket that connects to it is bound to it as well."""
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((address, 9))  # sends nothing
@@ -166,32 +166,32 @@ def _is_own(address: str) -> bool:
 def endpoints(
     agent: Agent, launch: Launch, more: Iterable[str] = (), *, without: Container[str] = ()
 ) -> tuple[Destination, ...]:
-    """What the policy ``llm`` lets this agent reach; raises SandboxError for what it may not list, or was not granted.
+    """Return what the policy ``llm`` lets this agent reach. Raises SandboxError for a host that is not permitted.
 
-    These are ``more``, which the user permits; and without the hosts ``without``, which the agent reaches through the
-    gateway to language models: the providers of keys that it is given in plain, and for a bundled agent what it lists.
-    Whatever else an agent lists, as ``llm_hosts`` or in its variables ``…_BASE_URL``, needs the user's permission.
+    The result has the hosts ``more``, which the user permits, the providers of keys that the agent gets in plain, and
+    all hosts listed by a bundled agent. Hosts in ``without`` are left out of the latter two: the agent reaches them
+    through the gateway. Other hosts in ``llm_hosts`` or in variables ``…_BASE_URL`` need the user's permission.
     """
     permitted = tuple(map(Destination.parse, more))
-    of_keys = {_PROVIDERS[name] for name in agent.secret_names if name in _PROVIDERS}
-    hosts = agent.llm_hosts or tuple(sorted(of_keys))
-    own = map(Destination.of_agent, (*hosts, *_urls(launch.environment)))
+    key_hosts = {_PROVIDERS[name] for name in agent.secret_names if name in _PROVIDERS}
+    hosts = agent.llm_hosts or tuple(sorted(key_hosts))
+    listed = map(Destination.of_agent, (*hosts, *_urls(launch.environment)))
     direct = []
-    for endpoint in own:
+    for endpoint in listed:
         if endpoint.host in without or any(known.covers(endpoint) for known in permitted):
             continue
-        if agent.bundled or (endpoint.host in of_keys and endpoint == Destination(endpoint.host)):
+        if agent.bundled or (endpoint.host in key_hosts and endpoint == Destination(endpoint.host)):
             direct.append(endpoint)
-        elif endpoint.host not in MODEL_HOSTS:  # these it reaches through the gateway, or not at all
+        elif endpoint.host not in MODEL_HOSTS:  # those are reached through the gateway, or not at all
             raise SandboxError(
-                f"agent {agent.id} wants to reach {endpoint}, which you have not permitted: --allow-host={endpoint} "
-                f"lets it (in Python: DockerSandbox(allow_hosts=[{str(endpoint)!r}]))"
+                f"agent {agent.id} wants to reach {endpoint}, which you have not permitted: allow it with "
+                f"--allow-host={endpoint} (in Python: DockerSandbox(allow_hosts=[{str(endpoint)!r}]))"
             )
     return tuple(dict.fromkeys((*direct, *permitted)))
 
 
 def check_form(agent: Agent, more: Iterable[str] = ()) -> None:
-    """Check that all hosts that an agent, or the user, lists could be reached; raises SandboxError."""
+    """Check that all hosts listed by an agent or the user are valid. Raises SandboxError."""
     for text in agent.llm_hosts:
         Destination.of_agent(text)
     for text in more:
@@ -199,6 +199,6 @@ def check_form(agent: Agent, more: Iterable[str] = ()) -> None:
 
 
 def _urls(environment: Mapping[str, str]) -> list[str]:
-    """URLs of models; those at ``localhost`` are the sandbox's own, which no proxy is asked for."""
+    """Return the URLs of models, except those at ``localhost``: they are in the sandbox and bypass the proxy."""
     urls = [value for name, value in environment.items() if _URL_VARIABLE.search(name) and "://" in value]
     return [url for url in urls if not re.match(r"https?://(localhost|127\.0\.0\.1|\[::1\])(?=[:/]|$)", url)]

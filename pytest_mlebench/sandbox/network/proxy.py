@@ -1,8 +1,8 @@
-"""The only way out for an agent under the policy ``llm``: an HTTP proxy on the host that lets listed hosts through.
+"""An HTTP proxy on the host, which forwards to listed hosts only. Under the policy ``llm`` it is the only way out.
 
-The container has no network but loopback, so an agent has no other way: names are looked up here, and only those that
-are listed. SECURITY.md says what is refused. Requests are parsed by h11: CONNECT, and one request in absolute form
-(RFC 9112, 3.2). Of a TLS connection the ClientHello tells which host it asks for (RFC 8446, RFC 6066).
+The container has no network but loopback. Names are resolved here, and only those of listed hosts. SECURITY.md lists
+what is refused. Requests are parsed by h11: CONNECT, and one request in absolute form (RFC 9112, 3.2). For a TLS
+connection, the ClientHello shows which host it requests (RFC 8446, RFC 6066).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from pytest_mlebench.sandbox.redaction import bounded
 _MAX_HEAD = 1 << 16
 _BLOCK = 1 << 16
 _METHODS = {"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
-_OWN_FIELDS = {b"host", b"connection", b"proxy-connection", b"proxy-authorization", b"keep-alive", b"te", b"trailer"}
-"""Fields that end at a proxy, or that it writes itself (RFC 9110, 7.6.1)."""
+_HOP_FIELDS = {b"host", b"connection", b"proxy-connection", b"proxy-authorization", b"keep-alive", b"te", b"trailer"}
+"""Header fields that a proxy removes, or writes itself (RFC 9110, 7.6.1)."""
 
 
 class Refused(Exception):
-    """Why a connection is not made, or a request not forwarded."""
+    """A connection is refused, or a request is not forwarded; the message says why."""
 
 
 @dataclass(frozen=True)
 class ProxyRequest:
-    """One request to the proxy. ``host`` is in lower case and a name or an address; nothing else gets this far."""
+    """One request to the proxy. ``host`` is a valid name or address, in lower case."""
 
     method: str
     host: str
@@ -56,13 +56,13 @@ class ProxyRequest:
         return self.method == "CONNECT"
 
     async def direct_form(self) -> AsyncIterator[bytes]:
-        """The request as its server is to get it, with the body as it comes."""
+        """Yield the request in the form that its server expects, with the body as it arrives."""
         server = h11.Connection(our_role=h11.CLIENT)
-        shown = f"[{self.host}]" if ":" in self.host else self.host
+        host = f"[{self.host}]" if ":" in self.host else self.host
         fields = [
-            (b"Host", (shown if self.port == 80 else f"{shown}:{self.port}").encode()),
+            (b"Host", (host if self.port == 80 else f"{host}:{self.port}").encode()),
             (b"Connection", b"close"),
-            *(field for field in self._fields if field[0] not in _OWN_FIELDS),
+            *(field for field in self._fields if field[0] not in _HOP_FIELDS),
         ]
         yield server.send(h11.Request(method=self.method, target=self._target, headers=fields)) or b""
         while True:
@@ -77,13 +77,13 @@ class ProxyRequest:
 
 
 async def read_request(reader: asyncio.StreamReader) -> ProxyRequest:
-    """Read a request's head; raises Refused for what is not a request for a proxy, in exactly one reading."""
+    """Read a request's head. Raises Refused unless it is, unambiguously, a request for a proxy."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError as error:
         raise Refused(f"not a request: its head has more than {_MAX_HEAD} bytes") from error
     except asyncio.IncompleteReadError as error:
-        raise Refused("not a request: it has no end") from error
+        raise Refused("not a request: it is incomplete") from error
     if b"\n" in head.replace(b"\r\n", b"") or b"\r" in head.replace(b"\r\n", b"") or b"\0" in head:
         raise Refused("not a request: lines must end with CR LF")
     if b"\r\n " in head or b"\r\n\t" in head:
@@ -117,12 +117,12 @@ async def _next_event(client: h11.Connection, reader: asyncio.StreamReader) -> o
 
 
 def _target(request: h11.Request) -> tuple[str, str, int, bytes]:
-    """Method, host, port, and the target in the form that a server expects."""
+    """Return method, host, port, and the target in the form that a server expects."""
     method, text = request.method.decode("ascii"), request.target.decode("ascii", "replace")
     if method not in _METHODS:
-        raise Refused("not a method that is passed on")
+        raise Refused("the method is not supported")
     try:
-        if set(text) & set("@\\#") or not text.isascii():  # readers of URLs do not agree on what these mean
+        if set(text) & set("@\\#") or not text.isascii():  # URL parsers do not agree on what these mean
             raise ValueError("a character that is not allowed")
         parts = urlsplit(f"//{text}" if method == "CONNECT" else text)
         host, port = (parts.hostname or "").rstrip("."), parts.port
@@ -145,9 +145,9 @@ _MAX_HELLO = 1 << 16
 
 
 async def server_name(reader: asyncio.StreamReader, host: str) -> bytes:
-    """Read a ClientHello that asks for ``host`` and return its bytes, to be passed on; raises Refused.
+    """Read a ClientHello that requests ``host`` and return its bytes, to be forwarded. Raises Refused.
 
-    For an address there is no server name to ask for.
+    If ``host`` is an address, the ClientHello must not contain a server name.
     """
     try:
         raw, message = await _client_hello(reader)
@@ -187,7 +187,7 @@ def _names(message: bytes) -> list[str]:
     while at + 4 <= end:
         kind, length = struct.unpack_from("!HH", message, at)
         at += 4
-        if kind in _ENCRYPTED_CLIENT_HELLO:  # whom it really asks for cannot be seen
+        if kind in _ENCRYPTED_CLIENT_HELLO:  # it hides the host that is really requested
             raise Refused("the connection encrypts the name of the host that it asks for (ECH), which is refused")
         if kind == _SERVER_NAME:
             position, stop = at + 2, at + length
@@ -200,9 +200,9 @@ def _names(message: bytes) -> list[str]:
 
 
 def upstream_proxy(scheme: str, host: str) -> SplitResult | None:
-    """The URL of the proxy for a host, from the variables that all programs go by; None where the way is direct.
+    """Return the URL of the proxy for a host, from the standard variables; None for a direct connection.
 
-    ``scheme``: what is spoken with the host, ``http`` or ``https``.
+    ``scheme`` is the host's protocol, ``http`` or ``https``.
     """
     url = getproxies().get(scheme)
     if not url or host.lower() in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(host):
@@ -213,7 +213,7 @@ def upstream_proxy(scheme: str, host: str) -> SplitResult | None:
 async def tunnel(
     proxy: SplitResult, host: str, port: int, *, limit: int
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to a host through a proxy, which looks the name up; raises OSError with its answer."""
+    """Connect to a host through a proxy, which resolves the name. Raises OSError with the proxy's answer."""
     name = f"the proxy {proxy.hostname}"
     if proxy.scheme not in ("http", "https"):
         raise OSError(f"{name} speaks {proxy.scheme}, must be an HTTP proxy")
@@ -221,7 +221,7 @@ async def tunnel(
     try:
         proxy_port = proxy.port or (443 if secure else 80)
     except ValueError as error:
-        raise OSError(f"{name} has a wrong port: {error}") from error
+        raise OSError(f"{name} has an invalid port: {error}") from error
     reader, writer = await asyncio.open_connection(proxy.hostname, proxy_port, ssl=secure, limit=limit)
     try:
         target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -246,14 +246,14 @@ _HEAD_SECONDS = 30
 _CONNECT_SECONDS = 30
 _CONNECTIONS = 64
 _WAITING = 64
-"""Further connections are closed at once: each takes a descriptor of the harness, which other runs need too."""
+"""Connections beyond these are closed at once: each takes a descriptor of the harness, which other runs need too."""
 _MAX_REASON = 500
 
 
 class Proxy:
-    """Listens on a Unix socket, or an address, in a thread of its own; use it as a context manager.
+    """Listens on a Unix socket, or an address, in its own thread. Use it as a context manager.
 
-    ``connections`` has the first ``recorded`` connections, allowed or not; ``unrecorded`` counts the rest.
+    ``connections`` lists the first ``recorded`` connections, allowed or not; ``unrecorded`` counts the rest.
     """
 
     def __init__(
@@ -294,7 +294,7 @@ class Proxy:
             self.address = self._server.sockets[0].getsockname()[:2]
             return
         self._server = await asyncio.start_unix_server(self._connected, self._path, limit=_BLOCK)
-        self._path.chmod(0o666)  # root in the container may be nobody here; the folder around it is private
+        self._path.chmod(0o666)  # root in the container may be `nobody` here; the folder around it is private
 
     async def _stop(self) -> None:
         self._server.close()
@@ -318,7 +318,7 @@ class Proxy:
             await _answer(writer, "403 Forbidden", f"{reason}\n")
         except asyncio.CancelledError:  # the run is over
             record.update(reason="still open when the run ended")
-        except Exception as error:  # whatever an agent sends, the proxy lives on and the record has it
+        except Exception as error:  # whatever an agent sends, the proxy continues, and records it
             logger.debug("proxy: a connection failed", exc_info=True)
             record.update(reason=bounded(f"{type(error).__name__}: {error}", _MAX_REASON))
             await _answer(writer, "502 Bad Gateway", "The host cannot be reached.\n")
@@ -339,8 +339,8 @@ class Proxy:
         record.update(host=host, port=port, method=request.method)
         endpoint = next((endpoint for endpoint in self.allowed if endpoint.admits(host, port)), None)
         if endpoint is None:
-            listed = ", ".join(map(str, self.allowed)) or "no host at all"
-            raise Refused(f"{host}:{port} is not among what this run may reach ({listed})")
+            listed = ", ".join(map(str, self.allowed)) or "no host"
+            raise Refused(f"{host}:{port} is not among the hosts that this run may reach ({listed})")
         if request.is_connect and endpoint.plain:
             raise Refused(f"{host}:{port} is listed for HTTP without TLS, which needs no tunnel")
         if not request.is_connect and not endpoint.plain:
@@ -353,7 +353,7 @@ class Proxy:
             await writer.drain()
             first = await asyncio.wait_for(server_name(reader, host), _HEAD_SECONDS)
         record["allowed"] = True
-        there_reader, there_writer = await asyncio.wait_for(
+        server_reader, server_writer = await asyncio.wait_for(
             asyncio.open_connection(address, port, limit=_BLOCK)
             if upstream is None
             else tunnel(upstream, host, port, limit=_BLOCK),
@@ -362,33 +362,33 @@ class Proxy:
         started = time.monotonic()
         counts = {"sent": len(first), "received": 0}
         try:
-            there_writer.write(first)
-            there = (
-                _pump(reader, there_writer, counts, "sent")
+            server_writer.write(first)
+            sending = (
+                _pump(reader, server_writer, counts, "sent")
                 if request.is_connect
-                else _forward(request, there_writer, counts)
+                else _forward(request, server_writer, counts)
             )
-            await asyncio.gather(there, _pump(there_reader, writer, counts, "received"))
+            await asyncio.gather(sending, _pump(server_reader, writer, counts, "received"))
         finally:
-            there_writer.close()
+            server_writer.close()
             record.update(counts, seconds=round(time.monotonic() - started, 3))
 
     async def _address(self, host: str, port: int) -> str:
-        """Where to connect to; looked up once, so that the answer which is checked is the answer that is used."""
+        """Return the address to connect to. It is resolved once, so that the checked address is the one used."""
         if host == HOST_ALIAS:
             return "127.0.0.1"
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = [str(entry[4][0]).partition("%")[0] for entry in found]
         for address in addresses:
             parsed = as_address(address)
-            # What the user lists as this machine is meant.
+            # If the user lists this machine by name or address, it is allowed.
             if host in ("localhost", address) or (parsed is not None and not is_here(parsed)):
                 return address
-        raise Refused(f"{host} leads to {', '.join(addresses)}, which is this machine or its neighbourhood")
+        raise Refused(f"{host} resolves to {', '.join(addresses)}, which is this machine or its local network")
 
 
 async def _forward(request: ProxyRequest, writer: asyncio.StreamWriter, counts: dict[str, int]) -> None:
-    """Write one request anew. What follows it on the connection is not read."""
+    """Forward one request. Whatever follows it on the connection is not read."""
     async for block in request.direct_form():
         counts["sent"] += len(block)
         writer.write(block)
@@ -396,7 +396,7 @@ async def _forward(request: ProxyRequest, writer: asyncio.StreamWriter, counts: 
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, counts: dict[str, int], name: str) -> None:
-    with contextlib.suppress(OSError):  # a connection that is gone need not be ended
+    with contextlib.suppress(OSError):  # a lost connection need not be closed
         while block := await reader.read(_BLOCK):
             counts[name] += len(block)
             writer.write(block)
@@ -408,6 +408,6 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, coun
 async def _answer(writer: asyncio.StreamWriter, status: str, text: str) -> None:
     body = text.encode("utf-8", "replace")
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    with contextlib.suppress(OSError, RuntimeError):  # it may have been ended already
+    with contextlib.suppress(OSError, RuntimeError):  # it may be closed already
         writer.write(head.encode() + body)
         await writer.drain()

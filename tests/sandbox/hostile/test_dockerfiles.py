@@ -72,7 +72,7 @@ def test_the_agents_user_wants_to_be_root_by_another_name(attack: Runner, declar
     agent = declare("RUN sed -i 's/^nonroot:x:[0-9]*/nonroot:x:0/' /etc/passwd")
     result = attack("id", agent=agent)
     assert result.execution.ending == Ending.CRASHED
-    assert "uid" not in result.log and "another name of root" in result.log
+    assert "uid" not in result.log and "another name for root" in result.log
 
 
 def test_labels_want_to_keep_the_container_of_a_dead_session(declare: Declare, attack: Runner) -> None:
