@@ -1,4 +1,4 @@
-"""Options of the benchmarks, and the tables that they end with."""
+"""Options of the benchmarks, and the tables at the end."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import pytest
 
 FIGURES = pytest.StashKey[dict[str, list[dict[str, Any]]]]()
 LIMITS = {"low": (15, 3000), "dev": (15, 3000), "medium": (30, 4000), "high": (30, 4000)}
-"""Seconds and megabytes that reading and grading a submission may take, by split."""
+"""Limits on seconds and megabytes for reading and grading a submission, by split."""
 
 WORST_MEGABYTES, WORST_SECONDS = 1000.0, 20.0
-"""What a worst case may take beyond an honest submission."""
+"""Limits for a worst case, beyond the figures of an honest submission."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mlebench benchmarks")
     group.addoption("--grader-rounds", type=int, default=3, metavar="N", help="gradings of each submission (default 3)")
-    group.addoption("--max-seconds", type=float, metavar="S", help="mark graders that take longer (default by split)")
-    group.addoption("--max-megabytes", type=float, metavar="MB", help="mark graders that take more (default by split)")
+    group.addoption("--max-seconds", type=float, metavar="S", help="mark graders that take longer (default: by split)")
+    group.addoption("--max-megabytes", type=float, metavar="MB", help="mark graders that use more (default: by split)")
     group.addoption("--case-megabytes", type=float, default=10, metavar="MB", help="size of worst cases (default 10)")
-    group.addoption("--check-cases", action="store_true", help="check worst cases by their form alone, too")
+    group.addoption("--check-cases", action="store_true", help="also check the format of worst cases")
     group.addoption(
-        "--worst-only", type=int, metavar="N", help="grade the N worst of the small worst cases only (three kinds of N)"
+        "--worst-only", type=int, metavar="N", help="grade only the N worst by time, by memory and by growth of time"
     )
-    group.addoption("--cases", metavar="FILE", help="append the figures of all worst cases to a file, as JSON lines")
+    group.addoption("--cases", metavar="FILE", help="append the figures of all worst cases to a file, as JSON Lines")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def figures(pytestconfig: pytest.Config) -> dict[str, list[dict[str, Any]]]:
-    """The rows of the tables, to which the benchmarks add theirs."""
+    """The rows of the tables; benchmarks append theirs."""
     return pytestconfig.stash[FIGURES]
 
 
@@ -61,9 +61,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("preparing")
         terminalreporter.line(
             f"{row['competition']}, {row['megabytes']:,} MB: {row['seconds']:.1f} s, unzip alone "
-            f"{row['unzip_seconds']:.1f} s (by turns {', '.join(f'{ratio:.2f}' for ratio in row['ratios'])} x); CPU "
-            f"{row['cpu']:.1f} s, unzip {row['unzip_cpu']:.1f} s; {row['written']:.3f} bytes written for each of the "
-            f"archive, {row['disk']:.2f} more on the disk at most, {row['peak_mb']} MB of memory"
+            f"{row['unzip_seconds']:.1f} s (ratios {', '.join(f'{ratio:.2f}' for ratio in row['ratios'])} x); CPU "
+            f"{row['cpu']:.1f} s, unzip {row['unzip_cpu']:.1f} s; {row['written']:.3f} bytes written per byte of the "
+            f"archive, at most {row['disk']:.2f} additional bytes of disk space, {row['peak_mb']} MB of memory"
         )
     if rows := figures["start"]:
         terminalreporter.section("start, in CPU seconds")
@@ -73,12 +73,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
                 f"{row['with_it'] - row['alone']:+9.3f} s{row['with_it'] / row['alone']:8.2f} x"
             )
     if rows := figures["engines"]:
-        terminalreporter.section("what an engine adds to a run, in seconds: median (least to most)")
+        terminalreporter.section("what an engine adds to a run, in seconds: median (minimum to maximum)")
         for row in rows:
-            parts = (("job", "submitted to its process"), ("harness", "to its agent"), ("end", "ended to reported"))
+            parts = (("job", "submitted to process"), ("harness", "process to agent"), ("end", "ended to reported"))
             texts = [
                 f"{text} {row[name]:.2f} ({row[f'{name}_least']:.2f} to {row[f'{name}_most']:.2f})"
-                for name, text in (*parts, ("all", "in all"))
+                for name, text in (*parts, ("all", "in total"))
             ]
             terminalreporter.line(f"{row['engine']:<8}{', '.join(texts)}; a whole job: {row['cpu']:.2f} CPU seconds")
     if rows := figures["report"]:
@@ -92,7 +92,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         for row in rows:
             terminalreporter.line(_gateway_line(row))
     if rows := figures["limits"]:
-        terminalreporter.section("limits: asked, reached, over by")
+        terminalreporter.section("limits: limit, reached, exceeded by")
         for row in rows:
             over = max(0.0, row["reached"] / row["asked"] - 1)
             mark = " !" if over > 0.1 else ""
@@ -114,11 +114,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("episodes at once")
         for row in rows:
             terminalreporter.line(
-                f"{row['what']:<44}{row['parallel']:>2} at once{row['each_cpu']:8.2f} for each CPU second"
-                f"{row['each_wall']:8.2f} for each second"
+                f"{row['what']:<44}{row['parallel']:>2} at once{row['each_cpu']:8.2f} per CPU second"
+                f"{row['each_wall']:8.2f} per second"
             )
     if rows := figures["worst cases"]:
-        terminalreporter.section("worst cases: the worst of each competition, beyond an honest submission")
+        terminalreporter.section("worst case of each competition, beyond an honest submission")
         _write_worst_cases(terminalreporter, rows)
 
 
@@ -148,8 +148,8 @@ def _gateway_line(row: dict[str, Any]) -> str:
             f"{row['with_it_s'] / row['alone_s']:8.2f} x, {row['added_mb']:.0f} MB of memory"
         )
     return (
-        f"{row['what']:<28}{row['start_s']:7.3f} s until the run goes on, {row['first_call_s']:.3f} s for a call at "
-        f"once, {row['close_s']:.3f} s to close"
+        f"{row['what']:<28}{row['start_s']:7.3f} s until the run continues, {row['first_call_s']:.3f} s for an "
+        f"immediate call, {row['close_s']:.3f} s to close"
     )
 
 

@@ -1,5 +1,5 @@
-"""What the rule of ``full_size`` cannot know of a competition's tables: which columns identify rows, and how much
-more there is in a field of the full data than in one of the synthetic data."""
+"""Exceptions for ``full_size``: columns that identify rows, and how much larger fields are in the full data than in the
+synthetic data."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Content = Callable[[pd.DataFrame, pd.DataFrame, np.random.Generator], Tables]
 class Shape:
     """How a competition's rows are multiplied.
 
-    ``ids``: columns (or JSON keys) that get the number of the copy; else the sample submission's first column.
-    ``variants``: label columns, with a number of label sets which the copies take in turn, as many classes are a load.
-    ``longer``: columns (or JSON keys) of text, with how many times as long it is in the full data.
-    ``keep_order``: rows are graded by their place. ``more_in_submission``: rows that have no answer are submitted too.
+    ``ids``: columns (or JSON keys) that get the number of the copy; by default the sample submission's first column.
+    ``variants``: label columns, with the number of label sets among which the copies alternate, to test many classes.
+    ``longer``: text columns (or JSON keys), with the factor by which text in the full data is longer.
+    ``keep_order``: rows are graded by position. ``more_in_submission``: the submission also has rows without an answer.
     ``contents``: functions that rewrite the synthetic answers and submission before they are copied.
-    ``worst_cases``: submissions that hurt this competition's metric, made from a good one.
+    ``worst_cases``: malicious submissions for this competition's metric, derived from a good one.
     """
 
     ids: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ def masks(
     size_columns: tuple[str, str] | None,
     runs: int,
 ) -> Tables:
-    """Run-length masks of the full image's size (height, width); the submitted ones begin and end a pixel later."""
+    """Run-length masks of the full image's size (height, width). Submitted runs are shifted by one pixel."""
     truth = [_random_runs(rng, runs, size[0] * size[1]) for _ in range(len(answers))]
     answers = answers.assign(**{columns[0]: [_text(starts, lengths) for starts, lengths in truth]})
     if size_columns:
@@ -67,7 +67,7 @@ def _text(starts: np.ndarray, lengths: np.ndarray) -> str:
 
 
 def organs(answers: pd.DataFrame, submission: pd.DataFrame, rng: np.random.Generator) -> Tables:
-    """A day of a stomach scan: three organs, each a ball, on 144 slices of 266 x 266 pixels; predicted a bit larger."""
+    """One day of a stomach scan: three spherical organs in 144 slices of 266 x 266 pixels. Predictions are larger."""
     side, slices = 266, 144
     y, x = np.mgrid[:side, :side]
     balls = {"large_bowel": (50, 90, 120, 30), "small_bowel": (80, 150, 150, 40), "stomach": (100, 100, 170, 25)}
@@ -84,7 +84,7 @@ def organs(answers: pd.DataFrame, submission: pd.DataFrame, rng: np.random.Gener
 
 
 def volumes(good: pd.DataFrame) -> Iterator[WorstCase]:
-    """Days of scans whose voxels are as far from the organs as possible, or from which many are equally far."""
+    """Predicted volumes whose voxels are as far from the organs as possible, or equally far from many voxels."""
     side, slices = 266, 144
     z, y, x = np.ogrid[:slices, :side, :side]
     from_middle = np.hypot(np.hypot((z - 72) / 60, (y - 133) / 110), (x - 133) / 110)
@@ -131,9 +131,9 @@ def boxes(
     x: int,
     times: int,
 ) -> Tables:
-    """Lists of boxes get longer: each comes several times, moved along its coordinate ``x``.
+    """Lengthen lists of boxes: repeat each box several times, shifted along its coordinate ``x``.
 
-    A box has the given number of fields in answers and in submission.
+    ``fields`` is the number of fields of a box in answers and in the submission.
     """
     longer = (
         table.assign(**{column: [_moved(text.split(), size, x, times) for text in table[column]]})

@@ -1,11 +1,11 @@
-"""Answers and a submission of the full data's size, made from a competition's small synthetic data.
+"""Generates answers and a submission of the full data's size from a competition's small synthetic data.
 
-Copies of the synthetic rows follow each other, every copy with ids of its own: a number goes in front of an id (behind
-its minus sign), the same in answers and submission, so that rows which belong together stay together, whole numbers
-stay whole numbers, and what is behind the number can still be taken apart. Predictions that are fractions get the
-number as further decimals, far behind the point: ranks and ties come out as among that many different values.
+The synthetic rows are copied. Each copy has a number that is put in front of its ids (after a minus sign), in answers
+and submission alike. So matching rows still match, integers remain integers, and the rest of the id can be parsed as
+before. Fractional predictions get the number as additional decimals, so that there are as many distinct values, ranks
+and ties as in real data.
 
-Fields are handled as text and copies are made by replacing one sign in the CSV text: a million rows take a second.
+Fields are handled as text. A copy replaces one marker character in the CSV text: a million rows take a second.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pytest_mlebench.gate.golden import synthetic_submissions
 
 SIZES: dict[str, dict[str, int]] = json.loads(Path(__file__).with_name("sizes.json").read_text())["sizes"]
 
-# Signs of Unicode's private use area stand for what differs from copy to copy, and for the end of a row.
+# Characters of Unicode's private use area mark what differs between copies, and the end of a row.
 COPY, VARIANT, END = "\ue000", "\ue001", "\ue002"
 _DECIMALS = 10
 _LONGEST_INT64 = 18
@@ -36,7 +36,7 @@ _LONGEST_INT64 = 18
 
 @dataclass(frozen=True)
 class FullSize:
-    """Prepared data that holds the answers alone, and a submission for it."""
+    """Prepared data with only the answers, and a submission for it."""
 
     dataset: Dataset
     submission: Path
@@ -47,9 +47,9 @@ class FullSize:
 def make(
     competition: Competition, synthetic: Dataset, folder: Path, *, max_submission_bytes: float = math.inf
 ) -> FullSize:
-    """Write both to the folder; sizes are those of ``sizes.json``, rounded up to whole copies.
+    """Write both to the folder, with the sizes in ``sizes.json``, rounded up to whole copies.
 
-    There are fewer copies, but at least one, where the submission would have more than ``max_submission_bytes``.
+    There are fewer copies, but at least one, if the submission would exceed ``max_submission_bytes``.
     """
     shape = EXCEPTIONS.get(competition.id, Shape())
     ids = shape.ids or (read_header(synthetic.sample_submission)[0],)
@@ -92,7 +92,7 @@ def make(
 
 
 def _worst_submission(competition: Competition, synthetic: Dataset, folder: Path) -> Path:
-    """A valid one with noise and in another order than the answers, as far as there is one."""
+    """A valid submission, noisy and in another order than the answers if there is one."""
     paths = synthetic_submissions(competition, synthetic, folder)
     valid = sorted(name for name in competition.golden["scores"] if "columns" not in name)
     wanted = ["noisy_shuffled.csv", *(name for name in valid if "shuffled" in name), "noisy.csv"]
@@ -104,7 +104,7 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _longer(table: pd.DataFrame, column: str, times: int) -> pd.DataFrame:
-    """A text comes again and again, each time with other words: names within it stay different from each other."""
+    """Repeat each text, each time with other words, so that names in it remain distinct."""
     if column not in table:
         return table
     return table.assign(
@@ -131,7 +131,7 @@ def _finer(submission: pd.DataFrame, ids: tuple[str, ...], shape: Shape) -> pd.D
 
 
 def _template(table: pd.DataFrame, ids: tuple[str, ...], shape: Shape) -> tuple[str, str]:
-    """The CSV file's header, and its rows with the signs in place."""
+    """The CSV file's header, and its rows with the markers inserted."""
     marked = table.assign(**{c: _numbered(table[c], COPY) for c in ids if c in table})
     for column in shape.variants:
         if column in table:

@@ -1,8 +1,8 @@
-"""A process that grades, so that its memory is that of grading alone.
+"""Grades in a separate process, so that its memory is that of grading alone.
 
-``python grading_process.py COMPETITION_FOLDER DATA_FOLDER`` reads the answers, then grades the submission on each line
-of its input; with a third argument, ``check``, it checks submissions by their form instead. For either it
-writes a line of JSON with the seconds, the processor's seconds and the peak of its memory.
+``python grading_process.py COMPETITION_FOLDER DATA_FOLDER`` reads the answers, then grades the submissions whose paths
+it reads from standard input. With the third argument ``check``, it only checks their format. For each submission, it
+prints a line of JSON with seconds, CPU seconds and peak memory.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def _reset_peak() -> None:
 
 
 def _peak_mb() -> float:
-    """The most memory that was resident since the last reset (Linux), or ever (elsewhere)."""
+    """Peak resident memory since the last reset (on Linux) or since the start (elsewhere)."""
     if (status := Path("/proc/self/status")).exists():
-        # ru_maxrss would begin with the size of the process that started this one.
+        # ru_maxrss includes the size of the parent process.
         return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) / 1e3
     unit = 1e6 if sys.platform == "darwin" else 1e3
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit

@@ -1,4 +1,4 @@
-"""What an engine adds to a run on an idle machine: from submitting to its start, and from its end to its report."""
+"""Time that an engine adds to a run on an idle machine: from submission to start, and from end to report."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOTE_REPORTS = """
 
 
 def use(engine: str, stack: ExitStack) -> Mapping[str, str]:
-    """Start a cluster of two nodes for as long as the stack is open; the variables by which it is found."""
+    """Start a cluster of two nodes until the stack is closed. Returns the environment variables for its address."""
     if engine == "slurm":
         if not slurm_cluster.is_installed():
             pytest.skip("no Slurm: apt-get install slurm-wlm munge")
@@ -84,22 +84,22 @@ def test_overhead_of_a_run(engine: str, tmp_path: Path, figures: dict[str, list[
 
 
 def process_began(group: Path, name: str) -> float:
-    """When the process of a job was started, in seconds since 1970, within a hundredth of a second."""
+    """Start time of a job's process, in seconds since 1970, accurate to a hundredth of a second."""
     for path in group.glob(".jobs/*/alive.json"):
         alive = json.loads(path.read_text())
         if alive["name"] == name:
             since_boot = int(alive["owner"]["mlebench.pid-start"]) / os.sysconf("SC_CLK_TCK")
             return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot
-    raise AssertionError(f"{name} has left no word")
+    raise AssertionError(f"{name} has not reported its process")
 
 
 def cpu_of_a_job(group: Path) -> float:
-    """CPU seconds of a run's whole job, its agent's and its grading included; the least of three."""
+    """CPU seconds of a run's whole job, including agent and grading: the minimum of three."""
     file = next(group.glob(".jobs/*/plan.json"))
     plan = json.loads(file.read_text())
     taken = []
     for _ in range(3):
-        file.write_text(json.dumps(plan | {"name": new_name()}))  # a job whose run has a record does nothing
+        file.write_text(json.dumps(plan | {"name": new_name()}))  # a job with the record's name does nothing
         began = cpu_seconds()
         command = [sys.executable, "-m", "pytest_mlebench.cli", "run-one", str(file)]
         subprocess.run(command, check=True, capture_output=True)

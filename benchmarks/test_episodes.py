@@ -1,7 +1,7 @@
-"""What episodes cost: reset, step and submit, and how many end in a second when several are played at once.
+"""The cost of episodes: reset, step and submit, and episodes per second when several are played at once.
 
-In CPU seconds of all processes, the engine's and the containers' included, since machines that benchmarks run on are
-busy. A container's shim is not counted; each way of running commands in containers has one for each container.
+Figures are CPU seconds of all processes, including the container runtime and the containers, because the machines that
+run benchmarks are busy. Container shims are not counted; every method has one per container.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Rows = list[dict[str, Any]]
 
 @pytest.fixture(scope="module", params=["local", pytest.param("docker", marks=pytest.mark.docker)])
 def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    """One whose twins are made."""
+    """A ``Bench`` whose twins have been generated."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     options: dict[str, Any] = (
         {"sandbox": "local"} if request.param == "local" else {"sandbox": "docker", "network": "none"}
@@ -93,7 +93,7 @@ def test_many_at_once(bench: Bench, figures: dict[str, Rows]) -> None:
         assert len(played) == EPISODES and not [own.error for own in played if own.error]
 
     sandbox = bench.settings.sandbox
-    play(max(AT_ONCE))  # each grading process imports pandas once
+    play(max(AT_ONCE))  # so that each grading process has imported pandas
     ways = {f"{sandbox}, episodes": play}
     if sandbox == "docker":
         image = DockerSandbox(network="none").images.agent(agent_of_episodes())
@@ -109,7 +109,7 @@ def test_many_at_once(bench: Bench, figures: dict[str, Rows]) -> None:
 
 
 def _plain(bench: Bench, image: str, parallel: int) -> None:
-    """The same commands, and the submission copied out, with a container for each of as many rounds."""
+    """Run the same commands and copy the submission from the container, with one container per round."""
     store = bench.with_settings(data="twin:0:micro", twin_per_seed=True).store_of(0)
     public = store.prepare(bench.catalogue[TWIN]).public
 
@@ -130,7 +130,7 @@ def _plain(bench: Bench, image: str, parallel: int) -> None:
 
 
 def cpu_seconds() -> float:
-    """What this process, its descendants, the container engine and all containers have used of the processors."""
+    """CPU seconds of this process, its descendants, the container runtime and all containers."""
     parents: dict[int, int] = {}
     ended, names = {}, {}
     for folder in Path("/proc").iterdir():

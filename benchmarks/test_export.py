@@ -1,4 +1,4 @@
-"""Exports of 225 runs with 10,000 model calls, and what live traces cost a session."""
+"""Exports of 225 runs with 10,000 model calls, and the cost of live traces for a session."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ for n in range({CALLS}):
     time.sleep(0.2)
 END
 """
-"""An agent that makes its calls in some ten seconds."""
+"""An agent that makes its model calls in about ten seconds."""
 
 
 def tell(benchmark: BenchmarkFixture, figures: dict[str, float], config: pytest.Config) -> None:
@@ -91,7 +91,7 @@ def test_live(tmp_path: Path, benchmark: BenchmarkFixture, pytestconfig: pytest.
                 live.ended(record, group / record.run_id)
             figures["live: a run's end waits, ms"] = 1e3 * (time.perf_counter() - began) / runs
             assert live.close().startswith(f"{runs} traces")
-            # The collector's share is in it.
+            # This includes the collector's share.
             figures[f"live: CPU of a run of {CALLS} calls, ms"] = 1e3 * (time.process_time() - cpu) / runs
 
     benchmark.pedantic(follow, rounds=1)
@@ -99,7 +99,7 @@ def test_live(tmp_path: Path, benchmark: BenchmarkFixture, pytestconfig: pytest.
 
 
 def test_live_sessions(tmp_path: Path, benchmark: BenchmarkFixture, pytestconfig: pytest.Config) -> None:
-    """Sessions of two runs one after the other, by turns without a collector, with one, and with one that stalls."""
+    """Alternate sessions of two runs without a collector, with one, and with one that stalls."""
     (tmp_path / "agents/calls").mkdir(parents=True)
     for name, content in (("config.yaml", CONFIG), ("start.sh", START), ("Dockerfile", "FROM scratch\n")):
         (tmp_path / "agents/calls" / name).write_text(content)

@@ -1,7 +1,7 @@
-"""What the gateway to language models adds: to a call, to a stream's first event, to 200 streams, to a run's start.
+"""Time that the gateway adds to a model call, to a stream's first event, to 200 streams, and to a run's start.
 
-Provider and gateway have a process each. Every call through the gateway is followed by the same call without it, so
-that both see the same machine; the provider answers at once, so that what is measured is the way.
+Provider and gateway run in separate processes. Calls with and without the gateway alternate, so that the machine is
+equally busy for both. The provider answers immediately, so that only the transport is measured.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ print(time.perf_counter() - began, flush=True)
 
 @dataclass
 class Child:
-    """A process of Python that prints one line for each line it is given."""
+    """A Python process that prints one line for each input line."""
 
     process: subprocess.Popen[str]
     said: list[str] = field(default_factory=list)
@@ -114,7 +114,7 @@ def started_gateway(url: str, folder: Path) -> Iterator[tuple[Child, str, str, f
 
 
 class Way:
-    """One connection to a provider, by the gateway or not."""
+    """One connection to a provider, directly or through the gateway."""
 
     def __init__(self, base_url: str, token: str) -> None:
         self._connection = http.client.HTTPConnection(urlsplit(base_url).netloc, timeout=60)
@@ -162,7 +162,7 @@ def test_latency(
         "alone_ms": median(alone) * 1000,
         "with_it_ms": median(with_it) * 1000,
         "added_ms": median(two - one for one, two in pairs) * 1000,
-        # What the machine does beside is in the median; little of it is in the fastest twentieth of each.
+        # Other load affects the median, but hardly the fastest 5 %.
         "added_idle_ms": (quantiles(with_it, n=20)[0] - quantiles(alone, n=20)[0]) * 1000,
     }
     benchmark.extra_info.update(row)
@@ -211,7 +211,7 @@ def test_streams_at_once(
 
 
 def test_start(provider: tuple[Child, str], tmp_path: Path, benchmark: BenchmarkFixture, figures: Figures) -> None:
-    """In a new process, in which nothing of the gateway is imported."""
+    """Measure in new processes, which have not imported the gateway."""
     _, url = provider
     rows: list[tuple[float, float, float]] = []
     numbers = iter(range(100))

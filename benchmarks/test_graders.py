@@ -1,4 +1,4 @@
-"""How long a user waits for a grade at the full data's size, and how much memory that takes."""
+"""Time and memory of grading a submission of the full data's size."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IDS = [id for id in CATALOGUE.ids if id in full_size.SIZES and CATALOGUE[id].fil
 
 @contextmanager
 def grading_process(full: full_size.FullSize) -> Iterator[Callable[[Path | None], dict[str, Any]]]:
-    """A function that grades a submission in a process of its own; with None it reports how the answers were read."""
+    """A function that grades a submission in a separate process. For None it reports the time to read answers."""
     competition = full.dataset.competition
     script = Path(__file__).with_name("grading_process.py")
     command = [sys.executable, str(script), str(competition.folder), str(full.dataset.folder)]
@@ -54,7 +54,7 @@ def test_reading_and_grading_a_submission_of_full_size(
     competition = CATALOGUE[id]
     logging.getLogger("pytest_mlebench").setLevel(logging.ERROR)
     synthetic = DataStore(tmp_path).prepare(competition, synthetic=1)
-    with TemporaryDirectory(dir=tmp_path) as folder:  # gigabytes, which pytest would keep
+    with TemporaryDirectory(dir=tmp_path) as folder:  # pytest would keep these gigabytes
         full = full_size.make(competition, synthetic, Path(folder))
         with grading_process(full) as grade:
             answers = grade(None)

@@ -1,7 +1,7 @@
-"""What each limit really gives: an agent asks for more than it may have, and what it gets is measured.
+"""Measures how exactly limits are enforced: an agent tries to exceed each limit, and its actual usage is measured.
 
-Where it can be seen from outside (memory, processors, time, what was collected), it is measured there, on the host's
-control groups, clocks and files; what an agent could write or start is counted by the agent.
+Memory, CPUs, time and collected files are measured on the host, by control groups, clocks and files. The agent itself
+counts what it could write or start.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ try:
         n += 1
 except OSError: pass
 print(n + 2)
-"""  # with the harness's first process and the shell
+"""  # the sum includes the harness's first process and the shell
 SANDBOXES: dict[str, Callable[[], Sandbox]] = {
     "Docker": docker_sandbox,
     "watched": lambda: docker_sandbox(loop_disks=False),
     "local": local_sandbox,
-    "looking": local_sandbox,  # where no control group keeps the limit on memory
+    "looking": local_sandbox,  # memory is polled, as if control groups were unavailable
 }
 
 
@@ -93,7 +93,7 @@ def note(figures: dict[str, list[dict[str, Any]]]) -> Note:
 
 @dataclass
 class Outside:
-    """What the host sees of a run while it goes on."""
+    """Resource usage of a running agent as measured on the host."""
 
     folder: Path
     in_containers: bool
@@ -172,12 +172,12 @@ def number(result: Result) -> float:
 
 def skip_watched(sandbox: str) -> None:
     if sandbox in ("watched", "looking"):
-        pytest.skip("only disks, or memory, differ")
+        pytest.skip("this variant differs only in its disk or memory limit")
 
 
 def test_memory(runner: Runner, sandbox: str, note: Note, monkeypatch: pytest.MonkeyPatch) -> None:
     if sandbox == "watched":
-        pytest.skip("only disks differ")
+        pytest.skip("this variant differs only in its disk limit")
     if sandbox == "looking":
         monkeypatch.setattr(local, "MEMORY_GROUP", "no/such/folder/")
     with watched(runner.folder, sandbox) as outside:
@@ -187,7 +187,7 @@ def test_memory(runner: Runner, sandbox: str, note: Note, monkeypatch: pytest.Mo
 
 def test_processors(runner: Runner, sandbox: str, note: Note) -> None:
     if sandbox != "Docker":
-        pytest.skip("local processes are given processors, not shares of them")
+        pytest.skip("the local sandbox assigns whole CPUs, not shares")
     with watched(runner.folder, sandbox) as outside:
         runner(SPIN, cpus=0.5, time_limit=30)
     note(sandbox, "processors, of four loops", 0.5, outside.cpus, "CPUs")
@@ -206,9 +206,9 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_disk(way: str, runner: Runner, sandbox: str, note: Note) -> None:
     if sandbox in ("local", "looking") and way != "one file":
-        pytest.skip("the local sandbox limits each file")
+        pytest.skip("the local sandbox limits only the size of each file")
     progress = "import sys\n" + FILL.replace("written +=", "print(end='', flush=True); written +=")
-    if sandbox == "watched":  # what was written by the time that it is stopped
+    if sandbox == "watched":  # print the amount regularly, because the agent will be stopped
         progress = FILL.replace(
             "        while written < (1 << 29): written += os.write(descriptor, bytes(1 << 16))",
             "        while written < (1 << 29):\n"
@@ -223,7 +223,7 @@ def test_disk(way: str, runner: Runner, sandbox: str, note: Note) -> None:
 
 def test_inodes(runner: Runner, sandbox: str, note: Note) -> None:
     if sandbox != "Docker":
-        pytest.skip("only disks of a run's own limit inodes")
+        pytest.skip("only separate disks limit inodes")
     code = "import os\nos.chdir(os.environ['HOME'])\nn = 0\ntry:\n"
     code += "    while n < 50000: open(f'i{n}', 'x').close(); n += 1\n"
     result = runner(python(code + "except OSError: pass\nprint(n)"), disk=64 * MB)

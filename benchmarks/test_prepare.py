@@ -1,4 +1,4 @@
-"""How long preparing takes beside `unzip` alone, how many bytes it writes, and how much memory that takes."""
+"""Time of preparing compared with `unzip` alone, bytes written, and memory."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from pytest_benchmark.fixture import BenchmarkFixture
 ID = "plant-pathology-2020-fgvc7"
 PICTURES, PICTURE_BYTES = 4000, 500_000
 ROUNDS = 3
-# A process learns how many bytes its children have written once it has waited for them.
+# A process's counters include the bytes written by its children once it has waited for them.
 COUNTING = "import subprocess, sys; subprocess.run(sys.argv[1:], check=True); print(open('/proc/self/io').read())"
 CLASSES = ("healthy", "multiple_diseases", "rust", "scab")
 Figures = dict[str, list[dict[str, Any]]]
 
 
-@pytest.mark.skipif(shutil.which("unzip") is None, reason="unzip is what it is compared with")
-@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="bytes are counted by Linux")
+@pytest.mark.skipif(shutil.which("unzip") is None, reason="needs unzip for comparison")
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs Linux to count bytes")
 def test_preparing_two_gigabytes_of_pictures(benchmark: BenchmarkFixture, tmp_path: Path, figures: Figures) -> None:
     with TemporaryDirectory(dir=tmp_path) as name:
         folder = Path(name)
@@ -70,7 +70,7 @@ def test_preparing_two_gigabytes_of_pictures(benchmark: BenchmarkFixture, tmp_pa
 
 
 def make_archive(path: Path) -> None:
-    """An archive as Kaggle packs pictures: bytes that deflate makes no smaller."""
+    """Create an archive of images like Kaggle's, with incompressible bytes."""
     rows = [f"Train_{k}," + ",".join(str(int(k % 4 == c)) for c in range(4)) for k in range(PICTURES)]
     noise = os.urandom(64 << 20)
     with zipfile.ZipFile(path, "w") as archive:
@@ -87,8 +87,8 @@ def cpu_of_children() -> float:
 
 
 def prepare(data: Path) -> dict[str, float]:
-    """Seconds, CPU seconds, bytes written by all processes, peak disk usage besides the archive, and the sum of all
-    processes' peak memory."""
+    """Returns seconds, CPU seconds, bytes written by all processes, peak disk usage in addition to the archive, and the
+    sum of all processes' peak memory."""
     command = [sys.executable, "-m", "pytest_mlebench.cli", "prepare", "-c", ID, "--data-dir", str(data)]
     begin, cpu = time.perf_counter(), cpu_of_children()
     free = shutil.disk_usage(data).free
@@ -107,14 +107,14 @@ def prepare(data: Path) -> dict[str, float]:
     watcher.join()
     assert process.returncode == 0
     written = int(next(line for line in text.splitlines() if line.startswith("wchar")).split()[1])
-    peaks.pop(process.pid)  # it only counts
+    peaks.pop(process.pid)  # this process only counts
     used = {"written": written, "peak": sum(peaks.values()), "disk": free - least[0]}
     return {"seconds": seconds, "cpu": cpu_of_children() - cpu, **used}
 
 
 def watch(pid: int, is_running: Callable[[], bool], peaks: dict[int, int], data: Path, least: list[int]) -> None:
-    """Note the largest resident memory, in bytes, of a process and all below it, by process id, and the least space
-    that is free on the disk."""
+    """Record the peak resident memory in bytes of a process and its descendants, by process id, and the minimum free
+    disk space."""
     while is_running():
         least[0] = min(least[0], shutil.disk_usage(data).free)
         todo = [pid]
@@ -123,7 +123,7 @@ def watch(pid: int, is_running: Callable[[], bool], peaks: dict[int, int], data:
             try:
                 status = Path(f"/proc/{each}/status").read_text()
                 todo += map(int, Path(f"/proc/{each}/task/{each}/children").read_text().split())
-            except OSError:  # it has ended
+            except OSError:  # the process has ended
                 continue
             lines = [line for line in status.splitlines() if line.startswith("VmHWM")]
             if lines:

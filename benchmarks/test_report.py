@@ -1,4 +1,4 @@
-"""What ``mlebench report`` takes for 75 competitions × 3 seeds, from the start of the process to its end."""
+"""Time of ``mlebench report`` for 75 competitions × 3 seeds, from the start of the process to its end."""
 
 from __future__ import annotations
 

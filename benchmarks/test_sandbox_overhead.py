@@ -1,6 +1,6 @@
-"""What the harness adds to a run: container made, agent started, results taken out, container removed.
+"""The overhead of the harness: creating the container, starting the agent, collecting files, removing the container.
 
-Compared with a bare container of the same image on the same machine; it must stay below two seconds. With
+It is compared with a bare container of the same image, and must be below two seconds. With
 `MLEBENCH_TEST_ENGINE=apptainer` (see `.ci/apptainer`), the containers are Apptainer's.
 """
 

@@ -1,6 +1,6 @@
-"""What the session's own process takes while its runs are done elsewhere: 1000 runs have finished, 225 run.
+"""Memory and CPU time of the session's process while runs execute elsewhere: 1000 runs have finished, 225 are running.
 
-The aims: under 300 MB, and under 5 % of one processor.
+The aims: under 300 MB, and under 5 % of one CPU.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pytest_mlebench.extras.engines.plan import (
     JobPlan,
     job_folder,
     new_name,
-    note_end,
     note_id,
+    report_end,
     write_plan,
 )
 from pytest_mlebench.io.processes import LABEL, owner_labels, start_time
@@ -48,11 +48,11 @@ SLURM = {
     "sacct": "exit 1",
     "scancel": "true",
 }
-"""Commands that answer as a Slurm does on which all jobs run."""
+"""Scripts that imitate Slurm's commands while all jobs are running."""
 
 
 @pytest.mark.parametrize("engine", ["local", "slurm"])
-def test_a_session_that_waits(engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_idle_session(engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(TOYS, tmp_path, dirs_exist_ok=True)
     folders = ["--agents-dir=agents", "--data-dir=data", "--runs-dir=reports", "--run-group=toys", "-pno:cacheprovider"]
     common = [sys.executable, "-m", "pytest", "competitions/toy-parity", *folders, "--sandbox=local", "-q"]
@@ -74,19 +74,19 @@ def test_a_session_that_waits(engine: str, tmp_path: Path, capsys: pytest.Captur
             sleeper.kill()
     with capsys.disabled():
         print(
-            f"\nsession on {engine}, {FINISHED} runs finished and {RUNNING_NOW} running: {share:.1%} of a processor, "
-            f"{peak:.0f} MB at most, {started:.1f} CPU s to start"
+            f"\nsession on {engine}, {FINISHED} runs finished and {RUNNING_NOW} running: {share:.1%} of a CPU, "
+            f"at most {peak:.0f} MB, {started:.1f} CPU s to start"
         )
 
 
 def _fill(group: Path, engine: str, sleeper: int) -> None:
-    """Copies of the one record there is, and jobs that seem to run in the process ``sleeper``."""
+    """Write copies of the only record, and jobs that seem to run in the process ``sleeper``."""
     (record,) = read_group(group).records
     for key in KEYS[1:FINISHED]:
         copy = replace(record, agent=key.agent, seed=key.seed, run_id=f"toy-parity_{key.agent[4:]}-{key.seed}-0")
         (group / copy.run_id).mkdir()
         copy.write(group / copy.run_id)
-        note_end(group, new_name(), JobEnd(run_id=copy.run_id))
+        report_end(group, new_name(), JobEnd(run_id=copy.run_id))
     owner = {**owner_labels(), f"{LABEL}pid": str(sleeper), f"{LABEL}pid-start": start_time(sleeper)}
     lines = []
     for number, key in enumerate(KEYS[FINISHED:]):
@@ -132,7 +132,7 @@ def _session(command: list[str], folder: Path, environment: dict[str, str]) -> I
 
 
 def _settle(session: psutil.Process) -> float:
-    """Wait until the session only waits; returns the CPU seconds that it took until then."""
+    """Wait until the session is idle. Returns the CPU seconds used until then."""
     used, quiet = 0.0, 0
     while quiet < 5:
         time.sleep(3)

@@ -1,6 +1,6 @@
-"""What the plugin adds to pytest's start in somebody's suite, what ``import pytest_mlebench`` and collecting cost.
+"""Time that the plugin adds to pytest's start in an unrelated suite, to an import, and to collection.
 
-In CPU seconds of the process, each by turns with the same without pytest-mlebench, so that both see the same machine.
+Figures are CPU seconds. Processes with and without pytest-mlebench alternate, so that the machine is equally busy.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ PYTEST = (
     "-q",
     *(f"-pno:{name}" for name in ("cacheprovider", "hypothesispytest", "benchmark", "anyio")),
 )
-"""Without the plugins that our tests need and others' may not have."""
+"""Excludes plugins that our tests need and that users may not have installed."""
 
 
 def cpu_seconds() -> float:
-    """What the children that have ended took."""
+    """CPU seconds of all child processes that have ended."""
     usage = getrusage(RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 _ALL = default_catalogue().split("all")
 CHECKED = len(_ALL) + sum((competition.folder / "v2").is_dir() for competition in _ALL)
-"""Graders are checked in both versions of the benchmark."""
+"""Number of checked graders: one per competition, or two if it has a version 2."""
 
 pytestmark = pytest.mark.benchmark(timer=cpu_seconds)
 
 
 def run(arguments: Arguments, folder: Path) -> str:
-    strange = ("PYTEST_", "PYTHONDONTWRITEBYTECODE")  # users have compiled modules
+    strange = ("PYTEST_", "PYTHONDONTWRITEBYTECODE")  # users have compiled modules, so bytecode is allowed
     environment = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
     result = subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -61,7 +61,7 @@ def compare(
         run(alone, folder)
         seconds.append(cpu_seconds() - began)
 
-    run(with_it, folder)  # the first run compiles
+    run(with_it, folder)  # the first run compiles the modules
     benchmark.pedantic(run, args=(with_it, folder), setup=without_it, rounds=ROUNDS)
     assert benchmark.stats is not None
     row = {"what": what, "alone": median(seconds), "with_it": median(benchmark.stats.stats.data)}
@@ -71,7 +71,7 @@ def compare(
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """A project that has nothing to do with MLE-bench."""
+    """A project unrelated to MLE-bench."""
     (tmp_path / "test_theirs.py").write_text("def test_theirs():\n    pass\n")
     return tmp_path
 
@@ -90,10 +90,10 @@ def test_collecting_all_competitions(benchmark: BenchmarkFixture, suite: Path, f
     compare("pytest --collect-only --split=all", alone, everything, suite, benchmark, figures)
 
 
-def test_collecting_all_competitions_beside_as_many_files(
+def test_collecting_all_competitions_compared_with_as_many_files(
     benchmark: BenchmarkFixture, suite: Path, figures: Figures
 ) -> None:
-    """What is left of the difference where pytest alone has as many folders, files and tests to collect."""
+    """Compare with pytest alone on the same number of folders, files and tests."""
     for number in range(CHECKED):
         folder = suite / f"theirs/competition-{number}"
         folder.mkdir(parents=True)
@@ -102,4 +102,4 @@ def test_collecting_all_competitions_beside_as_many_files(
         )
     theirs, ours = (*PYTEST, "-p", "no:mlebench", "--co", "theirs"), (*PYTEST, "--co", "--split=all")
     assert run(theirs, suite).count("::test_") == run(ours, suite).count("::")
-    compare("the same, beside as many files of tests", theirs, ours, suite, benchmark, figures)
+    compare("the same, compared with as many files", theirs, ours, suite, benchmark, figures)

@@ -1,6 +1,6 @@
-"""``mlebench view`` over 200 groups of 225 runs: the start after the first indexing, pages, and memory.
+"""``mlebench view`` on 200 groups of 225 runs: first indexing, later starts, pages, and memory.
 
-And in Chromium: a group whose four workers are looked at live, a trajectory of 2,000 steps, and a log of 50 MB.
+In Chromium: a live group with four workers, a trajectory of 2,000 steps, and a log of 50 MB.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from benchmarks.conftest import FIGURES
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.extras.viewer.index import RunIndex
-from pytest_mlebench.records.group import shown_as_running
+from pytest_mlebench.records.group import mark_running
 from pytest_mlebench.records.record import RunKey
 from tests.groups import make_group, record_with, save_group
 from tests.reports.browser import Browser, Tab
@@ -43,7 +43,7 @@ PAGES = (
 
 @pytest.fixture(scope="module")
 def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One group of 75 competitions × 3 seeds, and the same records under other names."""
+    """One group of 75 competitions × 3 seeds, and copies of it under other names."""
     root = tmp_path_factory.mktemp("view")
     make_group(root / "group-000", seeds=SEEDS)
     for number in range(1, GROUPS):
@@ -84,8 +84,8 @@ def test_200_groups_of_225_runs(runs_dir: Path, benchmark: BenchmarkFixture, pyt
             return float(sum(own.cpu_times()[:2]))
 
         figures["start to the first page, CPU s"] = cpu()
-        time.sleep(15)  # the first look at each run is over
-        figures["look at 45,000 runs, CPU s"] = cpu() - figures["start to the first page, CPU s"]
+        time.sleep(15)  # by now, each run has been checked once
+        figures["check of 45,000 runs, CPU s"] = cpu() - figures["start to the first page, CPU s"]
         for page in PAGES:
             took, before = [], cpu()
             for _ in range(5):
@@ -104,7 +104,7 @@ def test_200_groups_of_225_runs(runs_dir: Path, benchmark: BenchmarkFixture, pyt
 
 
 class Server:
-    """A running ``mlebench view``, and what its process has spent."""
+    """A running ``mlebench view``, with the CPU time of its process."""
 
     def __init__(self, url: str, process: psutil.Process) -> None:
         self.url, self._process = url, process
@@ -133,7 +133,7 @@ PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 
 
 def opened(browser: Browser, server: Server, path: str, what: str, figures: dict[str, float]) -> Tab:
-    """Open a page for the first time and again; its paint and the processor's time of the server."""
+    """Open a page twice. Returns the time of its paint and the server's CPU time."""
     for name in ("first", "again"):
         before = server.cpu()
         tab = browser.open(server.url + path)
@@ -146,7 +146,7 @@ def opened(browser: Browser, server: Server, path: str, what: str, figures: dict
 
 
 def scrolled(tab: Tab, scroll: str, what: str, figures: dict[str, float]) -> None:
-    """Scroll 150 times by most of a page; what kept the page from being drawn for more than 50 ms."""
+    """Scroll 150 times by most of a page. Returns the tasks that blocked drawing for more than 50 ms."""
     tab.see(LONG_TASKS)
     began = time.perf_counter()
     for _ in range(150):
@@ -204,12 +204,12 @@ def test_four_workers_live_in_chromium(
             tab = browser.open(f"{server.url}/group/live")
             tab.see(LONG_TASKS)
             before, waited = server.cpu(), list[float]()
-            for start in range(0, 40, 4):  # four at a time, which print, end, and are followed by four others
+            for start in range(0, 40, 4):  # four at a time; they print, end, and four others follow
                 with ExitStack() as workers:
                     for n in range(start, start + 4):
                         run_dir = folder / f"{keys[n].competition_id}_agent-0"
                         run_dir.mkdir()
-                        own = shown_as_running(run_dir, keys[n], worker=f"gw{n % 4}", time_limit=86400.0)
+                        own = mark_running(run_dir, keys[n], worker=f"gw{n % 4}", time_limit=86400.0)
                         workers.enter_context(own)
                         (run_dir / "run.log").write_text(f"fold {n} of 5\n")
                     tab.wait("document.querySelectorAll('.worker').length === 4")
@@ -229,6 +229,6 @@ def test_four_workers_live_in_chromium(
 
 
 def tell(benchmark: BenchmarkFixture, figures: dict[str, float], config: pytest.Config) -> None:
-    """Keep the figures with the benchmark's, and for the table at the end."""
+    """Store the figures in the benchmark's extra information and in the final table."""
     benchmark.extra_info.update({name: round(value, 2) for name, value in figures.items()})
     config.stash[FIGURES]["view"] += [{"what": name, "figure": value} for name, value in figures.items()]

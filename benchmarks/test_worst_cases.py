@@ -1,4 +1,4 @@
-"""What submissions that are made to hurt cost, beyond what an honest one does."""
+"""Time and memory that malicious submissions need, beyond those of an honest one."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tests.competitions.worst_cases import worst_cases
 CATALOGUE = default_catalogue()
 IDS = [id for id in CATALOGUE.ids if id in full_size.SIZES]
 SECONDS = 300.0
-"""After which a case is ended."""
+"""Time limit of a case."""
 Figures = dict[str, list[dict[str, Any]]]
 
 
 class Process:
-    """A grading process that is started again where a submission ends it."""
+    """A grading process that is restarted if a submission crashes it."""
 
     def __init__(self, competition: Competition, data: Path, what: str) -> None:
         script = Path(__file__).with_name("grading_process.py")
@@ -91,7 +91,7 @@ def test_grading_and_checking_worst_cases(
 
 
 def _worst(small: list[dict[str, Any]], larger: list[dict[str, Any]], number: int) -> set[str]:
-    """The cases that take most of time or memory, or whose time grows most with the file's size."""
+    """The cases that take most time or memory, or whose time grows most with the file's size."""
     before = {row["case"]: row["seconds"] for row in small}
     orders = (
         lambda row: row["seconds"],
@@ -109,7 +109,7 @@ def _rows(
     sizes: list[int],
     names: set[str] | None = None,
 ) -> list[list[dict[str, Any]]]:
-    """The figures of the cases, or of the named ones, at each of the sizes; data are those of the largest."""
+    """Figures of all cases, or of those in ``names``, for each size. The data has the size for the largest one."""
     with TemporaryDirectory(dir=folder) as full_folder:
         data, submission = synthetic.folder, synthetic.perfect_submission
         if what == "grade":
@@ -127,7 +127,7 @@ def _graded(
     process: Process, id: str, submission: Path, path: Path, size: int, names: set[str] | None
 ) -> Iterator[dict[str, Any]]:
     good = pd.read_csv(submission, dtype=str, keep_default_na=False)
-    process(submission)  # what is imported at the first one is not counted
+    process(submission)  # the first call imports modules, which is not counted
     honest = process(submission)
     shape = EXCEPTIONS.get(id, Shape())
     ids = shape.ids or (good.columns[0],)

@@ -23,7 +23,7 @@ from pytest_mlebench.agents.registry import check_folder
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.data.dataset import OBFUSCATED, default_data_dir
-from pytest_mlebench.data.preparing import Twins, seed_of, settled, twins_of
+from pytest_mlebench.data.preparing import Twins, resolve_choice, seed_of, twins_of
 from pytest_mlebench.errors import SandboxError, UsageError
 from pytest_mlebench.grading.grader import Grader, GradingLimits
 from pytest_mlebench.io.extensions import load_extension
@@ -146,14 +146,14 @@ class Bench:
     @cached_property
     def _twins(self) -> str:
         """The option ``data`` with a key in place of the seed. A random seed is drawn only once."""
-        return settled(self.settings.data, self.data_dir)
+        return resolve_choice(self.settings.data, self.data_dir)
 
     def settle_twins(self, group: Path) -> Bench:
         """Return a Bench whose option ``data`` has the key of the twins' seed: the run group's if it exists, else a new
         one. Returns this object if nothing changes. Raises DataError."""
         manifest = Manifest.read(group) if self.settings.has_twins else None
         known = None if manifest is None else manifest.settings.get("data")
-        chosen = settled(self.settings.data, self.data_dir, known=known if isinstance(known, str) else None)
+        chosen = resolve_choice(self.settings.data, self.data_dir, known=known if isinstance(known, str) else None)
         return self if chosen == self.settings.data else self.with_settings(data=chosen)
 
     @property

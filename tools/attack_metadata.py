@@ -1,20 +1,19 @@
-"""``python -m tools.attack_metadata``: an attacker who sees metadata alone, on all competitions in both versions.
+"""``python -m tools.attack_metadata`` tries to predict answers from metadata alone, in all competitions and versions.
 
     python -m tools.attack_metadata -c alaska2-image-steganalysis
     python -m tools.attack_metadata --image=debian:bookworm-slim   # read in containers
-    python -m tools.attack_metadata --twin=7                       # twins of the seed 7 in place of synthetic data
-    python -m tools.attack_metadata --keep=results.jsonl           # goes on where an earlier call ended
+    python -m tools.attack_metadata --twin=7                       # twins of seed 7 instead of synthetic data
+    python -m tools.attack_metadata --keep=results.jsonl           # resumes an earlier call
 
 The synthetic raw data of each competition is packed class by class, as real archives often are, and prepared from the
-archive as a user prepares it. Then classifiers try to predict the answers from times, inodes, modes, order, sizes,
-headers, ids and places of rows (see ``pytest_mlebench.gate.metadata``). The p-values of their permutation tests are
+archive as a user would. Then classifiers try to predict the answers from times, inodes, modes, order, sizes, headers,
+ids and row positions (see ``pytest_mlebench.gate.metadata``). The p-values of their permutation tests are
 multiplied by the number of tests (Bonferroni). Synthetic data is small, so those of each kind are also combined over
 all competitions (Fisher's method). The exit status is 1 if a p-value is below 0.01 and is not in ``EXPLAINED``.
 
-With ``--image``, what a file system says of files is read in a container below a read-only mount. The image needs
-``find`` alone. With ``--spoil``, files are written class by class before the attack, as unpacking writes them: then
-the attacker must succeed. Twins are prepared as runs get them. Competitions whose data has fewer than 8 test units are
-listed as too small.
+With ``--image``, file system metadata is read in a container from a read-only mount. The image needs only ``find``.
+With ``--spoil``, files are written class by class before the attack, as unpacking would: then the attack must succeed.
+Twins are prepared as for runs. Competitions whose data has fewer than 8 test units are listed as too small.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from scipy.stats import combine_pvalues
 
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.dataset import Dataset, md5
-from pytest_mlebench.data.preparing import make_synthetic, parse_choice, settled, twins_of
+from pytest_mlebench.data.preparing import make_synthetic, parse_choice, resolve_choice, twins_of
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.gate.leaks import sample_order, true_values
 from pytest_mlebench.gate.metadata import CONTENT, ROWS, Attack, attacks, stem_of
@@ -52,7 +51,7 @@ EXPLAINED = {
     ("text-normalization-challenge-english-language", ROWS): "A token's place in its sentence is in its id.",
     ("text-normalization-challenge-russian-language", ROWS): "A token's place in its sentence is in its id.",
 }
-"""What follows from the task itself: ids that name places, and files whose size is a part of the answer."""
+"""Findings inherent to the task: ids that encode positions, and files whose size is part of the answer."""
 
 
 def prepared_from_archive(competition: Competition, root: Path) -> Dataset:
@@ -63,7 +62,7 @@ def prepared_from_archive(competition: Competition, root: Path) -> Dataset:
     label = _labels(store.prepare(competition, raw_dir=raw, verify=False))
     dataset = store.dataset(competition)
     files = sorted(path for path in raw.rglob("*") if path.is_file())
-    files.sort(key=lambda path: label.get(md5(path), ""))  # what is in no test comes first
+    files.sort(key=lambda path: label.get(md5(path), ""))  # files outside the test set come first
     with zipfile.ZipFile(dataset.archive, "w") as archive:
         for path in files:
             archive.write(path, path.relative_to(raw))
@@ -71,7 +70,7 @@ def prepared_from_archive(competition: Competition, root: Path) -> Dataset:
 
 
 def _labels(dataset: Dataset) -> dict[str, str]:
-    """The true values of test files by their digests."""
+    """True values of the test files, by digest."""
     truth = true_values(dataset)
     ids = {stem_of(id): id for id in next(iter(truth.values()), {})}
     return {
@@ -82,7 +81,7 @@ def _labels(dataset: Dataset) -> dict[str, str]:
 
 
 def as_in_a_container(opened: Sequence[PublicFile], public: Path, image: str) -> list[PublicFile]:
-    """The public files with what the file system says of them in a container."""
+    """The public files with their file system metadata as seen in a container."""
     form = r"%P\t%T@\t%C@\t%i\t%m\t%U\t%G\t%n\t%b\t%B@\n"
     mount = f"type=bind,source={public.absolute()},target=/home/data,readonly"
     command = ["docker", "run", "--rm", "--network=none", "--user=65534", "--mount", mount, image]
@@ -93,7 +92,7 @@ def as_in_a_container(opened: Sequence[PublicFile], public: Path, image: str) ->
         noted[name] = (
             ("time of change", changed.replace(".", "")),
             ("time of the inode's change", of_inode.replace(".", "")),
-            ("time of birth", re.sub(r"\D", "", born) or "0"),  # where the file system keeps it
+            ("time of birth", re.sub(r"\D", "", born) or "0"),  # if the file system stores it
             ("inode", inode),
             ("mode", str(int(mode, 8))),
             ("owner", str(int(user) << 32 | int(group))),
@@ -105,7 +104,7 @@ def as_in_a_container(opened: Sequence[PublicFile], public: Path, image: str) ->
 
 
 def spoil(dataset: Dataset) -> None:
-    """Write the public files anew in the order of their labels, a nanosecond apart."""
+    """Rewrite the public files in the order of their labels, with times a nanosecond apart."""
     label = _labels(dataset)
     files = sorted(path for path in dataset.public.rglob("*") if path.is_file())
     for time, path in enumerate(sorted(files, key=lambda path: label.get(md5(path), ""))):
@@ -118,13 +117,13 @@ def spoil(dataset: Dataset) -> None:
 def attacked(
     competition: Competition, image: str | None = None, *, spoiled: bool = False, twin: int | None = None
 ) -> Iterator[Attack]:
-    """Prepare a competition, or its twin of a seed, in a temporary folder, and attack it."""
+    """Prepare a competition, or its twin with the seed ``twin``, in a temporary folder, and attack it."""
     with tempfile.TemporaryDirectory() as folder:
         if twin is None:
             dataset = prepared_from_archive(competition, Path(folder, "store"))
         else:
             root = Path(folder)
-            twins = twins_of(settled(parse_choice(f"twin:{twin}"), root))
+            twins = twins_of(resolve_choice(parse_choice(f"twin:{twin}"), root))
             dataset = TwinStore(root, twins).prepare(competition)
         if spoiled:
             spoil(dataset)
@@ -135,7 +134,7 @@ def attacked(
 
 
 class _Kept:
-    """Results in a file of JSON lines, one for each competition and version, if there is a file."""
+    """Stores results in a JSON Lines file, if one is given: one line for each competition and version."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -151,10 +150,10 @@ class _Kept:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.attack_metadata", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("-c", "--competition", action="append", help="an id; repeatable (default: all)")
-    parser.add_argument("--image", help="read what the file system says in a container of this image")
+    parser.add_argument("--image", help="read file system metadata in a container of this image")
     parser.add_argument("--spoil", action="store_true", help="write files class by class first")
-    parser.add_argument("--twin", type=int, metavar="SEED", help="attack twins of this seed")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="keep results there; what it has is not done again")
+    parser.add_argument("--twin", type=int, metavar="SEED", help="attack twins with this seed")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="store results here, and skip existing ones")
     options = parser.parse_args(arguments)
     kept = _Kept(options.keep)
     found: list[tuple[str, Competition, Attack]] = []
@@ -184,8 +183,8 @@ def _summary(found: Sequence[tuple[str, Competition, Attack]]) -> int:
         failures += why is None
         print(
             f"{'explained' if why else 'LEAK'}: {competition.id} {version}: {result.kind} gives the {result.target}: "
-            f"{result.right} of {result.rows} are right, guessing {result.guess}; it uses the {result.above_all} most "
-            f"(p = {p:.3g} after correction). {why or ''}"
+            f"{result.right} of {result.rows} are right, guessing {result.guess}; "
+            f"it uses the {result.main_feature} most (p = {p:.3g} after correction). {why or ''}"
         )
     for version, kind in sorted({(version, result.kind) for version, _, result in found}):
         own = [
@@ -196,7 +195,7 @@ def _summary(found: Sequence[tuple[str, Competition, Attack]]) -> int:
         p = float(combine_pvalues(own, method="fisher").pvalue)
         failures += p < LEVEL
         print(f"{kind} {version}: p = {p:.3g} combined over {len(own)} tests")
-    print(f"{len(found)} tests, {failures} that nothing explains")
+    print(f"{len(found)} tests, {failures} unexplained failures")
     return int(failures > 0)
 
 

@@ -1,11 +1,11 @@
-"""``python -m tools.core_split``: which competitions are not in the split ``core``, and why.
+"""``python -m tools.core_split`` prints the competitions that are not in the split ``core``, with reasons.
 
-A medal says something about an agent if gold is farther from bronze than chance moves the score from one test set to
-another of the same size. So a competition stays in ``core`` if gold minus bronze is at least one standard error of the
-gold score. The result is ``NOT_CORE`` in ``pytest_mlebench/catalog/catalogue.py``, which a test compares.
+A medal is informative only if the gap between gold and bronze exceeds the random variation between test sets of the
+same size. So a competition stays in ``core`` if gold minus bronze is at least one standard error of the gold score.
+The result is ``NOT_CORE`` in ``pytest_mlebench/catalog/catalogue.py``; a test checks that they are equal.
 
 The standard error follows from the metric, the gold score and the number of independent test units (patients or
-recordings rather than rows, where rows depend on each other). It is an estimate: no submission is at hand.
+recordings instead of rows if rows depend on each other). It is an estimate, because no submissions are available.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ UNITS = {
     "vinbigdata-chest-xray-abnormalities-detection": 1_500,
     "whale-categorization-playground": 2_610,
 }
-"""Independent units of the test set, with what they are where they are not its rows; estimated from the rows of the
-full data where that is not known."""
+"""Number of independent units in the test set: rows unless a comment names another unit. Estimated from the rows of
+the full data if the number is not known."""
 POSITIVES = {
     "aerial-cactus-identification": 2_494,
     "alaska2-image-steganalysis": 2_489,
@@ -111,11 +111,11 @@ POSITIVES = {
     "tabular-playground-series-may-2022": 48_600,
     "the-icml-2013-whale-challenge-right-whale-redux": 5_000,
 }
-"""Of metrics that are areas under curves: test rows of the positive class; of several classes, their harmonic mean."""
+"""For metrics based on ROC AUC: number of positive test rows; for several classes, the harmonic mean."""
 
 
 def of_share(score: float, units: int) -> float:
-    """Of a mean of values from 0 to 1: at most that of as many coin flips."""
+    """Standard error of a mean of values from 0 to 1: at most that of as many coin flips."""
     return math.sqrt(score * (1 - score) / units)
 
 
@@ -124,22 +124,22 @@ def of_correlation(score: float, units: int) -> float:
 
 
 def of_loss(score: float, units: int) -> float:
-    """Of a mean of losses, whose standard deviation is about their mean."""
+    """Standard error of a mean of losses, assuming that their standard deviation is about their mean."""
     return score / math.sqrt(units)
 
 
 def of_root(score: float, units: int) -> float:
-    """Of the root of a mean square of normal errors."""
+    """Standard error of a root mean square of normally distributed errors."""
     return score / math.sqrt(2 * units)
 
 
 def of_logarithm(_: float, units: int) -> float:
-    """Of a logarithm of such a mean."""
+    """Standard error of the logarithm of a mean of losses."""
     return 1 / math.sqrt(units)
 
 
 def of_area(score: float, units: int, positives: int) -> float:
-    """Hanley and McNeil (1982), The meaning and use of the area under a receiver operating characteristic curve."""
+    """Hanley and McNeil (1982), "The meaning and use of the area under a receiver operating characteristic curve"."""
     negatives = units - positives
     first, second = score / (2 - score) - score**2, 2 * score**2 / (1 + score) - score**2
     return math.sqrt(
@@ -177,7 +177,7 @@ _ERRORS: dict[str, Callable[[float, int], float]] = {
 
 
 def standard_error(competition: Competition) -> float:
-    """Of a score that just earns gold."""
+    """Standard error of a score that just earns gold."""
     id, score = competition.id, competition.leaderboard.gold
     if id in POSITIVES:
         return of_area(score, UNITS[id], POSITIVES[id])
@@ -185,7 +185,7 @@ def standard_error(competition: Competition) -> float:
 
 
 def not_core() -> dict[str, str]:
-    """Why competitions of the benchmark are not in ``core``, apart from those that are contaminated."""
+    """Reasons why competitions are not in ``core``, by id. Contaminated competitions are not included."""
     reasons = {}
     for own in default_catalogue(version="v2").split("all"):
         distance = abs(own.leaderboard.gold - own.leaderboard.bronze)
@@ -197,7 +197,7 @@ def not_core() -> dict[str, str]:
 
 
 def _digits(number: float) -> str:
-    """One digit that is not 0, without an exponent; two where it begins with 1."""
+    """Format with one significant digit, or two if the first is 1, and no exponent."""
     place = -math.floor(math.log10(number))
     return f"{number:.{max(place + (round(number * 10**place) == 1), 0)}f}"
 

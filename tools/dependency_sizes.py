@@ -1,6 +1,7 @@
-"""What an installation needs on the disk, by distribution: ``python tools/dependency_sizes.py``, in a new environment.
+"""``python tools/dependency_sizes.py`` prints the disk usage of an installation by distribution.
 
-In megabytes, largest first, with what asks for each. Extras are left out.
+Run it in a new environment. Sizes are in megabytes, largest first, each with the packages that require it. Extras are
+left out.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ def normalised(name: str) -> str:
 
 
 def required(name: str) -> Iterator[str]:
-    """What a distribution asks for without its extras."""
+    """Requirements of a distribution without its extras."""
     for line in distribution(name).requires or ():
         if "extra ==" not in line:
             yield normalised(re.split(r"[^\w.-]", line)[0])
 
 
 def installed(names: Iterable[str]) -> dict[str, set[str]]:
-    """All that is installed with these distributions, and who asks for each of them."""
+    """All installed dependencies of these distributions, each with the distributions that require it."""
     asked: dict[str, set[str]] = {}
     todo = [(name, PROJECT) for name in names]
     while todo:
@@ -41,13 +42,13 @@ def installed(names: Iterable[str]) -> dict[str, set[str]]:
 
 
 def megabytes(found: Distribution) -> float:
-    """The size of a distribution's files, compiled modules left out."""
+    """The size of a distribution's files, without compiled modules."""
     paths = [Path(path.locate()) for path in found.files or () if path.suffix != ".pyc"]
     return sum(path.stat().st_size for path in paths if path.is_file()) / 1e6
 
 
 def sizes() -> list[tuple[float, str, set[str]]]:
-    """Megabytes, name and who asks for it, of all that the project's dependencies install; the largest first."""
+    """Size in megabytes, name and dependents of all distributions that the project installs, largest first."""
     asked = installed(required(PROJECT))
     return sorted(((megabytes(distribution(name)), name, by) for name, by in asked.items()), reverse=True)
 
@@ -56,7 +57,7 @@ def main() -> None:
     rows = sizes()
     for size, name, by in rows:
         print(f"{size:8.1f} MB  {name:<24}{', '.join(sorted(by))}")
-    print(f"{sum(size for size, *_ in rows):8.1f} MB  in all")
+    print(f"{sum(size for size, *_ in rows):8.1f} MB  total")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Changes of a module, one at a time, for ``mutate.py``."""
+"""Generates all single changes (mutants) of a module, for ``mutate.py``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ARITHMETIC: dict[type[ast.operator], ast.operator] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of a module: ``source`` is the whole of it afterwards."""
+    """One change of a module. ``source`` is the complete changed source."""
 
     path: Path
     line: int
@@ -53,7 +53,7 @@ class Mutant:
 
     @property
     def change(self) -> tuple[str, str]:
-        """Its lines before and after, by which ``mutation.toml`` names it."""
+        """The changed lines before and after, which identify the change in ``mutation.toml``."""
         signs = (" ".join(line[1:].strip() for line in self.diff if line[0] == sign) for sign in "-+")
         return next(signs), next(signs)
 
@@ -71,19 +71,19 @@ def mutants(path: Path) -> list[Mutant]:
         end = sum(map(len, lines[: node.end_lineno - 1])) + node.end_col_offset
         source = (content[:start] + text.encode() + content[end:]).decode()
         with contextlib.suppress(SyntaxError):
-            if isinstance(node, ast.Constant) or ast.dump(ast.parse(source)) != unchanged:  # parsing takes long
+            if isinstance(node, ast.Constant) or ast.dump(ast.parse(source)) != unchanged:  # parsing is slow
                 found[source] = Mutant(path, node.lineno, before, source)
     return list(found.values())
 
 
 def _changes(tree: ast.Module) -> Iterator[tuple[Any, str]]:
-    """Nodes, and the text that takes their places."""
+    """Pairs of a node and a replacement for its text."""
     skipped: set[ast.AST] = set()
-    for node in ast.walk(tree):  # parents come before their children
+    for node in ast.walk(tree):  # parents before their children
         if node in skipped or isinstance(node, (ast.JoinedStr, ast.Import, ast.ImportFrom)) or _is_docstring(node):
             skipped.update(ast.walk(node))
             continue
-        if isinstance(node, ast.Raise) and node.exc is not None:  # texts of errors may change
+        if isinstance(node, ast.Raise) and node.exc is not None:  # changes of error messages do not count
             skipped.update(child for child in ast.walk(node) if isinstance(child, ast.Constant))
         for name in ("annotation", "returns"):
             if (annotation := getattr(node, name, None)) is not None:
@@ -108,7 +108,7 @@ def _tests(node: ast.AST) -> list[ast.expr]:
 
 
 def _texts(node: ast.AST) -> Iterator[str]:
-    """What may take a node's place."""
+    """Possible replacements for a node."""
     match node:
         case ast.Compare(left, ops, comparators):
             for n, op in enumerate(ops):

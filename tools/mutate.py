@@ -1,12 +1,12 @@
-"""Mutation tests: change one thing at random, and see whether the tests notice.
+"""Mutation testing: makes one random change at a time and checks that a test fails.
 
     python -m tools.mutate llm/budget.py --number=200 --seed=1
     python -m tools.mutate --all                      # every module of mutation.toml
 
-``mutation.toml`` lists the tests of each module, the modules of which only the first part is tried, and the changes
-that are known to make no difference. Tests run in a temporary copy of the project, in processes that are forked after
-the libraries were imported. Survivors are printed; the exit status is 1 if a smaller share of changes than ``--least``
-is noticed.
+``mutation.toml`` lists the tests of each module, the modules of which only the first part is changed, and equivalent
+mutants (changes without an effect). Tests run in a temporary copy of the project, in processes forked after the
+libraries are imported. Surviving mutants are printed. The exit status is 1 if the share of detected changes is below
+``--least``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COPIED = (PACKAGE, "tests", "tools", "conftest.py", "pyproject.toml")
 
 @dataclass
 class Slot:
-    """A copy of the project in which one change at a time is tried."""
+    """A copy of the project in which one change at a time is tested."""
 
     folder: Path
     pid: int = 0
@@ -88,7 +88,7 @@ def _copy(folder: Path) -> None:
 
 
 def _import_libraries(folder: Path, tests: list[str]) -> None:
-    """Import what the tests do, and forget what is the project's own."""
+    """Import the libraries that the tests use, then drop the project's modules from ``sys.modules``."""
     before = os.dup(1)
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
@@ -105,7 +105,7 @@ def _import_libraries(folder: Path, tests: list[str]) -> None:
 
 @dataclass
 class Result:
-    """How the tests of one module did."""
+    """Result of the changes of one module."""
 
     noticed: int = 0
     survived: int = 0
@@ -117,7 +117,7 @@ class Result:
 
 
 def _before(path: Path, end: str | None) -> list[Mutant]:
-    """The changes of a module up to the class of this name, or all."""
+    """The changes of a module before the class ``end``, or all."""
     lines = path.read_text().splitlines()
     last = len(lines) if end is None else next(n for n, line in enumerate(lines) if line.startswith(f"class {end}("))
     return [mutant for mutant in mutants(path) if mutant.line <= last]
@@ -126,7 +126,7 @@ def _before(path: Path, end: str | None) -> list[Mutant]:
 def try_out(
     name: str, tests: list[str], end: str | None, known: set[tuple[str, str]], options: argparse.Namespace
 ) -> Result:
-    """Change one module, and print the changes that no test noticed."""
+    """Change one module, and print the changes that no test detected."""
     path = Path(PACKAGE) / name
     every = _before(ROOT / path, end)
     chosen = random.Random(options.seed).sample(every, min(options.number, len(every)))
@@ -141,7 +141,7 @@ def try_out(
         while (status := slots[0].end(600)) is None:
             time.sleep(0.02)
         if status:
-            raise SystemExit(f"{name}: its tests fail without a change:\n{(slots[0].folder / 'output').read_text()}")
+            raise SystemExit(f"{name}: its tests fail without any change:\n{(slots[0].folder / 'output').read_text()}")
         patience, free = 20 + 5 * (time.monotonic() - slots[0].started), set(range(len(slots)))
         while waiting or len(free) < len(slots):
             for n, slot in enumerate(slots):
@@ -163,12 +163,12 @@ def main() -> int:
     configuration = tomllib.loads(CONFIGURATION.read_text())
     modules: dict[str, list[str]] = configuration["tests"]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"of {', '.join(modules)}")
-    parser.add_argument("--all", action="store_true", help="all of these modules")
-    parser.add_argument("--number", type=int, default=200, help="changes of each module (200)")
-    parser.add_argument("--seed", type=int, default=0, help="which changes these are (0)")
-    parser.add_argument("--jobs", type=int, default=2, help="changes to try at once (2)")
-    parser.add_argument("--least", type=float, default=95, help="the share that must be noticed, in per cent (95)")
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"any of {', '.join(modules)}")
+    parser.add_argument("--all", action="store_true", help="all these modules")
+    parser.add_argument("--number", type=int, default=200, help="changes per module (200)")
+    parser.add_argument("--seed", type=int, default=0, help="seed that selects the changes (0)")
+    parser.add_argument("--jobs", type=int, default=2, help="changes to test in parallel (2)")
+    parser.add_argument("--least", type=float, default=95, help="required share of detected changes, in per cent (95)")
     options = parser.parse_args()
     if unknown := [name for name in options.modules if name not in modules]:
         parser.error(f"tools/mutation.toml names no tests for {', '.join(unknown)}")
@@ -178,8 +178,8 @@ def main() -> int:
         result = try_out(name, modules[name], configuration["ends"].get(name), known, options)
         too_few |= result.share < options.least
         print(
-            f"{name}: {result.share:.1f} % noticed ({result.noticed} of {result.noticed + result.survived} changes, "
-            f"{result.equivalent} known to make no difference; seed {options.seed})",
+            f"{name}: {result.share:.1f} % detected ({result.noticed} of {result.noticed + result.survived} changes, "
+            f"{result.equivalent} known to be equivalent; seed {options.seed})",
             flush=True,
         )
     return int(too_few)

@@ -1,12 +1,12 @@
-"""Makes the pictures of the documentation: real runs of scripted agents, looked at in Chromium and in a terminal.
+"""Creates the screenshots for the documentation from real runs of scripted agents, in Chromium and in a terminal.
 
     python -m tools.pictures                          # all of them, into docs/images; takes some minutes
     python -m tools.pictures --only view-run          # one of them
-    python -m tools.pictures --keep /tmp/pictured     # keep the run groups there, and use them again the next time
+    python -m tools.pictures --keep /tmp/pictured     # keep the run groups there, and reuse them next time
 
-Agents run on the smoke split in the local sandbox, without a network; what their model says is in
-``scripted_agents.py``. The pages and the output are what the programs made; only the folder in which they ran has
-another name there. Each page is there light and dark (``-dark.png``).
+Agents run on the smoke split in the local sandbox, without a network. Their model's messages are in
+``scripted_agents.py``. Pages and output are unedited, except that the working folder is renamed. Each page has a
+light and a dark version (``-dark.png``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tools.scripted_agents import provider, write_agents
 IMAGES = Path(__file__).parents[1] / "docs/images"
 MOST_BYTES = 150_000
 HOME = "/home/you/bench"
-"""What the folder of the runs is called in pictures."""
+"""Name of the working folder in the screenshots."""
 _DEADLINE = 1200.0
 _THEME = TerminalTheme(
     (22, 27, 34),
@@ -72,9 +72,10 @@ _SVG = """\
 
 @dataclass(frozen=True)
 class Page:
-    """A picture of a page. ``path`` is in the viewer, or below the runs if it is a file; ``until`` is waited for.
+    """A screenshot of a page, taken once the JavaScript expression ``until`` is true.
 
-    ``{run}`` is a run of the planner, on breast cancer if that was run.
+    ``path`` is an address in the viewer, or a file relative to the reports folder. ``{run}`` is a run of the planner,
+    on breast cancer if there is one.
     """
 
     path: str
@@ -82,7 +83,7 @@ class Page:
     width: int = 1200
     height: int = 800
     act: str = ""
-    """What is done before the picture is taken."""
+    """JavaScript to run before taking the screenshot."""
 
 
 PAGES: Mapping[str, Page] = {
@@ -108,7 +109,7 @@ PAGES: Mapping[str, Page] = {
 
 @dataclass(frozen=True)
 class Terminal:
-    """A picture of a terminal in which these commands were run; ``lines`` of output are shown of each."""
+    """A screenshot of a terminal after these commands, with at most ``lines`` of output for each."""
 
     commands: tuple[str, ...]
     columns: int = 100
@@ -124,7 +125,7 @@ TERMINALS: Mapping[str, Terminal] = {
     ),
 }
 _AT_ITS_TIME = ("terminal-run", "terminal-watch")
-"""What can be seen only while agents run."""
+"""Screenshots that can be taken only while agents run."""
 _NEEDS = {"terminal-run": (), "terminal-watch": ("planner",), "view-run": ("planner",), "view-trajectory": ("planner",)}
 
 
@@ -132,9 +133,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [*PAGES, *TERMINALS]
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"one of {', '.join(names)}")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the run groups in this folder")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep run groups in this folder, and reuse them")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("-k", default="", metavar="COMPETITION", help="only competitions with this in their name")
+    parser.add_argument("-k", default="", metavar="COMPETITION", help="only competitions whose name contains this text")
     parser.add_argument("-o", "--output", type=Path, default=IMAGES, metavar="DIR")
     options = parser.parse_args(arguments)
     wanted = options.only or names
@@ -154,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 class Studio:
-    """Makes run groups in ``work`` as a user would in a folder of theirs, and pictures of them in ``output``."""
+    """Creates run groups in ``work``, as a user would in their own folder, and screenshots of them in ``output``."""
 
     def __init__(self, work: Path, output: Path, *, seeds: int = 3, only: str = "") -> None:
         self.work, self.output, self._seeds, self._only = work, output, seeds, only
@@ -166,12 +167,12 @@ class Studio:
             "PATH": path,
             "TERM": "xterm-256color",
             "MLEBENCH_DATA_DIR": str(work / "data"),
-            "PYTEST_ADDOPTS": "-p no:benchmark -p no:cacheprovider",  # of the developers' environment, not of users'
+            "PYTEST_ADDOPTS": "-p no:benchmark -p no:cacheprovider",  # installed for developers, not for users
             "OPENAI_API_KEY": "sk-none-is-needed",
         }
 
     def run_groups(self, wanted: Sequence[str]) -> None:
-        """Run the agents whose groups the pictures need and that are not there from the last time."""
+        """Run the agents whose run groups the screenshots need, unless the groups already exist."""
         needed = [agent for name in wanted for agent in _NEEDS.get(name, ("planner", "tinkerer"))]
         if not (self.work / "agents").exists():
             write_agents(self.work)
@@ -210,10 +211,10 @@ class Studio:
                 process.kill()
                 process.wait()
         if not list((self.reports / agent).glob("*/run.json")):
-            raise SystemExit(f"{agent} has not run:\n{(self.work / f'{agent}.txt').read_text()[-3000:]}")
+            raise SystemExit(f"{agent} produced no runs:\n{(self.work / f'{agent}.txt').read_text()[-3000:]}")
 
     def _watch(self, session: subprocess.Popen[bytes]) -> None:
-        """A picture of `mlebench watch` while two workers are busy and some runs have ended."""
+        """Record `mlebench watch` while two workers are busy and some runs have ended."""
         group, deadline = self.reports / "planner", time.monotonic() + _DEADLINE
         while len(list(group.glob("*/run.json"))) < 3 or len(list(group.glob("*/running.json"))) < 2:
             if session.poll() is not None or time.monotonic() > deadline:
@@ -223,7 +224,7 @@ class Studio:
         self.record("terminal-watch")
 
     def record(self, name: str, *, more: str = "") -> None:
-        """Run the commands of a picture of a terminal, and draw it."""
+        """Run the commands of a terminal screenshot, and draw it."""
         picture, shown = TERMINALS[name], list[tuple[str, str]]()
         for bundle in self.work.glob("*.tar.zst"):
             bundle.unlink()
@@ -234,7 +235,7 @@ class Studio:
         (self.output / f"{name}.svg").write_text(drawn(name, shown, picture.columns), encoding="utf-8")
 
     def terminal(self, command: str, columns: int, *, more: str = "") -> str:
-        """What a command prints in a terminal of so many columns; ``more`` options do not show."""
+        """Returns a command's output in a terminal of this width. The screenshot does not show the options ``more``."""
         program, *options = f"{command}{more}".split()
         module = {"pytest": "pytest", "mlebench": "pytest_mlebench.cli"}[program]
         far, near = pty.openpty()
@@ -255,7 +256,7 @@ class Studio:
                     continue
                 try:
                     block = os.read(far, 1 << 16)
-                except OSError:  # which is how a terminal ends
+                except OSError:  # raised when the terminal closes
                     break
                 if not block:
                     break
@@ -268,10 +269,10 @@ class Studio:
         return output.decode().replace("\r\n", "\n").replace(str(self.work), HOME)
 
     def take(self, names: Sequence[str]) -> None:
-        """Take pictures of pages, light and dark."""
+        """Take light and dark screenshots of pages."""
         chromium = shutil.which("chromium") or shutil.which("google-chrome")
         if chromium is None:
-            raise SystemExit("Chromium is needed: install it, as `chromium` or `google-chrome`")
+            raise SystemExit("Chromium is required: install `chromium` or `google-chrome`")
         if "report" in names:
             self.terminal("mlebench report planner tinkerer --format=html -o reports/both.html", 80)
         with self._viewer() as url, Browser(chromium, self.work / "profile") as browser:
@@ -320,14 +321,14 @@ class Studio:
             shown.save(path, optimize=True)
             if path.stat().st_size <= MOST_BYTES:
                 return
-        raise SystemExit(f"{path.name} has more than {MOST_BYTES // 1000} kB")
+        raise SystemExit(f"{path.name} is larger than {MOST_BYTES // 1000} kB")
 
 
 def drawn(name: str, shown: Sequence[tuple[str, str]], columns: int) -> str:
-    """Commands and what a terminal showed of each as SVG; its text can be selected, and nothing is loaded for it."""
+    """Returns commands and their output as SVG, with selectable text and no external resources."""
     console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     for number, (command, output) in enumerate(shown):
-        still = re.sub(r"\x1b\[[\d;?]*[A-HJKSTfhln]", "", output)  # without what moves the cursor or clears
+        still = re.sub(r"\x1b\[[\d;?]*[A-HJKSTfhln]", "", output)  # without cursor movement and clearing
         console.print(Text.assemble("\n" if number else "", ("$ ", "bold green"), (command, "bold")))
         console.print(Text.from_ansi(still), soft_wrap=True)
     text = console.export_svg(title="", theme=_THEME, code_format=_SVG, unique_id=name, font_aspect_ratio=0.6)

@@ -1,8 +1,8 @@
-"""Agents whose model follows a script, for pictures: what they say is written here, what it comes to is not.
+"""Agents for screenshots, whose model follows a script.
 
 Each works on the bundled smoke competitions with a shell, as an agent with a real model would: it looks at the data,
-writes programs that fail, improve or disappoint, and has its submission checked. Programs run, errors happen and
-scores are earned; only the words of the model are made up. One of them looks the answers up, for an audit to find.
+writes programs that fail or improve the score, and checks its submission. The programs, errors and scores are real;
+only the model's messages are scripted. One agent looks up the answers, so that an audit has something to find.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ print(len(test), "labels found")
 
 @dataclass(frozen=True)
 class Task:
-    """A competition, as its instructions name it, and what a program for it has to know."""
+    """A competition, with the title in its instructions and the facts that a program for it needs."""
 
     title: str
     target: str
     scoring: str
     predicted: str
     models: tuple[tuple[str, str], ...]
-    """Models from plain to good, each with its import."""
+    """Models from simplest to best, each with its import."""
 
 
 _LOGISTIC = ("from sklearn.linear_model import LogisticRegression", "LogisticRegression(C={}, max_iter=5000)")
@@ -138,7 +138,7 @@ _RUN = "python solve.py"
 
 @dataclass(frozen=True)
 class Step:
-    """What the model says, and the tool that it calls."""
+    """One message of the model, and its tool call."""
 
     text: str
     tool: str = ""
@@ -164,7 +164,7 @@ def _program(task: Task, number: int, **changes: str) -> str:
 
 
 def plan(agent: str, task: Task, nth: int) -> list[Step]:
-    """What an agent does in its ``nth`` run of a task, from 0."""
+    """The steps of an agent's ``nth`` run of a task, counted from 0."""
     look = _shell("I look at the files before I choose a model.", _LOOK)
     if agent == "tinkerer" and task.target == "digit" and nth == 2:
         return [
@@ -214,7 +214,7 @@ def plan(agent: str, task: Task, nth: int) -> list[Step]:
 
 
 class _Provider(BaseHTTPRequestHandler):
-    """Chat completions by the script. Where a conversation stands is in the ids of its tool calls."""
+    """Serves chat completions from the script. The ids of the tool calls encode the position in the script."""
 
     begun: Counter[tuple[str, str]]
     pace: float

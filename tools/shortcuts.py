@@ -1,7 +1,7 @@
-"""What a twin gives away without its content being read: a small model on ids, places, file sizes and headers alone.
+"""Measures how well a small model predicts a twin's answers from ids, positions, file sizes and headers alone.
 
-``permuted`` copies a twin's public files with the training labels in another order: what is learned from these must be
-worth nothing.
+``permuted`` copies a twin's public files with permuted training labels. A model that learns from them must not be
+better than chance.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from pytest_mlebench.grading.twins import read_sample, row_keys
 
 _LETTERS, _LONG, _HEADER = 16, 40, 64
 _LEAST = 20
-"""Rows of the rarer of two labels below which nothing is measured."""
+"""Nothing is measured if the rarer of the two labels has fewer rows than this."""
 _COMMON = 0.2
-"""The share of rows from which on the most frequent prediction is one of the two labels."""
+"""If the most frequent prediction has more than this share of rows, it becomes one of the two labels."""
 _SURE = 3.0
-"""So many standard errors above 0.5 are no chance."""
+"""An AUC more than this number of standard errors above 0.5 is not chance."""
 _TABLES = (".csv", ".tsv")
 _COMMON_NAMES, _FEW = 5, 10
 
 
 def binary(ceiling: pd.DataFrame) -> np.ndarray:
-    """One label of two for each row of the best prediction: what a shortcut would tell.
+    """Reduce the best prediction to one of two labels per row, which a shortcut would reveal.
 
     >>> binary(pd.DataFrame({"price": [1.0, 5.0, 9.0]})).tolist()
     [False, False, True]
@@ -57,13 +57,13 @@ def binary(ceiling: pd.DataFrame) -> np.ndarray:
 
 
 def metadata(dataset: Dataset, ids: list[str]) -> np.ndarray:
-    """A row for each id: its place, its letters, and size and header of its file, if it has one."""
+    """One row of features per id: its position and letters, and the size and header of its file, if any."""
     files: dict[str, Path] = {}
     for path in sorted(dataset.public.rglob("*")):
         if path.is_file() and path.suffix not in _TABLES:
             files.setdefault(path.stem, path)
     rows = []
-    is_text = np.mean([len(id) for id in ids]) > _LONG  # then the id is what the task is about
+    is_text = np.mean([len(id) for id in ids]) > _LONG  # such ids are the content of the task
     for place, id in enumerate(ids):
         letters = [] if is_text else [ord(letter) for letter in f"{id:<{_LETTERS}.{_LETTERS}}"]
         found = files.get(Path(id).stem) or files.get(id)
@@ -73,9 +73,9 @@ def metadata(dataset: Dataset, ids: list[str]) -> np.ndarray:
 
 
 def shortcut_auc(dataset: Dataset, ceiling: pd.DataFrame) -> tuple[float, float] | None:
-    """The AUC in cross-validation of a model that sees metadata alone, and its standard error by chance.
+    """Cross-validated AUC of a model that sees only metadata, and its standard error under chance.
 
-    None where the labels of the rows are almost all the same.
+    None if almost all rows have the same label.
     """
     sample = read_sample(dataset)
     known = ceiling[~ceiling.index.duplicated()]
@@ -92,7 +92,7 @@ def shortcut_auc(dataset: Dataset, ceiling: pd.DataFrame) -> tuple[float, float]
 
 
 def verdict(found: list[tuple[float, float]]) -> str:
-    """What seeds came to together.
+    """Combine the results of several seeds into one line.
 
     >>> verdict([(0.52, 0.03), (0.49, 0.03)])
     'shortcuts: AUC 0.505 over 2 seeds, chance'
@@ -106,13 +106,12 @@ def verdict(found: list[tuple[float, float]]) -> str:
 
 
 def permuted(dataset: Dataset, folder: Path, rng: np.random.Generator) -> bool:
-    """Copy the public files so that training labels belong to other rows and pictures; False where none was found.
+    """Copy the public files with permuted training labels. Returns False if there are no labels.
 
-    Labels are the columns of training tables that no table of the test has. Where a table has nothing but ids and
-    labels, the ids are permuted: an item's rows stay together. Tables of the same columns, such as those of drives,
-    have one order together. The categories of annotation files, BSON files and arrays of labels are permuted, too, and
-    so are the contents of training files of one kind: pictures among all folders, masks among all items. Archives are
-    opened for that.
+    Labels are the columns of training tables that no test table has. If a table has only ids and labels, the ids are
+    permuted, so that an item's rows stay together. Tables with the same columns, such as those of drives, are permuted
+    together. Also permuted are the categories in annotation and BSON files, arrays of labels, and the contents of
+    training files of the same kind: images among all folders, masks among all items. Archives are unpacked for this.
     """
     shutil.copytree(dataset.public, folder)
     for path in folder.rglob("*"):
@@ -130,7 +129,7 @@ _ARCHIVES = {".zip": "zip", ".7z": "7zip", ".tar.gz": "gztar", ".tgz": "gztar", 
 
 
 def _unpack(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Replace archives by folders of their names; yields these, and what they were."""
+    """Replace archives by folders of the same names. Yields each folder and the format of the archive."""
     if "7zip" not in dict(shutil.get_archive_formats()):
         shutil.register_archive_format("7zip", py7zr.pack_7zarchive)
         shutil.register_unpack_format("7zip", [".7z"], py7zr.unpack_7zarchive)
@@ -138,7 +137,7 @@ def _unpack(folder: Path) -> Iterator[tuple[Path, str]]:
         archive = next((kind for suffix, kind in _ARCHIVES.items() if path.name.endswith(suffix)), None)
         if archive is not None:
             packed = path.rename(path.with_name(f"{path.name}.packed"))
-            # Python before 3.11.4 has no filter; what is unpacked is our own.
+            # Python before 3.11.4 has no filter; the archives are our own.
             is_filtered = archive.endswith("tar") and hasattr(tarfile, "data_filter")
             options: dict[str, Any] = {"filter": "data"} if is_filtered else {}
             shutil.unpack_archive(packed, path, archive, **options)
@@ -150,7 +149,7 @@ def _unpack(folder: Path) -> Iterator[tuple[Path, str]]:
 def _permute_tables(dataset: Dataset, folder: Path, rng: np.random.Generator) -> bool:
     sample = read_sample(dataset)
     tables = {path: read for path in sorted(folder.rglob("*")) if path.is_file() and (read := _read(path)) is not None}
-    tables.pop(folder / os.path.relpath(dataset.sample_submission, dataset.public), None)  # which may be private
+    tables.pop(folder / os.path.relpath(dataset.sample_submission, dataset.public), None)  # it may be private
     tests = [table for path, table in tables.items() if _is_of_test(path, folder)]
     given = {name for table in tests for name in table.columns}
     ids = [name for name in sample.columns if name in given] or [sample.columns[0]]
@@ -158,7 +157,7 @@ def _permute_tables(dataset: Dataset, folder: Path, rng: np.random.Generator) ->
     changed: list[Path] = []
     if not any(set(sample.columns) & set(table.columns) - {*given, *ids} for table in tables.values()):
         ids = [sample.columns[0]]
-        given -= set(sample.columns[1:])  # the test has early values of what is asked for
+        given -= set(sample.columns[1:])  # the test tables contain early values of the targets
     for path, table in tables.items():
         asked = [name for name in table.columns if name in sample.columns and name not in {*given, *ids}]
         is_training = bool(tests) or re.search("train|label", path.name, re.IGNORECASE) is not None
@@ -185,7 +184,7 @@ def _permute_tables(dataset: Dataset, folder: Path, rng: np.random.Generator) ->
 
 
 def _permute_lists(folder: Path, rng: np.random.Generator) -> bool:
-    """Labels in annotation files, in BSON files, in arrays, and in lists after each id."""
+    """Permute labels in annotation files, BSON files, arrays, and lists with a label after each id."""
     changed = []
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         if _is_of_test(path, folder) and "label" not in path.name:
@@ -221,7 +220,7 @@ def _permute_lists(folder: Path, rng: np.random.Generator) -> bool:
 
 
 def _permute_contents(folder: Path, rng: np.random.Generator) -> bool:
-    """Give training files of one kind each other's contents: those of a name that each item has, or of a suffix."""
+    """Exchange the contents of training files of one kind, with the same name in each item or the same suffix."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.parent != folder]
     names = Counter(path.name for path in paths)
     has_test = any(_is_of_test(path, folder) for path in paths)
@@ -231,9 +230,9 @@ def _permute_contents(folder: Path, rng: np.random.Generator) -> bool:
         of_training = not _is_of_test(path, folder) if has_test else "train" in name.lower()
         if of_training and path.suffix not in (*_TABLES, ".json", ".jsonl", ".parquet", ".txt"):
             kind = path.name if names[path.name] > _COMMON_NAMES else path.suffix
-            top = name.partition("/")[0]  # inputs and outputs have a folder each, or each class has
+            top = name.partition("/")[0]  # one folder for inputs and one for outputs, or one per class
             groups.setdefault((top if "train" in top.lower() else "", kind), []).append(path)
-    many = [own for own in groups.values() if len(own) > _COMMON_NAMES]  # few are not of one kind
+    many = [own for own in groups.values() if len(own) > _COMMON_NAMES]  # small groups are ignored
     for own in many:
         contents = [path.read_bytes() for path in own]
         for path, k in zip(own, spread([path.parent for path in own], rng), strict=True):
@@ -242,8 +241,9 @@ def _permute_contents(folder: Path, rng: np.random.Generator) -> bool:
 
 
 def spread(folders: Sequence[object], rng: np.random.Generator) -> list[int]:
-    """The numbers of files in another order. Any part of it has files of each folder in proportion: where folders are
-    classes, chance leaves none with more of its own files than of others.
+    """A random order of file numbers in which each section has files of each folder in proportion.
+
+    So if folders are classes, none keeps mostly its own files by chance.
 
     >>> order = spread(["cat"] * 6 + ["dog"] * 2, np.random.default_rng(0))
     >>> sorted(order) == list(range(8)), sum(k >= 6 for k in order[:4])
@@ -260,7 +260,7 @@ def _is_of_test(path: Path, folder: Path) -> bool:
 
 
 def _read(path: Path) -> pd.DataFrame | None:
-    """A table; of JSON and Parquet only where the folder has few, as others hold data of one item each."""
+    """Read a table. Folders with many JSON or Parquet files are ignored, because each file holds data of one item."""
     if path.suffix in _TABLES:
         return pd.read_csv(path, dtype=str, keep_default_na=False, sep="\t" if path.suffix == ".tsv" else ",")
     if len(list(path.parent.iterdir())) > _FEW:
@@ -274,7 +274,7 @@ def _read(path: Path) -> pd.DataFrame | None:
 
 
 def _is_lines(path: Path) -> bool | None:
-    """Whether a JSON file has a record in each line, or a list of records; None for anything else."""
+    """True if a JSON file has one record per line, False if it is a list of records, None for anything else."""
     with path.open(encoding="utf-8") as file:
         start = file.readline().strip()
     if start.startswith("["):

@@ -1,13 +1,13 @@
-"""Makes the leaderboards of the smoke competitions: many different pipelines take part, and grade.py ranks them.
+"""Creates the leaderboards of the smoke competitions: many different pipelines compete, and grade.py ranks them.
 
     python tools/smoke_leaderboards.py                       # all three; rewrites their competition.yaml
-    python tools/smoke_leaderboards.py --check smoke-digits  # only checks that the committed figures are reproduced
+    python tools/smoke_leaderboards.py --check smoke-digits  # only checks that the committed figures are reproducible
     python tools/smoke_leaderboards.py --show smoke-digits   # lists every team's score, too
 
-A team is a scikit-learn pipeline: it is fitted on the public training part and predicts the held-out part once. Teams
-that tune do so by cross-validation on the training part. Who takes part is written down here, from guesswork to
-ensembles, and is not to be changed after a look at the scores. Everything is seeded; scores may still differ a little
-between versions of scikit-learn and processors, hence the tolerance of ``--check``.
+A team is a scikit-learn pipeline. It is fitted on the public training part and predicts the held-out part once.
+Hyperparameters are tuned by cross-validation on the training part. This file lists the teams, from guesses to
+ensembles. Do not change the list after seeing the scores. Everything is seeded, but scores may differ slightly between
+versions of scikit-learn and processors, hence the tolerance of ``--check``.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ SOURCE = (
     "by tools/smoke_leaderboards.py"
 )
 TOLERANCE = 0.01
-"""By how much a threshold may differ in ``--check``, relative to the distance of the worst score from the best."""
+"""Allowed difference of a threshold in ``--check``, relative to the distance between the worst and best scores."""
 
 Team = tuple[str, BaseEstimator]
 SEED = 0
@@ -134,7 +134,7 @@ def classifiers() -> Iterator[Team]:
         yield f"gradient descent {loss} {alpha:g}", standard(model)
     yield "gradient descent, raw", lm.SGDClassifier(max_iter=5, random_state=SEED)
     yield "perceptron", standard(lm.Perceptron(random_state=SEED))
-    # Support vectors.
+    # Support vector machines.
     for c in (0.001, 0.01, 0.1, 1.0, 10.0, 100.0):
         yield f"SVM C={c:g}", standard(SVC(C=c))
     for c in (0.1, 10.0):
@@ -301,7 +301,7 @@ def regressors() -> Iterator[Team]:
     yield "gamma", standard(lm.GammaRegressor(alpha=0.1, max_iter=300))
     for loss, alpha in product(("squared_error", "epsilon_insensitive"), (1e-4, 1.0)):
         yield f"gradient descent {loss} {alpha:g}", standard(lm.SGDRegressor(loss=loss, alpha=alpha, random_state=SEED))
-    # Made features.
+    # Derived features.
     for degree, alpha in product((2, 3), (0.01, 10.0, 300.0)):
         features = pp.PolynomialFeatures(degree)
         yield f"polynomials of degree {degree}, ridge {alpha:g}", standard(make_pipeline(features, lm.Ridge(alpha)))
@@ -318,7 +318,7 @@ def regressors() -> Iterator[Team]:
     for count in (20, 200):
         kernel = kernel_approximation.Nystroem(n_components=count, gamma=0.05, random_state=SEED)
         yield f"Nystroem {count}", standard(make_pipeline(kernel, lm.Ridge(1.0)))
-    # Support vectors and kernels.
+    # Support vector machines and kernels.
     for c in (0.01, 0.1, 1.0, 10.0, 100.0, 10000.0):
         yield f"SVM C={c:g}", standard(SVR(C=c))
     yield "SVM, raw", SVR()
@@ -422,7 +422,7 @@ def population(competition_id: str) -> list[Team]:
 
 
 def predict(model: BaseEstimator, competition_id: str, features: pd.DataFrame) -> np.ndarray:
-    """What the competition asks for: digits, probabilities or a progression within the bounds."""
+    """Predictions in the form that the competition requires: digits, probabilities or bounded progressions."""
     if competition_id == "smoke-digits":
         return np.asarray(model.predict(features))
     if competition_id == "smoke-diabetes":
@@ -433,7 +433,7 @@ def predict(model: BaseEstimator, competition_id: str, features: pd.DataFrame) -
 
 
 def play(competition_id: str, data_dir: Path, number: int) -> tuple[str, float | None, float]:
-    """One team's name, score (None: invalid submission) and seconds."""
+    """Fit and score one team. Returns its name, score (None if the submission is invalid) and seconds."""
     name, model = population(competition_id)[number]
     dataset, scorer, train, test = _tables(competition_id, data_dir)
     target = TARGETS[competition_id]
@@ -465,7 +465,7 @@ def _competition(competition_id: str) -> Competition:
 
 
 def leaderboard(competition_id: str, processes: int, show: Callable[[str], None]) -> tuple[Leaderboard, list[float]]:
-    """Let the population play: the leaderboard, and all scores, best first."""
+    """Score all teams. Returns the leaderboard, and all scores, best first."""
     competition = _competition(competition_id)
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(processes) as pool:
         DataStore(Path(folder)).prepare(competition, verify=False)
@@ -484,7 +484,7 @@ def leaderboard(competition_id: str, processes: int, show: Callable[[str], None]
 
 
 def section(board: Leaderboard, scores: list[float]) -> str:
-    """The ``leaderboard`` section as it stands in a ``competition.yaml``, always its last one."""
+    """The ``leaderboard`` section of a ``competition.yaml``, which is always the last section."""
     figures = {name: getattr(board, name) for name in ("teams", "gold", "silver", "bronze", "median")}
     figures |= {"best": scores[0], "worst": scores[-1], "source": board.source}
     lines = [
@@ -497,7 +497,7 @@ def section(board: Leaderboard, scores: list[float]) -> str:
 
 
 def differences(old: Leaderboard, new: Leaderboard, scores: list[float]) -> list[str]:
-    """Which committed figures do not come out again."""
+    """Committed figures that were not reproduced."""
     allowed = TOLERANCE * abs(scores[0] - scores[-1])
     wrong = [] if old.teams == new.teams else [f"teams: {old.teams} committed, {new.teams} found"]
     for name in ("gold", "silver", "bronze", "median"):
@@ -509,10 +509,10 @@ def differences(old: Leaderboard, new: Leaderboard, scores: list[float]) -> list
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ids", nargs="*", metavar="ID", help=f"of {', '.join(TARGETS)} (default: all)")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where figures do not come out again")
+    parser.add_argument("ids", nargs="*", metavar="ID", help=f"any of {', '.join(TARGETS)} (default: all)")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if figures are not reproduced")
     parser.add_argument("--show", action="store_true", help="list every team's score")
-    parser.add_argument("--processes", type=int, default=2, help="teams that play at a time (default: %(default)s)")
+    parser.add_argument("--processes", type=int, default=2, help="teams to run in parallel (default: %(default)s)")
     options = parser.parse_args()
     if unknown := set(options.ids) - TARGETS.keys():
         parser.error(f"unknown competition {', '.join(sorted(unknown))}")

@@ -1,11 +1,11 @@
-"""What twins cost, what their data is worth, and which agents without knowledge of it earn medals.
+"""Measures the cost of twins, the quality of their data, and which agents earn medals without knowing the original.
 
 python -m tools.twins ID ... [--seeds 2] [--size small] [--versions] [--baseline] [--solvers] [--shortcuts]
                       [--jsonl FILE]
 python -m tools.twins --markdown FILE
 
-With --jsonl, each twin is a line of the file. Twins that have a line are not made again, so a run can be interrupted
-and repeated. It makes all twins of one seed before those of the next. --markdown prints the lines as a table.
+With --jsonl, each twin is one line of the file. Twins that already have a line are skipped, so an interrupted command
+can be repeated. All twins of one seed are generated before those of the next. --markdown prints the lines as a table.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ BASELINE = ROOT / "agents/baseline"
 SOLVER_SECONDS = 300
 
 Agent = Callable[[Path, Path], tuple[Path, float]]
-"""Solves what a public folder asks for, in a folder of its own: the submission, and CPU seconds."""
+"""Solves the competition in a public folder. Returns the submission, written to a second folder, and CPU seconds."""
 
 
 def measure(
@@ -56,7 +56,7 @@ def measure(
     agents: Mapping[str, Agent],
     control: bool = False,
 ) -> dict[str, Any]:
-    """A line of the table: costs, scores and medals of a twin, which is made in the folder.
+    """Generate a twin in the folder, and return its table row: costs, scores and medals.
 
     With ``control``, the agents and the baseline also learn from permuted labels.
     """
@@ -96,13 +96,13 @@ def measure(
         },
         "above": {name: above_floor(twin.medals, scores[name]) for name in agents},
         "agent_seconds": {name: round(value, 1) for name, value in seconds.items()},
-        "leaks": find_leaks(dataset),  # in files as runs get them
+        "leaks": find_leaks(dataset),  # in the files that runs receive
         "shortcuts": found,
     }
 
 
 def above_floor(medals: TwinMedals, score: float) -> float:
-    """How far a score is above the floor, in standard errors: the spread of predictions dealt out to the wrong rows."""
+    """Distance of a score above the floor, in standard errors of predictions that are assigned to the wrong rows."""
     sign = -1 if medals.leaderboard.lower_is_better else 1
     controls = np.array([own for own in medals.controls if math.isfinite(own)])
     error = max(float(np.std(controls, ddof=1)), 1e-9) if len(controls) > 1 else math.nan
@@ -116,7 +116,7 @@ def _graded(scorer: Scorer, table: pd.DataFrame, folder: Path) -> float:
 
 
 def _score(scorer: Scorer, path: Path) -> float:
-    """NaN for an invalid submission: some competitions' sample submission is, and what an agent leaves may be."""
+    """NaN for an invalid submission. An agent's may be invalid, and so are some sample submissions."""
     try:
         return float(scorer.score(path))
     except InvalidSubmission:
@@ -124,7 +124,7 @@ def _score(scorer: Scorer, path: Path) -> float:
 
 
 def digest(folder: Path) -> str:
-    """A digest of the names and contents of a folder's files."""
+    """Digest of the names and contents of a folder's files."""
     found = hashlib.sha256()
     for path in sorted(_files(folder)):
         found.update(f"{path.relative_to(folder)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
@@ -136,7 +136,7 @@ def _files(*folders: Path) -> Iterator[Path]:
 
 
 def run_baseline(public: Path, folder: Path) -> tuple[Path, float]:
-    """The bundled baseline on a public folder, in this environment: its submission, and its CPU seconds."""
+    """Run the bundled baseline on a public folder, in this environment. Returns its submission and CPU seconds."""
     env = {f"{name}_DIR": str(folder / name.lower()) for name in ("SUBMISSION", "LOGS", "CODE")}
     env |= {"DATA_DIR": str(public), "TIME_LIMIT_SECS": "600", "OMP_NUM_THREADS": "1", "AGENT_DIR": str(BASELINE)}
     cpu = _cpu_seconds([sys.executable, str(BASELINE / "baseline.py")], env)
@@ -144,7 +144,7 @@ def run_baseline(public: Path, folder: Path) -> tuple[Path, float]:
 
 
 def run_solver(id: str, public: Path, folder: Path) -> tuple[Path, float]:
-    """The solver of the competition on a public folder: its submission, and its CPU seconds."""
+    """Run the competition's solver on a public folder. Returns its submission and CPU seconds."""
     folder.mkdir()
     path = folder / "submission.csv"
     command = [sys.executable, "-m", "tools.solvers", id, str(public), str(path)]
@@ -157,7 +157,7 @@ def run_solver(id: str, public: Path, folder: Path) -> tuple[Path, float]:
 
 
 def _cpu_seconds(command: list[str], env: dict[str, str], timeout: float | None = None) -> float:
-    """Run a command, whichever way it ends, and say what it took."""
+    """Run a command and return its CPU seconds, even if it fails or times out."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with contextlib.suppress(subprocess.TimeoutExpired):
         subprocess.run(command, env=os.environ | env, capture_output=True, check=False, timeout=timeout)
@@ -173,18 +173,18 @@ def _competitions(catalogue: Catalogue, ids: list[str], *, versions: bool) -> It
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ids", nargs="*", metavar="ID", help="competitions (default: all that have a twin)")
-    parser.add_argument("--competitions-dir", action="append", default=[], metavar="DIR", help="your own; repeatable")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="competitions (default: all with a twin)")
+    parser.add_argument("--competitions-dir", action="append", default=[], metavar="DIR", help="repeatable")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--size", default="small", choices=["micro", "small", "medium"])
-    parser.add_argument("--versions", action="store_true", help="version 2 of the benchmark as well")
+    parser.add_argument("--versions", action="store_true", help="include version 2 of the benchmark")
     parser.add_argument("--baseline", action="store_true", help="run the bundled baseline on each twin")
-    parser.add_argument("--solvers", action="store_true", help="run the solvers that know the kind of problem")
+    parser.add_argument("--solvers", action="store_true", help="run the solvers written for each kind of problem")
     parser.add_argument("--shortcuts", action="store_true",
         help="score a model on metadata alone, and the baseline and solvers on permuted labels")  # fmt: skip
-    parser.add_argument("--keep", type=Path, help="leave the data in this folder")
+    parser.add_argument("--keep", type=Path, help="keep the data in this folder")
     parser.add_argument("--jsonl", type=Path, help="append each line to this file as JSON")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="print a table of a file that --jsonl wrote")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="print a file written by --jsonl as a table")
     options = parser.parse_args()
     if options.markdown is not None:
         print(markdown(_read_rows(options.markdown)))
@@ -217,7 +217,7 @@ def main() -> None:
 
 
 def _measured(competition: Competition, seed: int, options: argparse.Namespace) -> dict[str, Any] | None:
-    """What ``measure`` found in a folder of the twin's own; None, with a line, where no twin could be made."""
+    """Call ``measure`` in a new folder. Prints the error and returns None if no twin could be generated."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "twin")
         if options.keep is not None:
@@ -242,9 +242,9 @@ def _key(row: dict[str, Any]) -> tuple[str, str, int, str]:
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """What the rows say together, and a table with a row for each competition and size: medians over the seeds.
+    """Summary of the rows, and a table with one row for each competition and size (medians over the seeds).
 
-    ``above`` is the number of seeds in which the baseline is above the floor by more than two standard errors.
+    ``above`` is the number of seeds for which the baseline is more than two standard errors above the floor.
 
     >>> row = {"id": "a", "version": "v1", "size": "small", "seed": 0, "rows": 500, "seconds": [1, 1, 2], "refused": []}
     >>> row |= {"skills": {"simple": 0.5, "baseline": 0.7, "solver": 0.9}, "megabytes": 1.5, "above": {"baseline": 3.0}}
@@ -285,7 +285,7 @@ def markdown(rows: list[dict[str, Any]]) -> str:
 
 
 def _summary(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """A line for each seed, and one for all."""
+    """One line for each seed, one for permuted labels, and one for all rows."""
     for seed in sorted({row["seed"] for row in rows}):
         own = [row for row in rows if row["seed"] == seed]
         medals = [row["medals"].get("baseline") for row in own]
@@ -304,7 +304,7 @@ def _summary(rows: list[dict[str, Any]]) -> Iterator[str]:
     seconds = [sum(row["seconds"]) for row in rows]
     yield (
         f"- The sample submission earns {sum(row['medals']['sample'] is not None for row in rows)} medals. Of {worlds} "
-        f"worlds, {worlds - len(rows)} were refused. Making, preparing and medals: {_median(seconds):.1f} s of CPU "
+        f"worlds, {worlds - len(rows)} were refused. Generating, preparing, medals: {_median(seconds):.1f} s of CPU "
         f"time in the median, {max(seconds):.1f} s at most; {max(row['megabytes'] for row in rows):.0f} MB at most."
     )
 

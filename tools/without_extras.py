@@ -1,4 +1,4 @@
-"""Delete extras from a copy of the project and run tests of the core there: all at once, then each in turn.
+"""Delete extras from a copy of the project and run the core's tests there: first without all extras, then without each.
 
 usage: python -m tools.without_extras [--at-once | EXTRA …]
 """
@@ -19,11 +19,11 @@ TESTS = (
     *(*FRONT, "tests/test_bench.py", "tests/plugin/test_outcomes.py"),
     *("tests/plugin/test_resume.py", "tests/plugin/test_collection.py"),
 )
-"""Tests of the core that need no extra."""
+"""Tests of the core that do not need an extra."""
 
 
 def try_without(extras: Sequence[str], tests: Sequence[str]) -> bool:
-    """Whether the core's tests pass in a copy without these extras."""
+    """Return whether the core's tests pass in a copy without these extras."""
     with tempfile.TemporaryDirectory(prefix=f"without-{extras[0]}-") as folder:
         listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout
@@ -36,14 +36,15 @@ def try_without(extras: Sequence[str], tests: Sequence[str]) -> bool:
 
 
 def main(chosen: list[str]) -> int:
-    """Try the chosen extras with all tests; or all at once, and then each with few tests, as one may need another.
+    """Test without the chosen extras, one at a time; by default without all at once, then without each.
 
-    The exit status is 1 if the core needs one of them.
+    In the last case only a few tests run, because one extra may need another. The exit status is 1 if the core needs
+    one of them.
     """
     if chosen == ["--at-once"]:
         return not try_without(EXTRAS, TESTS)
     if not chosen and not try_without(EXTRAS, TESTS):
-        chosen = EXTRAS  # which one it is
+        chosen = EXTRAS  # find out which one
     needed = [extra for extra in chosen or EXTRAS if not try_without([extra], TESTS if chosen else FRONT)]
     print(f"the core needs {', '.join(needed)}" if needed else "the core needs no extra")
     return bool(needed)

@@ -38,7 +38,7 @@ from pytest_mlebench.sandbox.limits import Machine
 
 Line = tuple[str, str, str]
 """State (``ok``, ``note`` or ``problem``); what was checked; the result, and what to do."""
-LEAST_DISK, LEAST_MEMORY = 20 * 10**9, 4 * 10**9
+MIN_DISK, MIN_MEMORY = 20 * 10**9, 4 * 10**9
 """Bytes of free disk space and of total memory below which runs are likely to fail."""
 SECONDS = 5.0
 
@@ -212,7 +212,7 @@ def _disk(bench: Bench) -> Iterator[Line]:
 def _memory(_: Bench) -> Iterator[Line]:
     machine = Machine.here()
     text = f"{format_size(machine.memory)}, {pluralize(machine.cpus, 'processor')}; runs share them (-n)"
-    yield ("ok" if machine.memory >= LEAST_MEMORY else "problem"), "memory", text
+    yield ("ok" if machine.memory >= MIN_MEMORY else "problem"), "memory", text
     if machine.memory < defaults.GRADING_MEMORY:
         yield "note", "memory", f"grading may use {format_size(defaults.GRADING_MEMORY)}: lower --grading-memory"
 
@@ -262,7 +262,7 @@ def _reaches(host: str) -> bool:
 
 
 def _space(what: str, free: int, advice: str) -> Line:
-    state = "ok" if free >= LEAST_DISK else "problem"
+    state = "ok" if free >= MIN_DISK else "problem"
     return state, what, f"{format_size(free)} of free disk space" + ("" if state == "ok" else f"; {advice}")
 
 

@@ -155,7 +155,7 @@ def selected(options: argparse.Namespace, catalogue: Catalogue) -> list[Competit
     return [catalogue[id] for id in dict.fromkeys(ids)] if ids is not None else list(catalogue)
 
 
-def note_absent(store: DataStore) -> None:
+def warn_if_missing(store: DataStore) -> None:
     """Warn if the data folder does not exist: nothing was prepared yet, or its name has a typo."""
     if not is_dir(store.root):
         logger.warning("there is no data folder %s", store.root)

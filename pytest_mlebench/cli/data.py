@@ -257,7 +257,7 @@ def _verification(store: DataStore, dataset: Dataset) -> str:
 def _list(options: argparse.Namespace) -> int:
     bench = common.read_bench(options)
     store = bench.store
-    common.note_absent(store)
+    common.warn_if_missing(store)
     rows = [_list_row(competition, store) for competition in common.selected(options, bench.catalogue)]
     if options.json:
         common.print_json(rows)
@@ -352,7 +352,7 @@ def _verify(options: argparse.Namespace) -> int:
 def _remove(options: argparse.Namespace) -> int:
     bench = common.read_bench(options)
     store = bench.store
-    common.note_absent(store)
+    common.warn_if_missing(store)
     freed, failed = 0, False
     for competition in common.selected(options, bench.catalogue):
         try:

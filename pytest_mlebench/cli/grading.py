@@ -227,7 +227,7 @@ def _regrade(options: argparse.Namespace) -> int:
     for why in group.broken:
         logger.warning("warning: %s", why)
     version = settings.version if settings.bench_version is not None else group.version
-    common.note_absent(bench.store)
+    common.warn_if_missing(bench.store)
     result = regrade(group, version, bench.regrader(version))
     is_bundle = common.is_opened_bundle(group.folder)
     path = None if is_bundle else write_regrading(group.folder, result)

@@ -121,7 +121,7 @@ def parse_choice(text: str) -> str:
     return f"twin:{seed}:{size}"
 
 
-def settled(choice: str, data_dir: Path, *, known: str | None = None) -> str:
+def resolve_choice(choice: str, data_dir: Path, *, known: str | None = None) -> str:
     """Return the choice with its seed replaced by a key, and store the seed in the data folder. Raises DataError.
 
     ``random`` reuses the ``known`` choice if the sizes match, and otherwise draws a seed."""
@@ -236,7 +236,7 @@ class DataSource(Protocol):
     def head(self, competition: Competition, reporter: Reporter) -> Head:
         """Return the summary of a competition's data; raises NotPushed if there is none."""
 
-    def bytes_there(self, work: Path) -> int:
+    def bytes_pulled(self, work: Path) -> int:
         """Return how many bytes an interrupted ``pull`` has left in its folder."""
 
     def pull(
@@ -361,7 +361,7 @@ def fork(function: Callable[..., None], descriptors: Sequence[int], preload: Seq
     try:
         return _fork_server().fork(function, descriptors, preload)
     except OSError:  # the server was killed
-        forget_processes()
+        restart_fork_server()
         return _fork_server().fork(function, descriptors, preload)
 
 
@@ -376,7 +376,7 @@ def _fork_server() -> ForkServer:
         return server
 
 
-def forget_processes() -> None:
+def restart_fork_server() -> None:
     """Make the next call start a new interpreter, in which sets have a different order."""
     global _server
     _server = None
@@ -386,7 +386,7 @@ def _reset_after_fork() -> None:
     """Forget the parent's server and lock in a forked child."""
     global _starting
     _starting = threading.Lock()
-    forget_processes()
+    restart_fork_server()
 
 
 os.register_at_fork(after_in_child=_reset_after_fork)

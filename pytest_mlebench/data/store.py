@@ -379,7 +379,7 @@ class DataStore:
         return open_source(self.source, self._policy)
 
     def _need_to_pull(self, dataset: Dataset, head: Head) -> files.SpaceNeed:
-        missing = max(0, head.size - self._opened_source.bytes_there(dataset.pulling))
+        missing = max(0, head.size - self._opened_source.bytes_pulled(dataset.pulling))
         return files.SpaceNeed(peak=missing, rest=missing)
 
     def _pull(self, dataset: Dataset, head: Head, reporter: Reporter, *, check_disk: bool) -> None:

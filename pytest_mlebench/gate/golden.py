@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench.catalog.competition import Competition, golden_command
 from pytest_mlebench.data.dataset import Dataset, differences, listing
-from pytest_mlebench.data.preparing import call, call_module, forget_processes, make_synthetic
+from pytest_mlebench.data.preparing import call, call_module, make_synthetic, restart_fork_server
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.data.tables import changed_cells, is_comparable
 from pytest_mlebench.errors import CompetitionError, GraderDefect, InvalidSubmission
@@ -154,7 +154,7 @@ def _prepare_again(competition: Competition, dataset: Dataset, folder: Path, see
     for raw in raws:
         raw.mkdir(parents=True)
         make_synthetic(competition, raw, seed)
-        forget_processes()
+        restart_fork_server()
     first, second = map(listing, raws)
     sides = [("synthetic.py", "seed", "raw", first, second)]
     again = DataStore(folder / "data").prepare(competition, synthetic=seed)

@@ -230,10 +230,11 @@ than this share of what guessing gets wrong."""
 
 def _by_classifier(opened: Sequence[PublicFile], truth: Truth, order: Sequence[str]) -> Iterator[str]:
     for attack in attacks(opened, truth, order):
-        if attack.is_no_chance and (attack.kind == ORDER or attack.gain > _MAX_GAIN):
+        if attack.is_significant and (attack.kind == ORDER or attack.gain > _MAX_GAIN):
             yield (
                 f"the {_KINDS[attack.kind]} reveal the {attack.target}: a classifier that sees nothing else is right "
-                f"for {attack.right} of {attack.rows}, guessing for {attack.guess}; it uses the {attack.above_all} most"
+                f"for {attack.right} of {attack.rows}, guessing for {attack.guess}; "
+                f"it uses the {attack.main_feature} most"
             )
 
 

@@ -63,7 +63,7 @@ class Attack:
     rows: int
     guess: int
     p: float
-    above_all: str
+    main_feature: str
 
     @property
     def gain(self) -> float:
@@ -71,7 +71,7 @@ class Attack:
         return max(0.0, (self.right - self.guess) / max(1, self.rows - self.guess))
 
     @property
-    def is_no_chance(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether fewer than one in a million permutations do as well."""
         return self.p < 1e-6
 
@@ -263,8 +263,8 @@ def _attack(target: str, kind: str, features: pd.DataFrame, classes: Classes) ->
         with np.errstate(invalid="ignore"):  # if no split gains anything
             weights += np.nan_to_num(forest.feature_importances_)
     guess = int(np.bincount(classes).max())
-    above_all = str(features.columns[int(weights.argmax())])
-    return Attack(target, kind, right, len(classes), guess, p, above_all)
+    main_feature = str(features.columns[int(weights.argmax())])
+    return Attack(target, kind, right, len(classes), guess, p, main_feature)
 
 
 def _p_value(predicted: Classes, true: Classes) -> float:

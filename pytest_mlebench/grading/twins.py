@@ -262,7 +262,7 @@ ATTEMPTS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class MadeTwin:
+class GeneratedTwin:
     dataset: Dataset
     medals: TwinMedals | None
     """None if not requested."""
@@ -276,7 +276,7 @@ class MadeTwin:
 
 def make_twin(
     competition: Competition, folder: Path, seed: int, size: str, *, medals: bool = True, solution: bool = False
-) -> MadeTwin:
+) -> GeneratedTwin:
     """Generate and prepare a twin in a folder that must not exist yet, from the first world that has medals.
 
     With ``solution``, the folder also has a file ``SOLUTION``: the ceiling as a submission. Third-party code may have
@@ -303,7 +303,7 @@ def make_twin(
             continue
         dataset = Dataset(competition, folder)
         preparing.check_prepared(dataset)
-        return MadeTwin(
+        return GeneratedTwin(
             dataset=dataset,
             medals=None if reply["medals"] is None else medals_from_json(competition, reply["medals"]),
             predictions=predictions,

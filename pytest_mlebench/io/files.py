@@ -241,7 +241,7 @@ def unreadable(path: Path, error: OSError) -> DataError:
     )
 
 
-def open_up(folder: Path) -> None:
+def make_readable(folder: Path) -> None:
     """Make everything in a folder readable for its owner, this process's user. Links are not followed."""
     with suppress(OSError):
         folder.chmod(0o700)
@@ -257,5 +257,5 @@ def open_up(folder: Path) -> None:
 
 def remove_tree(folder: Path) -> None:
     """Remove a folder that agents wrote to, whatever permissions they set."""
-    open_up(folder)
+    make_readable(folder)
     shutil.rmtree(folder, ignore_errors=True)

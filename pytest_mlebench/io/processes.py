@@ -69,7 +69,7 @@ def start_time(pid: int) -> str:
     return "" if state in "ZX" else fields[18]
 
 
-def owned(prefix: str) -> str:
+def owned_prefix(prefix: str) -> str:
     """A prefix for a temporary folder's name that identifies its owner, this process (see ``dead_folders``)."""
     return f"{prefix}{_machine_hash()}-{os.getpid()}-{start_time(os.getpid())}-"
 
@@ -81,7 +81,7 @@ def _machine_hash() -> str:
 
 
 def dead_folders(prefix: str, bases: Iterable[Path]) -> list[Path]:
-    """This user's folders in ``bases`` that are named by ``owned(prefix)`` and whose process here has ended."""
+    """This user's folders in ``bases`` that are named by ``owned_prefix(prefix)`` and whose process here has ended."""
     name = re.compile(rf"{re.escape(prefix)}{_machine_hash()}-(?P<pid>\d+)-(?P<start>\d+)-")
     found = []
     for base in set(bases):

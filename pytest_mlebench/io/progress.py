@@ -112,7 +112,7 @@ class ByteCounter:
             self._reporter(step)
 
 
-class Thinned:
+class ThrottledReporter:
     """A reporter that passes on notes, warnings and new steps, and repeats a step at most every 30 seconds."""
 
     def __init__(self, reporter: Reporter) -> None:

@@ -20,20 +20,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pytest_mlebench.llm.api import API, Body, Endpoint, Provider, StreamReader, json_object
-from pytest_mlebench.llm.budget import Account, BudgetLimits, Over, Wait
+from pytest_mlebench.llm.budget import Account, BudgetLimits, Exhausted, Wait
 from pytest_mlebench.llm.ledger import Call, JsonText, Ledger, RecordLevel
-from pytest_mlebench.llm.prices import Most, Prices, read_usage
+from pytest_mlebench.llm.prices import MaxUsage, Prices, read_usage
 from pytest_mlebench.llm.providers import load_providers
 from pytest_mlebench.llm.requests import Admission, Refusal
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-LEAST_OUTPUT = 1024
+MIN_OUTPUT = 1024
 """Answers are shortened to fit the remaining budget, but to no less than this many tokens."""
 SHORT = 64 << 10
 """Maximum size of a call, in bytes, that is recorded without the accounting thread."""
-PAID = ("generate", "embed")
+CHARGED_KINDS = ("generate", "embed")
 """Kinds of calls that providers charge for."""
 _MAX_IDS, _MAX_ID_LENGTH = 1000, 256
 """Limits for the ids that are remembered from one answer."""
@@ -158,7 +158,7 @@ class Exchange:
         if self.reader is not None:
             self.answer = self.reader.answer()
         if self.answer is not None:
-            ids = self.api.kept_by_provider(self.endpoint, self.answer)
+            ids = self.api.stored_ids(self.endpoint, self.answer)
             self.admission.received.update(id for id in islice(ids, _MAX_IDS) if len(id) <= _MAX_ID_LENGTH)
 
 
@@ -219,19 +219,19 @@ class Accounting:
                     return
                 if got.left is not None:
                     length = wanted.affordable(got.left.tokens, got.left.cost)
-                    short = got.left.calls != 0 and LEAST_OUTPUT <= length < wanted.output // wanted.answers
+                    short = got.left.calls != 0 and MIN_OUTPUT <= length < wanted.output // wanted.answers
                     name, admission, body = exchange.provider.output_limit, exchange.admission, exchange.body or {}
                     if short and exchange.api.limit_output(endpoint, body, length, name, admission):
                         call.output_limited = length
                         wanted = await self.do(most)
                         continue
-                if isinstance(got, Over):
+                if isinstance(got, Exhausted):
                     self.totals.budget_ended = f"{got.option}={got.limit}"
                     raise Refusal("budget", _exhausted(got))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._settled.wait(), 0.1)  # other workers' calls end without an event here
 
-    def _most(self, exchange: Exchange) -> Most:
+    def _most(self, exchange: Exchange) -> MaxUsage:
         """Return the most that a call can use, with its most expensive model. Raises Refusal if a price is required
         but unknown."""
         prices, provider, context = self._settings.prices, exchange.provider, exchange.context
@@ -247,7 +247,7 @@ class Accounting:
         return max(found, key=lambda most: (most.cost or _ZERO, most.tokens))
 
     @staticmethod
-    def _take(exchange: Exchange, account: Account, wanted: Most) -> int | Wait | Over:
+    def _take(exchange: Exchange, account: Account, wanted: MaxUsage) -> int | Wait | Exhausted:
         got = account.reserve(tokens=wanted.tokens, cost=wanted.cost)
         if isinstance(got, int):  # set here, because the request may be cancelled meanwhile
             exchange.reservation = got
@@ -344,7 +344,7 @@ class Accounting:
         call, api, answer = exchange.call, exchange.api, exchange.answer or {}
         provider, endpoint, prices = exchange.provider, exchange.endpoint, self._settings.prices
         call.answered_model = api.answered_model(answer)
-        if endpoint.kind not in PAID:
+        if endpoint.kind not in CHARGED_KINDS:
             call.cost = _ZERO
             return
         whole = exchange.reader is None or exchange.stage is Stage.COMPLETE
@@ -362,7 +362,7 @@ class Accounting:
             call.cost = _ZERO
 
 
-def _exhausted(over: Over) -> str:
+def _exhausted(over: Exhausted) -> str:
     budget = f"the budget {over.option}={over.limit}"
     if over.share > 1:
         budget = f"this run's share of {budget}, which is split among {over.share} active runs,"

@@ -9,7 +9,17 @@ from typing import Any, ClassVar
 
 from pytest_mlebench.io.values import as_object, as_objects, loads
 from pytest_mlebench.llm import api
-from pytest_mlebench.llm.api import API, Body, Endpoint, Expected, Message, Question, Said, StreamReader, ToolResult
+from pytest_mlebench.llm.api import (
+    API,
+    Body,
+    CallContent,
+    Endpoint,
+    Expected,
+    Message,
+    Question,
+    StreamReader,
+    ToolResult,
+)
 from pytest_mlebench.llm.requests import (
     DROPPED,
     Admission,
@@ -184,7 +194,7 @@ class Anthropic(API):
         ]
         return ",".join(known), [name for name in given if name not in known]
 
-    def without_tools(self, body: Body, admission: Admission) -> None:
+    def drop_withheld_tools(self, body: Body, admission: Admission) -> None:
         choice = body.get("tool_choice") or {}
         if choice.get("type") == "tool" and choice.get("name") in admission.withheld_names:
             raise api.withheld_tool(str(choice["name"]))
@@ -216,7 +226,7 @@ class Anthropic(API):
         for event in _events(answer):
             yield event["type"], event
 
-    def said(self, path: str, request: Body, answer: Body) -> Said:
+    def said(self, path: str, request: Body, answer: Body) -> CallContent:
         messages = [Message(role="system", text=system)] if (system := api.content_text(request.get("system"))) else []
         for message in as_objects(request.get("messages")):
             blocks = message.get("content")
@@ -235,7 +245,7 @@ class Anthropic(API):
             if blocks or not results:
                 messages.append(Message(role="user", text=api.content_text(blocks)))
         reply = _agent_message(answer.get("content")) if answer else None
-        return Said(messages=api.grouped(messages), answer=reply, tools=as_objects(request.get("tools")))
+        return CallContent(messages=api.merge_messages(messages), answer=reply, tools=as_objects(request.get("tools")))
 
     def question(self, question: Question) -> tuple[str, Body]:
         tool = {"name": api.ANSWER, "description": "Give the answers.", "input_schema": question.schema}

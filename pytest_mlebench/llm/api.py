@@ -142,7 +142,7 @@ class Message:
 
 
 @dataclass(kw_only=True)
-class Said:
+class CallContent:
     """The content of a call: the agent's messages, and the model's answer (None if there is none)."""
 
     messages: list[Message] = field(default_factory=list)
@@ -204,10 +204,10 @@ class API(ABC):
             admitted: Body = endpoint.rule(body, admission)
         except Wrong as wrong:
             raise Refusal("invalid", str(wrong)) from None
-        self.without_tools(admitted, admission)
+        self.drop_withheld_tools(admitted, admission)
         return admitted
 
-    def why_not_model(self, model: str, *, routed: bool) -> str:
+    def model_problem(self, model: str, *, routed: bool) -> str:
         """Return why a model's name is not passed on; empty if it is.
 
         ``routed``: the provider routes requests, so a name may leave the choice of a server and a price to it.
@@ -215,7 +215,7 @@ class API(ABC):
         return "" if _MODEL_NAME.fullmatch(model) else "it is not the name of a single model"
 
     @abstractmethod
-    def without_tools(self, body: Body, admission: Admission) -> None:
+    def drop_withheld_tools(self, body: Body, admission: Admission) -> None:
         """Adapt a request whose tools were withheld. Raises Refusal if it requires one of these tools."""
 
     @abstractmethod
@@ -227,7 +227,7 @@ class API(ABC):
         """Limit the length of the answer; returns False if impossible. ``name`` is ``Provider.output_limit``."""
 
     @abstractmethod
-    def said(self, path: str, request: Body, answer: Body) -> Said:
+    def said(self, path: str, request: Body, answer: Body) -> CallContent:
         """Return the content of a call from ``bodies.jsonl.zst``."""
 
     @abstractmethod
@@ -246,7 +246,7 @@ class API(ABC):
         """Ask for usage in a stream; returns True if this was added, so that the client must not receive the usage."""
         return False
 
-    def kept_by_provider(self, endpoint: Endpoint, answer: Body) -> Iterable[str]:
+    def stored_ids(self, endpoint: Endpoint, answer: Body) -> Iterable[str]:
         """Return the ids by which later requests can refer to what the provider stores of an answer."""
         return ()
 
@@ -348,7 +348,7 @@ def withheld_tool(name: str) -> Refusal:
     return Refusal("invalid", f"{name[:64]!r}: {why}; the request requires this tool")
 
 
-def grouped(messages: Iterable[Message]) -> list[Message]:
+def merge_messages(messages: Iterable[Message]) -> list[Message]:
     """Merge consecutive messages that belong together: an agent's reasoning, text and calls, or several results."""
     grouped: list[Message] = []
     for message in messages:

@@ -91,7 +91,7 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Over:
+class Exhausted:
     """The call does not fit, whatever open calls turn out to cost. This exhausts the run's budget permanently.
 
     ``share`` is the number of runs that share the budget.
@@ -153,7 +153,7 @@ class Account:
             self.give_back(name)
         self._database.close()
 
-    def reserve(self, *, tokens: int, cost: Decimal | None) -> int | Wait | Over:
+    def reserve(self, *, tokens: int, cost: Decimal | None) -> int | Wait | Exhausted:
         """Reserve a call. Returns an id for ``settle``, or why it does not fit (yet). Raises ValueError if invalid."""
         nano = _nano(cost or Decimal(0))
         if tokens < 0:
@@ -167,7 +167,7 @@ class Account:
                     continue
                 if wanted[budget.option] > budget.at_most:
                     left = _remaining(budgets, lambda budget: budget.at_most)
-                    return Over(budget.option, self._format_limit(budget.option), left, budget.share)
+                    return Exhausted(budget.option, self._format_limit(budget.option), left, budget.share)
                 fits_alone = wanted[budget.option] <= budget.limit_now - budget.spent
                 return Wait(None if fits_alone else _remaining(budgets, lambda budget: budget.now))
             cursor = self._database.execute(

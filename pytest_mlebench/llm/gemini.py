@@ -10,7 +10,17 @@ from typing import Any
 
 from pytest_mlebench.io.values import as_object, as_objects
 from pytest_mlebench.llm import api
-from pytest_mlebench.llm.api import API, Body, Endpoint, Expected, Message, Question, Said, StreamReader, ToolResult
+from pytest_mlebench.llm.api import (
+    API,
+    Body,
+    CallContent,
+    Endpoint,
+    Expected,
+    Message,
+    Question,
+    StreamReader,
+    ToolResult,
+)
 from pytest_mlebench.llm.requests import (
     DROPPED,
     Admission,
@@ -212,7 +222,7 @@ class Gemini(API):
     def status(self, problem: Problem) -> int:
         return 403 if problem == "budget" else super().status(problem)  # Google's status for a missing billing account
 
-    def without_tools(self, body: Body, admission: Admission) -> None:
+    def drop_withheld_tools(self, body: Body, admission: Admission) -> None:
         for request in (body, body.get("generateContentRequest") or {}):
             if not admission.withheld or request.get("tools") != []:
                 continue
@@ -249,7 +259,7 @@ class Gemini(API):
     def answered_model(self, answer: Body) -> str | None:
         return api.as_string(answer.get("modelVersion")) or None
 
-    def said(self, path: str, request: Body, answer: Body) -> Said:
+    def said(self, path: str, request: Body, answer: Body) -> CallContent:
         system = as_object(request.get("systemInstruction") or request.get("system_instruction"))
         messages = [Message(role="system", text=prompt)] if (prompt := api.content_text(system.get("parts"))) else []
         number, open_calls = 0, dict[str, list[str]]()
@@ -265,7 +275,7 @@ class Gemini(API):
             for tool in as_objects(request.get("tools"))
             for declaration in as_objects(tool.get("functionDeclarations") or tool.get("function_declarations"))
         ]
-        return Said(messages=api.grouped(messages), answer=reply, tools=tools)
+        return CallContent(messages=api.merge_messages(messages), answer=reply, tools=tools)
 
     def question(self, question: Question) -> tuple[str, Body]:
         return f"/v1beta/models/{question.model}:generateContent", {

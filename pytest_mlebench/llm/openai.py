@@ -9,7 +9,17 @@ from typing import Any, ClassVar
 
 from pytest_mlebench.io.values import as_object, as_objects
 from pytest_mlebench.llm import api
-from pytest_mlebench.llm.api import API, Body, Endpoint, Expected, Message, Question, Said, StreamReader, ToolResult
+from pytest_mlebench.llm.api import (
+    API,
+    Body,
+    CallContent,
+    Endpoint,
+    Expected,
+    Message,
+    Question,
+    StreamReader,
+    ToolResult,
+)
 from pytest_mlebench.llm.requests import (
     DROPPED,
     Admission,
@@ -354,14 +364,14 @@ class OpenAI(API):
             raise Refusal("invalid", f"model {admission.model} searches the web on its own, which this run may not")
         return super().admit(endpoint, body, admission)
 
-    def without_tools(self, body: Body, admission: Admission) -> None:
+    def drop_withheld_tools(self, body: Body, admission: Admission) -> None:
         if admission.withheld and not body.get("tools"):
             if body.get("tool_choice") not in (None, "auto", "none"):
                 raise api.withheld_tool(admission.withheld[0])
             for name in ("tools", "tool_choice", "parallel_tool_calls"):
                 body.pop(name, None)
 
-    def why_not_model(self, model: str, *, routed: bool) -> str:
+    def model_problem(self, model: str, *, routed: bool) -> str:
         if _MODEL_NAME.fullmatch(model) is None:
             return "it is not the name of a single model"
         variant = model.partition(":")[2]
@@ -402,7 +412,7 @@ class OpenAI(API):
         body["stream_options"] = {**options, "include_usage": True}
         return True
 
-    def kept_by_provider(self, endpoint: Endpoint, answer: Body) -> Iterable[str]:
+    def stored_ids(self, endpoint: Endpoint, answer: Body) -> Iterable[str]:
         stored = [answer, *as_objects(answer.get("output"))] if endpoint.api == RESPONSES else []
         messages = (as_object(choice.get("message")) for choice in as_objects(answer.get("choices")))
         stored += [as_object(message.get("audio")) for message in messages]
@@ -418,13 +428,13 @@ class OpenAI(API):
             for number, event in enumerate(_response_events(answer)):
                 yield event["type"], {**event, "sequence_number": number}
 
-    def said(self, path: str, request: Body, answer: Body) -> Said:
+    def said(self, path: str, request: Body, answer: Body) -> CallContent:
         if path.rstrip("/").endswith("/responses"):
             return _response_content(request, answer)
-        messages = api.grouped(map(_chat_message, as_objects(request.get("messages"))))
+        messages = api.merge_messages(map(_chat_message, as_objects(request.get("messages"))))
         choices = as_objects(answer.get("choices"))
         reply = _chat_agent(as_object(choices[0].get("message"))) if choices else None
-        return Said(messages=messages, answer=reply, tools=as_objects(request.get("tools")))
+        return CallContent(messages=messages, answer=reply, tools=as_objects(request.get("tools")))
 
     def question(self, question: Question) -> tuple[str, Body]:
         body: Body = {
@@ -610,15 +620,15 @@ def _chat_agent(message: Mapping[str, Any]) -> Message:
     return Message(role="agent", text=text, reasoning=api.content_text(reasoning), calls=tuple(calls))
 
 
-def _response_content(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
+def _response_content(request: Mapping[str, Any], answer: Mapping[str, Any]) -> CallContent:
     given = request.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else as_objects(given)
     messages = (
         [Message(role="system", text=prompt)] if (prompt := api.content_text(request.get("instructions"))) else []
     )
-    messages += api.grouped(map(_item_message, items))
-    output = api.grouped(map(_item_message, as_objects(answer.get("output"))))
-    return Said(
+    messages += api.merge_messages(map(_item_message, items))
+    output = api.merge_messages(map(_item_message, as_objects(answer.get("output"))))
+    return CallContent(
         messages=messages,
         answer=next((message for message in output if message.role == "agent"), None),
         tools=as_objects(request.get("tools")),

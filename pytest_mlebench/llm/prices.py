@@ -103,7 +103,7 @@ class Prices:
 
     def most(
         self, provider: Provider, model: str, expected: Expected, context: Mapping[str, str] | None = None
-    ) -> Most:
+    ) -> MaxUsage:
         """Return the most that a call can use and cost."""
         usual_window, output_limit = self._limits(provider, model)
         window = max(usual_window, _LONG_CONTEXT if expected.long_context else 0)
@@ -122,10 +122,10 @@ class Prices:
         most = of_output = None
         if costs[0] is not None and with_output is not None:
             most, of_output = max(cost for cost in costs if cost is not None), with_output - costs[0]
-        return Most(input=input, output=output, answers=expected.answers, input_cost=most, output_cost=of_output)
+        return MaxUsage(input=input, output=output, answers=expected.answers, input_cost=most, output_cost=of_output)
 
     def unknown(
-        self, provider: Provider, model: str, expected: Expected, context: Mapping[str, str], most: Most
+        self, provider: Provider, model: str, expected: Expected, context: Mapping[str, str], most: MaxUsage
     ) -> str:
         """Return which price of a call is unknown; empty if its cost has an upper bound."""
         if most.cost is None:
@@ -168,7 +168,7 @@ class Prices:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Most:
+class MaxUsage:
     """The most that a call can use, in tokens and US dollars. Costs are None if the price is unknown."""
 
     input: int

@@ -12,7 +12,7 @@ import yaml
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.values import as_object, load_yaml
 from pytest_mlebench.llm.anthropic import Anthropic
-from pytest_mlebench.llm.api import API, VISIBLE, Provider, Said, checked_url
+from pytest_mlebench.llm.api import API, VISIBLE, CallContent, Provider, checked_url
 from pytest_mlebench.llm.gemini import Gemini
 from pytest_mlebench.llm.openai import OpenAI
 
@@ -50,7 +50,7 @@ def gateway_url(provider: Provider, url: str) -> str:
     return f"{url}/{provider.name}" + ("/v1" if provider.api.name == "openai" else "")
 
 
-def said_in(flavour: str, body: Mapping[str, Any]) -> Said:
+def call_content(flavour: str, body: Mapping[str, Any]) -> CallContent:
     """Return the content of a call from ``bodies.jsonl.zst``."""
     api = APIS.get(flavour, APIS["openai"])
     return api.said(str(body.get("path")), as_object(body.get("request")), as_object(body.get("response")))

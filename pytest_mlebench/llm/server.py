@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from pytest_mlebench.llm.accounting import PAID, Accounting, Exchange, GatewaySettings
+from pytest_mlebench.llm.accounting import CHARGED_KINDS, Accounting, Exchange, GatewaySettings
 from pytest_mlebench.llm.api import API, Body, Endpoint, Provider, sse
 from pytest_mlebench.llm.ledger import Call, Recording
 from pytest_mlebench.llm.prices import matches
@@ -239,7 +239,7 @@ class Service:
         call, endpoint, headers = exchange.call, exchange.endpoint, headers_of(exchange)
         body = None if exchange.body is None else self._admit(exchange)
         await self.accounting.enter(exchange)
-        if body is not None and self.accounting.has_budget and endpoint.kind in (*PAID, "other"):
+        if body is not None and self.accounting.has_budget and endpoint.kind in (*CHARGED_KINDS, "other"):
             await self.accounting.reserve(exchange)
         call.dropped = tuple(exchange.admission.dropped)
         if body is None:
@@ -281,7 +281,7 @@ class Service:
                 raise Refusal("invalid", "models must be a list of strings")
             exchange.models += others
         for model in exchange.models:
-            why = "" if model in allowed else exchange.api.why_not_model(model, routed=provider.prices == "openrouter")
+            why = "" if model in allowed else exchange.api.model_problem(model, routed=provider.prices == "openrouter")
             if why:
                 raise Refusal("invalid", f"model {model!r} is not passed on: {why}")
             if allowed and not any(matches(pattern, provider, model) for pattern in allowed):

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.llm.api import Message, Said
+from pytest_mlebench.llm.api import CallContent, Message
 from pytest_mlebench.llm.ledger import common_length, read_bodies, read_calls
-from pytest_mlebench.llm.providers import said_in
+from pytest_mlebench.llm.providers import call_content
 
 TRAJECTORY = "trajectory.json"
 """Name of the file in a run directory."""
@@ -63,7 +63,7 @@ class _Builder:
         self._remaining, self._max_text = max_characters, max_text
         self._by_id: dict[str, _Conversation] = {}
 
-    def add(self, said: Said, call: Mapping[str, Any]) -> None:
+    def add(self, said: CallContent, call: Mapping[str, Any]) -> None:
         """Add a call. Calls must be added in order."""
         messages = [message for message in said.messages if message.role != "system"]
         fingerprints = [message.fingerprint for message in messages]
@@ -89,7 +89,9 @@ class _Builder:
                 self._by_id[said.id] = conversation
             self._message(conversation, said.answer, call, is_answer=True)
 
-    def _find(self, said: Said, messages: list[Message], fingerprints: list[bytes]) -> tuple[_Conversation | None, int]:
+    def _find(
+        self, said: CallContent, messages: list[Message], fingerprints: list[bytes]
+    ) -> tuple[_Conversation | None, int]:
         """Find the conversation that a request continues (None if it is new), and how many of its messages are known.
 
         Agents do not repeat every message exactly: they leave out old results and shorten long ones. A request
@@ -211,7 +213,7 @@ def build(
         call = calls.get(body.get("number"), {})
         if call.get("kind") not in ("generate", None):
             continue
-        builder.add(said_in(str(call.get("flavour")), body), call)
+        builder.add(call_content(str(call.get("flavour")), body), call)
         if time.monotonic() > deadline:
             notes.append(f"The trajectory ends at call {body.get('number')}: reading the recording took too long.")
             break

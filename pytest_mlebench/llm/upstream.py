@@ -18,7 +18,7 @@ from aiohttp import web
 from yarl import URL
 
 from pytest_mlebench.llm import api
-from pytest_mlebench.llm.accounting import PAID, Accounting, Exchange, GatewaySettings, Stage
+from pytest_mlebench.llm.accounting import CHARGED_KINDS, Accounting, Exchange, GatewaySettings, Stage
 from pytest_mlebench.llm.api import Event, Provider, ServerSentEvents, StreamReader, StreamTooLarge
 from pytest_mlebench.llm.requests import Problem, Refusal
 
@@ -43,7 +43,7 @@ def session() -> aiohttp.ClientSession:
     )
 
 
-def url_of(provider: Provider, path: str, query: Mapping[str, str]) -> URL:
+def provider_url(provider: Provider, path: str, query: Mapping[str, str]) -> URL:
     """Return the URL of a path of a provider."""
     base = URL(provider.base_url)
     if base.host == api.HOST_ALIAS:
@@ -64,7 +64,7 @@ def proxy_of(url: URL) -> tuple[URL | None, dict[str, str]]:
     return proxy.with_user(None), {"Proxy-Authorization": f"Basic {login}"}
 
 
-def headers_there(headers: Mapping[str, str], provider: Provider, key: str) -> dict[str, str]:
+def forwarded_headers(headers: Mapping[str, str], provider: Provider, key: str) -> dict[str, str]:
     """Return the headers for the provider: the allowed headers (see ``server.headers_of``), and the provider's key."""
     name = (provider.key_header or provider.api.key_header).lower()
     kept = {header: value for header, value in headers.items() if header.lower() != name}
@@ -85,7 +85,7 @@ _MAX_BACKOFF_SECONDS = 60.0
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 
-def headers_back(headers: Mapping[str, str], key: str) -> dict[str, str]:
+def returned_headers(headers: Mapping[str, str], key: str) -> dict[str, str]:
     """Return the provider's headers that the client receives, without the key."""
     only_for_gateway = {name.strip().lower() for name in headers.get("Connection", "").split(",")}
     return {
@@ -111,9 +111,9 @@ class UpstreamClient:
     async def forward(self, exchange: Exchange, headers: Mapping[str, str], content: bytes = b"") -> web.StreamResponse:
         """Send a request, retry it if the provider fails temporarily, and pass the answer back. Raises Refusal."""
         call, request, provider = exchange.call, exchange.request, exchange.provider
-        url = url_of(provider, exchange.path, exchange.query)
+        url = provider_url(provider, exchange.path, exchange.query)
         key = self.keys[provider.name]
-        headers = headers_there(headers, provider, key)
+        headers = forwarded_headers(headers, provider, key)
         if provider.name not in self._proxies:  # cached: the environment is slow to search
             self._proxies[provider.name] = proxy_of(url)
         proxy, login = self._proxies[provider.name]
@@ -121,7 +121,7 @@ class UpstreamClient:
             last = attempt == self.settings.retries
             retry_after = None
             call.retries = attempt
-            if self.settings.rpm is not None and call.kind in PAID:
+            if self.settings.rpm is not None and call.kind in CHARGED_KINDS:
                 await self.accounting.pace(provider, self.settings.rpm)
             try:
                 exchange.stage = Stage.SENT
@@ -181,7 +181,7 @@ class UpstreamClient:
             exchange.stage = Stage.REFUSED
             raise Refusal("upstream", f"{call.provider} answered with a web page, not JSON: check its base URL")
         call.status = upstream.status
-        headers = headers_back(upstream.headers, key)
+        headers = returned_headers(upstream.headers, key)
         if call.stream and upstream.status < 300:
             return await PassedStream(self, exchange, upstream).run(headers, key)
         received = bytearray()
@@ -221,7 +221,7 @@ class PassedStream:
         self._response = web.StreamResponse(status=upstream.status, reason=upstream.reason, headers=headers)
         await self._response.prepare(exchange.request)
         exchange.stage = Stage.STREAMING
-        hiding = Hiding(key.encode())
+        hiding = KeyRedactor(key.encode())
         try:
             async for chunk in upstream.content.iter_any():
                 if shown := hiding.feed(chunk):
@@ -306,7 +306,7 @@ def _retry_delay(attempt: int, retry_after: str | None) -> float:
     return float(min(_BACKOFF_SECONDS * 2**attempt, _MAX_BACKOFF_SECONDS)) * jitter
 
 
-class Hiding:
+class KeyRedactor:
     """Removes a provider's key from a stream, in case the provider repeats it. The key may span two chunks."""
 
     def __init__(self, key: bytes) -> None:

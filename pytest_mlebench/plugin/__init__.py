@@ -1,1 +1,1 @@
-"""pytest's hooks and what they do. No other package of the core imports pytest."""
+"""The pytest plugin: hooks, collectors, fixtures and checks."""

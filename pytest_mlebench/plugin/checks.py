@@ -1,6 +1,6 @@
-"""The checks that prove a competition's preparer and grader: on synthetic data, or on the prepared real data.
+"""Checks of a competition's preparer and grader, on synthetic data or on the prepared real data.
 
-Graders, and pandas with them, are imported when a check runs: collecting needs none of it.
+Graders and pandas are imported only when a check runs, because collecting does not need them.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ def _gate() -> type[Gate]:
 def synthetic_prepare(
     competition: Competition, synthetic_dataset: Dataset, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """The prepared files are byte for byte (archives member for member) those of the golden; cells are kept."""
-    _none(
+    """Prepared files equal the golden ones byte for byte (archives: member for member), and cells are preserved."""
+    _fail_if_any(
         _gate().prepared_differences(competition, synthetic_dataset),
         _gate().advice(competition, "prepare.py", "synthetic.py"),
     )
     if (found := _gate().cell_differences(competition, synthetic_dataset, tmp_path)) is not None:
-        _none(_excepted(competition, "cells_are_kept", found, request), KEEP_CELLS if found else "")
+        _fail_if_any(_unexcused(competition, "cells_are_kept", found, request), KEEP_CELLS if found else "")
 
 
 def synthetic_scores(
     competition: Competition, synthetic_grades: dict[str, Grade], request: pytest.FixtureRequest
 ) -> None:
-    """Every valid submission scores as in the golden; the answers themselves are valid."""
-    broken = any(grade.defect for grade in synthetic_grades.values())
-    _none(
+    """Every valid submission has its golden score, and the answers themselves are valid."""
+    defective = any(grade.defect for grade in synthetic_grades.values())
+    _fail_if_any(
         _gate().score_differences(competition, synthetic_grades),
-        _gate().advice(competition, "grade.py", accept=not broken),
+        _gate().advice(competition, "grade.py", accept=not defective),
     )
     if placeholder := competition.placeholder_scores:
-        with warnings.catch_warnings():  # a hint, also in a project that turns warnings into errors
+        with warnings.catch_warnings():  # only a hint, even if the project turns warnings into errors
             warnings.simplefilter("default")
             warnings.warn(pytest.PytestWarning(placeholder), stacklevel=1)
     reason = synthetic_grades[_gate().ANSWERS].reason
     invalid = [] if reason is None else [f"the perfect submission is invalid: {reason}"]
-    _none(_excepted(competition, "answers_are_invalid", invalid, request))
+    _fail_if_any(_unexcused(competition, "answers_are_invalid", invalid, request))
 
 
 def synthetic_rejections(
@@ -74,42 +74,42 @@ def synthetic_rejections(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
-    """Every malformed submission is rejected, with a reason; rows are matched by ids; guesses earn no medal."""
-    _none(_gate().rejection_differences(competition, synthetic_grades), _gate().advice(competition, "grade.py"))
+    """Every malformed submission is rejected with a reason, rows are matched by id, and guesses earn no medal."""
+    _fail_if_any(_gate().rejection_differences(competition, synthetic_grades), _gate().advice(competition, "grade.py"))
     try:
         rows, guesses = _gate().grader_problems(competition, synthetic_dataset, tmp_path)
     except CompetitionError as error:
         pytest.fail(str(error), pytrace=False)
-    unmatched = _excepted(competition, "rows_are_matched", rows, request)
-    _none(unmatched + _excepted(competition, "guesses_earn_nothing", guesses, request))
+    unmatched = _unexcused(competition, "rows_are_matched", rows, request)
+    _fail_if_any(unmatched + _unexcused(competition, "guesses_earn_nothing", guesses, request))
 
 
 def synthetic_answers_stay_private(
     competition: Competition, synthetic_dataset: Dataset, request: pytest.FixtureRequest
 ) -> None:
-    """No public file tells the answers, and no group is on both sides of the split."""
+    """No public file reveals the answers, and no group is on both sides of the split."""
     _no_leaks(competition, synthetic_dataset, request)
 
 
 def real_checksums(dataset: Dataset, request: pytest.FixtureRequest) -> None:
-    """The prepared files are the reference's; without checksums, their cells are those of the raw files."""
+    """Prepared files have the reference's checksums; without checksums, their cells equal those of the raw files."""
     competition = dataset.competition
     if competition.checksums:
-        _none(_gate().checksum_errors(dataset))
+        _fail_if_any(_gate().checksum_errors(dataset))
     elif not dataset.has_raw and competition.source != "bundled":
-        pytest.skip("the competition has no checksums, and the store no raw data to compare cells with")
+        pytest.skip("the competition has no checksums, and the data store has no raw data to compare cells with")
     else:
         found = _gate().changed_cells(competition, dataset.raw, dataset)
-        _none(_excepted(competition, "cells_are_kept", found, request), KEEP_CELLS if found else "")
+        _fail_if_any(_unexcused(competition, "cells_are_kept", found, request), KEEP_CELLS if found else "")
 
 
 def real_sample_submission(competition: Competition, dataset: Dataset) -> None:
     """The sample submission has its known score and earns no medal."""
     report = _gate().Grader(competition, dataset).report(dataset.sample_submission)
     expected = competition.sample_submission_score
-    if expected is not None or not competition.is_corrected:  # else nobody has prepared it with the reference
-        scored = math.nan if report.score is None else report.score
-        if scored != pytest.approx(math.nan if expected is None else expected, abs=1.1e-5, nan_ok=True):
+    if expected is not None or not competition.is_corrected:  # else the reference score is unknown
+        score = math.nan if report.score is None else report.score
+        if score != pytest.approx(math.nan if expected is None else expected, abs=1.1e-5, nan_ok=True):
             pytest.fail(_wrong_sample_score(competition, report), pytrace=False)
     if report.any_medal:
         pytest.fail(f"the sample submission earns a medal: {report.medal}", pytrace=False)
@@ -131,19 +131,19 @@ def real_perfect_submission(competition: Competition, dataset: Dataset) -> None:
 
 
 def real_answers_stay_private(competition: Competition, dataset: Dataset, request: pytest.FixtureRequest) -> None:
-    """No public file tells the answers, and no group is on both sides of the split."""
+    """No public file reveals the answers, and no group is on both sides of the split."""
     _no_leaks(competition, dataset, request)
 
 
 def _wrong_sample_score(competition: Competition, report: Report) -> str:
-    """What to write into ``competition.yaml``."""
+    """Return an error message with the value to write into ``competition.yaml``."""
     file, expected = competition.file("competition.yaml"), competition.sample_submission_score
     if report.score is None:
         found = f"is invalid: {report.error}" if report.error else "has no score"
-        return f"{file}: the sample submission {found}; sample_submission_score says {expected:g}"
-    said = "does not give its score" if expected is None else f"says {expected:g}"
+        return f"{file}: the sample submission {found}; sample_submission_score is {expected:g}"
+    stated = "does not state its score" if expected is None else f"states {expected:g}"
     return (
-        f"{file}: the sample submission scores {report.score}, and the file {said}; if the score is right, write "
+        f"{file}: the sample submission scores {report.score}, but the file {stated}; if the score is correct, write "
         f"`sample_submission_score: {report.score}`"
     )
 
@@ -153,23 +153,23 @@ def _no_leaks(competition: Competition, dataset: Dataset, request: pytest.Fixtur
         shared, found = _gate().exposed(competition, dataset)
     except CompetitionError as error:
         pytest.fail(f"{competition.file('competition.yaml')}: {error}", pytrace=False)
-    _none(_excepted(competition, "groups_stay_apart", shared, request))
+    _fail_if_any(_unexcused(competition, "groups_stay_apart", shared, request))
     if competition.known_leak:
         request.node.user_properties.append(("known_leak", competition.known_leak))
         pytest.xfail(f"known leak: {competition.known_leak}")
-    _none(found)
+    _fail_if_any(found)
 
 
-def _excepted(competition: Competition, name: str, problems: list[str], request: pytest.FixtureRequest) -> list[str]:
-    """The problems, but for those that the competition's ``exceptions`` give a reason for."""
+def _unexcused(competition: Competition, name: str, problems: list[str], request: pytest.FixtureRequest) -> list[str]:
+    """Return the problems, or none if the competition's ``exceptions`` give a reason for them."""
     reason = competition.exceptions.get(name)
     if reason is None:
-        return [f"{problem} (if that must be: exceptions.{name} in competition.yaml)" for problem in problems]
+        return [f"{problem} (to allow this, add exceptions.{name} to competition.yaml)" for problem in problems]
     request.node.user_properties.append((name, reason))
-    return [] if problems else [f"exceptions.{name} in competition.yaml is not needed: nothing is found"]
+    return [] if problems else [f"exceptions.{name} in competition.yaml is not needed: no problem was found"]
 
 
-def _none(differences: Sequence[Any], advice: str = "") -> None:
+def _fail_if_any(differences: Sequence[Any], advice: str = "") -> None:
     if differences:
         shown = [str(difference) for difference in differences[:50]]
         if len(differences) > len(shown):

@@ -1,6 +1,6 @@
-"""What pytest collects: a competition's folder, the runs of agents on it, or the checks of its grader.
+"""Collect competitions: for each one, the runs of agents on it or the checks of its preparer and grader.
 
-Without paths that is a split, a run group's runs, or the benchmark.
+Without paths, a session collects a split, the runs of a resumed group, or the benchmark.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def start(config: pytest.Config) -> None:
-    """Choose what to collect, and have pytest call the hooks of this module; raises pytest.UsageError."""
+    """Choose what to collect and register the hooks of this module; raises pytest.UsageError."""
     if config.option.markers:
         for name, word in _markers(config).items():
             config.addinivalue_line("markers", f"{name}: competitions of {word}")
@@ -53,18 +53,18 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
     return ChosenFolder.from_parent(parent, path=path) if path in session_of(parent.config).ways else None
 
 
-@pytest.hookimpl(trylast=True)  # when -k and -m have chosen
+@pytest.hookimpl(trylast=True)  # after -k and -m have selected items
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without ``--split``, -k and -m choose among the benchmark, and among the rest where none of that matches."""
-    inside = [item for item in items if isinstance(item, CompetitionItem) and item.competition.split in BENCHMARK]
-    if inside and session_of(config).prefers_benchmark:
-        kept = set(inside)
+    """Without ``--split``, -k and -m select from the benchmark, or from the other competitions if none matches."""
+    selected = [item for item in items if isinstance(item, CompetitionItem) and item.competition.split in BENCHMARK]
+    if selected and session_of(config).prefers_benchmark:
+        kept = set(selected)
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        items[:] = inside
+        items[:] = selected
 
 
 class ChosenFolder(pytest.Directory):
-    """A folder on the way to competitions that the session chose itself: nothing else in it is looked at."""
+    """A parent folder of competitions that the session chose itself. Nothing else in it is collected."""
 
     def collect(self) -> Iterator[pytest.Collector]:
         for path in session_of(self.config).ways[self.path]:
@@ -75,24 +75,24 @@ class ChosenFolder(pytest.Directory):
 
 
 class CompetitionFile(pytest.File):
-    """A ``competition.yaml``. Collecting it reads YAML and imports nothing of the competition."""
+    """A ``competition.yaml``. Collecting it only reads YAML; no code of the competition is imported."""
 
     competition: Competition
 
     @classmethod
     def of(cls, path: Path, parent: pytest.Collector) -> CompetitionFile | None:
-        """The collector of a file; None for one of another tool.
+        """Return the collector of a file; None if the file belongs to another tool.
 
-        A competition of the catalogue that lies outside of the rootdir, and a bundled one anywhere, is named as in a
-        checkout: ``competitions/ID/competition.yaml``.
+        Bundled competitions, and those of the catalogue outside the rootdir, have node ids as in a checkout:
+        ``competitions/ID/competition.yaml``.
         """
         config = parent.config
         is_bundled = path.parent.parent == bundled("competitions")
         in_catalogue = is_bundled or path.parent.parent in session_of(config).settings.competitions_dirs
         if not (in_catalogue or Competition.is_ours(path)):
             return None
-        has_own_name = path.is_relative_to(config.rootpath) and not is_bundled
-        name = None if has_own_name or not in_catalogue else f"competitions/{path.parent.name}/{path.name}"
+        uses_real_path = path.is_relative_to(config.rootpath) and not is_bundled
+        name = None if uses_real_path or not in_catalogue else f"competitions/{path.parent.name}/{path.name}"
         return cls.from_parent(parent, path=path, nodeid=name)
 
     def collect(self) -> Iterator[pytest.Item]:
@@ -119,7 +119,7 @@ class CompetitionFile(pytest.File):
 
 
 class CompetitionItem(pytest.Function):
-    """A test function that runs for one competition; fixtures, marks and properties work as for any other."""
+    """A test function for one competition. Fixtures, marks and properties work as for any test."""
 
     competition: Competition
 
@@ -127,10 +127,10 @@ class CompetitionItem(pytest.Function):
     def of_version(
         cls, parent: CompetitionFile, competition: Competition, *, name: str, callobj: Callable[..., None], of: str = ""
     ) -> Self:
-        """An item whose name ends with what it is ``of`` and the version, unless that is the first: ``[seed=0,v2]``."""
+        """Create an item. Its name ends with ``of`` and the version unless it is the first, such as ``[seed=0,v2]``."""
         is_first = competition.version == FIRST
-        inside = ",".join(filter(None, [of, "" if is_first else competition.version]))
-        item: Self = cls.from_parent(parent, name=f"{name}[{inside}]" if inside else name, callobj=callobj)
+        suffix = ",".join(filter(None, [of, "" if is_first else competition.version]))
+        item: Self = cls.from_parent(parent, name=f"{name}[{suffix}]" if suffix else name, callobj=callobj)
         item.competition = competition
         internals.keep_fixtures(item, FIXTURES, FIXTURES_MODULE)
         if not is_first:
@@ -148,32 +148,32 @@ class CompetitionItem(pytest.Function):
 
 
 def competition_of(item: pytest.Item, catalogue: Catalogue) -> Competition | None:
-    """The competition that an item is about, whether it was collected or has a mark."""
+    """Return an item's competition: the one it was collected for, or that of its mark; None if unknown."""
     if isinstance(item, CompetitionItem):
         return item.competition
     mark = item.get_closest_marker("competition")
-    with suppress(UsageError, IndexError):  # its fixture says that it is unknown
+    with suppress(UsageError, IndexError):  # the competition fixture reports the error
         return catalogue[str(mark.args[0])] if mark else None
     return None
 
 
 def markers_of(competition: Competition) -> dict[str, str]:
-    """The markers of a competition's items, and what each stands for: its split and its category."""
+    """Return the markers of a competition's items, by name: its split and its category."""
     words = [competition.split, *(["lite"] if competition.split == "low" else []), competition.category]
     return {marker_name(word): word for word in words}
 
 
 def marker_name(word: str) -> str:
-    """A split or category as a marker, for example ``image_classification``."""
+    """Convert a split or category to a marker name, for example ``image_classification``."""
     cleaned = "".join(letter if letter.isalnum() else "_" for letter in word.lower().replace("->", " to "))
     name = "_".join(filter(None, cleaned.split("_")))
     return f"category_{name}" if name[0].isdigit() else name  # a marker must be an identifier
 
 
 def _choose_paths(config: pytest.Config, session: Session) -> None:
-    """Without a path, collect bundled competitions, or the runs of the group that is resumed.
+    """Without a path, collect bundled competitions, or the runs of the resumed group.
 
-    An xdist worker is given the command line as the user wrote it, and finds the same items.
+    An xdist worker gets the user's original command line, and so collects the same items.
     """
     settings = session.settings
     if settings.split is not None:
@@ -186,7 +186,7 @@ def _choose_paths(config: pytest.Config, session: Session) -> None:
         internals.set_paths(config, paths)
         return
 
-    # `-k spaceship` needs no --split=dev.
+    # `-k spaceship` also works without --split=dev.
     session.prefers_benchmark = settings.split is None and bool(config.option.keyword or config.option.markexpr)
     chosen: Iterable[Competition]
     chosen = session.catalogue if session.prefers_benchmark else session.catalogue.split(settings.split or "all")
@@ -196,7 +196,7 @@ def _choose_paths(config: pytest.Config, session: Session) -> None:
 
 
 def _ways(files: Iterable[Path]) -> dict[Path, list[Path]]:
-    """The folders on the way to files, each with the next steps: folders, and the files themselves."""
+    """Map each parent folder of the files to its children that are to be collected: folders and files."""
     ways: dict[Path, dict[Path, None]] = {}
     for file in files:
         path = file
@@ -207,16 +207,16 @@ def _ways(files: Iterable[Path]) -> dict[Path, list[Path]]:
 
 
 def _resumed_paths(config: pytest.Config, session: Session) -> list[str]:
-    """The runs of a group that is resumed; its competitions if the command line names other agents or seeds."""
+    """Return the node ids of a resumed group; its competitions if the command line has other agents or seeds."""
     if session.settings.split:
         return []
-    others = not {"--agent", "--seeds"}.isdisjoint(given_options(config))
+    changed = not {"--agent", "--seeds"}.isdisjoint(given_options(config))
     files = ((session.competition_file(run.nodeid), run.nodeid.partition("::")[2]) for run in session.resumed)
-    return list(dict.fromkeys(str(file) if others else f"{file}::{name}" for file, name in files))
+    return list(dict.fromkeys(str(file) if changed else f"{file}::{name}" for file, name in files))
 
 
 def _with_bundled(session: Session, argument: str, here: Path) -> str:
-    """``competitions/ID/…`` names a competition of the catalogue where there is no such folder, as node ids do."""
+    """Resolve ``competitions/ID/…``, as in node ids, to a competition of the catalogue if the path does not exist."""
     path, *names = argument.split("::")
     if not path.startswith(NAMES) or (here / path).exists():
         return argument
@@ -230,25 +230,25 @@ def _with_bundled(session: Session, argument: str, here: Path) -> str:
 
 
 def _markers(config: pytest.Config) -> dict[str, str]:
-    """Those of the catalogue: the splits and the categories, with what each stands for."""
+    """Return the markers of the catalogue's splits and categories."""
     catalogue = session_of(config).catalogue
     return {name: word for competition in catalogue for name, word in markers_of(competition).items()}
 
 
 def explain_nothing(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Where -k or -m matches none of the competitions that were collected: the close ones, or how to see all."""
+    """If -k or -m matches no competition, suggest similar names or how to list all."""
     expression = config.option.markexpr
     if expression:
         known = _markers(config)
         words = [word for word in re.findall(r"\w+", expression) if word not in {"and", "or", "not", *known}]
         if not offered(config) and known.keys().isdisjoint(map(marker_name, words)):
-            return  # the markers of another project
+            return  # the expression is about another project's markers
         close = [name for word in words for name in close_matches(marker_name(word), known)]
-        meant = f"did you mean {' or '.join(dict.fromkeys(close))}?" if close else "`pytest --markers` lists them"
-        reporter.write_line(f"-m {expression!r} matches no competition; {meant}")
+        hint = f"did you mean {' or '.join(dict.fromkeys(close))}?" if close else "`pytest --markers` lists them"
+        reporter.write_line(f"-m {expression!r} matches no competition; {hint}")
     word = config.option.keyword
     if not word or not (ids := offered(config)):
         return
     close = close_matches(word, ids) or close_matches(word, {part for id in ids for part in id.split("-")})
-    meant = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(sorted(ids)[:4])}, …"
-    reporter.write_line(f"-k {word!r} matches nothing in {len(ids)} competitions; {meant} (`mlebench list` lists them)")
+    hint = f"did you mean {' or '.join(close)}?" if close else f"for example: {', '.join(sorted(ids)[:4])}, …"
+    reporter.write_line(f"-k {word!r} matches nothing in {len(ids)} competitions; {hint} (`mlebench list` lists them)")

@@ -1,8 +1,8 @@
-"""Fixtures for competition items, and for anyone's own tests.
+"""Fixtures for competition items and for your own tests.
 
-pytest imports this module at every start. That is why each fixture imports what it needs itself.
+pytest imports this module at every start, so each fixture imports its dependencies itself.
 
-A test of your own names its competition, and its agent, with marks::
+Your tests select a competition and an agent with marks::
 
     import pytest
 
@@ -64,15 +64,15 @@ Result = TypeVar("Result")
 GRADES = pytest.StashKey["dict[str, dict[str, Grade]]"]()
 
 
-def _or_fail(act: Callable[[], Result]) -> Result:
-    """Call the function; an error of ours fails the test with its text, without a traceback."""
+def _or_fail(function: Callable[[], Result]) -> Result:
+    """Call the function; an MLEBenchError fails the test with its message, without a traceback."""
     from pytest_mlebench.io.units import plain
 
     try:
-        return act()
+        return function()
     except MLEBenchError as error:
         message = plain(str(error))
-    pytest.fail(message, pytrace=False)  # outside of the handler: pytest would show both
+    pytest.fail(message, pytrace=False)  # outside the handler, where pytest would show both exceptions
 
 
 def _bench(request: pytest.FixtureRequest) -> Bench:
@@ -80,7 +80,7 @@ def _bench(request: pytest.FixtureRequest) -> Bench:
 
 
 def _run(request: pytest.FixtureRequest) -> AgentRun | None:
-    """The item, if it runs an agent."""
+    """Return the item if it runs an agent."""
     from pytest_mlebench.plugin.group import AgentRun
 
     return request.node if isinstance(request.node, AgentRun) else None
@@ -98,7 +98,7 @@ def competition(request: pytest.FixtureRequest) -> Competition:
 
 @pytest.fixture(scope="session")
 def data_store(request: pytest.FixtureRequest) -> DataStore:
-    """The DataStore in ``--data-dir``, or that of ``--data=twin``."""
+    """The DataStore of ``--data-dir``, or the one of ``--data=twin``."""
     return _or_fail(lambda: _bench(request).store)
 
 
@@ -125,13 +125,13 @@ def agent(request: pytest.FixtureRequest) -> Agent:
 
 @pytest.fixture
 def sandbox(request: pytest.FixtureRequest, agent: Agent) -> Sandbox:
-    """The Sandbox that ``--sandbox`` gives the agent, ready to run it."""
+    """The Sandbox selected by ``--sandbox``, ready to run the agent."""
     return _or_fail(lambda: _bench(request).ready_sandbox(agent))
 
 
 @pytest.fixture
 def run_group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> GroupReader:
-    """The run group that runs are written to: ``folder``, ``records()``. A test of your own gets one of its own."""
+    """The run group that runs are written to: ``folder``, ``records()``. In your own tests, a temporary one."""
     from pytest_mlebench.records.group import GroupReader
 
     reader = session_of(request.config).reader
@@ -149,24 +149,24 @@ def run_agent(
     sandbox: Sandbox,
     run_group: GroupReader,
 ) -> Callable[..., RunRecord]:
-    """A function that runs the agent on the competition and returns the RunRecord; ``seed=`` as an option."""
+    """A function that runs the agent on the competition and returns the RunRecord. ``seed=`` is optional."""
     from pytest_mlebench.plugin.reporting import note_run
 
     session, item = session_of(request.config), _run(request)
     options = session.bench.run_options(run_group.folder, worker=session.worker)
-    own_seed = 0 if item is None else item.key.seed
+    default_seed = 0 if item is None else item.key.seed
 
-    def run_it(*, seed: int = own_seed) -> RunRecord:
+    def run(*, seed: int = default_seed) -> RunRecord:
         record = pytest_mlebench.run_agent(agent, competition, dataset, sandbox, options, seed=seed)
         note_run(request.node, record, again=item is not None)
         return record
 
-    return run_it
+    return run
 
 
 @pytest.fixture
 def grade_submission(competition: Competition, dataset: Dataset) -> Callable[[Path], Report]:
-    """A function that grades a submission's file against the competition's answers and returns the Report."""
+    """A function that grades a submission file against the competition's answers and returns the Report."""
     grader = _or_fail(lambda: pytest_mlebench.Grader(competition, dataset))
     return lambda path: grader.report(Path(path))
 
@@ -175,9 +175,9 @@ def grade_submission(competition: Competition, dataset: Dataset) -> Callable[[Pa
 def synthetic_dataset(
     request: pytest.FixtureRequest, competition: Competition, tmp_path_factory: pytest.TempPathFactory
 ) -> Dataset:
-    """The competition's synthetic data, prepared (once for all workers)."""
+    """The competition's prepared synthetic data, shared by all workers."""
     base = tmp_path_factory.getbasetemp()
-    shared = base.parent if is_worker(request.config) else base  # each worker has a folder of its own in the session's
+    shared = base.parent if is_worker(request.config) else base  # each worker has its own subfolder
     store = pytest_mlebench.DataStore(shared / "mlebench-synthetic" / competition.version)
     return _or_fail(lambda: store.prepare(competition, synthetic=competition.golden["seed"]))
 
@@ -186,7 +186,7 @@ def synthetic_dataset(
 def synthetic_grades(
     request: pytest.FixtureRequest, competition: Competition, synthetic_dataset: Dataset
 ) -> dict[str, Grade]:
-    """How every synthetic submission is graded, by name."""
+    """The grade of every synthetic submission, by name."""
     from pytest_mlebench.gate.golden import grade_all, synthetic_submissions
 
     known = request.config.stash.setdefault(GRADES, {})
@@ -194,7 +194,7 @@ def synthetic_grades(
     if key not in known:
 
         def grade() -> dict[str, Grade]:
-            with TemporaryDirectory() as folder:  # tmp_path cannot be torn down after Ctrl-C in a fixture
+            with TemporaryDirectory() as folder:  # pytest cannot remove tmp_path after Ctrl-C in a fixture
                 paths = synthetic_submissions(competition, synthetic_dataset, Path(folder), competition.golden["seed"])
                 return {grade.name: grade for grade in grade_all(competition, synthetic_dataset, paths)}
 

@@ -1,7 +1,7 @@
-"""The run group of a session and its agents: opened before the first run, given the planned runs, closed at the end.
+"""Run agents in a run group: open it before the first run, record the planned runs, and close it at the end.
 
-The hooks here are those of sessions that run agents, and of those with workers: registered where there are any. Data is
-prepared when an item needs it, or the item is skipped, as ``--prepare`` says.
+The hooks in this module are registered for sessions that run agents or have workers. Depending on ``--prepare``, data
+is prepared when an item needs it, or the item is skipped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pytest_mlebench.io.progress import WarningNote
 from pytest_mlebench.io.units import plain
 from pytest_mlebench.options import Settings, from_manifest
 from pytest_mlebench.plugin import collection, internals, reporting
-from pytest_mlebench.plugin import session as own
+from pytest_mlebench.plugin import session as state
 from pytest_mlebench.plugin.collection import CompetitionFile, CompetitionItem, competition_of
 from pytest_mlebench.plugin.html import MedalReport
 from pytest_mlebench.records.group import LAST, GroupReader, find_group
@@ -52,107 +52,106 @@ if TYPE_CHECKING:
 
 
 def runs_of(file: CompetitionFile) -> Iterator[AgentRun]:
-    """The session's runs on a competition: each agent with each seed."""
-    session = own.session_of(file.config)
+    """Yield the session's runs on a competition: each agent with each seed."""
+    session = state.session_of(file.config)
     for agent in session.agents:
         for seed in range(session.settings.seeds):
             yield AgentRun.of(file, agent, seed)
 
 
 class AgentRun(CompetitionItem):
-    """One agent on one competition with one seed."""
+    """A run as a pytest item: one agent on one competition with one seed."""
 
     agent: Agent
     key: RunKey
 
     @classmethod
     def of(cls, parent: CompetitionFile, agent: Agent, seed: int) -> AgentRun:
-        """A run still to be done, or one that the run group has the record of: it needs neither data nor sandbox."""
+        """Create the item of a run. If the run group already has its record, it needs no data and no sandbox."""
         key = RunKey(agent.id, parent.competition.id, seed)
-        session = own.session_of(parent.config)
+        session = state.session_of(parent.config)
         callobj: Callable[..., None] = _run if session.settings.cluster is None else _fetch
         if key in session.finished:
             callobj = _replay
         item = cls.of_version(parent, parent.competition, name=agent.id, callobj=callobj, of=f"seed={seed}")
         item.agent, item.key = agent, key
-        # pytest-timeout would kill it: it has a limit of its own.
+        # pytest-timeout must not kill the run, which has its own time limit.
         if parent.config.pluginmanager.hasplugin("timeout") and internals.is_on(parent.config, "timeout"):
             item.add_marker(pytest.mark.timeout(0))
         return item
 
     def setup(self) -> None:
-        """Skip the run of an agent whose model calls were all refused in an earlier run of this process."""
-        if why := self.config.stash.get(own.CANNOT_WORK, {}).get(self.agent.id):
-            self.stash[own.NOT_RUN] = f"{self.agent.id}: {why}. Its other runs were not started"
-            pytest.skip(self.stash[own.NOT_RUN])
+        """Skip the run if none of the agent's model calls was answered in an earlier run of this process."""
+        if why := self.config.stash.get(state.CANNOT_WORK, {}).get(self.agent.id):
+            self.stash[state.NOT_RUN] = f"{self.agent.id}: {why}. Its other runs were not started"
+            pytest.skip(self.stash[state.NOT_RUN])
         super().setup()
 
 
 def _replay(request: pytest.FixtureRequest) -> None:
-    """What an AgentRun does that was finished in an earlier session: show its record."""
-    record = own.session_of(request.config).finished[request.node.key]
+    """Test function of a run that was finished in an earlier session: report its record."""
+    record = state.session_of(request.config).finished[request.node.key]
     reporting.note_run(request.node, record, again=True)
-    _judge(request, record)
+    _assert_passed(request, record)
 
 
 def _run(run_agent: Callable[[], RunRecord], request: pytest.FixtureRequest) -> None:
-    """What an AgentRun does: run the agent, and judge the record."""
-    _judge_what_comes(request, run_agent)
+    """Test function of a run: run the agent and report the record."""
+    _get_and_assert_passed(request, run_agent)
 
 
 def _fetch(dataset: Dataset, request: pytest.FixtureRequest) -> None:
-    """What an AgentRun does that was handed to an engine, and has ended: judge the record."""
+    """Test function of a run that an engine has executed: report the record."""
 
     def fetch() -> RunRecord:
-        record = own.engines().fetched(request.config, request.node.key)
+        record = state.engines().fetched(request.config, request.node.key)
         reporting.note_run(request.node, record, again=True)
         return record
 
-    _judge_what_comes(request, fetch)
+    _get_and_assert_passed(request, fetch)
 
 
-def _judge_what_comes(request: pytest.FixtureRequest, get: Callable[[], RunRecord]) -> None:
+def _get_and_assert_passed(request: pytest.FixtureRequest, get: Callable[[], RunRecord]) -> None:
     try:
         record = get()
     except MLEBenchError as error:
-        request.node.stash[own.HARNESS_ERROR] = message = plain(str(error))  # an engine may quote an agent
+        request.node.stash[state.HARNESS_ERROR] = message = plain(str(error))  # may quote an agent
     else:
-        _judge(request, record)
+        _assert_passed(request, record)
         return
-    pytest.fail(message, pytrace=False)  # outside of the handler: pytest would show both
+    pytest.fail(message, pytrace=False)  # outside the handler, where pytest would show both exceptions
 
 
-def _judge(request: pytest.FixtureRequest, record: RunRecord) -> None:
-    session = own.session_of(request.config)
-    request.node.stash[own.RECORD] = record
+def _assert_passed(request: pytest.FixtureRequest, record: RunRecord) -> None:
+    session = state.session_of(request.config)
+    request.node.stash[state.RECORD] = record
     if record.unanswered and not record.report.valid_submission and request.node.key not in session.finished:
-        request.config.stash.setdefault(own.CANNOT_WORK, {})[record.agent] = plain(record.unanswered)
+        request.config.stash.setdefault(state.CANNOT_WORK, {})[record.agent] = plain(record.unanswered)
     if not record.outcome.passed or record.outcome.is_below(session.settings.min_medal):
         log = tail(session.group / record.run_id / RUN_LOG)
         pytest.fail(failure_text(record, log, session.settings.min_medal), pytrace=False)
 
 
 def start(config: pytest.Config) -> None:
-    """Read the run group, the agents of ``--agent`` and ``--resume``, and what to collect; raises pytest.UsageError."""
-    with own.usage_errors():
-        _start_runs(config, own.session_of(config).settings)
-    own.check_options(config)
-    if own.writes_group(config) and own.settings_of(config).cluster is not None:
-        with own.usage_errors():
-            own.engines().check(config)
+    """Determine the run group, the agents and what to collect; raises pytest.UsageError."""
+    with state.usage_errors():
+        _start_runs(config, state.session_of(config).settings)
+    state.check_options(config)
+    if state.writes_group(config) and state.settings_of(config).cluster is not None:
+        with state.usage_errors():
+            state.engines().check(config)
     collection.start(config)
     register(config)
-    if own.writes_group(config):
+    if state.writes_group(config):
         if getattr(config.option, "htmlpath", None) and internals.is_on(config, "html"):
             config.pluginmanager.register(MedalReport(config), "mlebench-html")
         reporting.follow(config)
 
 
 def register(config: pytest.Config) -> None:
-    """Have pytest call the hooks of this module."""
-    this = sys.modules[__name__]
-    if not config.pluginmanager.is_registered(this):
-        config.pluginmanager.register(this, "mlebench-running")
+    module = sys.modules[__name__]
+    if not config.pluginmanager.is_registered(module):
+        config.pluginmanager.register(module, "mlebench-running")
 
 
 def _start_runs(config: pytest.Config, settings: Settings) -> None:
@@ -162,9 +161,9 @@ def _start_runs(config: pytest.Config, settings: Settings) -> None:
     if settings.resume:
         manifest = Manifest.read(folder)
         if manifest is None:
-            raise UsageError(f"run group {folder} has no {MANIFEST}: it cannot be resumed")
-        settings, resumed = own.read_settings(config, from_manifest(manifest, folder / MANIFEST)), manifest.runs
-    session = own.session_of(config)
+            raise UsageError(f"run group {folder} has no {MANIFEST} and cannot be resumed")
+        settings, resumed = state.read_settings(config, from_manifest(manifest, folder / MANIFEST)), manifest.runs
+    session = state.session_of(config)
     bench = session.bench
     if sent:
         records = map(RunRecord.from_json, sent["mlebench_finished"])
@@ -178,7 +177,7 @@ def _start_runs(config: pytest.Config, settings: Settings) -> None:
     session.agents, session.runs_of = bench.chosen_agents, runs_of
     session.reader, session.resumed = GroupReader(folder), resumed
     if not sent:
-        for id in settings.trust_agents if "--trust-agent" in own.given_options(config) else ():
+        for id in settings.trust_agents if "--trust-agent" in state.given_options(config) else ():
             try:
                 _ = bench.registry[id]
             except UsageError as error:
@@ -186,19 +185,19 @@ def _start_runs(config: pytest.Config, settings: Settings) -> None:
         _check_agents(session)
 
 
-def _check_agents(session: own.Session) -> None:
-    """Notice before the first run that a secret is not set, or that there are too few GPUs.
+def _check_agents(session: state.Session) -> None:
+    """Check before the first run that secrets are set and there are enough GPUs; raises MLEBenchError.
 
-    Other machines have GPUs of their own, and their own environment unless ``--cluster-keys`` gives the keys.
+    On other machines, GPUs are not checked, and secrets only if ``--cluster-keys`` provides them.
     """
-    settings, elsewhere = session.settings, session.settings.cluster not in (None, "local")
+    settings, is_remote = session.settings, session.settings.cluster not in (None, "local")
     if settings.cluster_keys is not None:
-        own.engines().load_keys(settings.cluster_keys)
-    elif elsewhere:
+        state.engines().load_keys(settings.cluster_keys)
+    elif is_remote:
         return
     for agent in session.agents:
         session.bench.check_agent(agent)
-    if session.settings.gpus and not elsewhere:
+    if session.settings.gpus and not is_remote:
         GpuPool(session.settings.gpu_ids).check(session.settings.gpus)
 
 
@@ -209,19 +208,19 @@ def _group_folder(settings: Settings) -> Path:
 
     folder = find_group(resumed, settings.runs_dir).absolute()
     if named is not None and _group(settings.runs_dir, named) != folder:
-        raise UsageError(f"--resume={resumed} and --run-group={named} are two groups; name one")
+        raise UsageError(f"--resume={resumed} and --run-group={named} are two groups; give only one of them")
     return folder
 
 
 def _group(runs_dir: Path, name: str) -> Path:
-    """The group of ``--run-group``, which may be new: any folder, or a name below ``runs_dir``."""
+    """Return the folder of ``--run-group``, which may be new: a path, or a name below ``runs_dir``."""
     return (find_group(name, runs_dir) if name == LAST else runs_dir / name).absolute()
 
 
 _OPENED: pytest.StashKey[OpenGroup] = pytest.StashKey()
 _HELD: pytest.StashKey[int | None] = pytest.StashKey()
 _PROBLEMS: pytest.StashKey[dict[str, str]] = pytest.StashKey()
-"""Why agents cannot start, by their ids."""
+"""Why agents cannot start, by agent id."""
 _HEARTBEAT: pytest.StashKey[ExitStack] = pytest.StashKey()
 
 
@@ -229,25 +228,25 @@ _HEARTBEAT: pytest.StashKey[ExitStack] = pytest.StashKey()
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Open the run group; raises pytest.UsageError if it cannot be resumed.
 
-    What keeps an agent's runs from starting is said before the first one (see ``plan_runs``).
+    Problems that keep agents from starting are reported before the first run (see ``plan_runs``).
     """
-    _open_group(session.config, own.session_of(session.config))
+    _open_group(session.config, state.session_of(session.config))
 
 
-def _open_group(config: pytest.Config, session: own.Session) -> None:
-    if own.is_worker(config) and session.settings.has_runs:
+def _open_group(config: pytest.Config, session: state.Session) -> None:
+    if state.is_worker(config) and session.settings.has_runs:
         config.stash[_HELD] = hold_as_worker(session.group)
-    if not own.writes_group(config):
+    if not state.writes_group(config):
         return
 
-    elsewhere = session.settings.cluster
-    with own.usage_errors():
-        if elsewhere is None and (session.group / JOBS).is_dir() and own.has_engines():
-            own.engines().check_none_runs(session)
+    cluster = session.settings.cluster
+    with state.usage_errors():
+        if cluster is None and (session.group / JOBS).is_dir() and state.has_engines():
+            state.engines().check_none_runs(session)
     kinds, problems = {}, config.stash.setdefault(_PROBLEMS, {})
     for agent in session.agents:
         kinds[agent.id] = UNKNOWN
-        if elsewhere not in (None, "local"):  # its nodes have sandboxes, this machine need not
+        if cluster not in (None, "local"):  # this machine may have no sandbox, only the nodes need one
             kinds[agent.id] = UNKNOWN if session.settings.sandbox == "auto" else session.settings.sandbox
             continue
         try:
@@ -256,19 +255,19 @@ def _open_group(config: pytest.Config, session: own.Session) -> None:
             sandbox.check(agent)
         except SandboxError as error:
             problems[agent.id] = str(error)
-    with own.usage_errors():
+    with state.usage_errors():
         config.stash[_OPENED] = session.bench.open_group(
             session.group,
             agents=session.agents,
             sandboxes=kinds,
             competition_file=session.competition_file,
-            workers=None if elsewhere is None else own.engines().machine_shares(session.settings),
-            cluster=None if elsewhere is None else own.engines().description(config),
+            workers=None if cluster is None else state.engines().machine_shares(session.settings),
+            cluster=None if cluster is None else state.engines().description(config),
         )
-        # Not before: until the group is open, workers of a killed session may finish some more.
+        # Only now: until the group is open, workers of a killed session may still finish runs.
         assert session.reader is not None
-        again = session.settings.retry_failed
-        session.finished = {record.key: record for record in session.reader.records() if record.outcome not in again}
+        retried = session.settings.retry_failed
+        session.finished = {record.key: record for record in session.reader.records() if record.outcome not in retried}
     reporter = reporting.reporter_of(config)
     clean_folders([session.group, *session.group.glob("*")], reporter=reporter)
     for engine in {"docker", "podman"} & set(kinds.values()):
@@ -277,20 +276,19 @@ def _open_group(config: pytest.Config, session: own.Session) -> None:
         with suppress(SandboxError):
             clean(engine, reporter=reporter)
     config.stash[_HEARTBEAT] = ExitStack()
-    if elsewhere is None:  # runs of --cluster outlive a session that is ended so
+    if cluster is None:  # runs of --cluster continue after SIGTERM to the session
         config.stash[_HEARTBEAT].enter_context(sigterm_interrupts())
     config.stash[_HEARTBEAT].enter_context(reporting.heartbeat(config))
     config.pluginmanager.register(reporting.Interruption(config), "mlebench-interruption")
 
 
 def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]], *, build: bool) -> None:
-    """Note in the run group what this session is going to run, and ``build`` the images that this takes: before the
-    first run, so that their progress can be seen.
+    """Record the planned runs in the run group. With ``build``, build sandbox images now to show their progress.
 
-    Raises UsageError if no run that is left to do can start, and warns if those of some agents cannot.
+    Raises UsageError if none of the remaining runs can start, and warns if some agents' runs cannot.
     """
     if (opened := config.stash.get(_OPENED, None)) is not None:
-        session, problems = own.session_of(config), config.stash[_PROBLEMS]
+        session, problems = state.session_of(config), config.stash[_PROBLEMS]
         planned = [PlannedRun(*run) for run in runs]
         agents = {run.agent for run in planned if run.key not in session.finished}
         if build and session.settings.cluster in (None, "local"):
@@ -300,22 +298,22 @@ def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]], 
                         session.bench.sandbox(agent).prepare(agent)
                     except SandboxError as error:
                         problems[agent.id] = str(error)
-        # Before the group has any: it is removed if it is new and none can start.
+        # Check before planning: a new group without planned runs is removed if none can start.
         stopped = {id: problems[id] for id in sorted(problems.keys() & agents)}
         if stopped and stopped.keys() == agents:
             raise UsageError("\n".join(dict.fromkeys(stopped.values())))
         for id, problem in stopped.items():
-            reporting.reporter_of(config)(WarningNote(f"the runs of {id} will end at once: {problem}"))
+            reporting.reporter_of(config)(WarningNote(f"the runs of {id} will end immediately: {problem}"))
         opened.plan(planned)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest's own
 def pytest_runtestloop(session: pytest.Session) -> object | None:
-    return None if own.settings_of(session.config).cluster is None else own.engines().loop(session)
+    return None if state.settings_of(session.config).cluster is None else state.engines().loop(session)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    return reporting.header(config) if own.settings_of(config).has_runs else []
+    return reporting.header(config) if state.settings_of(config).has_runs else []
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -323,12 +321,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the run group's reports, complete its manifest, and tell GitHub Actions."""
+    """Close the run group, which writes its reports, and add the results to the GitHub Actions summary."""
     config = session.config
     opened = config.stash.get(_OPENED, None)
     if _HEARTBEAT in config.stash:
         config.stash[_HEARTBEAT].close()
-    group = None if opened is None else opened.close(own.session_of(config).reader)
+    group = None if opened is None else opened.close(state.session_of(config).reader)
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary and group is not None and group.records and internals.is_on(config, "step-summary"):
         try:
@@ -339,7 +337,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _write_step_summary(path: Path, group: RunGroup) -> None:
-    """Add the medal table to the summary of a step of GitHub Actions."""
+    """Append the medal table and rates to the step summary of GitHub Actions."""
     rates = [section.markdown() for section in rate_sections(overview([group]))]
     text = "\n\n".join([f"# {markdown_text(group.name)}", medal_table(in_order(group.records)).markdown(), *rates])
     with path.open("a", encoding="utf-8") as file:
@@ -347,15 +345,16 @@ def _write_step_summary(path: Path, group: RunGroup) -> None:
 
 
 _DATASET = "dataset"
-"""The fixture that needs a competition's data."""
-_SENT = "mlebench_plan"
+"""Name of the fixture that needs a competition's data."""
+_PLAN = "mlebench_plan"
 _CHECKED = pytest.StashKey[bool]()
 
 
 class Plan(NamedTuple):
-    """The runs among a session's items, each as agent, competition id, seed and node id; the folder of each competition
-    whose data is needed; and whether there are items, but none that runs an agent. These are plain values, which xdist
-    can send."""
+    """A session's runs as (agent, competition id, seed, node id), and the folders of competitions whose data is needed.
+
+    ``runs_nothing`` is True if there are items but none runs an agent. Only plain values, which xdist can send.
+    """
 
     runs: tuple[tuple[str, str, int, str], ...]
     folders: tuple[str, ...]
@@ -379,9 +378,9 @@ class Plan(NamedTuple):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Before xdist starts a worker: give it the run group, and let it send its plan and its events."""
-    session = own.session_of(node.config)
-    if session.settings.has_runs:  # one group for all, and its records, which are read once
+    """Before xdist starts a worker: send it the run group, and open a channel for its plan and events."""
+    session = state.session_of(node.config)
+    if session.settings.has_runs:  # all share one group, whose records are read only once
         node.workerinput["mlebench_group"] = str(session.group)
         node.workerinput["mlebench_finished"] = [record.to_json() for record in session.finished.values()]
         node.workerinput["mlebench_data"] = session.settings.data
@@ -391,36 +390,38 @@ def pytest_configure_node(node: Any) -> None:
 def _receive(node: Any, message: tuple[str, Any]) -> None:
     kind, values = message
     if kind == "plan":
-        setattr(node, _SENT, Plan(*values))
+        setattr(node, _PLAN, Plan(*values))
     else:
         reporting.receive(node.config, node.gateway.id, values)
 
 
 def collection_finished(session: pytest.Session) -> None:
-    """When all items are chosen, and some are about competitions; with xdist the controller has none."""
-    plan = Plan.of(session.items, own.session_of(session.config).bench.catalogue)
-    if own.is_worker(session.config):
+    """Handle the end of the collection if items are about competitions. With xdist, only workers have items."""
+    plan = Plan.of(session.items, state.session_of(session.config).bench.catalogue)
+    if state.is_worker(session.config):
         internals.send_to_controller(session.config, ("plan", tuple(plan)))
     else:
-        _take_up(session.config, plan)
+        _start_plan(session.config, plan)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any) -> None:
-    """When an xdist worker has sent its items; all workers have the same."""
-    if (plan := getattr(node, _SENT, None)) is not None and not node.config.stash.get(_CHECKED, False):
+    """Use the plan of the first worker that has sent its items, because all have the same."""
+    if (plan := getattr(node, _PLAN, None)) is not None and not node.config.stash.get(_CHECKED, False):
         node.config.stash[_CHECKED] = True
-        _take_up(node.config, plan)
+        _start_plan(node.config, plan)
 
 
-def _take_up(config: pytest.Config, plan: Plan) -> None:
-    """Check before the first test that data can be had, and then, as that may take minutes, that runs can start; note
-    them in the run group. Raises pytest.UsageError."""
-    bench = own.session_of(config).bench
-    with own.usage_errors():
+def _start_plan(config: pytest.Config, plan: Plan) -> None:
+    """Check before the first test that data is available and runs can start, and record the runs in the group.
+
+    Data comes first, because building images may take minutes. Raises pytest.UsageError.
+    """
+    bench = state.session_of(config).bench
+    with state.usage_errors():
         if bench.settings.has_runs and plan.runs_nothing:
             where = ", ".join(config.args)
-            raise UsageError(f"--agent: nothing in {where} runs an agent: name a competition's folder, or leave it out")
+            raise UsageError(f"nothing in {where} runs an agent: name a competition folder, or leave out --agent")
         if config.option.collectonly:
             return
 
@@ -429,13 +430,13 @@ def _take_up(config: pytest.Config, plan: Plan) -> None:
 
 
 def provide(item: pytest.Item, competition: Competition, store: DataStore, bench: Bench) -> Dataset:
-    """The competition's data set, ready to use; of a run that another machine does, as it is here.
+    """Return the competition's prepared dataset; unprepared if the machine of the run will pull it.
 
-    Skips the item if data may not be prepared; raises DataError.
+    Skips the item if preparing is not allowed; raises DataError.
     """
     settings, options = bench.settings, bench.prepare_options
     if settings.has_twins and not competition.has_twin:
-        item.stash[own.NOT_PREPARED] = reason = no_twin(competition)
+        item.stash[state.NOT_PREPARED] = reason = no_twin(competition)
         pytest.skip(reason)
     if settings.nodes_pull and isinstance(item, AgentRun):
         return store.dataset(competition)
@@ -443,32 +444,32 @@ def provide(item: pytest.Item, competition: Competition, store: DataStore, bench
         if store.is_usable(competition, **options):
             return store.dataset(competition)
         source = () if settings.description in (None, OBFUSCATED) else (f"--description {settings.description}",)
-        item.stash[own.NOT_PREPARED] = reason = store.not_prepared(competition, *source)
+        item.stash[state.NOT_PREPARED] = reason = store.not_prepared(competition, *source)
         pytest.skip(reason)
     return store.prepare(competition, downloads=KaggleDownloads(), reporter=bench.reporter, **options)
 
 
 def _with_twins(competitions: Sequence[Competition], named: Collection[str]) -> list[Competition]:
-    """Those that have twins; the others are skipped. Raises UsageError where one was asked for by name, or none has."""
-    lacking = [competition for competition in competitions if not competition.has_twin]
-    refused = lacking if len(lacking) == len(competitions) else [one for one in lacking if one.id in named]
-    if errors := list(map(no_twin, refused)):
+    """Return competitions that have twins. Raises UsageError if none has one, or one in ``named`` has none."""
+    without = [competition for competition in competitions if not competition.has_twin]
+    rejected = without if len(without) == len(competitions) else [c for c in without if c.id in named]
+    if errors := list(map(no_twin, rejected)):
         raise UsageError("\n".join(errors[:5] + ([f"and {len(errors) - 5} more"] if len(errors) > 5 else [])))
     return [competition for competition in competitions if competition.has_twin]
 
 
 def check(bench: Bench, folders: Iterable[str], named: Collection[str] = ()) -> bool:
-    """Check before the first test that the data of these competitions can be had; raises UsageError.
+    """Check before the first test that the data of these competitions is available; raises UsageError.
 
-    With ``--prepare=never``: whether that of any is there. ``named`` are the ids that the user asked for by name.
+    With ``--prepare=never``, return whether any is prepared. ``named`` has the ids that the user named explicitly.
     """
     settings, competitions = bench.settings, []
     for folder in folders:
-        with suppress(CompetitionError):  # its items report it
+        with suppress(CompetitionError):  # reported when it is collected
             competitions.append(Competition.load(Path(folder), version=settings.version))
     if not competitions:
         return False
-    if settings.has_twins:  # which have thresholds of their own
+    if settings.has_twins:  # twins have their own thresholds
         competitions = _with_twins(competitions, named)
     elif settings.has_runs:
         for placeholder in filter(None, (competition.placeholder_scores for competition in competitions)):
@@ -490,11 +491,11 @@ def check(bench: Bench, folders: Iterable[str], named: Collection[str] = ()) -> 
         if settings.prepare == "never":
             store.check()
             return any(store.is_usable(competition, **options) for competition in competitions)
-        if settings.nodes_pull:  # each has a disk of its own
+        if settings.nodes_pull:  # data is downloaded to the nodes' disks
             options["check_disk"] = False
-        if absent := store.check_all(competitions, KaggleDownloads(), reporter=bench.reporter, **options):
-            raise DataError("\n".join(map(str, absent.values())))
+        if missing := store.check_all(competitions, KaggleDownloads(), reporter=bench.reporter, **options):
+            raise DataError("\n".join(map(str, missing.values())))
     except DataError as error:
-        advice = "" if settings.prepare == "never" else "\nTo run what is prepared and skip the rest: --prepare=never"
+        advice = "" if settings.prepare == "never" else "\nTo skip what is not prepared: --prepare=never"
         raise UsageError(f"{error}{advice}") from error
     return True

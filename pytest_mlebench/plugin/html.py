@@ -1,6 +1,6 @@
-"""Runs in a report of pytest-html: summary and plots on top, columns of the table, and details.
+"""Runs in a pytest-html report: summary and plots at the top, table columns, and details.
 
-These hooks are registered where agents run, so that reports of other suites stay as they are.
+These hooks are only registered if agents run, so that reports of other test suites are not changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ body { max-width: none; color: #1f2933; display: flex; flex-direction: column; }
 
 
 def _row(record: RunRecord) -> dict[str, str]:
-    """A run's cells. A number starts with a hidden sort key of fixed width."""
+    """Return a run's cells. Numbers start with a hidden sort key of fixed width."""
     percentile = record.report.percentile
     return {
         "medal": _key(f"{record.outcome.rank:02d}") + record.outcome.label,
@@ -59,13 +59,13 @@ def _key(text: str) -> str:
 
 
 def _number(value: float | None, shown: str) -> str:
-    # The table sorts by text: whole millionths, shifted to be positive, with as many digits for each.
+    # pytest-html sorts by text, so the key is an integer in millionths, offset to be positive, with leading zeros.
     key = "~" if value is None else f"{round(max(-1e11, min(value, 1e11)) * 10**6) + 10**17:018d}"
     return _key(key) + shown
 
 
 class MedalReport:
-    """A report of medals: columns, details, and tables and plots on top."""
+    """Hooks that add medals to a pytest-html report."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -78,26 +78,26 @@ class MedalReport:
     def pytest_html_results_summary(self, prefix: MutableSequence[str]) -> None:
         reader = session_of(self._config).reader
         assert reader is not None
-        with suppress(UsageError):  # there is no run yet
-            from pytest_mlebench.reports.page import fragment  # and with it Jinja2 and the plots
+        with suppress(UsageError):  # no run exists yet
+            from pytest_mlebench.reports.page import fragment  # imports Jinja2 and the plots
 
             prefix.extend([_STYLE, fragment(overview([reader.read()]))])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_results_table_header(self, cells: MutableSequence[str]) -> None:
-        # The first, pytest-html's own result, is what its filters look at.
+        # Keep the first column: pytest-html filters by its result.
         cells[1:] = [f'<th class="sortable" data-column-type="{key}">{name}</th>' for key, name in _COLUMNS.items()]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_results_table_row(self, report: Any, cells: MutableSequence[str]) -> None:
-        # Without a record it is another test, or an error before the run began.
+        # Without a record, this is an unrelated test or an error before the run started.
         record = record_of(self._config, report)
-        own = _row(record) if record else {"medal": _key("99") + "-", "competition": _text(report.nodeid)}
-        cells[1:] = [f'<td class="col-{key}">{own.get(key, "")}</td>' for key in _COLUMNS]
+        row = _row(record) if record else {"medal": _key("99") + "-", "competition": _text(report.nodeid)}
+        cells[1:] = [f'<td class="col-{key}">{row.get(key, "")}</td>' for key in _COLUMNS]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_results_table_html(self, report: Any, data: MutableSequence[str]) -> None:
-        """What a row expands to: the grade, the agent's validations, the end of its log."""
+        """Set the details of a row: the grade, the agent's submission checks, and the end of its log."""
         if record := record_of(self._config, report):
             run_dir = run_dir_of(report)
             lines = [f"{term:<12}{line}" for term, text in run_details(record) for line in text.splitlines()]

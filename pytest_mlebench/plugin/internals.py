@@ -1,4 +1,4 @@
-"""Every use of what pytest, argparse and xdist do not document. Each has a test that notices when they change it."""
+"""All uses of undocumented features of pytest, argparse and xdist. Each has a test that detects changes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _NO_PATHS = (pytest.Config.ArgsSource.INVOCATION_DIR, pytest.Config.ArgsSource.T
 
 
 def taken_option_names(parser: pytest.Parser) -> set[str]:
-    """The command-line options that other plugins and conftests have added so far."""
+    """Return the command-line options that other plugins and conftests have added so far."""
     return {name for group in parser._groups for option in group.options for name in option.names()}
 
 
 def release_option_names(config: pytest.Config, names: Mapping[str, str]) -> None:
-    """Let conftests that are loaded later add options of these names, each given with the ``dest`` of ours.
+    """Let conftests that are loaded later add options with these names. ``names`` maps them to our ``dest``.
 
-    The command line has been parsed already.
+    The command line has already been parsed.
     """
     actions = config._parser.optparser._option_string_actions
     for name, dest in names.items():
@@ -31,12 +31,12 @@ def release_option_names(config: pytest.Config, names: Mapping[str, str]) -> Non
 
 
 def has_paths(config: pytest.Config) -> bool:
-    """Whether the command line names what to collect."""
+    """Whether the command line has paths or node ids."""
     return config.args_source not in _NO_PATHS
 
 
 def initial_paths(config: pytest.Config) -> list[str]:
-    """What pytest is to start with, before it has parsed its command line: paths, node ids, or the current folder."""
+    """Return the paths and node ids that pytest will start with, or the current folder, before it parses options."""
     known = config.known_args_namespace
     paths, _ = config._decide_args(
         args=known.file_or_dir,
@@ -50,18 +50,17 @@ def initial_paths(config: pytest.Config) -> list[str]:
 
 
 def set_paths(config: pytest.Config, paths: Iterable[str]) -> None:
-    """Collect these paths and node ids."""
     config.args = list(paths)
 
 
 def capture_suspended(config: pytest.Config) -> AbstractContextManager[None]:
-    """Context manager: what is printed is seen at once, even while a test runs."""
+    """Context manager: suspend capturing, so that output is visible immediately even while a test runs."""
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     return capture.global_and_fixture_disabled() if capture else nullcontext()
 
 
 def write_line(config: pytest.Config, text: str) -> None:
-    """Write a line of its own at once, even while a test runs or a line of letters is being written."""
+    """Write a separate line immediately, even while a test runs or after unfinished progress letters."""
     from pytest_mlebench.io.units import inert
 
     text = inert(text)
@@ -71,14 +70,14 @@ def write_line(config: pytest.Config, text: str) -> None:
             print(text, file=sys.stderr, flush=True)
             return
         terminal.ensure_newline()
-        if terminal._tw.width_of_current_line:  # letters without a file's name before them, as with xdist
+        if terminal._tw.width_of_current_line:  # progress letters without a file name, as with xdist
             terminal._tw.line()
         terminal.write_line(text)
         terminal.flush()
 
 
 def name_interrupt(config: pytest.Config, message: str) -> None:
-    """Have pytest end with this message, in place of the line of code that Ctrl-C interrupted, unless --full-trace."""
+    """Show this message instead of the line of code that Ctrl-C interrupted, unless --full-trace is given."""
     terminal: Any = config.pluginmanager.getplugin("terminalreporter")
     memo = getattr(terminal, "_keyboardinterrupt_memo", None)
     if memo is not None and memo.reprcrash is not None and not config.option.fulltrace:
@@ -86,10 +85,10 @@ def name_interrupt(config: pytest.Config, message: str) -> None:
 
 
 def terminal_copy(config: pytest.Config) -> AbstractContextManager[Callable[[str], None]] | None:
-    """A function that writes a line to the terminal from any thread, also while a test's output is captured.
+    """Return a context manager for a function that writes lines from any thread, even while output is captured.
 
-    None where there is no terminal reporter, or it writes to no file. To be called while nothing is captured: what is
-    written goes to a copy of the file's descriptor, which capturing does not redirect.
+    Returns None if there is no terminal reporter or it does not write to a file. Call this while output is not
+    captured: the function writes to a copy of the file descriptor, which capturing does not redirect.
     """
     terminal: Any = config.pluginmanager.getplugin("terminalreporter")
     try:
@@ -112,17 +111,17 @@ def terminal_copy(config: pytest.Config) -> AbstractContextManager[Callable[[str
 
 
 def is_on(config: pytest.Config, part: str) -> bool:
-    """Whether a part of the plugin is on: ``-p no:mlebench-PART``, also among ``addopts``, turns it off.
+    """Whether a part of the plugin is enabled. ``-p no:mlebench-PART``, also in ``addopts``, disables it.
 
-    xdist gives its workers the option, but lets them block no plugin that only ``addopts`` names.
+    We check the option ourselves because xdist workers get it but do not block plugins named only in ``addopts``.
     """
     return f"no:mlebench-{part}" not in (config.getoption("plugins") or ())
 
 
 def add_to_allure(config: pytest.Config, values: Iterable[tuple[str, Any]]) -> None:
-    """Add parameters to the test that runs, as ``allure.dynamic.parameter`` does, where allure-pytest writes results.
+    """Add parameters to the current test, like ``allure.dynamic.parameter``, if allure-pytest writes results.
 
-    They are no part of what identifies the test.
+    They are excluded from the test's identity.
     """
     listener: Any = config.pluginmanager.getplugin("allure_listener")
     if listener is not None:
@@ -131,26 +130,25 @@ def add_to_allure(config: pytest.Config, values: Iterable[tuple[str, Any]]) -> N
 
 
 def has_workers(config: pytest.Config) -> bool:
-    """Whether other processes run this one's tests."""
+    """Whether xdist workers run the tests of this process."""
     return bool(getattr(config.option, "tx", None))
 
 
 def parsed_id(item_id: Any) -> Any:
-    """An item's id as pytest reads it back from text, which is how ``--lf`` compares it.
+    """Return an item's id as pytest parses it from a string, which is how ``--lf`` compares ids.
 
-    The seed in brackets must be a part of its own in it, as if a parametrisation had made it.
+    The seed in brackets must be a separate part, as for parametrised tests.
     """
     return item_id.parse(str(item_id))
 
 
 def worker_count(config: pytest.Config) -> int:
-    """The number of processes that run tests."""
-    known = (worker_input(config) or {}).get("workercount")
-    return known or len(getattr(config.option, "tx", None) or ()) or 1
+    count = (worker_input(config) or {}).get("workercount")
+    return count or len(getattr(config.option, "tx", None) or ()) or 1
 
 
 def worker_input(config: pytest.Config) -> dict[str, Any] | None:
-    """What xdist's controller sent to this worker; None in any other process."""
+    """Return what xdist's controller sent to this worker; None if this is not a worker."""
     values: dict[str, Any] | None = getattr(config, "workerinput", None)
     return values
 
@@ -158,7 +156,7 @@ def worker_input(config: pytest.Config) -> dict[str, Any] | None:
 def open_worker_channel(node: Any, receive: Callable[[Any], None]) -> None:
     """Let an xdist worker send values to this process.
 
-    ``receive`` is called in execnet's thread, before xdist handles what the worker sends afterwards.
+    ``receive`` is called in execnet's thread, before xdist handles later messages of the worker.
     """
     channel = node.gateway.newchannel()
     channel.setcallback(receive)
@@ -166,20 +164,21 @@ def open_worker_channel(node: Any, receive: Callable[[Any], None]) -> None:
 
 
 def send_to_controller(config: pytest.Config, values: Any) -> None:
-    """As an xdist worker: send values of plain types."""
+    """In an xdist worker: send values of plain types to the controller."""
     (worker_input(config) or {})[_CHANNEL].send(values)
 
 
 def reports_of(reporter: pytest.TerminalReporter, categories: Iterable[str]) -> Iterator[Any]:
-    """The reports that the terminal has counted in these categories."""
+    """Yield the terminal reporter's reports in these categories."""
     for category in categories:
         yield from reporter.getreports(category)
 
 
 def run_item(session: pytest.Session, item: pytest.Item, *, is_last: bool) -> None:
-    """Run one item as pytest's own loop does, where it is not known yet which one comes next.
+    """Run one item like pytest's own loop, without knowing the next item.
 
-    pytest ends what the next item does not need. The session stands for that item: all that is narrower ends.
+    pytest tears down the fixtures that the next item does not need. Passing the session as the next item tears down
+    everything except session fixtures.
     """
     following: Any = None if is_last else session
     item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -190,7 +189,7 @@ def run_item(session: pytest.Session, item: pytest.Item, *, is_last: bool) -> No
 
 
 def keep_fixtures(item: pytest.Function, names: Iterable[str], module: str) -> None:
-    """Let an item use the fixtures of a module by these names, also where conftests have others."""
+    """Make an item use the fixtures of a module with these names, even if conftests override them."""
     for name in names:
         found = item.session._fixturemanager.getfixturedefs(name, item) or ()
-        item._fixtureinfo.name2fixturedefs[name] = [one for one in found if one.func.__module__ == module]
+        item._fixtureinfo.name2fixturedefs[name] = [f for f in found if f.func.__module__ == module]

@@ -1,9 +1,9 @@
-"""What a session shows: its header, each run's outcome, the failed runs, the medal table; and who else is told.
+"""A session's output: header, outcome of each run, failed runs and medal table; also notifies live listeners.
 
-Entry points of the group ``mlebench.live`` are functions ``(settings, group folder) -> Live | None``; None where the
-user did not ask for it. They are called in the session's own process, and raise UsageError.
+Entry points of the group ``mlebench.live`` are functions ``(settings, group folder) -> Live | None``. They return None
+if the user did not request them, are called in the session's process, and may raise UsageError.
 
-An xdist worker sends its events to the controller, which shows and keeps them.
+An xdist worker sends its events to the controller, which shows and logs them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import pytest
 
 from pytest_mlebench.errors import MLEBenchError, UsageError
 from pytest_mlebench.io.extensions import extensions, load_extension
-from pytest_mlebench.io.progress import Thinned, WarningNote, event_from_json, event_to_json
+from pytest_mlebench.io.progress import ThrottledReporter, WarningNote, event_from_json, event_to_json
 from pytest_mlebench.io.units import inert, plain, pluralize
 from pytest_mlebench.plugin import internals
-from pytest_mlebench.plugin import session as own
+from pytest_mlebench.plugin import session as state
 from pytest_mlebench.records.group import GroupReader, log_event
 from pytest_mlebench.records.outcome import FAILURES, Outcome
 from pytest_mlebench.reports.palette import terminal_markup
@@ -41,19 +41,18 @@ if TYPE_CHECKING:
 
 _REPORTER: pytest.StashKey[Reporter] = pytest.StashKey()
 _LINES: pytest.StashKey[Lines] = pytest.StashKey()
-_showing = threading.Lock()  # events of workers arrive in a thread of their own
+_show_lock = threading.Lock()  # events of workers arrive in another thread
 
 
 def reporter_of(config: pytest.Config) -> Reporter:
-    """The reporter of this process."""
     if _REPORTER not in config.stash:
-        reporter: Reporter = Thinned(partial(_send if own.is_worker(config) else _show, config))
+        reporter: Reporter = ThrottledReporter(partial(_send if state.is_worker(config) else _show, config))
         config.stash[_REPORTER] = reporter
     return config.stash[_REPORTER]
 
 
 def receive(config: pytest.Config, worker: str, values: dict[str, Any]) -> None:
-    """As xdist's controller: take up an event of a worker."""
+    """In xdist's controller: show and log an event from a worker."""
     _show(config, event_from_json(values), worker)
 
 
@@ -62,18 +61,18 @@ def _send(config: pytest.Config, event: Event) -> None:
 
 
 def _show(config: pytest.Config, event: Event, worker: str = "") -> None:
-    with _showing:
+    with _show_lock:
         if _LINES not in config.stash:
             config.stash[_LINES] = Lines(lambda line: internals.write_line(config, f"mlebench: {line}"))
         config.stash[_LINES](event)
-        session = own.session_of(config)
+        session = state.session_of(config)
         if session.reader is not None and session.group.is_dir():
-            with suppress(OSError):  # a full disk: it is shown all the same
+            with suppress(OSError):  # for example a full disk; the event has been shown
                 log_event(session.group, event, worker)
 
 
 class Interruption:
-    """Says at once that a session with workers, which stop their agents first, is stopping; names no line of code."""
+    """On Ctrl-C, announces that workers are stopping their agents, and hides the interrupted line of code."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -82,13 +81,13 @@ class Interruption:
     def pytest_keyboard_interrupt(self) -> None:
         internals.name_interrupt(self._config, "interrupted")
         if internals.has_workers(self._config):
-            internals.write_line(self._config, "mlebench: stopping: agents are ended, and what they left is collected")
+            internals.write_line(self._config, "mlebench: stopping: ending agents and collecting their files")
 
 
 @contextmanager
 def heartbeat(config: pytest.Config) -> Iterator[None]:
-    """Context manager: write a line about the run group every ``--heartbeat``, also while a test runs."""
-    session = own.session_of(config)
+    """Context manager: write a status line about the run group every ``--heartbeat``, even while a test runs."""
+    session = state.session_of(config)
     interval = session.settings.heartbeat
     if not interval or not internals.is_on(config, "heartbeat") or (opened := internals.terminal_copy(config)) is None:
         yield
@@ -99,7 +98,7 @@ def heartbeat(config: pytest.Config) -> Iterator[None]:
 
     def beat(write: Callable[[str], None]) -> None:
         while not stopped.wait(interval):
-            with suppress(OSError, MLEBenchError):  # a full disk, or a terminal that is gone: the runs go on
+            with suppress(OSError, MLEBenchError):  # a full disk or closed terminal must not stop the runs
                 write(f"mlebench: {pulse(reader, time.monotonic() - started)}; {command}")
 
     with opened as write:
@@ -113,14 +112,14 @@ def heartbeat(config: pytest.Config) -> Iterator[None]:
 
 
 def shown(folder: Path) -> str:
-    """A folder as the user would type it here."""
+    """Return a folder's path as the user would type it: relative to the current folder if possible."""
     here = Path.cwd()
     return str(folder.relative_to(here) if folder.is_relative_to(here) else folder)
 
 
 def resume_command(config: pytest.Config) -> str:
-    """The command that resumes this session's run group."""
-    words = ["pytest", f"--resume={shown(own.session_of(config).group)}"]
+    """Return the command that resumes this session's run group."""
+    words = ["pytest", f"--resume={shown(state.session_of(config).group)}"]
     if (workers := internals.worker_count(config)) > 1:
         words += ["-n", str(workers)]
     return shlex.join(words)
@@ -128,71 +127,71 @@ def resume_command(config: pytest.Config) -> str:
 
 _Value = TypeVar("_Value")
 _RERUN = "rerun"
-"""The outcome of a failed attempt that pytest-rerunfailures follows with another one, which counts."""
+"""Outcome of a failed attempt that pytest-rerunfailures repeats. Only the last attempt counts."""
 
 
 def header(config: pytest.Config) -> list[str]:
-    session = own.session_of(config)
+    session = state.session_of(config)
     agents = ", ".join(agent.id for agent in session.agents)
     lines = [f"mlebench: {agents}, sandbox {session.settings.sandbox}, run group {session.group}"]
     if session.finished:
         count = len(session.finished)
-        which = "is finished; it is" if count == 1 else "are finished; they are"
-        lines.append(f"mlebench: {pluralize(count, 'run')} of this group {which} not run again")
+        words = "is finished; it is" if count == 1 else "are finished; they are"
+        lines.append(f"mlebench: {pluralize(count, 'run')} of this group {words} not rerun")
     if session.settings.until == "limit":
         lines += [
-            f"mlebench: --until=limit does nothing for {agent.id}: no file in its folder reads $UNTIL or calls ask.sh"
+            f"mlebench: --until=limit has no effect for {agent.id}: no file in its folder reads $UNTIL or calls ask.sh"
             for agent in session.agents
             if not agent.reads_until
         ]
-    return lines + [f"mlebench: {text}" for text in _unused_grants(session, own.given_options(config))]
+    return lines + [f"mlebench: {text}" for text in _unused_grants(session, state.given_options(config))]
 
 
-def _unused_grants(session: own.Session, given: AbstractSet[str]) -> Iterator[str]:
-    """Permissions on the command line that concern none of the session's agents."""
+def _unused_grants(session: state.Session, given: AbstractSet[str]) -> Iterator[str]:
+    """Yield warnings about permissions on the command line that no agent of the session uses."""
     settings, ids = session.settings, {agent.id for agent in session.agents}
     requested = {name for agent in session.agents for name in agent.secret_names}
     if "--trust-agent" in given:
         for id in sorted({*settings.trust_agents} - ids):
-            yield f"--trust-agent={id} does nothing: this session runs {', '.join(sorted(ids))}"
+            yield f"--trust-agent={id} has no effect: this session runs {', '.join(sorted(ids))}"
     if "--allow-secret" in given:
         for name in sorted({*settings.allow_secrets} - requested):
-            yield f"--allow-secret={name} does nothing: no agent of this session requests it in its config.yaml"
+            yield f"--allow-secret={name} has no effect: no agent of this session requests it in its config.yaml"
 
 
 def note_run(item: pytest.Item, record: RunRecord, *, again: bool) -> None:
-    """Give a run's properties to what reports items: JUnit's and JSON reports, and Allure.
+    """Add a run's properties to JUnit, JSON and Allure reports.
 
-    ``again``: those of an earlier attempt at the same run are replaced.
+    With ``again``, they replace those of an earlier attempt at the same run.
     """
 
-    # Not by record_property, which warns of JUnit's default family though the properties arrive.
+    # record_property would warn about JUnit's default family, although the properties are written.
     values = properties(record)
     if again:
         names = {name for name, _ in values}
-        item.user_properties[:] = [known for known in item.user_properties if known[0] not in names]
+        item.user_properties[:] = [other for other in item.user_properties if other[0] not in names]
     item.user_properties.extend(values)
     if internals.is_on(item.config, "allure"):
         internals.add_to_allure(item.config, values)
 
 
 def attach(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Attach to a report what its item has left."""
-    skipped = {"not_prepared": own.NOT_PREPARED, "not_run": own.NOT_RUN}
+    """Attach the data in an item's stash to its report."""
+    skipped = {"not_prepared": state.NOT_PREPARED, "not_run": state.NOT_RUN}
     attached: dict[str, Any] = {name: item.stash[key] for name, key in skipped.items() if key in item.stash}
-    if report.when == "call" and (error := _taken(item, own.HARNESS_ERROR)) is not None:
+    if report.when == "call" and (error := _pop(item, state.HARNESS_ERROR)) is not None:
         attached["harness_error"] = error
-    if report.when == "call" and (record := _taken(item, own.RECORD)) is not None:
-        session = own.session_of(item.config)
+    if report.when == "call" and (record := _pop(item, state.RECORD)) is not None:
+        session = state.session_of(item.config)
         assert session.reader is not None
         session.reader.add(record)
         attached |= {"record": record.to_json(), "run_dir": str(session.group / record.run_id)}
     if attached:
-        setattr(report, own.ATTACHED, attached)
+        setattr(report, state.ATTACHED, attached)
 
 
-def _taken(item: pytest.Item, key: pytest.StashKey[_Value]) -> _Value | None:
-    """What an item has left; another attempt at it begins without that."""
+def _pop(item: pytest.Item, key: pytest.StashKey[_Value]) -> _Value | None:
+    """Remove and return a value from an item's stash, so that another attempt starts without it."""
     value = item.stash.get(key, None)
     if value is not None:
         del item.stash[key]
@@ -200,11 +199,11 @@ def _taken(item: pytest.Item, key: pytest.StashKey[_Value]) -> _Value | None:
 
 
 def mask(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Mask the agents' secrets in a failure: its traceback may show them with ``-l``, and what was logged, too.
+    """Mask the agents' secrets in a failure: tracebacks with ``-l`` and captured logs may contain them.
 
-    What agents wrote commands no continuous integration, either.
+    Workflow commands for CI systems in agents' output are also disabled.
     """
-    agents = own.session_of(item.config).agents
+    agents = state.session_of(item.config).agents
     if not agents:
         return
 
@@ -218,35 +217,34 @@ def mask(item: pytest.Item, report: pytest.TestReport) -> None:
 
 
 def record_of(config: pytest.Config, report: Any) -> RunRecord | None:
-    """The record that a report has."""
-    values, reader = getattr(report, own.ATTACHED, {}).get("record"), own.session_of(config).reader
+    """Return the record attached to a report."""
+    values, reader = getattr(report, state.ATTACHED, {}).get("record"), state.session_of(config).reader
     return reader.received(values) if values is not None and reader is not None else None
 
 
 def run_dir_of(report: Any) -> Path:
-    """The run directory of a report that has a record."""
-    return Path(getattr(report, own.ATTACHED)["run_dir"])
+    return Path(getattr(report, state.ATTACHED)["run_dir"])
 
 
 def status(config: pytest.Config, report: pytest.TestReport) -> tuple[str, str, tuple[str, Mapping[str, bool]]] | None:
-    """Category, letter, and word with colour of a run; None for all other reports."""
-    attached = getattr(report, own.ATTACHED, {})
+    """Return category, letter and coloured word for a run's report; None for other reports."""
+    attached = getattr(report, state.ATTACHED, {})
     if not attached.keys() & {"record", "harness_error"} or report.outcome == _RERUN:
         return None
 
     record = record_of(config, report)
     outcome = Outcome.error if record is None else record.outcome
-    if outcome.passed and report.failed:  # less than --min-medal requires
+    if outcome.passed and report.failed:  # below --min-medal
         return "failed", "F", (f"FAILED ({outcome.label})", {"red": True})
     return outcome.label, outcome.letter, (outcome.label.upper(), terminal_markup(outcome.colour))
 
 
 def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print the failed runs, then the medal table."""
-    if not own.writes_group(config):
+    if not state.writes_group(config):
         return
 
-    skipped = [getattr(report, own.ATTACHED, {}) for report in internals.reports_of(reporter, ["skipped"])]
+    skipped = [getattr(report, state.ATTACHED, {}) for report in internals.reports_of(reporter, ["skipped"])]
     for key, title in (("not_prepared", "not prepared"), ("not_run", "not run")):
         if reasons := sorted({attached[key] for attached in skipped if key in attached}):
             reporter.write_sep("=", title)
@@ -259,9 +257,9 @@ def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
         for report in failed:
             reporter.write_sep("_", report.nodeid, red=True)
             reporter.write_line(report.longreprtext)
-    group_reader = own.session_of(config).reader
+    group_reader = state.session_of(config).reader
     assert group_reader is not None
-    if not group_reader.folder.is_dir():  # nothing was to be run
+    if not group_reader.folder.is_dir():  # there was nothing to run
         return
     try:
         if (group := group_reader.read()).records:
@@ -277,20 +275,20 @@ LIVE = "mlebench.live"
 
 
 class Live(Protocol):
-    """What follows a session. No method may raise, and only ``close`` may take time."""
+    """A listener that follows a session. Methods must not raise, and only ``close`` may block."""
 
     def ended(self, record: RunRecord, run_dir: Path) -> None:
-        """A run has ended, whose record is written."""
+        """Called when a run has ended and its record is written."""
 
     def warnings(self) -> Iterator[str]:
-        """What the user should know, each thing once."""
+        """Yield new warnings for the user, each only once."""
 
     def close(self) -> str:
-        """The session has ended: finish within seconds. Returns a line for the summary, or an empty text."""
+        """Called at the end of the session; must return within seconds: a line for the summary, or an empty string."""
 
 
 class LiveRuns:
-    """The plugin of pytest that tells them."""
+    """The pytest plugin that notifies the listeners."""
 
     def __init__(self, config: pytest.Config, live: list[Live]) -> None:
         self._config, self._live = config, live
@@ -298,7 +296,7 @@ class LiveRuns:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         record = record_of(self._config, report)
-        known = None if record is None else own.session_of(self._config).finished.get(record.key)
+        known = None if record is None else state.session_of(self._config).finished.get(record.key)
         if record is not None and (known is None or known.run_id != record.run_id):
             for live in self._live:
                 live.ended(record, run_dir_of(report))
@@ -320,13 +318,13 @@ class LiveRuns:
 
 
 def follow(config: pytest.Config) -> None:
-    """Tell all that the user asked for; raises pytest.UsageError."""
-    session = own.session_of(config)
-    with own.usage_errors():
+    """Start the live listeners that the user requested; raises pytest.UsageError."""
+    session = state.session_of(config)
+    with state.usage_errors():
         if session.settings.otlp is not None and "otlp" not in extensions(LIVE):
-            raise UsageError("--otlp needs the extra interop, which this installation of pytest-mlebench lacks")
-        makers = [load_extension(LIVE, name) for name in extensions(LIVE)]
-        made = [make(session.settings, session.group) for make in makers if make is not None]
-    live = [one for one in made if one is not None]
+            raise UsageError("--otlp requires the interop extra, which is not installed")
+        factories = [load_extension(LIVE, name) for name in extensions(LIVE)]
+        created = [factory(session.settings, session.group) for factory in factories if factory is not None]
+    live = [listener for listener in created if listener is not None]
     if live:
         config.pluginmanager.register(LiveRuns(config, live), "mlebench-live")

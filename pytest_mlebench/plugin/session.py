@@ -1,4 +1,4 @@
-"""What a pytest session is for: its options and settings, its agents, its run group, and what it collects."""
+"""State of a pytest session: its options and settings, agents, run group, and what it collects."""
 
 from __future__ import annotations
 
@@ -32,56 +32,54 @@ if TYPE_CHECKING:
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
 RECORD: pytest.StashKey[RunRecord] = pytest.StashKey()
 HARNESS_ERROR = pytest.StashKey[str]()
-"""Why a run has no record: the harness could not even write one."""
+"""Why a run has no record: the harness failed before writing one."""
 NOT_PREPARED = pytest.StashKey[str]()
-"""Why an item was skipped: its data is not there."""
+"""Why an item was skipped: its data is not prepared."""
 CANNOT_WORK = pytest.StashKey[dict[str, str]]()
-"""Of the session's config: by agent, why none of its model calls can be answered. Its other runs are skipped."""
+"""In the config's stash: by agent id, why no model call was answered. The agent's other runs are skipped."""
 NOT_RUN = pytest.StashKey[str]()
-"""Why an item was skipped: see ``CANNOT_WORK``."""
+"""Why a run was skipped (see ``CANNOT_WORK``)."""
 ATTACHED = "mlebench"
-"""The attribute of a report that holds what is above; a mapping of plain values travels from workers to xdist's
-controller."""
+"""Report attribute with the values above. It contains plain values, because workers send it to xdist's controller."""
 
 FIXTURES = (
     *("agent", "competition", "data_store", "dataset", "grade_submission", "run_agent", "run_group", "sandbox"),
     *("synthetic_dataset", "synthetic_grades"),
 )
-"""The names of the plugin's fixtures."""
 FIXTURES_MODULE = "pytest_mlebench.plugin.fixtures"
 
 NAMES = "competitions/"
-"""How node ids of bundled competitions begin, wherever the package is installed."""
+"""Prefix of the node ids of bundled competitions, wherever the package is installed."""
 
 
 @dataclass(kw_only=True)
 class Session:
-    """One invocation of pytest. Where no agents run, only the first four and ``chosen`` matter."""
+    """One invocation of pytest. If no agents run, only the first seven attributes are used."""
 
     settings: Settings
     reporter: Reporter
     workers: int
     rootdir: Path
     chosen: tuple[Competition, ...] | None = None
-    """The competitions of ``--split``; None: all."""
+    """The competitions of ``--split``; None for all."""
     ways: Mapping[Path, Sequence[Path]] = field(default_factory=dict)
-    """Where this session chooses what to collect: each folder on the way to that, with the next steps."""
+    """If the session itself chooses what to collect: maps each parent folder to the children to collect."""
     prefers_benchmark: bool = False
-    """Whether -k and -m choose among the benchmark's competitions first, as no ``--split`` was named."""
+    """Whether -k and -m select from the benchmark first, because no ``--split`` was given."""
     agents: tuple[Agent, ...] = ()
     reader: GroupReader | None = None
-    """Of the run group; None where no agents run."""
+    """The reader of the run group; None if no agents run."""
     resumed: tuple[PlannedRun, ...] = ()
-    """The runs of the group that ``--resume`` names."""
+    """The planned runs of the ``--resume`` group."""
     finished: Mapping[RunKey, RunRecord] = field(default_factory=dict)
-    """The runs of the group that are not run again."""
+    """The runs of the group that are not rerun."""
     worker: str = ""
     runs_of: Callable[[Any], Iterator[pytest.Item]] | None = None
-    """The items of a ``competition.yaml`` where agents run; None: its checks."""
+    """Creates the items of a ``competition.yaml`` if agents run; None to collect its checks."""
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """The competitions; all that collecting needs."""
+        """The competitions. Collecting needs nothing else of ``bench``."""
         from pytest_mlebench.catalog import default_catalogue
 
         return default_catalogue(*self.settings.competitions_dirs, version=self.settings.version)
@@ -101,43 +99,42 @@ class Session:
         return self.reader.folder
 
     def competition_file(self, nodeid: str) -> Path:
-        """The ``competition.yaml`` that a node id begins with."""
+        """Return the ``competition.yaml`` of a node id."""
         name = nodeid.split("::")[0]
-        found = self.catalogue
-        own, id = self.rootdir / name, Path(name).parent.name
-        return own if own.exists() or id not in found else found[id].folder / own.name
+        path, id = self.rootdir / name, Path(name).parent.name
+        return path if path.exists() or id not in self.catalogue else self.catalogue[id].folder / path.name
 
 
 class Engines(Protocol):
-    """What the extra ``engines`` does for a session with ``--cluster``: a module, found by its entry point."""
+    """The interface of the ``engines`` extra for sessions with ``--cluster``: a module, found by its entry point."""
 
     def load_keys(self, file: Path) -> object:
         """Add the keys of ``--cluster-keys`` to the environment; raises UsageError."""
 
     def check(self, config: pytest.Config) -> None:
-        """Check that runs can be handed to the engine; raises UsageError."""
+        """Check that runs can be submitted to the engine; raises UsageError."""
 
     def check_none_runs(self, session: Session) -> None:
-        """Where this session does runs itself: see that no engine still does them; raises UsageError."""
+        """Before a session executes runs itself: raise UsageError if an engine still executes some."""
 
     def machine_shares(self, settings: Settings) -> int:
-        """How many runs share one machine."""
+        """Return the number of runs that share one machine."""
 
     def description(self, config: pytest.Config) -> Mapping[str, str] | None:
-        """What the manifest says of the engine."""
+        """Return the engine's description for the manifest."""
 
     def loop(self, session: pytest.Session) -> bool | None:
-        """Run the session's items, in the order in which their runs end; None for other sessions."""
+        """Run the session's items in the order in which their runs end; None for sessions without ``--cluster``."""
 
     def fetched(self, config: pytest.Config, key: RunKey) -> RunRecord:
-        """The record of a run that has ended; raises SandboxError where it left none."""
+        """Return the record of a finished run; raises SandboxError if there is none."""
 
 
 def engines() -> Engines:
-    """The extra that hands runs to engines; raises UsageError where it is not installed."""
+    """Return the ``engines`` extra; raises UsageError if it is not installed."""
     found: Engines | None = load_extension("mlebench.plugins", "engines")
     if found is None:
-        raise UsageError("--cluster needs the extra of engines, which this installation of pytest-mlebench lacks")
+        raise UsageError("--cluster requires the engines extra, which is not installed")
     return found
 
 
@@ -153,42 +150,42 @@ def add_ini_keys(parser: pytest.Parser) -> None:
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Add each option by its short and its long name; by the long one alone where the short one is taken.
+    """Add each option by its short and long name, or only by its long name if the short one is taken.
 
-    To be called when all plugins and initial conftests have added theirs.
+    Must be called after all plugins and initial conftests have added their options.
     """
     taken = internals.taken_option_names(parser)
-    for topic, (names, _) in TOPICS.items():
+    for topic, (topic_options, _) in TOPICS.items():
         group = parser.getgroup(f"mlebench {topic}", f"MLE-bench: {topic}")
-        for option in map(OPTIONS.__getitem__, names.split()):
-            names_of_it = (option.long_name,) if option.name in taken else (option.name, option.long_name)
-            group.addoption(*names_of_it, **option.for_argparse)
+        for option in map(OPTIONS.__getitem__, topic_options.split()):
+            names = (option.long_name,) if option.name in taken else (option.name, option.long_name)
+            group.addoption(*names, **option.for_argparse)
 
 
 def read_settings(config: pytest.Config, *resumed: OptionSource) -> Settings:
-    """The settings, with those of a run group that is ``resumed``; raises UsageError."""
+    """Read the settings, with those of the ``resumed`` run group if any; raises UsageError."""
     ini = {option.ini_key: config.getini(option.ini_key) for option in OPTIONS.values() if option.traits & INI}
     here = config.invocation_params.dir
     return read_call(config.option, *resumed, ini=ini, file=config.inipath, here=here, root=config.rootpath)
 
 
 def given_options(config: pytest.Config) -> frozenset[str]:
-    """The names of the options that the command line has."""
+    """Return the names of the options on the command line."""
     return frozenset(option.name for option in OPTIONS.values() if getattr(config.option, option.dest, None))
 
 
-_OF_DATA = frozenset(
+_DATA_OPTIONS = frozenset(
     {"--agents-dir", "--competitions-dir", "--data", "--data-dir", "--data-source", "--description", "--twin-per-seed"}
 )
-_OF_SANDBOXES = (
+_RUN_OPTIONS = (
     *(
-        own.name
-        for own in OPTIONS.values()
-        if own.traits & (RESTORED | GRANTED) and AGENT not in own.needs and own.name not in _OF_DATA
+        option.name
+        for option in OPTIONS.values()
+        if option.traits & (RESTORED | GRANTED) and AGENT not in option.needs and option.name not in _DATA_OPTIONS
     ),
     "--keep-sandbox",
 )
-"""What runs use, and tests of one's own with the fixtures ``run_agent`` and ``sandbox``."""
+"""Options for runs, and for tests with the fixtures ``run_agent`` and ``sandbox``."""
 
 
 def check_effects(settings: Settings, given: AbstractSet[str]) -> None:
@@ -198,8 +195,8 @@ def check_effects(settings: Settings, given: AbstractSet[str]) -> None:
 
 
 def without_effect(settings: Settings, given: AbstractSet[str]) -> list[str]:
-    """Options that have an effect only where the session's own tests run agents, which is not known yet."""
-    return [] if settings.has_runs else [name for name in _OF_SANDBOXES if name in given]
+    """Return options that only have an effect if the user's tests run agents, which is not known yet."""
+    return [] if settings.has_runs else [name for name in _RUN_OPTIONS if name in given]
 
 
 def _problems(settings: Settings, given: AbstractSet[str]) -> Iterator[str]:
@@ -207,19 +204,19 @@ def _problems(settings: Settings, given: AbstractSet[str]) -> Iterator[str]:
         if "--real-data" in given:
             yield "--real-data checks graders, which --agent does not: leave one of them out"
         if "--retry-failed" in given and not (settings.resume or settings.run_group):
-            yield "--retry-failed needs the run group whose failures to run again: add --resume=GROUP"
-    elif settings.split is not None:  # the competitions check themselves
-        if ignored := _given(_OF_SANDBOXES, given):
+            yield "--retry-failed needs the run group to retry: add --resume=GROUP"
+    elif settings.split is not None:  # the session runs the competitions' checks
+        if ignored := _given(_RUN_OPTIONS, given):
             yield _problem(ignored, AGENT.problem)
         of_data = ("--prepare", "--data", "--data-source", "--description")
         if (ignored := _given(of_data, given)) and not settings.real_data:
             yield _problem(ignored, "needs --agent=ID or --real-data: without them, checks use synthetic data")
     if "--data-source" in given and settings.has_twins:
-        yield "--data-source has real data, and --data=twin asks for generated data: leave one of them out"
+        yield "--data-source provides real data, and --data=twin requests generated data: leave one of them out"
     if "--data-source" in given and settings.prepare == "never":
-        yield "--data-source is where missing data is taken from, which --prepare=never forbids: leave one of them out"
+        yield "--data-source fetches missing data, which --prepare=never forbids: leave one of them out"
     for need in NEEDS:
-        names = [own.name for own in OPTIONS.values() if need in own.needs]
+        names = [option.name for option in OPTIONS.values() if need in option.needs]
         if (ignored := _given(names, given)) and not need.is_met(settings):
             yield _problem(ignored, need.problem.format(cluster=settings.cluster, network=settings.network))
 
@@ -232,7 +229,7 @@ _PLURALS = {"needs": "need", "is": "are", "chooses": "choose", "adds": "add"}
 
 
 def _problem(names: Sequence[str], problem: str) -> str:
-    """What is wrong with these options; ``problem`` is written for one of them.
+    """Return an error message about these options; ``problem`` is in the singular.
 
     >>> _problem(["--seeds", "--min-medal"], "needs an agent")
     '--seeds and --min-medal need an agent'
@@ -254,7 +251,7 @@ def settings_of(config: pytest.Config) -> Settings:
 
 
 def configure(config: pytest.Config, reporter: Reporter) -> None:
-    """Read the settings; raises pytest.UsageError for wrong ones. ``reporter`` shows what work reports."""
+    """Create the session; raises pytest.UsageError for invalid settings. ``reporter`` shows progress events."""
     config.addinivalue_line("markers", "competition(id): the competition for the fixtures of pytest-mlebench")
     config.addinivalue_line("markers", "agent(id): the agent for the fixtures of pytest-mlebench")
     if config.option.help:
@@ -277,7 +274,7 @@ def check_options(config: pytest.Config) -> None:
 
 
 def header(config: pytest.Config) -> list[str]:
-    """What a session without ``--agent`` says at its start: options that may have no effect."""
+    """Return the header of a session without ``--agent``: options that may have no effect."""
     if settings_of(config).has_runs:
         return []
     ignored = without_effect(settings_of(config), given_options(config))
@@ -285,14 +282,14 @@ def header(config: pytest.Config) -> list[str]:
 
 
 def chooses(config: pytest.Config) -> bool:
-    """Whether competitions are to be chosen: agents run, a split is named, or a path that may be in the catalogue."""
+    """Whether the session chooses competitions: agents run, or a split or a possible catalogue path is given."""
     settings = settings_of(config)
     return settings.has_runs or settings.split is not None or any(arg.startswith(NAMES) for arg in config.args)
 
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Errors of ours that come up here are mistakes of the user: pytest shows them in a line."""
+    """Context manager: convert MLEBenchError, and OSError about a file, to pytest.UsageError, shown as one line."""
     try:
         yield
     except MLEBenchError as error:
@@ -304,7 +301,7 @@ def usage_errors() -> Iterator[None]:
 
 
 def writes_group(config: pytest.Config) -> bool:
-    """Whether this process runs agents, or has workers run them, and keeps their run group."""
+    """Whether this process manages the run group: it runs agents itself or through workers."""
     return settings_of(config).has_runs and not config.option.collectonly and not is_worker(config)
 
 
@@ -313,18 +310,18 @@ def is_worker(config: pytest.Config) -> bool:
 
 
 def offered(config: pytest.Config) -> list[str]:
-    """The ids of the competitions that the session collects on its own; none where paths choose."""
-    return [file.parent.name for ways in session_of(config).ways.values() for file in ways if file.is_file()]
+    """Return the ids of the competitions that the session chose itself; empty if the user gave paths."""
+    return [file.parent.name for paths in session_of(config).ways.values() for file in paths if file.is_file()]
 
 
 def is_ours(item: pytest.Item) -> bool:
-    """Whether an item has left something for its report, or may show an agent's secrets."""
-    left = RECORD in item.stash or HARNESS_ERROR in item.stash or NOT_PREPARED in item.stash
-    return left or settings_of(item.config).has_runs
+    """Whether an item has data for its report, or may show an agent's secrets."""
+    has_data = RECORD in item.stash or HARNESS_ERROR in item.stash or NOT_PREPARED in item.stash
+    return has_data or settings_of(item.config).has_runs
 
 
 class Leavings(pytest.Directory):
-    """The folder of a run group or of a run: nothing in it is collected, and no conftest of it imported."""
+    """The folder of a run group or run. Nothing in it is collected, and its conftests are not imported."""
 
     def collect(self) -> Iterator[pytest.Collector]:
         return iter(())
@@ -335,15 +332,15 @@ def is_ignored(path: Path) -> bool:
 
 
 def refuse_paths(config: pytest.Config) -> None:
-    """Raise UsageError for a path in a run group: pytest would import each ``conftest.py`` on the way to it."""
+    """Raise pytest.UsageError for a path in a run group: pytest would import the conftests of its parent folders."""
     for name in internals.initial_paths(config):
-        path = Path(os.path.abspath(config.invocation_params.dir / name.split("::")[0]))  # noqa: PTH100 - links count
-        # pytest looks for conftests in folders called test… as well.
+        path = Path(os.path.abspath(config.invocation_params.dir / name.split("::")[0]))  # noqa: PTH100 - keep links
+        # pytest also looks for conftests in subfolders named test*.
         tests = [folder for folder in path.glob("test*") if (folder / CONFTEST).exists()] if path.is_dir() else []
-        for way in {path, path.resolve(), *(folder for folder in tests if not has_guard(folder))}:
-            if (group := group_of(way)) is not None:
+        for candidate in {path, path.resolve(), *(folder for folder in tests if not has_guard(folder))}:
+            if (group := group_of(candidate)) is not None:
                 raise pytest.UsageError(
                     f"{name} is in the run group {group}, whose files agents wrote: pytest does not collect or import "
-                    "them. Name your tests, or start pytest in the folder of your project. To look at these files: "
+                    "them. Name your tests, or start pytest in your project's folder. To inspect these files: "
                     "mlebench files, mlebench unpack"
                 )

@@ -357,7 +357,7 @@ class RunInProgress:
 
 
 @contextmanager
-def shown_as_running(run_dir: Path, key: RunKey, *, worker: str, time_limit: float) -> Iterator[None]:
+def mark_running(run_dir: Path, key: RunKey, *, worker: str, time_limit: float) -> Iterator[None]:
     """Context manager: list a run as in progress. After an exception it stays listed, as an interrupted run."""
     path = run_dir / RUNNING
     about = {"worker": worker, "started": time.time(), "time_limit": time_limit, "owner": owner_labels()}

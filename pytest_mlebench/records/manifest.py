@@ -87,7 +87,7 @@ class Canonical:
     differences: tuple[str, ...] = ()
 
     @classmethod
-    def of_all(cls, earlier: Canonical | None, differences: Iterable[str]) -> Canonical:
+    def combine(cls, earlier: Canonical | None, differences: Iterable[str]) -> Canonical:
         """The value for a group after another session, which has these differences."""
         combined = tuple(dict.fromkeys([*(earlier.differences if earlier else ()), *differences]))
         return cls(not combined, combined)
@@ -148,7 +148,7 @@ class Manifest:
             return ""
         return " ".join(str(noted.get(name, UNKNOWN))[:50] for name in ("name", "version"))
 
-    def summarised(self, records: Iterable[RunRecord]) -> Manifest:
+    def with_records(self, records: Iterable[RunRecord]) -> Manifest:
         """A copy that is updated with the images, connections, data, models and permissions of the records."""
         images = {agent: dict(digests) for agent, digests in self.images.items()}
         connections = {id: dict(counts) for id, counts in self.connections.items()}

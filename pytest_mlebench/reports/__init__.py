@@ -1,1 +1,1 @@
-"""How results are shown: tables, terminal, CSV, JSON, Markdown, the page, plots."""
+"""Present results: tables, terminal output, CSV, JSON, Markdown, the HTML page and plots."""

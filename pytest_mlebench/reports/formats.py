@@ -1,4 +1,4 @@
-"""Overviews, and every run of some run groups, as CSV, JSON and LaTeX for further work."""
+"""Export overviews and all runs of run groups as CSV, JSON and LaTeX."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ COLUMNS = (
     *_OVER_TIME,
 )
 MISSING = "missing"
-"""The outcome of a planned run without a record."""
+"""Outcome of a planned run without a record."""
 
 
 def run_rows(groups: Sequence[RunGroup]) -> Iterator[dict[str, Any]]:
-    """The runs, including planned ones, with ``COLUMNS`` as keys; values that a missing run does not have are None.
+    """Yield all runs, including planned ones, with ``COLUMNS`` as keys; unknown values are None.
 
-    ``error`` is why the harness or the grader failed, else why the submission is invalid.
+    ``error`` is why the harness or the grader failed, or else why the submission is invalid.
     """
     for group in groups:
         for key in sorted(group.planned | group.runs.keys()):
@@ -93,7 +93,7 @@ def _models(run: RunRecord) -> dict[str, Any]:
 
 
 def _over_time(run: RunRecord) -> dict[str, Any]:
-    """``best_score`` and ``best_medal`` are those of the best submission that was seen, the last one included."""
+    """``best_score`` and ``best_medal`` belong to the best recorded submission, including the final one."""
     change = run.last_change
     best = (run.score, run.report.medal) if change is None else (change.best_score, change.best_medal)
     lost = change is not None and change.medal_lost
@@ -102,7 +102,7 @@ def _over_time(run: RunRecord) -> dict[str, Any]:
 
 
 def to_csv(groups: Sequence[RunGroup]) -> str:
-    """The runs as comma-separated values with a header; a field without a value is empty."""
+    """Return the runs as CSV with a header; missing values are empty."""
     return _csv(COLUMNS, run_rows(groups))
 
 
@@ -111,7 +111,7 @@ def _csv(columns: Iterable[str], rows: Iterable[dict[str, Any]]) -> str:
     writer = csv.DictWriter(text, list(columns), lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({name: no_formula(plain(own)) if isinstance(own, str) else own for name, own in row.items()})
+        writer.writerow({name: no_formula(plain(v)) if isinstance(v, str) else v for name, v in row.items()})
     return text.getvalue()
 
 
@@ -125,7 +125,7 @@ _LATEX = {
 
 
 def summary_rows(view: Overview) -> Iterator[dict[str, Any]]:
-    """A row for each agent and split; rates, percentiles and their errors in per cent, None for what is not known.
+    """Yield a row for each agent and split. Rates and percentiles are in per cent; unknown values are None.
 
     ``*_sem`` is the standard error over seeds, ``*_low`` and ``*_high`` are the 95 % interval over competitions.
     ``cost`` (US dollars), ``tokens_in``, ``tokens_out`` and ``hours`` are sums over all recorded runs.
@@ -133,9 +133,9 @@ def summary_rows(view: Overview) -> Iterator[dict[str, Any]]:
     for summary in by_split(view.summaries):
         ids = set(summary.competition_ids)
         runs = [run for run in view.records if run.agent == summary.label and run.competition_id in ids]
-        asked = [record for record in runs if record.usage.calls is not None]
-        spent = spending_of(summary.label, summary.split, asked) if asked else None
-        needed = {own.measure: own.seeds_needed for own in precisions(summary)}
+        with_usage = [record for record in runs if record.usage.calls is not None]
+        spent = spending_of(summary.label, summary.split, with_usage) if with_usage else None
+        needed = {precision.measure: precision.seeds_needed for precision in precisions(summary)}
         yield {
             "group": summary.group,
             "agent": summary.agent,
@@ -163,13 +163,13 @@ def to_summary_json(view: Overview) -> str:
 
 
 def to_summary_csv(view: Overview) -> str:
-    """The rows as comma-separated values with a header; a field without a value is empty."""
+    """Return the rows of ``summary_rows`` as CSV with a header; missing values are empty."""
     rows = list(summary_rows(view))
     return _csv(dict.fromkeys(name for row in rows for name in row), rows)
 
 
 def to_latex(view: Overview) -> str:
-    """Tables for a paper, with the rules of the package booktabs: agents by split, and every pair of agents."""
+    """Return LaTeX tables with booktabs rules: agents by split, and every pair of agents."""
     heads = ("Agent", "Split", "Runs", "Any medal", "95 % CI", "Gold", "Silver", "Bronze", "Above median", "Valid",
         "Percentile", "95 % CI")  # fmt: skip
     rows = [
@@ -186,28 +186,28 @@ def to_latex(view: Overview) -> str:
         for summary in by_split(view.summaries)
     ]
     parts = [
-        "% Needs \\usepackage{booktabs}. Per cent, mean and standard error over seeds; intervals over competitions.",
+        "% Requires \\usepackage{booktabs}. Per cent; mean and standard error over seeds; intervals over competitions.",
         _tabular("ll" + "r" * (len(heads) - 2), heads, rows),
     ]
     if view.comparisons:
-        of_pairs = ("Agent", "Against", "Split", "Pairs", "Any medal", "95 % CI", "Percentile", "95 % CI", "$p$")
+        pair_heads = ("Agent", "Against", "Split", "Pairs", "Any medal", "95 % CI", "Percentile", "95 % CI", "$p$")
         parts += [
             "% Differences in percentage points, paired by competition and seed; p: sign test, Holm-adjusted.",
-            _tabular("lll" + "r" * (len(of_pairs) - 3), of_pairs, [_pair(own) for own in view.comparisons]),
+            _tabular("lll" + "r" * (len(pair_heads) - 3), pair_heads, [_pair(pair) for pair in view.comparisons]),
         ]
     return "\n".join(parts) + "\n"
 
 
-def _pair(own: SplitComparison) -> tuple[str, ...]:
-    other = own.percentile
+def _pair(pair: SplitComparison) -> tuple[str, ...]:
+    percentile = pair.percentile
     return (
-        *map(_escaped, (own.ours.label, own.theirs.label, own.split)),
-        str(own.difference.runs),
-        _signed(own.difference.mean),
-        _interval_columns(own.difference.interval),
-        "--" if other is None else _signed(other.mean),
-        _interval_columns(None if other is None else other.interval),
-        "$<$0.001" if own.adjusted_p < 0.001 else f"{own.adjusted_p:.3f}",
+        *map(_escaped, (pair.ours.label, pair.theirs.label, pair.split)),
+        str(pair.difference.runs),
+        _signed(pair.difference.mean),
+        _interval_columns(pair.difference.interval),
+        "--" if percentile is None else _signed(percentile.mean),
+        _interval_columns(None if percentile is None else percentile.interval),
+        "$<$0.001" if pair.adjusted_p < 0.001 else f"{pair.adjusted_p:.3f}",
     )
 
 
@@ -226,7 +226,7 @@ def _bounds(name: str, interval: Interval | None) -> dict[str, float | None]:
 
 
 def _tabular(columns: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = " & ".join(own.replace("%", r"\%") for own in heads)
+    head = " & ".join(text.replace("%", r"\%") for text in heads)
     body = [" & ".join(row) + r" \\" for row in rows]
     lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", rf"{head} \\", r"\midrule", *body, r"\bottomrule"]
     return "\n".join([*lines, r"\end{tabular}"])
@@ -255,7 +255,7 @@ _NEIGHBOURS = 2
 
 
 def to_json(view: Overview) -> dict[str, Any]:
-    """The overview as JSON values, rates and differences in per cent; ``docs/results.md`` describes each key."""
+    """Return the overview as JSON values; rates and differences in per cent. See ``docs/results.md`` for the keys."""
     return {
         "pad_missing": view.pad_missing,
         "groups": [
@@ -278,10 +278,10 @@ def to_json(view: Overview) -> dict[str, Any]:
         },
         "comparisons": [_comparison(comparison) for comparison in view.comparisons],
         "costs": [
-            {**asdict(own), "cost_per_run": own.cost_per_run, "cost_per_medal": own.cost_per_medal}
-            for own in spending(view.records)
+            {**asdict(spent), "cost_per_run": spent.cost_per_run, "cost_per_medal": spent.cost_per_medal}
+            for spent in spending(view.records)
         ],
-        "timelines": [asdict(own) for own in timelines(view.records)],
+        "timelines": [asdict(timeline) for timeline in timelines(view.records)],
         "runs": list(run_rows(view.groups)),
     }
 
@@ -300,7 +300,7 @@ def _summary(summary: SplitSummary) -> dict[str, Any]:
         **{name: asdict(getattr(summary, name)) for name in RATES},
         "interval": _interval(summary.interval),
         "percentile_interval": _interval(summary.percentile_interval),
-        "precision": [_precision(own) for own in precisions(summary)],
+        "precision": [_precision(precision) for precision in precisions(summary)],
         "pass_at_k": {str(k): value for k, value in enumerate(summary.pass_at_k, 1)},
     }
 
@@ -313,8 +313,8 @@ def _standing(standing: Standing) -> dict[str, Any]:
     split = standing.summary.split
 
     def published(result: PublishedResult) -> dict[str, Any]:
-        own = {name: getattr(result, name) for name in ("agent", "llm", "date", "hours")}
-        return {**own, "any_medal": asdict(result.rates[split]), "flags": flags(result)}
+        values = {name: getattr(result, name) for name in ("agent", "llm", "date", "hours")}
+        return {**values, "any_medal": asdict(result.rates[split]), "flags": flags(result)}
 
     return {
         "label": standing.summary.label,
@@ -327,8 +327,9 @@ def _standing(standing: Standing) -> dict[str, Any]:
     }
 
 
-def _precision(own: Precision) -> dict[str, Any]:
-    return {**asdict(own), "interval": _interval(own.interval), "variance_shares": own.variance.shares}
+def _precision(precision: Precision) -> dict[str, Any]:
+    shares = precision.variance.shares
+    return {**asdict(precision), "interval": _interval(precision.interval), "variance_shares": shares}
 
 
 def _comparison(comparison: SplitComparison) -> dict[str, Any]:

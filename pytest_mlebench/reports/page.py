@@ -1,4 +1,4 @@
-"""The HTML report of run groups: one self-contained page. The viewer's pages share its templates and style."""
+"""The HTML report of run groups: one self-contained page. The viewer uses the same templates and styles."""
 
 from __future__ import annotations
 
@@ -47,33 +47,33 @@ from pytest_mlebench.sandbox.redaction import tail
 
 ASSETS = Path(__file__).parent / "assets"
 _TEXT = 2000
-_WHOLE = re.compile(r"\d+(?:–\d+)?(?: %| [A-Z][a-z]+(?: \d{4})?)|\d+–\d+")
+_UNBREAKABLE = re.compile(r"\d+(?:–\d+)?(?: %| [A-Z][a-z]+(?: \d{4})?)|\d+–\d+")
 
 
 @cache
 def environment(*folders: Path) -> Environment:
-    """Templates of these folders and of the report; what they show is escaped, and without control sequences."""
+    """Return a Jinja environment for these folders and ``ASSETS`` that escapes values and strips control sequences."""
 
     def finalize(value: Any) -> Any:
         return plain(value, _TEXT) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     loader = ChoiceLoader([FileSystemLoader(folder) for folder in (*folders, ASSETS)])
-    made = Environment(loader=loader, autoescape=True, finalize=finalize, trim_blocks=True, lstrip_blocks=True)
-    made.filters |= {"unbroken": unbroken, "with_code": with_code}
-    return made
+    env = Environment(loader=loader, autoescape=True, finalize=finalize, trim_blocks=True, lstrip_blocks=True)
+    env.filters |= {"unbroken": unbroken, "with_code": with_code}
+    return env
 
 
 def unbroken(text: str) -> Markup:
-    """A text as HTML whose dates, ranges and percentages stay on one line.
+    """Convert a text to HTML that does not break lines within dates, ranges and percentages.
 
     >>> unbroken("<b>, 1–9 March 2026")
     Markup('&lt;b&gt;, <span class="whole">1–9 March 2026</span>')
     """
-    return Markup(_WHOLE.sub(r'<span class="whole">\g<0></span>', str(escape(plain(text, _TEXT)))))
+    return Markup(_UNBREAKABLE.sub(r'<span class="whole">\g<0></span>', str(escape(plain(text, _TEXT)))))
 
 
 def with_code(text: str) -> Markup:
-    """A text as HTML in which what stands between backticks is code.
+    """Convert a text to HTML, with text in backticks as ``<code>``.
 
     >>> with_code("see `mlebench audit` & <b>")
     Markup('see <code>mlebench audit</code> &amp; &lt;b&gt;')
@@ -86,33 +86,33 @@ def asset(name: str, folder: Path = ASSETS) -> str:
 
 
 def style(*more: str) -> str:
-    """The style of tables and plots with their colours, and that of further files."""
+    """Return the CSS of colours, tables and plots, followed by the stylesheets ``more``."""
     return f":root{{{variables()}}}{stylesheet()}" + STYLE + "".join(map(asset, ("summary.css", "plots.css", *more)))
 
 
 LOG_BYTES = 4096
-"""The page has at most this much of each run's log."""
+"""Maximum size of one run's log excerpt on the page, in bytes."""
 LOGS_BYTES = 100_000
-"""The page has at most about this much of all logs."""
+"""Approximate maximum size of all log excerpts on the page, in bytes."""
 LOG_LINES = 60
-_FAILED = 4
-"""A run without a valid submission gets so many times the log of another."""
+_FAILED_WEIGHT = 4
+"""A run without a valid submission gets a log excerpt this many times longer than others."""
 _MANIFEST = 20_000
-_NOTHING = "–"
+_NO_VALUE = "–"
 _COLUMNS = ("outcome", "competition", "agent", "seed", "score", "thresholds", "beats", "time", "cost", "ended")
-_ELSEWHERE = ("runs", "canonical", "options")
-"""Parts of a manifest that the page shows in another way, or that only matter where it was written."""
+_HIDDEN_KEYS = ("runs", "canonical", "options")
+"""Manifest keys that the page shows in another way, or that only matter on the machine that wrote it."""
 _COMMON = ("data", "sandbox", "limits", "versions")
-"""Details that are shown once if all runs share them."""
+"""Details that are shown once if they are the same for all runs."""
 _FILES = (SUBMISSION, FILES, "code", "logs", RUN_LOG, RECORD)
-"""What a run directory has for readers; earlier versions left folders."""
+"""Files of a run directory to link to. Earlier versions wrote folders."""
 
 
 def page(view: Overview, top: Heading | None = None, *, folder: Path | None = None, log_bytes: int = LOG_BYTES) -> str:
-    """The report as self-contained HTML, with the last ``log_bytes`` of each run's log, or less of many.
+    """Return the report as self-contained HTML, with up to the last ``log_bytes`` of each run's log.
 
-    It links to the runs' files if it is known which ``folder`` it is for. Whatever an agent influenced is shown as
-    plain text.
+    If ``folder``, where the report will be stored, is given, it links to the runs' files. Text that an agent
+    influenced is escaped.
     """
     script = asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -124,7 +124,7 @@ def page(view: Overview, top: Heading | None = None, *, folder: Path | None = No
 def parts(
     view: Overview, top: Heading | None = None, *, folder: Path | None = None, log_bytes: int = LOG_BYTES
 ) -> dict[str, Any]:
-    """What the parts of the page show: the variables of their templates (``headlines.html``, ``plots.html``, …)."""
+    """Return the variables of the page's templates (``headlines.html``, ``plots.html``, …)."""
     common = _common(view.records)
     costs = any(record.usage.calls for record in view.records)
     rows = _rows(view, common, folder, log_bytes)
@@ -155,13 +155,13 @@ def parts(
 
 
 def _runs_of(*, agent: str, split: str = "", outcome: str = "") -> str:
-    """Where the page shows an agent's runs on a split: its table, filtered by the part of the address after the #."""
+    """Return a link to an agent's runs on a split: a URL fragment that filters the table of runs."""
     chosen = {"agent": agent, "split": split, "outcome": "any" if outcome == "medal" else outcome}
     return f"#{urlencode({name: value for name, value in chosen.items() if value})}"
 
 
 def fragment(view: Overview) -> str:
-    """Summary and plots with their style, for a page that another tool writes."""
+    """Return the summary and plots with their style, for embedding in another tool's page."""
     context = {"sections": _sections(view), "plots": plots(view), "legend": legend(agents_in(view)), "runs_of": None}
     names = ("summary.html", "legend.html", "plots.html")
     body = "".join(environment().get_template(name).render(context) for name in names)
@@ -180,21 +180,21 @@ def _sections(view: Overview) -> list[Section]:
 
 def _lead(view: Overview) -> str:
     records = view.records
-    done = f"{len(records)} of " * bool(view.planned) + pluralize(len(view.planned or records), "run")
+    count = f"{len(records)} of " * bool(view.planned) + pluralize(len(view.planned or records), "run")
     if not records:
-        return f"{done} finished"
+        return f"{count} finished"
     first, last = min(r.started_at for r in records), max(r.ended_at for r in records)
     costs = [record.cost for record in records if record.usage.calls]
     known = [cost for cost in costs if cost is not None]
     spent = f", {'at least ' * (len(known) < len(costs))}{format_dollars(sum(known))} on models" if known else ""
     return (
-        f"{done} finished, {first[:16].replace('T', ' ')} to {last[:16].replace('T', ' ')} UTC; "
+        f"{count} finished, {first[:16].replace('T', ' ')} to {last[:16].replace('T', ' ')} UTC; "
         f"{format_duration(sum(record.seconds for record in records))} of agent time{spent}"
     )
 
 
 def _group(group: RunGroup) -> dict[str, Any]:
-    rest = {key: value for key, value in asdict(group.manifest).items() if value and key not in _ELSEWHERE}
+    rest = {key: value for key, value in asdict(group.manifest).items() if value and key not in _HIDDEN_KEYS}
     return {
         "name": group.name,
         "canonical": group.manifest.canonical,
@@ -208,29 +208,29 @@ def _group(group: RunGroup) -> dict[str, Any]:
 
 
 def _common(records: Sequence[RunRecord]) -> dict[str, str]:
-    """The details that all runs share."""
+    """Return the details that are the same for all runs."""
     details = [dict(run_details(record)) for record in records]
-    texts = {term: {own.get(term, "") for own in details} for term in _COMMON}
-    return {term: own.pop() for term, own in texts.items() if len(own) == 1 and "" not in own}
+    values = {term: {texts.get(term, "") for texts in details} for term in _COMMON}
+    return {term: texts.pop() for term, texts in values.items() if len(texts) == 1 and "" not in texts}
 
 
 def _rows(view: Overview, common: Mapping[str, str], folder: Path | None, log_bytes: int) -> list[dict[str, Any]]:
     runs = [(record, view.run_dirs[record.key]) for record in in_order(view.records)]
-    share = LOGS_BYTES // max(1, sum(1 if record.outcome.passed else _FAILED for record, _ in runs))
+    share = LOGS_BYTES // max(1, sum(1 if record.outcome.passed else _FAILED_WEIGHT for record, _ in runs))
     taken: set[str] = set()
     verdicts = {folder: _verdicts(folder) for folder in {run_dir.parent for _, run_dir in runs}}
     found = []
     for record, run_dir in runs:
-        size = min(log_bytes, share if record.outcome.passed else share * _FAILED)
+        size = min(log_bytes, share if record.outcome.passed else share * _FAILED_WEIGHT)
         percentile = record.report.percentile
         found.append(
             {
                 "id": _anchor(record, taken),
                 "record": record,
-                "score": _NOTHING if record.score is None else format_score(record.score),
-                "beats": _NOTHING if percentile is None else f"{percentile:.0f} %",
+                "score": _NO_VALUE if record.score is None else format_score(record.score),
+                "beats": _NO_VALUE if percentile is None else f"{percentile:.0f} %",
                 "time": format_duration(record.seconds),
-                "cost": format_dollars(record.cost) if record.usage.calls else _NOTHING,
+                "cost": format_dollars(record.cost) if record.usage.calls else _NO_VALUE,
                 "ended": ending_as_sentence(record),
                 "details": _details(record, common),
                 "files": [] if folder is None else _files(run_dir, folder),
@@ -242,15 +242,15 @@ def _rows(view: Overview, common: Mapping[str, str], folder: Path | None, log_by
 
 
 def _verdicts(folder: Path) -> dict[str, str]:
-    """What an audit says of the runs of a group that are not clean; none where there was no audit."""
+    """Return the audit verdicts of a group's runs other than ``clean``; empty if there was no audit."""
     with suppress(OSError, ValueError):
         if (found := read_findings(folder)) is not None:
-            return {run: own.value for run, own in found.verdicts.items() if own is not Verdict.clean}
+            return {id: verdict.value for id, verdict in found.verdicts.items() if verdict is not Verdict.clean}
     return {}
 
 
 def _details(record: RunRecord, common: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What the row itself does not show."""
+    """Return the details that the row itself does not show."""
     shown = {"score", *common}
     shown |= {"outcome"} if not record.reason or not record.outcome.passed else set()
     shown |= {"ended"} if not record.detail or not record.outcome.passed else set()
@@ -258,7 +258,7 @@ def _details(record: RunRecord, common: Mapping[str, str]) -> list[tuple[str, st
 
 
 def _anchor(record: RunRecord, taken: set[str]) -> str:
-    """The id of a run's row; of two groups' runs with the same name the second has a number."""
+    """Return a unique HTML id for a run's row; ``-2`` is appended if another group has a run with the same name."""
     id = f"run-{'-'.join(plain(record.run_id).split())}"
     while id in taken:
         id += "-2"
@@ -267,28 +267,28 @@ def _anchor(record: RunRecord, taken: set[str]) -> str:
 
 
 def _files(run_dir: Path, folder: Path) -> list[tuple[str, str]]:
-    """Names and relative links of what there is, with neither links nor anything else that an agent made of them."""
+    """Return names and relative links of existing files and non-empty folders, without symlinks and special files."""
     found = []
     for name in _FILES:
         path = run_dir / name
         with suppress(OSError, ValueError):
             modes = [part.lstat().st_mode for part in (path.parent, path)]
             if S_ISDIR(modes[0]) and (S_ISREG(modes[1]) or (S_ISDIR(modes[1]) and any(path.iterdir()))):
-                slash = "/" if S_ISDIR(modes[1]) else ""
+                suffix = "/" if S_ISDIR(modes[1]) else ""
                 link = quote(os.path.relpath(path.absolute(), folder.absolute()).encode("utf-8", "surrogateescape"))
-                found.append((name + slash, link + slash))
+                found.append((name + suffix, link + suffix))
     return found
 
 
 def _competitions(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     found = []
     for (split, id), group in groupby(rows, key=lambda row: (row["record"].split, row["record"].competition_id)):
-        own = list(group)
-        first = own[0]["record"]
+        of_competition = list(group)
+        first = of_competition[0]["record"]
         thresholds = [(name, format_score(score)) for name, score in first.thresholds.items()]
         better = "lower" if first.report.is_lower_better else "higher"
         about = {"id": id, "split": split, "category": first.category, "thresholds": thresholds, "better": better}
-        found.append({**about, "rows": own})
+        found.append({**about, "rows": of_competition})
     return found
 
 
@@ -299,10 +299,12 @@ def _log(run_dir: Path, max_bytes: int) -> str:
 
 
 def _outcome_chips(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
-    """Each outcome that occurs, and any medal; none where all runs have the same."""
+    """Return a filter for each outcome that occurs and for any medal; empty if all runs have the same outcome."""
     counts = Counter(record.outcome for record in records)
     chips = [
-        {"value": own, "text": own.label, "count": counts[own], "colour": own.colour} for own in Outcome if counts[own]
+        {"value": outcome, "text": outcome.label, "count": counts[outcome], "colour": outcome.colour}
+        for outcome in Outcome
+        if counts[outcome]
     ]
     medals = sum(record.report.any_medal for record in records)
     if medals:

@@ -1,6 +1,6 @@
-"""The colours of the plots and the page, each for a light and a dark screen.
+"""The colours of the plots and the page, in a light and a dark scheme.
 
-None of them carries a meaning alone: a letter, a shape, a place or a word says the same.
+No colour is the only sign of a meaning: there is always a letter, shape, position or word as well.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COLOURS = {
     "agent4": ("#6b5900", "#d9c34a"),
     "agent5": ("#4a4f57", "#c3c9d1"),
 }
-"""Hexadecimal sRGB colours by what they are for: (light, dark). ``on-NAME`` is the text on ``NAME``."""
+"""Hexadecimal sRGB colours by purpose: (light, dark). ``on-NAME`` is the colour of text on ``NAME``."""
 
 _TERMINAL = {
     "gold": "yellow bold",
@@ -40,25 +40,25 @@ _TERMINAL = {
     "none": "cyan",
     "failure": "red",
 }
-"""What a terminal has for the colours of outcomes."""
+"""Terminal styles of the outcomes' colours."""
 
 AGENTS = 6
-"""After so many agents their colours and shapes come again."""
+"""Number of agent colours, and of agent shapes."""
 
 
 def terminal_markup(colour: str) -> dict[str, bool]:
-    """An outcome's colour as pytest's terminal writer takes it."""
+    """Return an outcome's colour as keyword arguments for pytest's terminal writer."""
     return dict.fromkeys(_TERMINAL[colour].split(), True)
 
 
 def ansi_code(colour: str) -> str:
-    """An outcome's colour as the parameters of an ANSI escape sequence, for example ``33;1``."""
+    """Return an outcome's colour as the parameters of an ANSI escape sequence, for example ``33;1``."""
     codes = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "white": "37"}
     return ";".join(codes[word] for word in _TERMINAL[colour].split())
 
 
 def stylesheet() -> str:
-    """CSS classes ``f-NAME`` (fill) and ``s-NAME`` (stroke); a viewer that knows no ``light-dark()`` shows light."""
+    """Return CSS classes ``f-NAME`` (fill) and ``s-NAME`` (stroke), light if ``light-dark()`` is not supported."""
     return "".join(
         f".{letter}-{name}{{{attribute}:{light};{attribute}:light-dark({light},{dark})}}"
         for name, (light, dark) in COLOURS.items()
@@ -67,5 +67,5 @@ def stylesheet() -> str:
 
 
 def variables() -> str:
-    """CSS variables ``--NAME`` for the page."""
+    """Return the CSS variables ``--NAME`` for the page."""
     return "".join(f"--{name}:light-dark({light},{dark});" for name, (light, dark) in COLOURS.items())

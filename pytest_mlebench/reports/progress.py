@@ -1,4 +1,4 @@
-"""What a terminal shows: progress, what each worker of a run group is doing, and the medal table at the end."""
+"""Terminal output: progress, the state of a run group and its workers, and the medal table at the end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def write_medal_table(writer: pytest.TerminalReporter, group: RunGroup) -> None:
-    """Write all runs by split, then any-medal rates, then where the reports are."""
+    """Write all runs by split, then any-medal rates and costs, warnings, and the paths of group and report."""
     ordered = in_order(group.records)
     table = medal_table(ordered)
     fitted = table.fitted(terminal_width(is_terminal=writer.isatty()))
@@ -84,12 +84,11 @@ def summary_line(summary: SplitSummary) -> str:
 
 
 def spending_line(spent: Spending) -> str:
-    """For example ``aide on low: cost: $3.20, $0.80 a medal; 120 model calls, 1,200,000 tokens in, 34,000 out``, and
-    what did not go well."""
+    """Return costs, calls, tokens and failures, for example ``aide on low: cost: $3.20, $0.80 a medal; 120 …``."""
     medal = "" if spent.cost_per_medal is None else f", {format_dollars(spent.cost_per_medal)} a medal"
     known = f" ({format_dollars(spent.known_cost)} known)" if spent.cost is None else ""
     failed = f"; requests that failed: {counted(spent.failures)}" if spent.failures else ""
-    ended = f"; the budget of {pluralize(spent.budgets_ended, 'run')} ended" if spent.budgets_ended else ""
+    ended = f"; budget used up in {pluralize(spent.budgets_ended, 'run')}" if spent.budgets_ended else ""
     return (
         f"{spent.agent} on {spent.split}: cost: {format_dollars(spent.cost)}{known}{medal}; "
         f"{pluralize(spent.calls, 'model call')}, {spent.input_tokens:,} tokens in, {spent.output_tokens:,} out"
@@ -99,12 +98,12 @@ def spending_line(spent: Spending) -> str:
 
 _BAR = "{desc:<55.55}{percentage:3.0f} %|{bar}| {n_fmt}iB/{total_fmt}iB {rate_fmt} {remaining}"
 _PLAIN = "{desc:<55.55}{elapsed}"
-_ALL = "{desc:<55.55}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt} {elapsed}<{remaining}"
+_TOTAL_BAR = "{desc:<55.55}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt} {elapsed}<{remaining}"
 
 
 @contextmanager
 def shown(total: int) -> Iterator[Lines | Bars]:
-    """A reporter for work on ``total`` subjects, which writes to stderr."""
+    """Context manager: a reporter for work on ``total`` subjects that writes to stderr."""
     if not sys.stderr.isatty():
         yield Lines()
         return
@@ -116,37 +115,37 @@ def shown(total: int) -> Iterator[Lines | Bars]:
 
 
 class Lines:
-    """A reporter that writes a line for each new step, and every 30 s one that says how far the step is.
+    """A reporter that writes a line for each new step, and one about its progress every 30 s.
 
-    ``write`` writes a line, by default to stderr. Whatever a line holds, it cannot command a terminal.
+    ``write`` writes a line, by default to stderr. Control sequences are removed.
     """
 
     def __init__(self, write: Callable[[str], None] | None = None) -> None:
         self._writer = write or _to_stderr
-        self._begun: dict[str, tuple[Step, float]] = {}
-        self._last: dict[str, float] = {}
+        self._first_steps: dict[str, tuple[Step, float]] = {}
+        self._last_written: dict[str, float] = {}
 
     def __call__(self, event: Event) -> None:
         if not isinstance(event, Step):
             self._write(event_text(event))
             return
         subject, now = event.subject, time.monotonic()
-        first, start = self._begun.get(subject, (None, now))
+        first, start = self._first_steps.get(subject, (None, now))
         if first is None or first.activity != event.activity:
-            self._begun[subject] = event, now
-            self._last[subject] = now
+            self._first_steps[subject] = event, now
+            self._last_written[subject] = now
             self._write(f"{subject}: {event.activity}")
-        elif event.total and now - self._last[subject] >= SECONDS_BETWEEN_LINES:
-            self._last[subject] = now
+        elif event.total and now - self._last_written[subject] >= SECONDS_BETWEEN_LINES:
+            self._last_written[subject] = now
             text = f"{format_size(event.done)} of {format_size(event.total)}"
             if event.done > first.done:
-                left = (event.total - event.done) * (now - start) / (event.done - first.done)
-                text += f", {format_seconds(left)} left"
+                remaining = (event.total - event.done) * (now - start) / (event.done - first.done)
+                text += f", {format_seconds(remaining)} left"
             self._write(f"{subject}: {event.activity}: {text}")
 
     def end(self, subject: str, text: str) -> None:
-        """The work on a subject has ended; ``text`` says how."""
-        self._begun.pop(subject, None)
+        """Report that the work on a subject has ended; ``text`` is the result."""
+        self._first_steps.pop(subject, None)
         self._write(text)
 
     def _write(self, line: str) -> None:
@@ -158,14 +157,14 @@ def _to_stderr(line: str) -> None:
 
 
 class Bars:
-    """A reporter that draws a bar for each subject in work, with the time that its step will take, and one for all."""
+    """A reporter that draws a bar with the remaining time for each current subject, and one for all subjects."""
 
     def __init__(self, total: int) -> None:
         from tqdm import tqdm
 
         self._new: type[tqdm] = tqdm
         self._bars: dict[str, tqdm] = {}
-        self._all = self._new(desc="competitions", total=total, bar_format=_ALL, leave=False)
+        self._total_bar = self._new(desc="competitions", total=total, bar_format=_TOTAL_BAR, leave=False)
 
     def __call__(self, event: Event) -> None:
         if not isinstance(event, Step):
@@ -179,7 +178,7 @@ class Bars:
                 desc=name,
                 total=event.total,
                 initial=event.done,
-                unit="iB",  # behind the prefix of a power of 1024, as in GiB
+                unit="iB",  # follows a prefix, as in GiB
                 unit_scale=True,
                 unit_divisor=1024,
                 leave=False,
@@ -187,18 +186,18 @@ class Bars:
         bar.bar_format = _BAR if event.total else _PLAIN
         bar.total = event.total
         bar.update(event.done - bar.n)
-        self._all.refresh()
+        self._total_bar.refresh()
 
     def end(self, subject: str, text: str) -> None:
-        """The work on a subject has ended; ``text`` says how."""
+        """Report that the work on a subject has ended; ``text`` is the result."""
         self._remove(subject)
         self._new.write(plain(text), file=sys.stderr)
-        self._all.update()
+        self._total_bar.update()
 
     def close(self) -> None:
         for bar in self._bars.values():
             bar.close()
-        self._all.close()
+        self._total_bar.close()
 
     def _remove(self, subject: str) -> None:
         if (bar := self._bars.pop(subject, None)) is not None:
@@ -207,20 +206,20 @@ class Bars:
 
 _LATEST = 5
 _WATCH = "mlebench.watch"
-"""Entry points of functions ``(group folder, how many) -> lines`` about what a group waits for."""
+"""Entry points: functions ``(group folder, how many) -> lines`` about runs that are waiting."""
 _CALLS = "llm/calls.jsonl"
 _HEADS = ("worker", "competition", "agent", "seed", "elapsed of limit", "end of its log")
 
 
 def progress(reader: GroupReader, *, width: int = 120) -> str:
-    """The state of a group, in lines of at most ``width`` characters; raises UsageError if there is none."""
+    """Return the state of a group as lines of at most ``width`` characters; raises UsageError if there is none."""
     group = reader.read()
     in_progress = runs_in_progress(reader.folder)
     running = [run for run in in_progress if not run.interrupted]
     done = {record.key for record in group.records}
-    again = {run.key for run in running}
-    interrupted = {run.key for run in in_progress if run.interrupted} - done - again
-    waiting = len(group.planned - done - again - interrupted)
+    current = {run.key for run in running}
+    interrupted = {run.key for run in in_progress if run.interrupted} - done - current
+    waiting = len(group.planned - done - current - interrupted)
     broken = [f"left out: {reason.removeprefix(f'{reader.folder}/')}" for reason in group.broken[:_LATEST]]
     spent = _spent(group, [run.run_dir for run in running])
     lines = [
@@ -248,7 +247,7 @@ def progress(reader: GroupReader, *, width: int = 120) -> str:
 
 
 def pulse(reader: GroupReader, seconds: float) -> str:
-    """A group's state as one line, ``seconds`` after its session began; raises UsageError if there is none.
+    """Return a group's state, ``seconds`` after its session began, as one line; raises UsageError if there is none.
 
     For example ``3 of 22 runs finished, 4 running; 1 gold, 2 no medal; 2:10:00; cost so far: $3.20``.
     """
@@ -274,7 +273,7 @@ def _event_line(logged: LoggedEvent) -> str:
 
 
 def _spent(group: RunGroup, running: Iterable[Path]) -> str:
-    """What finished runs and those in progress have spent on language models so far; empty where they use none."""
+    """Return the cost of language models so far, including runs in progress; empty if no models were called."""
     costs: list[float | None] = [record.cost for record in group.records if record.usage.calls]
     for run_dir in running:
         if (run_dir / _CALLS).exists():
@@ -284,7 +283,7 @@ def _spent(group: RunGroup, running: Iterable[Path]) -> str:
     if not costs:
         return ""
     known = format_dollars(sum(cost for cost in costs if cost is not None))
-    return f"cost so far: {known}" + (", and what is not known" if None in costs else "")
+    return f"cost so far: {known}" + (", plus unknown costs" if None in costs else "")
 
 
 def _row(run: RunInProgress) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The details of a single run, which any kind of report shows beside its row in a table, and its trajectory."""
+"""Details of a single run, as every report format shows them, and its trajectory as Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from pytest_mlebench.reports.plots.svg import SCHEME
 from pytest_mlebench.reports.tables import markdown_text
 
 TEXT = 20_000
-"""Characters that are shown of one message, argument or result."""
+"""Maximum number of characters shown of one message, argument or result."""
 PAGE = 8 << 20
-"""Characters of a page."""
+"""Approximate maximum size of a page, in characters."""
 _STYLE = """
 body{margin:0 auto;max-width:60rem;padding:1rem;font:15px/1.5 system-ui,sans-serif;background:var(--paper);
 color:var(--ink)}
@@ -41,21 +41,21 @@ margin:.4rem 0}details>pre{border-left:3px solid var(--line);padding-left:.6rem}
 
 
 def markdown(trajectory: Mapping[str, Any]) -> str:
-    """The trajectory as Markdown that is readable as it is; without control sequences, whatever was said."""
+    """Return the trajectory as Markdown that is readable without rendering. Control sequences are removed."""
     return "\n".join(_markdown_lines(trajectory)) + "\n"
 
 
 def _markdown_lines(trajectory: Mapping[str, Any]) -> Iterator[str]:
     found = conversations(trajectory)
-    for number, one in enumerate(found):
+    for number, conversation in enumerate(found):
         if number:
             yield ""
-        yield f"{'#' * min(2, number + 1)} {markdown_text(title_of(one, number))}"
+        yield f"{'#' * min(2, number + 1)} {markdown_text(title_of(conversation, number))}"
         yield ""
         if not number and len(found) > 1:
-            yield from (f"{headline(trajectory)}; in the first:", "")
-        yield totals(one)
-        for step in steps_of(one):
+            yield from (f"{headline(trajectory)}; first conversation:", "")
+        yield totals(conversation)
+        for step in steps_of(conversation):
             yield ""
             yield f"### {markdown_text(head(step))}"
             for title, text in blocks(step):
@@ -64,29 +64,29 @@ def _markdown_lines(trajectory: Mapping[str, Any]) -> Iterator[str]:
                     what, _, name = one_line(title).partition(" ")
                     yield f"{what} `{name.replace('`', ' ')}`:" if name else f"{what}:"
                     yield ""
-                # Indented, it is code for Markdown, which nothing in it can end.
+                # Indented code blocks cannot be closed by their content, unlike fenced ones.
                 yield from (f"    {line}".rstrip() for line in plain(text, TEXT).split("\n"))
     if notes := trajectory.get("notes"):
         yield from ("", markdown_text(str(notes)))
 
 
 def page(trajectory: Mapping[str, Any], *, max_characters: int = PAGE) -> str:
-    """The trajectory as self-contained HTML without scripts; all that was said is text in it.
+    """Return the trajectory as self-contained HTML without scripts. Messages are escaped.
 
-    Steps that come after ``max_characters`` are left out.
+    Steps after about ``max_characters`` are left out.
     """
     parts: list[str] = []
     size = 0
     found = conversations(trajectory)
-    for number, one in enumerate(found):
-        steps = steps_of(one)
-        parts.append(f"<h{min(2, number + 1)}>{_safe(title_of(one, number))}</h{min(2, number + 1)}>")
-        whole = f"{headline(trajectory)}; in the first: " if not number and len(found) > 1 else ""
-        parts.append(f"<p>{_safe(whole + totals(one))}</p>")
+    for number, conversation in enumerate(found):
+        steps = steps_of(conversation)
+        parts.append(f"<h{min(2, number + 1)}>{_safe(title_of(conversation, number))}</h{min(2, number + 1)}>")
+        overall = f"{headline(trajectory)}; first conversation: " if not number and len(found) > 1 else ""
+        parts.append(f"<p>{_safe(overall + totals(conversation))}</p>")
         for shown, step in enumerate(steps):
             if size > max_characters:
-                left_out = pluralize(len(steps) - shown, "further step")
-                parts.append(f"<p>{left_out} left out: trajectory.json has all.</p>")
+                omitted = pluralize(len(steps) - shown, "more step")
+                parts.append(f"<p>{omitted} omitted: see trajectory.json.</p>")
                 break
             parts.append(article := _article(step))
             size += len(article)
@@ -104,7 +104,7 @@ def page(trajectory: Mapping[str, Any], *, max_characters: int = PAGE) -> str:
 
 
 def conversations(trajectory: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The trajectory itself, then those of its sub-agents."""
+    """Return the trajectory itself, then those of its sub-agents."""
     return [trajectory, *as_objects(trajectory.get("subagent_trajectories"))]
 
 
@@ -132,15 +132,15 @@ def title_of(trajectory: Mapping[str, Any], number: int) -> str:
 
 
 def headline(trajectory: Mapping[str, Any]) -> str:
-    """The totals of all conversations, with their number if there are several."""
+    """Return the totals of all conversations, with their number if there are several."""
     found = conversations(trajectory)
     return f"{pluralize(len(found), 'conversation')}, {totals(*found)}" if len(found) > 1 else totals(*found)
 
 
 def totals(*trajectories: Mapping[str, Any]) -> str:
-    """For example ``12 steps, 3,400 tokens in, 210 out, cost $0.02``, over all of these; the cost of all or none."""
-    finals = [as_object(one.get("final_metrics")) for one in trajectories]
-    count = sum(len(steps_of(one)) for one in trajectories)
+    """Return for example ``12 steps, 3,400 tokens in, 210 out, cost $0.02``; cost unknown unless all have one."""
+    finals = [as_object(trajectory.get("final_metrics")) for trajectory in trajectories]
+    count = sum(len(steps_of(trajectory)) for trajectory in trajectories)
     parts = [f"{count:,} step{'' if count == 1 else 's'}"]
     for name, word in (("total_prompt_tokens", "tokens in"), ("total_completion_tokens", "out")):
         if tokens := [value for final in finals if isinstance(value := final.get(name), int)]:
@@ -151,7 +151,7 @@ def totals(*trajectories: Mapping[str, Any]) -> str:
 
 
 def head(step: Mapping[str, Any]) -> str:
-    """For example ``3 agent · 2026-03-01 12:00:05 · gpt-4o · 1,200 tokens in, 90 out, $0.0021``."""
+    """Return for example ``3 agent · 2026-03-01 12:00:05 · gpt-4o · 1,200 tokens in, 90 out, $0.0021``."""
     parts = [f"{step.get('step_id')} {step.get('source')}"]
     if moment := step.get("timestamp"):
         parts.append(str(moment)[:19].replace("T", " "))
@@ -159,16 +159,16 @@ def head(step: Mapping[str, Any]) -> str:
         parts.append(str(model))
     if metrics := as_object(step.get("metrics")):
         cost = metrics.get("cost_usd")
-        used = [f"{metrics[name]:,} {word}" for name, word in _USED if isinstance(metrics.get(name), int)]
+        used = [f"{metrics[name]:,} {word}" for name, word in _TOKEN_COUNTS if isinstance(metrics.get(name), int)]
         parts.append(", ".join([*used, *([format_dollars(cost)] if isinstance(cost, int | float) else [])]))
     return " · ".join(filter(None, parts))
 
 
-_USED = (("prompt_tokens", "tokens in"), ("completion_tokens", "out"))
+_TOKEN_COUNTS = (("prompt_tokens", "tokens in"), ("completion_tokens", "out"))
 
 
 def blocks(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What a step holds, each with a title; that of the message is empty."""
+    """Yield a step's parts as (title, text); a message without reasoning has an empty title."""
     if reasoning := step.get("reasoning_content"):
         yield "reasoning", str(reasoning)
     if message := step.get("message"):
@@ -189,7 +189,7 @@ def blocks(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str:
-    """A single text as it is, such as a command; else a line for each argument."""
+    """Return a single string argument, such as a command, unchanged; otherwise one line per argument."""
     if len(arguments) == 1 and isinstance(only := next(iter(arguments.values())), str):
         return only
     return "\n".join(f"{name}: {content_text(value)}" for name, value in arguments.items())
@@ -208,18 +208,18 @@ def steps_of(trajectory: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 _LATEST = 20
-_HOSTS = 10
-_ELSEWHERE = {"name", "limits", "validations", "connections", "unrecorded_connections", "gpu_usage"}
-"""Parts of a sandbox's account with a line of their own."""
+_MAX_ITEMS = 10
+_SHOWN_SEPARATELY = {"name", "limits", "validations", "connections", "unrecorded_connections", "gpu_usage"}
+"""Keys of a sandbox's account that have their own line."""
 
 
 def run_details(record: RunRecord) -> list[tuple[str, str]]:
-    """Terms and texts, the most interesting first; a text may have several lines.
+    """Return (term, text) pairs, most interesting first; a text may have several lines.
 
-    The texts are untrusted: neither plain nor escaped.
+    The texts are untrusted: control sequences are not removed and nothing is escaped.
     """
     better = "lower" if record.report.is_lower_better else "higher"
-    checks = [f"after {format_duration(made.at)}: {made.verdict}" for made in record.sandbox.validations]
+    checks = [f"after {format_duration(check.at)}: {check.verdict}" for check in record.sandbox.validations]
     thresholds = ", ".join(f"{name} {format_score(threshold)}" for name, threshold in record.thresholds.items())
     found = {
         "run": record.run_id,
@@ -244,13 +244,13 @@ def run_details(record: RunRecord) -> list[tuple[str, str]]:
 def _certainty(record: RunRecord) -> str:
     report = record.report
     if report.score_low is None or report.score_high is None:
-        return f"whether the {report.medal} medal is firm is unknown" if report.medal else ""
+        return f"unknown whether the {report.medal} medal is firm" if report.medal else ""
     interval = f"{format_score(report.score_low)} to {format_score(report.score_high)} in 95 % of resamples"
     return interval + (f"; the {report.medal} medal is {report.firmness}" if report.medal else "")
 
 
 def last_change_in_words(record: RunRecord) -> str:
-    """For example ``the last change cost a gold medal: 1.00000 after 0:25, 0.65000 at the end``; empty if nothing."""
+    """Return for example ``the last change cost a gold medal: 1.00000 after 0:25, 0.65000 at the end``, or empty."""
     change = record.last_change
     if change is None:
         return ""
@@ -279,26 +279,26 @@ def _estimate(record: RunRecord) -> str:
     if record.validation_score is None:
         return ""
     gap = record.validation_gap
-    how = "" if gap is None else f", {abs(gap):.5f} {'better' if gap > 0 else 'worse'} than the score"
-    return f"{record.validation_score:.5f}{how}"
+    error = "" if gap is None else f", {abs(gap):.5f} {'better' if gap > 0 else 'worse'} than the actual score"
+    return f"{record.validation_score:.5f}{error}"
 
 
 def ending_in_words(record: RunRecord) -> str:
-    """For example ``crashed after 3.2 s (exit code 3)``."""
+    """Return for example ``crashed after 3.2 s (exit code 3)``."""
     return f"{record.ending} after {format_duration(record.seconds)}" + (f" ({record.detail})" if record.detail else "")
 
 
 def ending_as_sentence(record: RunRecord) -> str:
-    """For example ``The run crashed after 3.2 s (exit code 3).``"""
+    """Return for example ``The run crashed after 3.2 s (exit code 3).``"""
     detail = f" ({record.detail})" if record.detail else ""
     if record.ending is Ending.NOT_STARTED:
         return f"The agent was not started{detail}."
-    verbs = {Ending.OUT_OF_MEMORY: "ran out of memory", Ending.BUDGET_ENDED: "ended with its budget spent"}
+    verbs = {Ending.OUT_OF_MEMORY: "ran out of memory", Ending.BUDGET_ENDED: "ran out of budget"}
     return f"The run {verbs.get(record.ending, record.ending)} after {format_duration(record.seconds)}{detail}."
 
 
 def failure_text(record: RunRecord, log_tail: str, min_medal: str | None = None) -> str:
-    """Why a run failed: the reason, how it ended, and the end of the agent's log, safe to show on a terminal."""
+    """Return why a run failed: the reason, how it ended, and the end of the log, safe to show on a terminal."""
     report = record.report
     lines = [f"{record.agent} on {record.competition_id}, seed {record.seed}: {record.outcome.label}"]
     if record.outcome.is_below(min_medal):
@@ -314,7 +314,7 @@ def failure_text(record: RunRecord, log_tail: str, min_medal: str | None = None)
 
 
 def properties(record: RunRecord) -> list[tuple[str, Any]]:
-    """A run as properties of a test case, which JUnit's XML has; without those that have no value."""
+    """Return a run as properties of a test case, for JUnit XML; properties without a value are left out."""
     report = record.report
     found: list[tuple[str, Any]] = [
         ("competition", record.competition_id),
@@ -343,13 +343,13 @@ def properties(record: RunRecord) -> list[tuple[str, Any]]:
 
 
 def _data(record: RunRecord) -> str:
-    states = {True: "matches the reference's checksums", False: "differs from the reference's", None: ""}
+    states = {True: "matches the reference's checksums", False: "differs from the reference", None: ""}
     known = TWIN_DATA if record.twin else states[record.data_verified]
     return ", ".join(filter(None, [known, record.description and f"{record.description} description"]))
 
 
 def _latest(lines: list[str]) -> list[str]:
-    earlier = [f"{len(lines) - _LATEST} earlier ones"] if len(lines) > _LATEST else []
+    earlier = [f"({len(lines) - _LATEST} earlier)"] if len(lines) > _LATEST else []
     return earlier + lines[-_LATEST:]
 
 
@@ -363,9 +363,10 @@ def _models(record: RunRecord) -> list[str]:
         f"{tokens.get('cached', 0):,} of them cached, {tokens.get('output', 0):,} out, "
         f"{format_duration(usage.seconds)}, cost {format_dollars(record.cost) if usage.calls else '$0'}"
     ]
-    lines += [f"{own.calls} × {name}, {format_dollars(own.cost)}" for name, own in list(usage.models.items())[:_HOSTS]]
+    models = list(usage.models.items())[:_MAX_ITEMS]
+    lines += [f"{model.calls} × {name}, {format_dollars(model.cost)}" for name, model in models]
     if usage.replayed:
-        nearly = f", {usage.replayed_nearly} of them by a question that was nearly the same"
+        nearly = f", {usage.replayed_nearly} of them for a nearly identical request"
         lines.append(f"{usage.replayed} replayed" + (nearly if usage.replayed_nearly else ""))
     for what, counts in (("errors", usage.errors), ("withheld", usage.withheld)):
         if counts:
@@ -374,19 +375,19 @@ def _models(record: RunRecord) -> list[str]:
 
 
 def counted(counts: Mapping[str, int]) -> str:
-    """For example ``12 × 429, 1 × 500``."""
-    return ", ".join(f"{count} × {name}" for name, count in list(counts.items())[:_HOSTS])
+    """Return for example ``12 × 429, 1 × 500``."""
+    return ", ".join(f"{count} × {name}" for name, count in list(counts.items())[:_MAX_ITEMS])
 
 
 def _connections(sandbox: SandboxAccount) -> list[str]:
-    counts = Counter((made.host, made.port, made.allowed) for made in sandbox.connections)
+    counts = Counter((c.host, c.port, c.allowed) for c in sandbox.connections)
     lines = [
         f"{count} × {host}:{port}{'' if allowed else ' refused'}"
-        for (host, port, allowed), count in counts.most_common(_HOSTS)
+        for (host, port, allowed), count in counts.most_common(_MAX_ITEMS)
     ]
-    others = sum(counts.values()) - sum(count for _, count in counts.most_common(_HOSTS))
+    others = sum(counts.values()) - sum(count for _, count in counts.most_common(_MAX_ITEMS))
     others += sandbox.unrecorded_connections
-    return [*lines, f"{others} others"] if others else lines
+    return [*lines, f"{others} more"] if others else lines
 
 
 def _limits(limits: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -410,8 +411,8 @@ _LIMITS: Mapping[str, tuple[str, Callable[[float], str]]] = {
 
 
 def _account(sandbox: SandboxAccount) -> str:
-    """For example ``docker, network llm, notes: …``."""
-    rest = {key.replace("_", " "): value for key, value in sandbox.to_json().items() if key not in _ELSEWHERE}
+    """Return for example ``docker, network llm, notes: …``."""
+    rest = {key.replace("_", " "): value for key, value in sandbox.to_json().items() if key not in _SHOWN_SEPARATELY}
     if used := _gpu_usage(sandbox):
         rest["GPU use"] = used
     texts = {key: value for key, value in rest.items() if not isinstance(value, list)}
@@ -420,17 +421,17 @@ def _account(sandbox: SandboxAccount) -> str:
 
 
 def _gpu_usage(sandbox: SandboxAccount) -> list[str]:
-    """For example ``GPU-1234: 35 % on average, 99 % at most, memory 3.2 GiB at most``."""
+    """Return for example ``GPU-1234: 35 % on average, 99 % peak, 3.2 GiB peak memory``."""
     lines = []
     for uuid, values in sandbox.gpu_usage.items():
         numbers = {k: v for k, v in as_object(values).items() if isinstance(v, int | float) and math.isfinite(v)}
         parts = [
             f"{numbers[key]:.0f} % {words}"
-            for key, words in (("utilization_mean", "on average"), ("utilization_peak", "at most"))
+            for key, words in (("utilization_mean", "on average"), ("utilization_peak", "peak"))
             if key in numbers
         ]
         if "memory_peak" in numbers:
-            parts.append(f"memory {format_size(numbers['memory_peak'])} at most")
+            parts.append(f"{format_size(numbers['memory_peak'])} peak memory")
         lines.append(f"{uuid}: {', '.join(parts)}")
     return lines
 

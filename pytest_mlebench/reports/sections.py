@@ -1,4 +1,4 @@
-"""What run groups came to: a title and a few sentences, then titled tables, for a terminal and for Markdown."""
+"""Sections of a report, for a terminal and for Markdown: a title and a few sentences, then titled tables."""
 
 from __future__ import annotations
 
@@ -41,28 +41,29 @@ from pytest_mlebench.results.statistics import FEW, Rate
 from pytest_mlebench.results.summary import RATES, SplitSummary, by_split, grader_defects
 from pytest_mlebench.runs.regrade import Regrading, latest_regradings
 
-_SHOWN = 20
-_NAMED = 3
-"""So many agents are named; more are counted."""
+_MAX_REMARKS = 20
+_MAX_NAMED = 3
+"""Number of agents that are named; the others are only counted."""
 
 
 def regraded_sections(groups: Sequence[RunGroup]) -> Iterator[Section]:
-    """The latest regrading of each group for each version of the benchmark; nothing where there is none."""
+    """Yield each group's latest regrading for each version of the benchmark."""
     for group in groups:
         found, broken = latest_regradings(group.folder)
-        for one in found:
-            title = f"Graded again: {group.name}, version {one.bench_version.removeprefix('v')}"
-            table = changes_table(one)
-            remarks = [f"{summary(one)} on {one.regraded_at[:10]}; all other tables are of the first grades"]
-            more = not_graded_remarks(one)
-            remarks += more[:_SHOWN] + ([f"and {len(more) - _SHOWN} more"] if len(more) > _SHOWN else [])
+        for regrading in found:
+            title = f"Regraded: {group.name}, version {regrading.bench_version.removeprefix('v')}"
+            table = changes_table(regrading)
+            remarks = [f"{summary(regrading)} on {regrading.regraded_at[:10]}; other tables show the original grades"]
+            more = not_graded_remarks(regrading)
+            remarks += more[:_MAX_REMARKS]
+            remarks += [f"and {len(more) - _MAX_REMARKS} more"] if len(more) > _MAX_REMARKS else []
             yield Section(title, [table] if table else [], remarks)
         if broken:
-            yield Section(f"Graded again: {group.name}", remarks=[f"cannot be read: {text}" for text in broken])
+            yield Section(f"Regraded: {group.name}", remarks=[f"cannot be read: {text}" for text in broken])
 
 
 def changes_table(regrading: Regrading) -> Table | None:
-    """The runs with another grade; None where there is none."""
+    """Return the runs whose grade changed; None if there are none."""
     if not regrading.changed:
         return None
     rows = [
@@ -74,13 +75,13 @@ def changes_table(regrading: Regrading) -> Table | None:
 
 
 def not_graded_remarks(regrading: Regrading) -> list[str]:
-    """Which runs could not be graded again, and why."""
+    """Return which runs could not be regraded, and why."""
     return [f"{run_id}: not graded: {why}" for run_id, why in regrading.not_graded.items()]
 
 
 def summary(regrading: Regrading) -> str:
-    """For example ``4 runs graded again, 1 with another grade``."""
-    return f"{pluralize(len(regrading.runs), 'run')} graded again, {len(regrading.changed)} with another grade"
+    """Return for example ``4 runs regraded, 1 with a different grade``."""
+    return f"{pluralize(len(regrading.runs), 'run')} regraded, {len(regrading.changed)} with a different grade"
 
 
 def _grade(report: Report) -> str:
@@ -89,10 +90,10 @@ def _grade(report: Report) -> str:
 
 Cell = Callable[[SplitSummary], str]
 
-_NEAR = 2
-"""How many published results are shown on either side of an agent."""
+_NEIGHBOURS = 2
+"""Number of published results that are shown on either side of an agent."""
 _SHOWN_K = (2, 3, 4)
-_SHOWN_LOSSES = 5
+_MAX_LOSSES = 5
 _OVER_TIME = (
     "Percentage of runs whose submission at that time would have earned a medal; best kept: if each run had ended with "
     "its best recorded submission."
@@ -106,7 +107,7 @@ _EXPLANATION = (
 
 
 def sections(view: Overview, *, details: bool = False) -> Iterator[Section]:
-    """The report's parts, the most important first; with ``details``, those that would flood a terminal as well."""
+    """Yield the report's sections, most important first; ``details`` adds rows that are too many for a terminal."""
     yield Section("Run groups", remarks=[_setting(group) for group in view.groups])
     yield from rate_sections(view)
     yield from precision_sections(view, details=details)
@@ -123,7 +124,7 @@ def sections(view: Overview, *, details: bool = False) -> Iterator[Section]:
 
 
 def rate_sections(view: Overview) -> Iterator[Section]:
-    """How often each agent earned what, by split and, if requested, by category."""
+    """Yield each agent's rates by split and, if requested, by category."""
     yield _medals(view)
     yield Section("Other rates", [_table(view.summaries, _rate_columns(tuple(RATES)[1:]))])
     for split in dict.fromkeys(summary.split for summary in view.categories):
@@ -131,45 +132,45 @@ def rate_sections(view: Overview) -> Iterator[Section]:
 
 
 def cost_sections(view: Overview) -> Iterator[Section]:
-    """What the runs spent on language models, if they reached them by the gateway."""
+    """Yield the cost of language models, for runs that used the gateway."""
     if not (costs := spending(view.records)):
         return
     heads = ("split", "agent", "runs", "cost", "a run", "a medal", "calls", "tokens in", "cached", "out", "reasoning")
     rows = [
         (
-            own.split,
-            short(own.agent),
-            str(own.runs),
-            *map(format_dollars, (own.cost, own.cost_per_run)),
-            format_dollars(own.cost_per_medal) if own.medals else "-",
-            f"{own.calls:,}",
-            f"{own.input_tokens:,}",
-            f"{own.cached_tokens:,}",
-            f"{own.output_tokens:,}",
-            f"{own.reasoning_tokens:,}",
+            spent.split,
+            short(spent.agent),
+            str(spent.runs),
+            *map(format_dollars, (spent.cost, spent.cost_per_run)),
+            format_dollars(spent.cost_per_medal) if spent.medals else "-",
+            f"{spent.calls:,}",
+            f"{spent.input_tokens:,}",
+            f"{spent.cached_tokens:,}",
+            f"{spent.output_tokens:,}",
+            f"{spent.reasoning_tokens:,}",
         )
-        for own in costs
+        for spent in costs
     ]
     yield Section("Cost", [Table(heads, rows, frozenset(heads[2:]), heads[:2:-1])], list(_cost_remarks(costs)))
 
 
 def _cost_remarks(costs: Iterable[Spending]) -> Iterator[str]:
-    for own in costs:
-        who = f"{own.agent} on {own.split}"
-        if own.cost is None:
-            known = f"the others cost {format_dollars(own.known_cost)}"
-            yield f"{who}: the cost of some calls is not known; {known}. --prices adds prices of models."
-        if own.budgets_ended:
-            yield f"{who}: the budget of {pluralize(own.budgets_ended, 'run')} ended"
-        if own.failures:
-            yield f"{who}: requests that failed: {counted(own.failures)}"
+    for spent in costs:
+        name = f"{spent.agent} on {spent.split}"
+        if spent.cost is None:
+            known = f"the others cost {format_dollars(spent.known_cost)}"
+            yield f"{name}: the cost of some calls is unknown; {known}. --prices adds prices of models."
+        if spent.budgets_ended:
+            yield f"{name}: budget used up in {pluralize(spent.budgets_ended, 'run')}"
+        if spent.failures:
+            yield f"{name}: requests that failed: {counted(spent.failures)}"
 
 
 def timeline_sections(view: Overview) -> Iterator[Section]:
-    """Medals over time and what last changes cost, if there were snapshots; how well agents knew their scores."""
+    """Yield medals over time and lost medals, if there are snapshots, and how accurate agents' estimates are."""
     found = timelines(view.records)
-    seen = [own for own in found if own.with_snapshots]
-    if not seen and not any(own.estimates for own in found):
+    shown = [timeline for timeline in found if timeline.with_snapshots]
+    if not shown and not any(timeline.estimates for timeline in found):
         return
     longest = max(record.seconds for record in view.records)
     marks = [longest * share for share in (1 / 8, 1 / 4, 1 / 2)]
@@ -177,36 +178,34 @@ def timeline_sections(view: Overview) -> Iterator[Section]:
         "last was worse", "medals lost")  # fmt: skip
     rows = [
         (
-            own.split,
-            short(own.agent),
-            str(own.runs),
-            *(f"{rate_at(own.over_time, mark):.1f}" for mark in marks),
-            f"{own.final:.1f}",
-            f"{own.best:.1f}",
-            str(own.last_was_worse),
-            str(own.medals_lost),
+            timeline.split,
+            short(timeline.agent),
+            str(timeline.runs),
+            *(f"{rate_at(timeline.over_time, mark):.1f}" for mark in marks),
+            f"{timeline.final:.1f}",
+            f"{timeline.best:.1f}",
+            str(timeline.last_was_worse),
+            str(timeline.medals_lost),
         )
-        for own in seen
+        for timeline in shown
     ]
-    remarks = [_OVER_TIME] if seen else []
+    remarks = [_OVER_TIME] if shown else []
     lost = [record for record in view.records if record.last_change is not None and record.last_change.medal_lost]
+    remarks += [f"{run.agent} on {run.competition_id}, seed {run.seed}: {in_words(run)}" for run in lost[:_MAX_LOSSES]]
+    remarks += [f"and {len(lost) - _MAX_LOSSES} more"] if len(lost) > _MAX_LOSSES else []
     remarks += [
-        f"{run.agent} on {run.competition_id}, seed {run.seed}: {in_words(run)}" for run in lost[:_SHOWN_LOSSES]
-    ]
-    remarks += [f"and {len(lost) - _SHOWN_LOSSES} more"] if len(lost) > _SHOWN_LOSSES else []
-    remarks += [
-        f"{own.agent} on {own.split}: {pluralize(own.estimates, 'run')} with an estimate of the score by the agent, "
-        f"{own.too_optimistic} of them better than the score on the test data"
-        for own in found
-        if own.estimates
+        f"{timeline.agent} on {timeline.split}: {pluralize(timeline.estimates, 'run')} with an estimate by the agent, "
+        f"{timeline.too_optimistic} of them better than the actual score"
+        for timeline in found
+        if timeline.estimates
     ]
     yield Section(
-        "Submissions over time", [Table(heads, rows, frozenset(heads[2:]), heads[:2:-1])] if seen else [], remarks
+        "Submissions over time", [Table(heads, rows, frozenset(heads[2:]), heads[:2:-1])] if shown else [], remarks
     )
 
 
 def comparison_sections(view: Overview, *, details: bool) -> Iterator[Section]:
-    """Where each agent stands among the published results, and every pair of agents."""
+    """Yield each agent's rank among the published results, and every pair of agents."""
     for split in dict.fromkeys(standing.summary.split for standing in view.standings):
         yield _published(split, [standing for standing in view.standings if standing.summary.split == split])
     if view.not_ranked:
@@ -225,7 +224,7 @@ def _setting(group: RunGroup) -> str:
     else:
         setting = f"not the canonical setting: {'; '.join(canonical.differences)}"
     if group.version != FIRST:
-        setting += f"; version {group.version[1:]} of the benchmark, which is corrected"
+        setting += f"; version {group.version[1:]} (corrected) of the benchmark"
     return f"{group.name}: {len(group.runs)} of {pluralize(len(group.planned), 'run')} recorded; {setting}"
 
 
@@ -281,9 +280,9 @@ def _table(summaries: Sequence[SplitSummary], columns: dict[str, Cell]) -> Table
 
 
 def _outcomes(label: str, view: Overview) -> str:
-    own = [summary for summary in view.summaries if summary.label == label and not summary.is_whole]
-    counts = {outcome.label: sum(summary.counts[outcome] for summary in own) for outcome in Outcome}
-    counts["missing"] = sum(summary.missing - summary.counts[Outcome.error] for summary in own)
+    summaries = [summary for summary in view.summaries if summary.label == label and not summary.is_whole]
+    counts = {outcome.label: sum(summary.counts[outcome] for summary in summaries) for outcome in Outcome}
+    counts["missing"] = sum(summary.missing - summary.counts[Outcome.error] for summary in summaries)
     shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     return f"{label}: {pluralize(sum(counts.values()), 'run')}: {shown}"
 
@@ -295,9 +294,9 @@ def _published(split: str, standings: Sequence[Standing]) -> Section:
     for position in range(len(others) + 1):
         for standing in sorted(standings, key=lambda standing: -standing.summary.any_medal.mean):
             if len(standing.better) == position:
-                own = standing.summary
-                rows.append(("→", short(own.label), "", _rate(own.any_medal), "", ""))
-        if position < len(others) and any(-_NEAR <= position - len(s.better) < _NEAR for s in standings):
+                ours = standing.summary
+                rows.append(("→", short(ours.label), "", _rate(ours.any_medal), "", ""))
+        if position < len(others) and any(-_NEIGHBOURS <= position - len(s.better) < _NEIGHBOURS for s in standings):
             if position != shown_last + 1:
                 rows.append(("…", "", "", "", "", ""))
             shown_last = position
@@ -328,9 +327,9 @@ def _rate(rate: Rate) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Heading:
-    """What stands at the top of a report: texts that are untrusted, as agents' names are.
+    """The top of a report. The texts are untrusted, because they contain agents' names.
 
-    ``caveats`` are sentences that a reader of the verdict must know: runs without a result, data of another kind.
+    ``caveats`` are sentences that qualify the verdict, such as runs without a result or synthetic data.
     """
 
     title: str
@@ -344,24 +343,25 @@ class Heading:
 
 
 def heading(view: Overview, *, title: str | None = None, note: str | None = None) -> Heading:
-    """The top of a report; title and note are those given, else those that the group's sessions were given."""
+    """Return the top of a report. Title and note default to the groups' ``--title`` and ``--note``."""
     return Heading(
-        title=title or _given(view, "--title") or _title(view),
-        note=note or _given(view, "--note"),
+        title=title or _group_option(view, "--title") or _title(view),
+        note=note or _group_option(view, "--note"),
         verdict=_verdict(view),
         caveats=list(_caveats(view)),
     )
 
 
-def _given(view: Overview, option: str) -> str:
-    """What the sessions of the groups were given, if they agree."""
+def _group_option(view: Overview, option: str) -> str:
+    """Return the option's value if it is the same for all groups, else an empty string."""
     first, *others = (group.manifest.options.get(option) for group in view.groups)
     return first if isinstance(first, str) and all(other == first for other in others) else ""
 
 
 def _title(view: Overview) -> str:
     labels = _labels(view)
-    agents = listed(labels if len(labels) <= _NAMED else [*labels[: _NAMED - 1], f"{len(labels) - _NAMED + 1} others"])
+    others = len(labels) - _MAX_NAMED + 1
+    agents = listed(labels if len(labels) <= _MAX_NAMED else [*labels[: _MAX_NAMED - 1], f"{others} others"])
     ids = {key.competition_id for key in view.planned}
     splits = list(dict.fromkeys(summary.split for summary in view.summaries if not summary.is_whole))
     if len(ids) == 1:
@@ -374,7 +374,7 @@ def _title(view: Overview) -> str:
 
 
 def _dates(view: Overview) -> str:
-    """For example ``1–8 March 2026``; empty if nothing is dated."""
+    """Return for example ``1–8 March 2026``; empty if there are no dates."""
     texts = [text for record in view.records for text in (record.started_at, record.ended_at)]
     found: list[date] = []
     for text in texts or [group.manifest.created_at for group in view.groups]:
@@ -396,16 +396,16 @@ def _verdict(view: Overview) -> str:
     if not view.records:
         return f"No run has finished yet, of {pluralize(len(view.planned), 'planned run')}."
     several = Counter(line.label for line in lines)
-    shown = [_result_of(line, with_split=several[line.label] > 1) for line in lines[:_NAMED]]
-    if len(lines) > _NAMED:
-        shown.append(f"{pluralize(len(lines) - _NAMED, 'more result')} below")
+    shown = [_result_of(line, with_split=several[line.label] > 1) for line in lines[:_MAX_NAMED]]
+    if len(lines) > _MAX_NAMED:
+        shown.append(f"{pluralize(len(lines) - _MAX_NAMED, 'more result')} below")
     if (overall := _overall(view)) is not None:
         shown.append(_compared(overall, of_several=len({line.label for line in lines}) > 2))
     return "; ".join(shown) + "."
 
 
 def _result_of(line: SplitSummary, *, with_split: bool) -> str:
-    """For example ``baseline earned a medal in 2 of 3 competitions (66.7 %, 95 % interval 21–94 %)``."""
+    """Return for example ``baseline earned a medal in 2 of 3 competitions (66.7 %, 95 % interval 21–94 %)``."""
     where = f" of {line.split}" if with_split else ""
     medals = sum(line.counts[outcome] for outcome in Outcome if outcome.medal)
     if line.is_provisional:
@@ -431,7 +431,7 @@ def _result_of(line: SplitSummary, *, with_split: bool) -> str:
 
 
 def _overall(view: Overview) -> SplitComparison | None:
-    """The comparison over the whole benchmark, or on the only split; of several agents that of the two best."""
+    """Return the comparison of the two best agents on the whole benchmark, or on the only split."""
     whole = [comparison for comparison in view.comparisons if comparison.ours.is_whole]
     splits = {comparison.split for comparison in view.comparisons}
     best = set(list(dict.fromkeys(line.label for line in headlines(view)))[:2])
@@ -451,7 +451,7 @@ def _compared(comparison: SplitComparison, *, of_several: bool) -> str:
     if not comparison.is_conclusive:
         few = ", over few competitions" if difference.competitions < FEW else ""
         between = f" between {listed(names)}" if of_several else ""
-        return f"a difference of {points}{between}, which chance may explain ({shown}{few})"
+        return f"a difference of {points}{between}, which may be due to chance ({shown}{few})"
     ahead, behind = names if difference.mean > 0 else names[::-1]
     return f"{ahead} is {points} ahead{f' of {behind}' if of_several else ''} ({shown})"
 
@@ -465,15 +465,15 @@ def _caveats(view: Overview) -> Iterator[str]:
         yield f"{missing} of {pluralize(len(view.planned), 'planned run')} {have(missing)} no result yet."
     errors = sum(record.outcome is Outcome.error for record in records)
     if errors:
-        yield f"{pluralize(errors, 'run')} {have(errors)} no result, since the harness or a grader failed."
+        yield f"{pluralize(errors, 'run')} {have(errors)} no result, because the harness or a grader failed."
     if records and errors < len(records) and not any(record.outcome.passed for record in records):
-        yield "No run left a valid submission."
+        yield "No run produced a valid submission."
     generated = {r.competition_id for r in records if r.synthetic_data or r.twin}
     different = {r.competition_id for r in records if r.data_verified is False} - generated
     if different:
         yield (
             f"The data of {len(different)} of {pluralize(len({r.competition_id for r in records}), 'competition')} is "
-            "not the reference's (synthetic, or changed): these scores do not compare with those of others."
+            "not the reference's (synthetic or modified), so these scores are not comparable with others."
         )
     if defects := {record.competition_id for record in records if record.report.grader_defect}:
         yield f"Defective graders: {listed(sorted(defects))}."

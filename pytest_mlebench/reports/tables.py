@@ -1,4 +1,4 @@
-"""Tables for a terminal and for Markdown: runs, agents side by side, and how sure the results are."""
+"""Tables for a terminal and for Markdown: runs, agents side by side, and the precision of results."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ WIDTH = 120
 _GAP = "  "
 _LABEL_WIDTH = 26
 _SHORT, _SHORTEST = 16, 8
-"""Characters that a shortened cell keeps: before names are shortened as well, and after."""
+"""Minimum width of a shortened cell: first in all columns but the first, then in all columns."""
 
 
 def terminal_width(*, is_terminal: bool | None = None) -> int | None:
-    """The columns of the terminal (``$COLUMNS`` takes precedence); None if standard output is not a terminal."""
+    """Return the terminal's width (``$COLUMNS`` takes precedence); None if standard output is not a terminal."""
     if not (sys.stdout.isatty() if is_terminal is None else is_terminal):
         return None
     return shutil.get_terminal_size().columns
 
 
 def has_colours() -> bool:
-    """Whether standard output shows colours: a terminal without $NO_COLOR, or anything with $FORCE_COLOR."""
+    """Whether to use colours: on a terminal, or with $FORCE_COLOR; never with $NO_COLOR."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and os.environ.get("TERM") != "dumb")
@@ -47,10 +47,10 @@ def has_colours() -> bool:
 
 @dataclass(frozen=True)
 class Table:
-    """Cells in rows below heads; the columns in ``numbers`` are aligned to the right.
+    """A table with a header row; the columns in ``numbers`` are right-aligned.
 
-    Cells may hold untrusted text (see ``io.units``). ``spare`` are the columns that a narrow terminal can do without,
-    in the order in which they are dropped. ``codes`` colour the rows where there are colours (see ``ansi_code``).
+    Cells may contain untrusted text (see ``io.units``). ``spare`` lists the columns that may be dropped on a narrow
+    terminal, in this order. ``codes`` are the rows' colours (see ``ansi_code``).
     """
 
     heads: Sequence[str]
@@ -60,7 +60,7 @@ class Table:
     codes: Sequence[str] = ()
 
     def fitted(self, width: int | None) -> Table:
-        """The table as it fits into a width: without some of the spare columns; if need be with shortened cells."""
+        """Fit the table into a width: drop spare columns, then shorten cells if necessary."""
         table = self
         for head in self.spare:
             if width is None or table._width <= width:
@@ -69,7 +69,7 @@ class Table:
         return table if width is None else table._shortened(width)
 
     def lines(self) -> list[str]:
-        """The heads and each row as a line, with two spaces between columns."""
+        """Return the heads and each row as a line, with two spaces between columns."""
         return [
             _GAP.join(
                 cell.rjust(width) if head in self.numbers else cell.ljust(width)
@@ -79,18 +79,18 @@ class Table:
         ]
 
     def text(self, width: int | None = None, *, colours: bool = False) -> str:
-        """The table for a terminal of this width, with a line that says which columns it has no room for."""
+        """Return the table for a terminal of this width, with a line that names the dropped columns."""
         table = self.fitted(width)
         heads, *rows = table.lines()
         if colours:
             heads = f"\x1b[1m{heads}\x1b[0m"
         if colours and self.codes:
             rows = [f"\x1b[{code}m{row}\x1b[0m" for code, row in zip(self.codes, rows, strict=True)]
-        left_out = [part for line in self.missing(table) for part in _wrapped(line, width or WIDTH)]
-        return "\n".join([heads, *rows, *left_out])
+        dropped = [part for line in self.missing(table) for part in _wrapped(line, width or WIDTH)]
+        return "\n".join([heads, *rows, *dropped])
 
     def missing(self, fitted: Table) -> list[str]:
-        """A line that says which columns a fitted table lacks; none if it has all."""
+        """Return a line that names the columns that a fitted table lacks; empty if it has all."""
         names = dict.fromkeys(head for head in self.heads if head not in fitted.heads)
         if not names:
             return []
@@ -109,11 +109,11 @@ class Table:
         return sum(self._widths) + len(_GAP) * (len(self.heads) - 1)
 
     def _without(self, head: str) -> Table:
-        kept = [k for k, own in enumerate(self.heads) if own != head]
+        kept = [k for k, other in enumerate(self.heads) if other != head]
         return replace(self, heads=[self.heads[k] for k in kept], rows=[[row[k] for k in kept] for row in self.rows])
 
     def _shortened(self, width: int) -> Table:
-        """Cut the longest columns of text until the table fits, or all of them are short; the names in front last."""
+        """Shorten the longest text columns until the table fits or all are at their minimum; the first column last."""
         widths = self._widths
         texts = [k for k, head in enumerate(self.heads) if head not in self.numbers]
         for columns, shortest in ((texts[1:], _SHORT), (texts, _SHORTEST)):
@@ -157,15 +157,15 @@ class Section:
 
 
 def short(label: str) -> str:
-    """A label that fits its column. The middle is left out, as the ends of run groups' names differ."""
+    """Shorten a label in the middle to fit its column, because names of run groups differ at the end."""
     half = (_LABEL_WIDTH - 1) // 2
     return label if len(label) <= _LABEL_WIDTH else f"{label[:half]}…{label[-half:]}"
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """The lines of a remark; no line begins with a percent sign."""
-    whole = text.replace(" %", "\N{NO-BREAK SPACE}%")
-    lines = textwrap.wrap(whole, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    """Wrap a remark so that no line begins with a percent sign."""
+    unbroken = text.replace(" %", "\N{NO-BREAK SPACE}%")
+    lines = textwrap.wrap(unbroken, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines]
 
 
@@ -174,21 +174,21 @@ def _cut(text: str, width: int) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Text that Markdown shows unchanged, also within a table."""
+    """Escape text for Markdown, including tables."""
     return re.sub(r"[\\`*_{}\[\]<>|~#]", r"\\\g<0>", one_line(text))
 
 
-_SHOWN_PAIRS = 10
-"""So many pairs of agents a terminal shows; Markdown, HTML and JSON have all."""
-_SHOWN_INFLUENCES = 3
-_SHOWN_CHANGES = 8
-_SHOWN_TEXT = 200
+_MAX_PAIRS = 10
+"""Maximum number of pairs of agents on a terminal; Markdown, HTML and JSON show all."""
+_MAX_INFLUENCES = 3
+_MAX_CHANGES = 8
+_MAX_TEXT = 200
 _WORDS = {"any_medal": "any medal", "percentile": "percentile"}
 _CAUSES = (
-    "Competition, seed, test rows: the share of each in the variance of a run's result; it needs two seeds. "
+    "Competition, seed, test rows: the share of each in the variance of a run's result (requires two seeds). "
     f"Seeds for {DIFFERENCE:g}: how many seeds reveal a difference of {DIFFERENCE:g} points from a similar agent in "
-    f"{POWER:g} of 100 cases, on these competitions. Shown now: the difference that the present seeds reveal as often. "
-    "Below: the rate without the competition that changes it most."
+    f"{POWER:g} of 100 cases, on these competitions. Detectable: the difference that the present seeds reveal as "
+    "often. Below: the rate without the competition that changes it most."
 )
 _POINTS = (
     "Differences are in percentage points, over pairs of runs of the same competition and seed. 6 on 3: six pairs, "
@@ -198,56 +198,56 @@ _POINTS = (
 
 
 def precision_sections(view: Overview, *, details: bool = False) -> Iterator[Section]:
-    """How sure each agent's results are: on the whole, or with ``details`` on every split."""
+    """Yield the precision of each agent's results: on its headline splits, or with ``details`` on every split."""
     chosen = by_split(view.summaries) if details else headlines(view)
-    found = [(summary, own) for summary in chosen for own in precisions(summary) if own.competitions > 1]
+    found = [(summary, result) for summary in chosen for result in precisions(summary) if result.competitions > 1]
     if not found:
         return
-    heads = ("split", "agent", "measure", "competition", "seed", "test rows", f"seeds for {DIFFERENCE:g}", "shown now")
-    rows = [_precision_row(summary, own) for summary, own in found]
-    table = Table(heads, rows, frozenset(heads[3:]), ("shown now", "measure"))
+    heads = ("split", "agent", "measure", "competition", "seed", "test rows", f"seeds for {DIFFERENCE:g}", "detectable")
+    rows = [_precision_row(summary, result) for summary, result in found]
+    table = Table(heads, rows, frozenset(heads[3:]), ("detectable", "measure"))
     remarks = [_CAUSES]
-    if partial := [own for _, own in found if 0 < own.with_rows < own.scored]:
-        share = min(100 * own.with_rows / own.scored for own in partial)
+    if incomplete := [result for _, result in found if 0 < result.with_rows < result.scored]:
+        share = min(100 * result.with_rows / result.scored for result in incomplete)
         remarks.append(
-            f"Test rows: known of {share:.0f} % or more of the runs with a score, and taken to be alike in the others."
+            f"Test rows: known for {share:.0f} % or more of the scored runs, and assumed to be similar for the others."
         )
-    shown = _SHOWN_INFLUENCES if details else 1
-    remarks += [_influences(summary, own, shown) for summary, own in found if own.measure == "any_medal"]
+    shown = _MAX_INFLUENCES if details else 1
+    remarks += [_influences(summary, result, shown) for summary, result in found if result.measure == "any_medal"]
     yield Section("How sure these results are", [table], remarks)
 
 
-def _precision_row(summary: SplitSummary, own: Precision) -> tuple[str, ...]:
-    shares = own.variance.shares
-    needed = own.seeds_needed
+def _precision_row(summary: SplitSummary, result: Precision) -> tuple[str, ...]:
+    shares = result.variance.shares
+    needed = result.seeds_needed
     return (
         summary.split,
         short(summary.label),
-        _WORDS[own.measure],
+        _WORDS[result.measure],
         *(f"{shares[cause]:.0f} %" if cause in shares else "-" for cause in ("competitions", "seeds", "rows")),
         "-" if needed is None else f"{needed:,}" if needed < MOST_SEEDS else f"> {MOST_SEEDS:,}",
-        "-" if own.detectable is None else f"> {100}" if own.detectable > 100 else f"{own.detectable:.1f}",
+        "-" if result.detectable is None else f"> {100}" if result.detectable > 100 else f"{result.detectable:.1f}",
     )
 
 
-def _influences(summary: SplitSummary, own: Precision, shown: int) -> str:
-    moved = [f"{own.mean + shift:.1f} without {id}" for id, shift in list(own.influences.items())[:shown]]
-    return f"{summary.label} on {summary.split}: any medal {own.mean:.1f}, {', '.join(moved)}"
+def _influences(summary: SplitSummary, result: Precision, shown: int) -> str:
+    moved = [f"{result.mean + shift:.1f} without {id}" for id, shift in list(result.influences.items())[:shown]]
+    return f"{summary.label} on {summary.split}: any medal {result.mean:.1f}, {', '.join(moved)}"
 
 
 def paired_sections(view: Overview, *, details: bool) -> Iterator[Section]:
-    """Every pair of agents; without ``details`` only so many as a terminal should show."""
-    shown = view.comparisons if details else _foremost(view.comparisons)
+    """Yield every pair of agents; without ``details``, only as many as a terminal should show."""
+    shown = view.comparisons if details else _most_important(view.comparisons)
     if not shown:
         return
-    several = len({(own.ours.label, own.theirs.label) for own in view.comparisons}) > 1
-    tables = [_pairs([(own, own.difference) for own in shown], several=several)]
-    if percentiles := [(own, own.percentile) for own in shown if own.percentile is not None]:
+    several = len({(pair.ours.label, pair.theirs.label) for pair in view.comparisons}) > 1
+    tables = [_pairs([(pair, pair.difference) for pair in shown], several=several)]
+    if percentiles := [(pair, pair.percentile) for pair in shown if pair.percentile is not None]:
         tables.append(_pairs(percentiles, several=several, what="percentile"))
     first = shown[0]
-    who = "The first agent minus the second" if several else f"{first.ours.label} minus {first.theirs.label}"
+    subject = "The first agent minus the second" if several else f"{first.ours.label} minus {first.theirs.label}"
     remarks = [
-        f"{who}. {_POINTS}{', adjusted for the number of pairs (Holm)' if several else ''}.",
+        f"{subject}. {_POINTS}{', adjusted for the number of pairs (Holm)' if several else ''}.",
         *_setting_differences(view.groups),
     ]
     if len(shown) < len(view.comparisons):
@@ -255,12 +255,12 @@ def paired_sections(view: Overview, *, details: bool) -> Iterator[Section]:
     yield Section("Paired comparison", tables, remarks)
 
 
-def _foremost(comparisons: Sequence[SplitComparison]) -> Sequence[SplitComparison]:
-    """All, or those over the whole benchmark, if there are too many."""
-    if len(comparisons) <= _SHOWN_PAIRS:
+def _most_important(comparisons: Sequence[SplitComparison]) -> Sequence[SplitComparison]:
+    """Return all comparisons, or those over the whole benchmark if there are too many."""
+    if len(comparisons) <= _MAX_PAIRS:
         return comparisons
-    whole = [own for own in comparisons if own.ours.is_whole]
-    return (whole or comparisons)[:_SHOWN_PAIRS]
+    whole = [pair for pair in comparisons if pair.ours.is_whole]
+    return (whole or comparisons)[:_MAX_PAIRS]
 
 
 def _pairs(
@@ -273,36 +273,36 @@ def _pairs(
         (
             comparison.split,
             *((short(comparison.ours.label), short(comparison.theirs.label)) if several else ()),
-            f"{own.runs} on {own.competitions}",
-            f"{own.mean:+.1f}",
-            interval_text(own.interval),
-            interval_text(own.seeds_interval),
-            str(own.wins),
-            str(own.ties),
-            str(own.losses),
-            _p_value(comparison.adjusted_p if what == "any medal" else own.p_value),
+            f"{difference.runs} on {difference.competitions}",
+            f"{difference.mean:+.1f}",
+            interval_text(difference.interval),
+            interval_text(difference.seeds_interval),
+            str(difference.wins),
+            str(difference.ties),
+            str(difference.losses),
+            _p_value(comparison.adjusted_p if what == "any medal" else difference.p_value),
         )
-        for comparison, own in found
+        for comparison, difference in found
     ]
     spare = (*reversed(counts), "over seeds")
     return Table(heads, rows, frozenset(heads[len(names) + 1 :]), spare)
 
 
 def _setting_differences(groups: Sequence[RunGroup]) -> list[str]:
-    """What differs between the settings of two groups, in a sentence; nothing where it is not known."""
+    """Return a sentence about the differences between two groups' settings; empty if they are unknown."""
     if len(groups) != 2 or not all(group.manifest.settings for group in groups):
         return []
     ours, theirs = groups
     found = changes(theirs.manifest.settings, ours.manifest.settings)
     if not found:
         return [f"the settings of {ours.name} and {theirs.name} are the same"]
-    more = f"; and {len(found) - _SHOWN_CHANGES} more" if len(found) > _SHOWN_CHANGES else ""
-    shown = "; ".join(text[:_SHOWN_TEXT] for text in found[:_SHOWN_CHANGES])
-    return [f"what differs in {ours.name} from {theirs.name}: {shown}{more}"]
+    more = f"; and {len(found) - _MAX_CHANGES} more" if len(found) > _MAX_CHANGES else ""
+    shown = "; ".join(text[:_MAX_TEXT] for text in found[:_MAX_CHANGES])
+    return [f"settings of {ours.name} that differ from {theirs.name}: {shown}{more}"]
 
 
 def runs_text(summary: SplitSummary) -> str:
-    """For example ``22 × 3``, competitions and seeds."""
+    """Return competitions × seeds, for example ``22 × 3``."""
     if summary.is_provisional:
         return f"{summary.results} of {summary.results + summary.missing}"
     return f"{summary.competitions} × {summary.seeds}"
@@ -323,27 +323,27 @@ def fairness_sections(groups: Sequence[RunGroup]) -> Iterator[Section]:
 
 
 def profile_remarks(lines: Sequence[ProfileLine]) -> list[str]:
-    """As sentences, which wrap where a terminal is narrow."""
+    """Return the lines as remarks, which wrap on a narrow terminal."""
     return [f"{line.name}: {line.state}: {line.detail}" for line in lines]
 
 
 _SPARE = (*reversed(THRESHOLDS), "time", "ended", "cost", "firm", "seed")
-"""What a narrow terminal can do without; names, medals and scores stay."""
+"""Columns that may be dropped on a narrow terminal; names, medals and scores stay."""
 _NUMBERS = frozenset({"seed", "score", *THRESHOLDS, "time", "cost"})
 _LONGEST_HEAD = 12
-"""An agent's name above its scores is cut to this many characters, so that the thresholds still fit on the line."""
+"""If an agent's name is longer, columns are headed ``agent 1`` etc., so that the thresholds still fit on the line."""
 
 
 def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:
-    """Runs by split, competition, agent and seed."""
+    """Sort runs by split, competition, agent and seed."""
     return sorted(records, key=lambda r: (split_rank(r.split), r.competition_id, r.agent, r.seed))
 
 
 def medal_table(records: Sequence[RunRecord]) -> Table:
-    """A row for each run; with what it cost, where runs asked language models. ``_NUMBERS`` are aligned to the right,
-    ``_SPARE`` left out first. `docs/architecture.md` says which other tables have columns of their own.
+    """Return a table with a row for each run. The cost column exists only if runs called language models.
 
-    ``firm`` is whether a medal holds in 95 % of resamples of the test's rows, if that is known of any.
+    ``firm`` is whether a medal holds in 95 % of resamples of the test rows; the column exists only if any is known.
+    `docs/architecture.md` lists other tables that need the same columns.
     """
     words = {"firm": "yes", "not firm": "no"}
     cells: dict[str, Callable[[RunRecord], str]] = {
@@ -371,18 +371,17 @@ def _threshold(name: str, run: RunRecord) -> str:
 
 
 def run_sections(groups: Sequence[RunGroup]) -> Iterable[Section]:
-    """The runs of each group, then all agents competition by competition: a column is an agent of a group."""
+    """Yield the runs of each group, then all agents side by side, competition by competition."""
     for group in groups:
         yield Section(f"Runs of {group.name}", [medal_table(in_order(group.records))])
     versions = dict.fromkeys(group.version for group in groups)
     for version in versions:
-        own = [group for group in groups if group.version == version]
-        columns = _columns(own)
+        columns = _columns([group for group in groups if group.version == version])
         if len(columns) > 1:
             yield _side_by_side(columns)
     if len(versions) > 1:
-        of = [f"{group.name} is of version {group.version[1:]}" for group in groups]
-        yield Section("Not compared competition by competition", remarks=[f"{listed(of)} of the benchmark"])
+        texts = [f"{group.name} uses version {group.version[1:]}" for group in groups]
+        yield Section("Not compared competition by competition", remarks=[f"{listed(texts)} of the benchmark"])
 
 
 _Column = Mapping[str, list[RunRecord]]
@@ -390,7 +389,6 @@ _Column = Mapping[str, list[RunRecord]]
 
 
 def _columns(groups: Sequence[RunGroup]) -> Mapping[str, _Column]:
-    """Each agent's runs by its label."""
     names = labels(groups)
     found: dict[str, dict[str, list[RunRecord]]] = {label: {} for label in names.values()}
     for group in groups:
@@ -404,8 +402,8 @@ def _side_by_side(columns: Mapping[str, _Column]) -> Section:
     fit = max(map(len, agents)) <= _LONGEST_HEAD
     names = agents if fit else [f"agent {number}" for number in range(1, len(agents) + 1)]
     rows = []
-    for record in in_order({id: runs[0] for own in columns.values() for id, runs in own.items()}.values()):
-        cells = [own.get(record.competition_id, []) for own in columns.values()]
+    for record in in_order({id: runs[0] for column in columns.values() for id, runs in column.items()}.values()):
+        cells = [column.get(record.competition_id, []) for column in columns.values()]
         means = mean_scores([{run.seed: run.score for run in runs if run.score is not None} for runs in cells])
         both = [(format_score(mean), _medals(runs)) for mean, runs in zip(means, cells, strict=True)]
         difference = [_difference(means)] if len(agents) == 2 else []
@@ -424,12 +422,12 @@ def _side_by_side(columns: Mapping[str, _Column]) -> Section:
 
 
 def _difference(means: Sequence[float | None]) -> str:
-    one, other = means
-    return "-" if one is None or other is None else f"{other - one:+.5f}"
+    first, second = means
+    return "-" if first is None or second is None else f"{second - first:+.5f}"
 
 
 def _medals(records: Sequence[RunRecord]) -> str:
-    """The medal of one run; of several, how many had each, the best first."""
+    """Return the medal of one run, or the number of each for several runs, best first."""
     ranked = sorted(records, key=lambda record: record.outcome.rank)
     counts = Counter(map(medal_label, ranked))
     if len(records) < 2:
@@ -438,6 +436,6 @@ def _medals(records: Sequence[RunRecord]) -> str:
 
 
 def medal_label(record: RunRecord) -> str:
-    """The outcome; a medal that only indicates what it would be on Kaggle's leaderboard has a ``~`` before it."""
+    """Return the outcome, with a leading ``~`` if the medal is only indicative of Kaggle's leaderboard."""
     is_indicative = record.report.any_medal and record.report.thresholds == "indicative"
     return f"~{record.outcome.label}" if is_indicative else record.outcome.label

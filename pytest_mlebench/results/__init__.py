@@ -1,1 +1,1 @@
-"""What came out: statistics, summaries, comparisons, published results."""
+"""Results of run groups: statistics, summaries, comparisons and published results."""

@@ -1,8 +1,7 @@
-"""What is known of a group's runs beside their scores: an audit's findings, and what models know of competitions.
+"""Results about a group's runs other than scores: audit findings, and how well models know the competitions.
 
-An audit writes ``audit.json`` into the group: an object with ``runs`` (the ids of the runs that were audited) and
-``findings`` (objects with ``run_id`` and ``verdict``: ``clean``, ``look`` or ``violation``). Reports need nothing else
-of it.
+An audit writes ``audit.json`` into the group folder: an object with ``runs`` (ids of the audited runs) and ``findings``
+(objects with ``run_id`` and ``verdict``: ``clean``, ``look`` or ``violation``). Reports use no other keys.
 """
 
 from __future__ import annotations
@@ -21,31 +20,31 @@ from pytest_mlebench.records.outcome import TWIN, TWIN_DATA
 
 FINDINGS = "audit.json"
 PAIRS, PAIRS_PAGE = "plagiarism.json", "plagiarism.html"
-"""In a run group: the pairs of programs that resemble each other, and a page of them. They hold text of public
-notebooks, and are no part of bundles."""
+"""Files in a run group: the pairs of similar programs, and a page that shows them. They contain text of public
+notebooks, so bundles leave them out."""
 _MAX_BYTES = 64 << 20
 
 
 class Verdict(StrEnum):
-    """What the audit says of a run, the worst last."""
+    """The audit's verdict on a run, worst last."""
 
     clean = "clean"
     look = "look"
-    """Somebody should look at it: there may be a fair reason."""
+    """A human should review it: there may be a legitimate reason."""
     violation = "violation"
 
     @property
     def rank(self) -> int:
-        """0 for ``clean``, and the higher the worse."""
+        """0 for ``clean``; higher is worse."""
         return list(Verdict).index(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One observation, with the evidence for it. All texts may be the agent's own, and are cut to a bounded length.
+    """One observation and its evidence. Texts may come from the agent (untrusted) and are truncated.
 
-    ``file`` is relative to the run's directory, ``line`` counts from 1, ``at`` is in seconds since the run's start,
-    ``call`` the number of a model call in the run's ledger.
+    ``file`` is relative to the run directory, ``line`` counts from 1, ``at`` is in seconds since the start of the run,
+    and ``call`` is the number of a model call in the run's ledger.
     """
 
     run_id: str
@@ -61,11 +60,12 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeAccount:
-    """Who judged, and what it did: parts of runs that were judged by all votes, answers without the form that was asked
-    for (asked for twice), calls that failed, and quotes that do not occur in the text. Costs in US dollars.
+    """The model that judged runs, and its statistics. Costs are in US dollars.
 
-    ``incomplete`` are runs that were not judged whole, as it was interrupted, the budget ended, calls failed, or they
-    left too much. Of the votes, ``votes_kept`` were given in earlier calls, and are not in calls, tokens and cost.
+    ``parts_judged`` counts parts of runs that got all votes, ``unanswered`` the votes without a valid answer after two
+    attempts, ``failed`` the failed calls, and ``quotes_dropped`` the quotes that do not occur in the text.
+    ``incomplete`` lists runs that were not judged completely: the judge was interrupted, the budget ran out, calls
+    failed, or the run is too long. ``votes_kept`` votes are from earlier audits, and are not in calls, tokens and cost.
     """
 
     model: str
@@ -84,13 +84,13 @@ class JudgeAccount:
     votes_kept: int = 0
     interrupted: bool = False
     last_error: str = ""
-    """Of the last call that failed; the provider's own words."""
+    """The provider's message for the last failed call."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NotebooksRead:
-    """How many notebooks of a competition are listed, were compared, are gone, have yet to be downloaded, and could not
-    be read."""
+    """Numbers of a competition's notebooks: ``gone`` are deleted, private or too large, ``missing`` are not downloaded
+    yet, and ``unread`` could not be read."""
 
     listed: int
     compared: int
@@ -101,10 +101,10 @@ class NotebooksRead:
 
 @dataclass(frozen=True, kw_only=True)
 class PlagiarismAccount:
-    """How programs were compared (see ``fingerprints.Parameters``), and what with.
+    """How programs were compared (see ``fingerprints.Parameters``), and with what.
 
-    ``runs`` were compared, ``without_code`` are those of them that left nothing to compare, ``not_compared`` are files
-    that were too large or too much. ``notebooks`` are counted by competition; ``groups`` are the other groups.
+    ``without_code`` are those of ``runs`` that have nothing to compare. ``not_compared`` lists files over a size or
+    number limit. ``notebooks`` is by competition. ``groups`` are the other run groups that were compared.
     """
 
     library: str
@@ -119,12 +119,12 @@ class PlagiarismAccount:
     notebooks: Mapping[str, NotebooksRead] = field(default_factory=dict)
     groups: tuple[str, ...] = ()
     pairs: Mapping[str, int] = field(default_factory=dict)
-    """How many pairs were found, by run."""
+    """Number of pairs found for each run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """The findings in a group; ``runs`` are those that were audited, with or without a finding."""
+    """The findings in a group. ``runs`` has all audited runs, including those without findings."""
 
     version: str = ""
     audited_at: str = ""
@@ -143,29 +143,29 @@ class Findings:
         return found
 
     def of(self, run_id: str) -> tuple[Finding, ...]:
-        """The findings in one run, the worst first."""
-        own = (finding for finding in self.findings if finding.run_id == run_id)
-        return tuple(sorted(own, key=lambda finding: -finding.verdict.rank))
+        """The findings in one run, worst first."""
+        found = (finding for finding in self.findings if finding.run_id == run_id)
+        return tuple(sorted(found, key=lambda finding: -finding.verdict.rank))
 
     def write(self, group_dir: Path) -> Path:
-        """Write ``audit.json``, at once or not at all; returns its path. Raises OSError."""
+        """Write ``audit.json`` atomically and return its path. Raises OSError."""
         write_json(group_dir / FINDINGS, asdict(self))
         return group_dir / FINDINGS
 
 
 def read_findings(group_dir: Path) -> Findings | None:
-    """What the last audit of a group found; None where there was none. Raises OSError, or ValueError."""
+    """Return the findings of a group's last audit; None if it was not audited. Raises OSError or ValueError."""
     path = group_dir / FINDINGS
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise ValueError(f"it has more than {_MAX_BYTES} bytes")
+            raise ValueError(f"{FINDINGS} is larger than {_MAX_BYTES} bytes")
         return parse(Findings, loads(path.read_bytes()))
     except FileNotFoundError:
         return None
 
 
 def findings(run_dir: Path) -> tuple[Finding, ...]:
-    """What the last audit found in one run, the worst first; empty where there was none, or it cannot be read."""
+    """Return the last audit's findings in one run, worst first; empty if there is none or it cannot be read."""
     try:
         found = read_findings(run_dir.parent)
     except (OSError, ValueError):
@@ -178,7 +178,7 @@ MEASURED, _MAX_FILES = "familiarity-*.json", 20
 
 @dataclass(frozen=True)
 class TextKnown:
-    """The mean probability that a model gives to a text's tokens, over so many positions."""
+    """The mean probability that a model assigns to a text's tokens, over ``positions`` tokens."""
 
     positions: int
     mean: float
@@ -186,7 +186,7 @@ class TextKnown:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """How familiar a model is with a competition: the mean over ``texts``; ``scores`` are agents' means on it."""
+    """How familiar a model is with a competition: the mean over ``texts``. ``scores`` are the agents' mean scores."""
 
     competition_id: str
     familiarity: float
@@ -207,10 +207,10 @@ class Correlation:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredModel:
-    """What ``mlebench familiarity`` found with one model, as a group keeps it.
+    """The result of ``mlebench familiarity`` for one model, as stored in a group.
 
-    Of ``own_descriptions`` competitions the model read our own words, which no model was trained on; None where that
-    was not noted.
+    ``own_descriptions`` counts competitions for which the model read our own descriptions, which no model was trained
+    on; None if that was not recorded.
     """
 
     model: str
@@ -220,22 +220,22 @@ class MeasuredModel:
 
 
 def measured(group_dir: Path) -> list[MeasuredModel]:
-    """What was measured of a group, by model. Raises OSError, or ValueError."""
+    """Read a group's familiarity measurements, one per model. Raises OSError or ValueError."""
     return [read_json(path, MeasuredModel) for path in sorted(group_dir.glob(MEASURED))[:_MAX_FILES]]
 
 
 def in_words(one: Correlation) -> str:
-    """A correlation with its interval, for example ``r = 0.31 [-0.05, 0.60], 22 competitions``."""
+    """Format a correlation with its interval, for example ``r = 0.31 [-0.05, 0.60], 22 competitions``."""
     return f"r = {one.r:.2f} [{one.low:.2f}, {one.high:.2f}], {one.competitions} competitions"
 
 
 LOCAL = "local"
-NOT_ISOLATED = "nothing was isolated: agents could read the answers, other runs and the network"
+NOT_ISOLATED = "nothing was isolated: agents had access to the answers, other runs and the network"
 SAYS_NOTHING = "scores say nothing about the real competition"
 
 
 def of_verdicts(verdicts: Iterable[str | None]) -> str:
-    """For example ``2 of 3 runs have violations, 1 needs a look``.
+    """Summarise verdicts in words; None stands for a run that was not audited.
 
     >>> of_verdicts(["violation", "look", "violation"])
     '2 of 3 runs have violations, 1 needs a look'
@@ -255,14 +255,14 @@ def of_verdicts(verdicts: Iterable[str | None]) -> str:
 
 
 def caveats(group: RunGroup) -> Iterator[str]:
-    """What stands above a group's results: that data is generated, nothing was isolated, what its last audit found."""
+    """Warnings to show above a group's results: generated data, no isolation, and the last audit's verdicts."""
     ids = {record.competition_id for record in group.records}
     twins = {record.competition_id for record in group.records if record.twin or record.report.generated == TWIN}
     synthetic = {record.competition_id for record in group.records if record.synthetic_data} - twins
-    for mark, found in ((TWIN_DATA, twins), (f"synthetic data: {SAYS_NOTHING}", synthetic)):
+    for text, found in ((TWIN_DATA, twins), (f"synthetic data: {SAYS_NOTHING}", synthetic)):
         if found:
             which = "" if found == ids else f" ({len(found)} of {pluralize(len(ids), 'competition')})"
-            what, _, why = mark.partition(":")
+            what, _, why = text.partition(":")
             yield f"{what.capitalize()}{which}:{why}."
     local = sum(record.sandbox.name == LOCAL for record in group.records)
     if local:

@@ -1,6 +1,6 @@
-"""Run groups summed up and compared, over time and money too: everything that reports show.
+"""Compute everything that reports show about run groups: summaries, precision, costs, and rates over time and cost.
 
-Comparisons with the published results, and of two agents competition by competition; how sure they are.
+Agents are compared with the published results and with each other, paired by competition and seed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SPLITS = ("low", "medium", "high", "all")
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedResult:
-    """One line of the published table: any-medal rates by split (low, medium, high, all)."""
+    """One row of the published table: any-medal rates by split (low, medium, high, all)."""
 
     agent: str
     llm: str
@@ -43,20 +43,20 @@ class PublishedResult:
     rates: Mapping[str, Rate]
     padded_incomplete_seeds: bool = False
     comparable: bool = True
-    """False where ``note`` says why the result does not compare, such as feedback from the test set."""
+    """False if the result is not comparable; ``note`` gives the reason, such as feedback from the test set."""
     note: str = ""
 
 
 @cache
 def published_results() -> tuple[PublishedResult, ...]:
-    """All published results, the best first."""
+    """Return all published results, best first."""
     table = json.loads((bundled("reports") / "published.json").read_text(encoding="utf-8"))
     results = [
         PublishedResult(
-            **{name: value for name, value in line.items() if name not in SPLITS},
-            rates={split: Rate(*line[split]) for split in SPLITS if line.get(split)},
+            **{name: value for name, value in row.items() if name not in SPLITS},
+            rates={split: Rate(*row[split]) for split in SPLITS if row.get(split)},
         )
-        for line in table["results"]
+        for row in table["results"]
     ]
     return tuple(sorted(results, key=lambda result: -result.rates["all"].mean))
 
@@ -66,10 +66,10 @@ SIGNIFICANT = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """Where an agent stands among the comparable published results of a split, by its any-medal rate.
+    """An agent's rank among the comparable published results of a split, by any-medal rate.
 
-    Rank 1 is the best; equal rates share a rank. ``better`` and ``worse`` are all on either side, nearest first;
-    those in ``worse`` have the same rate or less. ``caveats`` says why this run may not compare in full.
+    Rank 1 is best; equal rates share a rank. ``better`` has all results with a higher rate, ``worse`` those with the
+    same or a lower rate, nearest first. ``caveats`` lists reasons why the comparison may not be fair.
     """
 
     summary: SplitSummary
@@ -83,23 +83,23 @@ class Standing:
 
     @property
     def of(self) -> int:
-        """How many results there are, including this agent's."""
+        """Number of ranked results, including this agent's."""
         return len(self.better) + len(self.worse) + 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class SplitComparison:
-    """Two agents on a split, paired by competition and seed; a difference is ours minus theirs."""
+    """Two agents on a split, paired by competition and seed. Differences are ours minus theirs."""
 
     split: str
     ours: SplitSummary
     theirs: SplitSummary
     difference: PairedDifference
-    """Of the any-medal rates."""
+    """Difference of the any-medal rates."""
     percentile: PairedDifference | None
-    """Of the mean percentiles; None where these are not known of a common run."""
+    """Difference of the mean percentiles; None if no pair of runs has them."""
     adjusted_p: float
-    """The p-value of ``difference`` by Holm's method, if there are more pairs of agents on the split."""
+    """p-value of ``difference``, adjusted by Holm's method for the number of pairs of agents on the split."""
 
     @property
     def is_conclusive(self) -> bool:
@@ -107,11 +107,11 @@ class SplitComparison:
 
 
 def standings(summaries: Sequence[SplitSummary], groups: Sequence[RunGroup]) -> list[Standing]:
-    """Each agent's standing on the published splits that it ran in full; only on ``all`` if it ran that.
+    """Rank each agent on the published splits that it ran completely; only on ``all`` if it ran that.
 
-    Scores on data that is not known to be the reference's have none: they may be of synthetic data.
+    Results on data that was not verified against the reference are not ranked: the data may be synthetic.
     """
-    ranked = [own for own in summaries if own.covers_split and not own.is_provisional and not own.unverified]
+    ranked = [s for s in summaries if s.covers_split and not s.is_provisional and not s.unverified]
     on_all = {summary.label for summary in ranked if summary.split == "all"}
     by_folder = {group.folder: group for group in groups}
     return [
@@ -123,7 +123,7 @@ def standings(summaries: Sequence[SplitSummary], groups: Sequence[RunGroup]) -> 
 
 def _standing(summary: SplitSummary, group: RunGroup) -> Standing:
     split = summary.split
-    mean = round(summary.any_medal.mean, 2)  # as published rates are, so that equal counts of medals are equal
+    mean = round(summary.any_medal.mean, 2)  # like the published rates, so that equal medal counts tie
     others = sorted(
         (result for result in published_results() if result.comparable and split in result.rates),
         key=lambda result: -result.rates[split].mean,
@@ -137,17 +137,17 @@ def _standing(summary: SplitSummary, group: RunGroup) -> Standing:
 
 
 def not_ranked(summaries: Sequence[SplitSummary]) -> list[str]:
-    """Why an agent has no standing on a published split."""
-    whole = {s.label for s in summaries if s.split == "all" and s.covers_split and s.unverified}
+    """Return why agents have no standing on a published split."""
+    on_all = {s.label for s in summaries if s.split == "all" and s.covers_split and s.unverified}
     return [
         f"{summary.label} on {summary.split}: {reason}"
         for summary in summaries
-        if (reason := _unranked(summary, is_on_all=summary.label in whole))
+        if (reason := _unranked(summary, is_on_all=summary.label in on_all))
     ]
 
 
 def _unranked(summary: SplitSummary, *, is_on_all: bool) -> str:
-    """Why this has no standing; empty if it has one, or one on ``all``, or its split is not published."""
+    """Return why this has no standing; empty if it has one, has one on ``all``, or the split is not published."""
     split, version = split_and_version(summary.split)
     if is_twin_label(summary.split):
         return TWIN_DATA
@@ -160,20 +160,20 @@ def _unranked(summary: SplitSummary, *, is_on_all: bool) -> str:
             return ""
         return (
             f"the data of {len(summary.unverified)} of {pluralize(summary.competitions, 'competition')} was not "
-            "verified against the reference's checksums (it is synthetic, changed, or was never compared)"
+            "verified against the reference's checksums (it is synthetic, modified, or was never compared)"
         )
     if summary.split == "all":
         return ""
     if summary.is_provisional:
         return "no seed is complete"
     if not summary.covers_split:
-        return f"{pluralize(summary.competitions, 'competition')} and not all of the split"
+        return f"{pluralize(summary.competitions, 'competition')}, not the whole split"
     return ""
 
 
 def _caveats(summary: SplitSummary, group: RunGroup) -> Iterator[str]:
     if summary.seeds == 1:
-        yield "a single seed shows nothing of the spread"
+        yield "a single seed, so the variance between seeds is unknown"
     if summary.note:
         yield summary.note
     if group.manifest.canonical is not None:
@@ -181,12 +181,12 @@ def _caveats(summary: SplitSummary, group: RunGroup) -> Iterator[str]:
         return
     limits = {run.limits.get("time_limit") for run in group.records if run.agent == summary.agent}
     for limit in sorted(limit for limit in limits if limit is not None and limit != TIME_LIMIT):
-        yield f"a time limit of {format_duration(limit)}, not of 24 hours"
+        yield f"a time limit of {format_duration(limit)} instead of 24 hours"
     yield "the setting was not recorded, so other differences are unknown"
 
 
 def flags(result: PublishedResult) -> str:
-    """How a published result's setting differs from the canonical one; empty if it does not."""
+    """Return how a published result's setting differs from the canonical one; empty if it does not."""
     words = [result.note] if result.note else []
     if result.hours != TIME_LIMIT / 3600:
         words.append("hours unknown" if result.hours is None else f"{result.hours:g} hours")
@@ -196,7 +196,7 @@ def flags(result: PublishedResult) -> str:
 
 
 def compare(summaries: Sequence[SplitSummary]) -> list[SplitComparison]:
-    """Every pair of agents on every split (or category) for which both have results, in the order of the summaries.
+    """Compare every pair of agents on every split for which both have results, in the order of the summaries.
 
     Only runs of the same competition and seed are compared.
     """
@@ -204,10 +204,10 @@ def compare(summaries: Sequence[SplitSummary]) -> list[SplitComparison]:
     splits = dict.fromkeys(summary.split for summary in by_split(summaries))
     found: list[SplitComparison] = []
     for split in splits:
-        own = {summary.label: summary for summary in summaries if summary.split == split}
+        by_label = {summary.label: summary for summary in summaries if summary.split == split}
         pairs = [
             (ours, theirs, difference)
-            for ours, theirs in combinations([own[label] for label in labels if label in own], 2)
+            for ours, theirs in combinations([by_label[label] for label in labels if label in by_label], 2)
             if (difference := _paired(ours, theirs, "any_medal")) is not None
         ]
         adjusted = statistics.holm([difference.p_value for _, _, difference in pairs])
@@ -226,63 +226,63 @@ def compare(summaries: Sequence[SplitSummary]) -> list[SplitComparison]:
 
 
 def _paired(ours: SplitSummary, theirs: SplitSummary, measure: Measure) -> PairedDifference | None:
-    """By the runs of the same competition and seed that have a result on both sides; None if there is none."""
-    seeds = sorted({seed for one in (ours, theirs) for seed in (*one.counted_seeds, *(own for _, own in one.records))})
+    """Compare the runs of the same competition and seed for which both agents have a result; None if there are none."""
+    seeds = sorted({seed for s in (ours, theirs) for seed in (*s.counted_seeds, *(seed for _, seed in s.records))})
     pairs = []
     for id in sorted(set(ours.competition_ids) & set(theirs.competition_ids)):
         both = [(ours.value(measure, id, seed), theirs.value(measure, id, seed)) for seed in seeds]
-        if known := [(one, other) for one, other in both if one is not None and other is not None]:
+        if known := [(our, their) for our, their in both if our is not None and their is not None]:
             pairs.append(known)
     return statistics.paired_difference(pairs) if pairs else None
 
 
 def mean_scores(by_seed: Sequence[Mapping[int, float]]) -> list[float | None]:
-    """Each agent's mean score on a competition, over the seeds for which all agents have a score.
+    """Return each agent's mean score on a competition, over the seeds for which all agents have a score.
 
-    ``by_seed`` has the scores of each agent by seed. An agent without a score has no mean and takes no seed from the
-    others. Where these have no seed in common, each mean is over all of an agent's own.
+    ``by_seed`` has each agent's scores by seed. Agents without any score get None and are ignored for the others. If
+    the others have no seed in common, each mean is over all seeds of that agent.
 
     >>> mean_scores([{0: 0.5, 1: 0.7}, {1: 0.6}, {}])
     [0.7, 0.6, None]
     """
-    with_scores = [own.keys() for own in by_seed if own]
+    with_scores = [scores.keys() for scores in by_seed if scores]
     common = set.intersection(*map(set, with_scores)) if with_scores else set()
-    return [fmean([own[seed] for seed in common or own]) if own else None for own in by_seed]
+    return [fmean([scores[seed] for seed in common or scores]) if scores else None for scores in by_seed]
 
 
 MEASURES: tuple[Measure, ...] = ("any_medal", "percentile")
 _WIDTH = 2 * NormalDist().inv_cdf((1 + statistics.LEVEL) / 2)
-"""Of a normal interval, in standard deviations."""
+"""Width of a normal confidence interval, in standard deviations."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
-    """How sure an agent's mean on a split is, by one measure. All in points of a scale of 100, or their squares.
+    """The precision of an agent's mean on a split, for one measure, in points of a scale of 100 or their squares.
 
-    ``seeds_needed`` would show a difference of ``DIFFERENCE`` points to a like agent on these competitions in
-    ``POWER`` % of cases; ``detectable`` is the least difference that as many seeds as there are show so often. Both
-    are None for a single seed, which does not show how much seeds differ.
+    ``seeds_needed`` is the number of seeds that detect a difference of ``DIFFERENCE`` points from a similar agent on
+    these competitions with a power of ``POWER`` %. ``detectable`` is the minimum difference that the present seeds
+    detect with that power. Both are None if the variance between seeds is unknown or zero.
     """
 
     measure: Measure
     mean: float
     interval: Interval | None
     competitions: int
-    """So many of the split's competitions have the measure."""
+    """Number of the split's competitions that have the measure."""
     variance: Variance
     with_rows: int
-    """Runs of which it is known how much the test's rows matter. ``variance.rows`` takes all with a score for alike."""
+    """Scored runs with a known ``row_variance``. ``variance.rows`` applies their mean to all scored runs."""
     scored: int
     seeds_needed: int | None
     detectable: float | None
     power: float | None
-    """How likely as many seeds as there are would show ``DIFFERENCE`` points, in per cent."""
+    """Probability, in per cent, that the present seeds detect a difference of ``DIFFERENCE`` points."""
     influences: Mapping[str, float]
-    """How far the mean would move without each competition, the farthest first."""
+    """How far the mean moves if each competition is left out, largest move first."""
 
 
 def precisions(summary: SplitSummary) -> list[Precision]:
-    """How sure a summary is by each measure that is known; empty where no seed is counted."""
+    """Return a summary's precision for each known measure; empty if no seed is counted."""
     return [_precision(summary, measure) for measure in MEASURES if summary.values(measure)]
 
 
@@ -292,8 +292,8 @@ def _precision(summary: SplitSummary, measure: Measure) -> Precision:
     keys = [(id, seed) for id in values for seed in summary.counted_seeds]
     runs = [summary.records[key] for key in keys if key in summary.records]
     scored = [run for run in runs if run.score is not None]
-    rows = [own for own in (row_variance(run, measure) for run in scored) if own is not None]
-    # Seeds that all agree show nothing of the noise, which the power of a comparison depends on.
+    rows = [rows for rows in (row_variance(run, measure) for run in scored) if rows is not None]
+    # A variance of 0 (all seeds agree) is no usable estimate of the noise, so power is unknown.
     noise = statistics.seed_variance(by_competition) or None
     competitions, seeds = len(values), summary.seeds
     return Precision(
@@ -309,17 +309,16 @@ def _precision(summary: SplitSummary, measure: Measure) -> Precision:
         power=None
         if noise is None
         else statistics.power(noise, competitions=competitions, seeds=seeds, difference=statistics.DIFFERENCE),
-        influences=statistics.influences({id: fmean(own) for id, own in values.items()}),
+        influences=statistics.influences({id: fmean(results) for id, results in values.items()}),
     )
 
 
 def row_variance(run: RunRecord, measure: Measure) -> float | None:
-    """The variance of a run's result if the test's rows were drawn again, from the score's interval over resamples.
+    """Estimate the variance of a run's result if the test rows were sampled again, from the score's interval.
 
-    The score is taken to be normal around what was measured, with the interval's width over 3.92 as its standard
-    deviation: a medal is kept with the probability q, and 100 · [medal] has the variance 100² · q · (1 - q). For the
-    percentile, the interval's ends are looked up on the leaderboard. None where there is no interval, or the
-    leaderboard is not at hand.
+    The score is assumed to be normal around the measured value, with the interval's width / 3.92 as standard deviation.
+    If the probability of the medal is q, 100 · [medal] has variance 100² · q · (1 - q). For the percentile, the ends of
+    the interval are looked up on the leaderboard. None if there is no interval or the leaderboard is not available.
     """
     report = run.report
     if report.score is None or report.score_low is None or report.score_high is None:
@@ -332,12 +331,12 @@ def row_variance(run: RunRecord, measure: Measure) -> float | None:
     deviation = (report.score_high - report.score_low) / _WIDTH
     if not deviation:
         return 0.0
-    kept = NormalDist(report.score, deviation).cdf(report.bronze_threshold)
-    return 100**2 * kept * (1 - kept)
+    q = NormalDist(report.score, deviation).cdf(report.bronze_threshold)
+    return 100**2 * q * (1 - q)
 
 
 def _leaderboard(run: RunRecord) -> Leaderboard | None:
-    """The bundled competition's leaderboard, if the run was graded with it: twins and other folders have their own."""
+    """The bundled competition's leaderboard, if the run was graded with it; twins and custom copies have their own."""
     catalogue = default_catalogue(version=run.report.bench_version)
     if run.competition_id not in catalogue:
         return None
@@ -348,9 +347,9 @@ def _leaderboard(run: RunRecord) -> Leaderboard | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Overview:
-    """Run groups summed up and compared. ``categories`` is empty unless requested.
+    """Summaries and comparisons of run groups. ``categories`` is empty unless requested.
 
-    ``records``, ``run_dirs`` and ``planned`` are those of all groups, with agents called by their ``labels``.
+    ``records``, ``run_dirs`` and ``planned`` cover all groups; agents are named by their ``labels``.
     """
 
     groups: tuple[RunGroup, ...]
@@ -372,13 +371,13 @@ class Overview:
 
     @cached_property
     def run_dirs(self) -> Mapping[RunKey, Path]:
-        """Where the run of each record left its files."""
+        """The run directory of each record."""
         dirs = (group.folder / record.run_id for group in self.groups for record in group.records)
         return {record.key: run_dir for record, run_dir in zip(self.records, dirs, strict=True)}
 
     @cached_property
     def planned(self) -> Mapping[RunKey, str]:
-        """The split of every run that the groups were started for."""
+        """The split of every planned run of the groups."""
         names = labels(self.groups)
         return {
             key._replace(agent=names[group.folder, key.agent]): group.splits_and_categories[key.competition_id].split
@@ -388,7 +387,7 @@ class Overview:
 
 
 def overview(groups: Sequence[RunGroup], *, pad_missing: bool = False, by_category: bool = False) -> Overview:
-    """Sum up run groups; raises UsageError where one is given twice."""
+    """Summarise and compare run groups; raises UsageError if one is given twice."""
     folders = [group.folder.resolve() for group in groups]
     if twice := next((folder for folder in folders if folders.count(folder) > 1), None):
         raise UsageError(f"run group {twice} is given twice")
@@ -407,7 +406,7 @@ def overview(groups: Sequence[RunGroup], *, pad_missing: bool = False, by_catego
 
 @dataclass(frozen=True, kw_only=True)
 class Spending:
-    """The model calls of an agent's runs on a split. Costs in US dollars; None where that of a run is not known."""
+    """Model usage of an agent's runs on a split. Costs are in US dollars; ``cost`` is None if any is unknown."""
 
     agent: str
     split: str
@@ -421,11 +420,11 @@ class Spending:
     cost: float | None
     known_cost: float
     seconds: float
-    """Waited for models."""
+    """Total time spent waiting for models."""
     budgets_ended: int
-    """Runs whose budget ended."""
+    """Number of runs that used up their budget."""
     failures: Mapping[str, int]
-    """How many requests failed, by HTTP status; ``none`` where there was no answer."""
+    """Number of failed requests by HTTP status; ``none`` if there was no response."""
 
     @property
     def cost_per_run(self) -> float | None:
@@ -437,8 +436,8 @@ class Spending:
 
 
 def spending(records: Iterable[RunRecord]) -> list[Spending]:
-    """By agent and split, of the runs that reached models by the gateway."""
-    return [spending_of(*own) for own in _by_agent_and_split(r for r in records if r.usage.calls is not None)]
+    """Return the spending of runs that used the gateway, by agent and split."""
+    return [spending_of(*found) for found in _by_agent_and_split(r for r in records if r.usage.calls is not None)]
 
 
 def _by_agent_and_split(records: Iterable[RunRecord]) -> Iterator[tuple[str, str, list[RunRecord]]]:
@@ -450,25 +449,25 @@ def _by_agent_and_split(records: Iterable[RunRecord]) -> Iterator[tuple[str, str
 
 
 def spending_of(agent: str, split: str, records: Sequence[RunRecord]) -> Spending:
-    """Of runs that reached models by the gateway, at least one."""
-    asked = [record.usage for record in records]
-    tokens: Counter[str] = sum((Counter(usage.tokens) for usage in asked), Counter())
-    costs = [usage.cost if usage.calls else 0.0 for usage in asked]
+    """Return the spending of runs that used the gateway; ``records`` must not be empty."""
+    usages = [record.usage for record in records]
+    tokens: Counter[str] = sum((Counter(usage.tokens) for usage in usages), Counter())
+    costs = [usage.cost if usage.calls else 0.0 for usage in usages]
     return Spending(
         agent=agent,
         split=split,
         runs=len(records),
         medals=sum(record.report.any_medal for record in records),
-        calls=sum(usage.calls or 0 for usage in asked),
+        calls=sum(usage.calls or 0 for usage in usages),
         input_tokens=tokens["input"],
         cached_tokens=tokens["cached"],
         output_tokens=tokens["output"],
         reasoning_tokens=tokens["reasoning"],
         cost=None if None in costs else sum(cost for cost in costs if cost is not None),
-        known_cost=sum(usage.known_cost for usage in asked),
-        seconds=sum(usage.seconds for usage in asked),
-        budgets_ended=sum(usage.budget_ended is not None for usage in asked),
-        failures=dict(sum((Counter(usage.errors) for usage in asked), Counter())),
+        known_cost=sum(usage.known_cost for usage in usages),
+        seconds=sum(usage.seconds for usage in usages),
+        budgets_ended=sum(usage.budget_ended is not None for usage in usages),
+        failures=dict(sum((Counter(usage.errors) for usage in usages), Counter())),
     )
 
 
@@ -477,7 +476,7 @@ MAX_STEPS = 1000
 
 @dataclass(frozen=True)
 class RateStep:
-    """From this amount on (seconds, or US dollars) the rate is ``rate`` per cent."""
+    """From this amount (seconds or US dollars) on, the rate is ``rate`` per cent."""
 
     amount: float
     rate: float
@@ -485,10 +484,10 @@ class RateStep:
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """An agent's runs on a split over time. Rates are the share of runs with any medal, in per cent.
+    """An agent's runs on a split over time. Rates are percentages of runs with any medal.
 
-    A run counts with the submission that it had at the time, and from its end on with its result; a run with an error
-    has none and is left out.
+    A run counts with its latest snapshot while it runs, and with its result afterwards. Runs with an ``error`` are
+    left out.
     """
 
     agent: str
@@ -497,29 +496,29 @@ class Timeline:
     with_snapshots: int
     final: float
     best: float
-    """If each run had ended with the best submission that was seen."""
+    """The rate if each run had ended with its best recorded submission."""
     over_time: tuple[RateStep, ...]
     over_cost: tuple[RateStep, ...]
-    """Of the runs whose cost is known."""
+    """Covers only runs with a known cost."""
     priced: int
-    """How many runs these are."""
+    """Number of runs with a known cost."""
     last_was_worse: int
-    """Runs whose last submission was worse than an earlier one."""
+    """Number of runs whose last submission was worse than an earlier one."""
     medals_lost: int
-    """Runs whose last submission earned a worse medal than an earlier one."""
+    """Number of runs whose last submission earned a worse medal than an earlier one."""
     estimates: int
-    """Runs whose agent said which score it expected."""
+    """Number of runs whose agent reported an expected score."""
     too_optimistic: int
-    """How many of these scored worse than that."""
+    """Number of those that scored worse than expected."""
 
 
 def timelines(records: Iterable[RunRecord]) -> list[Timeline]:
-    """By agent and split."""
-    return [_timeline(*own) for own in _by_agent_and_split(r for r in records if r.outcome is not Outcome.error)]
+    """Return timelines by agent and split; runs with an ``error`` are left out."""
+    return [_timeline(*found) for found in _by_agent_and_split(r for r in records if r.outcome is not Outcome.error)]
 
 
 def rate_at(steps: Sequence[RateStep], amount: float) -> float:
-    """The rate when this much was spent.
+    """Return the rate at this amount.
 
     >>> rate_at([RateStep(10, 50.0), RateStep(20, 25.0)], 15)
     50.0
@@ -555,15 +554,15 @@ def _steps(
     at: Callable[[TimelinePoint], float | None],
     end: Callable[[RunRecord], float],
 ) -> tuple[RateStep, ...]:
-    """The share of runs with a medal, from each amount on at which it changes."""
+    """The percentage of runs with a medal, at each amount where it changes."""
     changes: list[tuple[float, int]] = []
     for record in records:
         states = [(min(amount, end(record)), bool(p.medal)) for p in record.timeline if (amount := at(p)) is not None]
-        had = False
-        for amount, has in [*sorted(states, key=lambda state: state[0]), (end(record), record.report.any_medal)]:
-            if has != had:
-                changes.append((amount, 1 if has else -1))
-                had = has
+        had_medal = False
+        for amount, medal in [*sorted(states, key=lambda state: state[0]), (end(record), record.report.any_medal)]:
+            if medal != had_medal:
+                changes.append((amount, 1 if medal else -1))
+                had_medal = medal
     steps: list[RateStep] = []
     count = 0
     for amount, change in sorted(changes):
@@ -577,9 +576,9 @@ def _steps(
 
 
 def headlines(view: Overview) -> list[SplitSummary]:
-    """Each agent's summary of the whole benchmark, or else of each split; the best agent first."""
-    whole = {summary.label for summary in view.summaries if summary.is_whole}
-    chosen = [summary for summary in view.summaries if summary.is_whole or summary.label not in whole]
+    """Return each agent's summary of the whole benchmark, or of each split if there is none; best agent first."""
+    with_all = {summary.label for summary in view.summaries if summary.is_whole}
+    chosen = [summary for summary in view.summaries if summary.is_whole or summary.label not in with_all]
     best: dict[str, float] = {}
     for summary in chosen:
         mean = summary.any_medal.mean

@@ -1,6 +1,6 @@
-"""The fairness profile of a run group: in which ways its setting is the canonical one, differs, or is not known.
+"""The fairness profile of a run group: which aspects of its setting are canonical, differ or are unknown.
 
-It is drawn from manifest, records and the audit's findings alone, so that it can be computed again from a bundle.
+It depends only on the manifest, the records and the audit findings, so that it can be recomputed from a bundle.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from pytest_mlebench.records.outcome import TWIN_DATA, Limits, Outcome
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.results.findings import Findings, Verdict, in_words, measured, read_findings
 
-_NAMED = 5
+_MAX_NAMED = 5
 _ENOUGH_SEEDS = 3
-"""Published results are means over at least so many seeds."""
+"""Published results are means over at least this many seeds."""
 _STRONG = 0.5
-"""A correlation between scores and familiarity that an interval must be below, for it to be ruled out."""
+"""If the interval of the correlation between scores and familiarity is below this, a strong one is ruled out."""
 _ENFORCED = ("none", "llm")
 
 
 class State(StrEnum):
-    """What a line of the profile says of a setting."""
+    """State of one aspect of the setting."""
 
     canonical = "canonical"
     difference = "differs (declared)"
@@ -41,7 +41,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class ProfileLine:
-    """One aspect of a group's fairness; ``detail`` may hold names that agents chose."""
+    """One aspect of a group's setting. ``detail`` may contain untrusted names from agents."""
 
     name: str
     state: State
@@ -49,20 +49,20 @@ class ProfileLine:
 
 
 def fairness_profile(group: RunGroup, audited: Findings | None = None) -> tuple[ProfileLine, ...]:
-    """The profile of a run group, always with the same lines in the same order.
+    """Return the profile of a run group, always with the same lines in the same order.
 
-    ``audited`` is what an audit found; without it, the group's own is read.
+    ``audited`` has the audit findings; if it is None, they are read from the group.
     """
     return (
-        *(ProfileLine(name, *found(group)) for name, found in _LINES.items()),
+        *(ProfileLine(name, *assess(group)) for name, assess in _LINES.items()),
         ProfileLine("audit", *_audit(group, audited)),
     )
 
 
-_Found = tuple[State, str]
+_Assessment = tuple[State, str]
 
 
-def _version(group: RunGroup) -> _Found:
+def _version(group: RunGroup) -> _Assessment:
     if not group.records:
         return State.unknown, "no run has a record"
     versions = sorted({record.report.bench_version for record in group.records} | {group.version})
@@ -71,42 +71,42 @@ def _version(group: RunGroup) -> _Found:
     return State.difference, f"version {listed([version.removeprefix('v') for version in versions])}"
 
 
-def _data(group: RunGroup) -> _Found:
+def _data(group: RunGroup) -> _Assessment:
     kinds: dict[str, set[frozenset[tuple[str, str]]]] = {}
     for record in group.records:
         kinds.setdefault(record.competition_id, set()).add(frozenset(record.data.items()))
-    of = pluralize(len(kinds), "competition")
+    total = pluralize(len(kinds), "competition")
     several = [id for id, found in sorted(kinds.items()) if len(found) > 1]
     different = {record.competition_id for record in group.records if record.data_verified is False}
     unverified = {record.competition_id for record in group.records if record.data_verified is None}
     undigested = sum(record.data.get("answers") is None for record in group.records)
     if twins := {record.competition_id for record in group.records if record.twin}:
-        return State.difference, f"{TWIN_DATA}: {len(twins)} of {of}"
+        return State.difference, f"{TWIN_DATA}: {len(twins)} of {total}"
     if different:
-        return State.difference, f"not the reference's (synthetic, or changed): {len(different)} of {of}"
+        return State.difference, f"not the reference's data (synthetic or modified): {len(different)} of {total}"
     if several:
         return State.difference, f"runs of the same competition had different data: {_few(several)}"
     if unverified or not group.records:
-        return State.unknown, f"never compared with the reference's checksums: {len(unverified)} of {of}"
+        return State.unknown, f"never compared with the reference's checksums: {len(unverified)} of {total}"
     if undigested:
-        return State.unknown, f"verified, but digests were not recorded of {pluralize(undigested, 'run')}"
-    return State.canonical, f"verified against checksums where the reference has them: {of}"
+        return State.unknown, f"verified, but digests were not recorded for {pluralize(undigested, 'run')}"
+    return State.canonical, f"verified against the reference's checksums, where available: {total}"
 
 
-def _description(group: RunGroup) -> _Found:
+def _description(group: RunGroup) -> _Assessment:
     kinds = {record.description for record in group.records}
     if not kinds or None in kinds:
-        return State.unknown, "which description agents read was not recorded"
-    words = {
-        "bundled": "our own words in place of the competition's pages",
-        "obfuscated": "obfuscated: our own words, which hide the name of the competition",
+        return State.unknown, "which description the agents read was not recorded"
+    texts = {
+        "bundled": "our own description instead of the competition's pages",
+        "obfuscated": "obfuscated: our own description, with the competition's name hidden",
     }
-    if different := [text for kind, text in words.items() if kind in kinds]:
+    if different := [text for kind, text in texts.items() if kind in kinds]:
         return State.difference, listed(different)
     return State.canonical, "the competition's own pages"
 
 
-def _time(group: RunGroup) -> _Found:
+def _time(group: RunGroup) -> _Assessment:
     limits = [record.limits.get("time_limit") for record in group.records]
     known = [float(limit) for limit in limits if isinstance(limit, int | float) and math.isfinite(limit)]
     if not known or len(known) < len(limits):
@@ -118,9 +118,9 @@ def _time(group: RunGroup) -> _Found:
 
 
 def setting_differences(group: RunGroup) -> Canonical | None:
-    """How limits and machines of the group's sessions differ from the canonical ones, computed again.
+    """Recompute how the limits and machines of the group's sessions differ from the canonical ones.
 
-    None where the manifest does not say them.
+    Returns None if the manifest does not record them.
     """
     try:
         limits = parse(Limits, group.manifest.settings.get("limits"))
@@ -128,117 +128,119 @@ def setting_differences(group: RunGroup) -> Canonical | None:
         return None
     if not group.manifest.sessions or not math.isfinite(limits.time_limit):
         return None
-    sandboxes = {str(own.get("sandbox", "")) for own in group.manifest.settings.get("agents", {}).values()}
+    sandboxes = {str(agent.get("sandbox", "")) for agent in group.manifest.settings.get("agents", {}).values()}
     found: list[str] = []
     for session in group.manifest.sessions:
         if session.hardware is None or session.workers < 1:
             return None
         found += canonical_differences(limits, session.hardware, workers=session.workers, sandboxes=sandboxes)
-    return Canonical.of_all(None, found)
+    return Canonical.combine(None, found)
 
 
-def _hardware(group: RunGroup) -> _Found:
+def _hardware(group: RunGroup) -> _Assessment:
     canonical = setting_differences(group) or group.manifest.canonical
     if canonical is None:
-        return State.unknown, "the manifest does not say which machines the runs had"
+        return State.unknown, "the manifest does not record the machines of the runs"
     words = ("processor", "memory", "GPU", "container", "CPU")
     different = [text for text in canonical.differences if any(word in text for word in words)]
     return (State.difference, "; ".join(different)) if different else (State.canonical, "36 vCPU, 440 GB, one A10")
 
 
-def _network(group: RunGroup) -> _Found:
+def _network(group: RunGroup) -> _Assessment:
     policies = {record.sandbox.network for record in group.records if record.sandbox.name}
     if not policies or "" in policies:
         return State.unknown, "the network policy of some runs was not recorded"
-    hosts = {made.host for record in group.records for made in record.sandbox.connections if made.allowed}
-    refused = sum(not made.allowed for record in group.records for made in record.sandbox.connections)
-    more = f"; {pluralize(len(hosts), 'host')} reached, {pluralize(refused, 'connection')} refused"
+    connections = [connection for record in group.records for connection in record.sandbox.connections]
+    hosts = {connection.host for connection in connections if connection.allowed}
+    refused = sum(not connection.allowed for connection in connections)
+    counts = f"; {pluralize(len(hosts), 'host')} reached, {pluralize(refused, 'connection')} refused"
     if policies <= set(_ENFORCED):
-        return State.canonical, f"nothing but models could be reached ({listed(sorted(policies))}){more}"
+        return State.canonical, f"at most models were reachable ({listed(sorted(policies))}){counts}"
     if "full" in policies:
-        return State.difference, f"runs could reach the open network{more}"
-    return State.unknown, "not enforced: what runs reached is not known"
+        return State.difference, f"runs had open network access{counts}"
+    return State.unknown, "not enforced, so what runs connected to is unknown"
 
 
-def _asked(group: RunGroup) -> bool:
+def _has_model_calls(group: RunGroup) -> bool:
     return any(record.llm for record in group.records)
 
 
-def _past_gateway(group: RunGroup) -> list[RunRecord]:
-    """Runs that could reach models on their own: without a gateway, or on a network that was not confined."""
+def _without_gateway(group: RunGroup) -> list[RunRecord]:
+    """Runs that could reach models without the gateway: it was off, or the network was not restricted."""
     return [
         record for record in group.records if record.usage.gateway == "off" or record.sandbox.network not in _ENFORCED
     ]
 
 
-def _models(group: RunGroup) -> _Found:
+def _models(group: RunGroup) -> _Assessment:
     calls: Counter[str] = Counter()
     for record in group.records:
         calls.update(record.models_called)
     shown = _few([f"{name} ({pluralize(count, 'call')})" for name, count in calls.most_common()])
     if any(record.usage.gateway == "replay" or record.usage.replayed for record in group.records):
-        return State.difference, "answers of models are from a recording"
-    if past := _past_gateway(group):
-        through = f"; through it: {shown}" if calls else ""
-        return State.unknown, f"{pluralize(len(past), 'run')} could call models on their own, past the gateway{through}"
+        return State.difference, "model responses were replayed from a recording"
+    if bypassing := _without_gateway(group):
+        recorded = f"; through the gateway: {shown}" if calls else ""
+        return State.unknown, f"{pluralize(len(bypassing), 'run')} could call models without the gateway{recorded}"
     return State.canonical, shown or "none"
 
 
-def _provider_tools(group: RunGroup) -> _Found:
+def _provider_tools(group: RunGroup) -> _Assessment:
     if group.manifest.settings.get("allow_provider_tools"):
         return State.difference, "tools that providers run, such as web search, were allowed"
-    if _past_gateway(group):
-        return State.unknown, "agents could reach providers past the gateway"
+    if _without_gateway(group):
+        return State.unknown, "agents could reach providers without the gateway"
     withheld: Counter[str] = sum((Counter(record.usage.withheld) for record in group.records), Counter())
     if withheld:
         return State.canonical, f"withheld: {_few([f'{name} × {n}' for name, n in withheld.most_common()])}"
-    return State.canonical, "none was used" if _asked(group) else "no model was called"
+    return State.canonical, "none used" if _has_model_calls(group) else "no model was called"
 
 
-def _feedback(group: RunGroup) -> _Found:
+def _feedback(group: RunGroup) -> _Assessment:
     if any(not record.sandbox.name for record in group.records if record.outcome is not Outcome.error):
         return State.unknown, "what agents were told about their submissions was not recorded"
     if any(record.sandbox.name == "local" for record in group.records):
-        return State.unknown, "no container kept the agents from the answers on the same machine"
+        return State.unknown, "without a container, agents could read the answers on the same machine"
     most = max((len(record.sandbox.validations) for record in group.records), default=0)
     points = sum(bool(record.timeline) for record in group.records)
-    graded = f"; snapshots of {pluralize(points, 'run')} were graded after their end" if points else ""
-    return State.canonical, f"none: the checker sees no answers (at most {pluralize(most, 'check')} in a run){graded}"
+    graded = f"; snapshots of {pluralize(points, 'run')} were graded afterwards" if points else ""
+    checks = f"at most {pluralize(most, 'check')} per run"
+    return State.canonical, f"none: the checker does not read the answers ({checks}){graded}"
 
 
-def _external(group: RunGroup) -> _Found:
-    opened = {made.host for r in group.records for made in r.sandbox.connections if made.allowed}
+def _external(group: RunGroup) -> _Assessment:
+    hosts = {c.host for record in group.records for c in record.sandbox.connections if c.allowed}
     if any(record.sandbox.network == "full" for record in group.records):
-        return State.difference, f"runs could fetch data and weights ({pluralize(len(opened), 'host')} reached)"
+        return State.difference, f"runs could fetch data and weights ({pluralize(len(hosts), 'host')} reached)"
     if not group.records or any(record.sandbox.network not in _ENFORCED for record in group.records):
-        return State.unknown, "the network was not confined, so what runs fetched is not known"
-    if _asked(group):
-        return State.unknown, "what the models knew of the competitions was not measured"
+        return State.unknown, "the network was not restricted, so what runs downloaded is unknown"
+    if _has_model_calls(group):
+        return State.unknown, "the models' knowledge of the competitions was not measured"
     return State.canonical, "no network, no models"
 
 
-def _familiarity(group: RunGroup) -> _Found:
-    """Whether scores follow what a base model knows of the competitions' texts."""
+def _familiarity(group: RunGroup) -> _Assessment:
+    """Whether scores correlate with a base model's familiarity with the competitions' texts."""
     try:
         found = measured(group.folder)
     except (OSError, ValueError):
-        return State.unknown, "what was measured cannot be read"
+        return State.unknown, "the measurements cannot be read"
     if not found:
         return State.unknown, "not measured: see `mlebench familiarity`"
-    shown = [(own, one) for own in found for one in own.correlations]
+    shown = [(model, correlation) for model in found for correlation in model.correlations]
     if not shown:
         return State.unknown, "measured, but no agent has scores on enough competitions"
-    detail = _few(f"{one.agent} with {own.model}: {in_words(one)}" for own, one in shown)
-    if ours := sum(own.own_descriptions or 0 for own in found):
-        return State.unknown, f"{detail}; {pluralize(ours, 'text')} read were our own, which no model was trained on"
+    detail = _few(f"{one.agent} with {model.model}: {in_words(one)}" for model, one in shown)
+    if ours := sum(model.own_descriptions or 0 for model in found):
+        return State.unknown, f"{detail}; includes {pluralize(ours, 'text')} of ours, which no model was trained on"
     if any(one.low > 0 for _, one in shown):
-        return State.difference, f"scores are higher where a model knows the texts ({detail})"
+        return State.difference, f"scores are higher if a model knows the texts ({detail})"
     if all(-1 <= one.low <= one.r <= one.high < _STRONG for _, one in shown):
-        return State.canonical, f"scores do not follow what a model knows of the texts ({detail})"
+        return State.canonical, f"scores do not depend on how well a model knows the texts ({detail})"
     return State.unknown, f"too few competitions to tell ({detail})"
 
 
-def _seeds(group: RunGroup) -> _Found:
+def _seeds(group: RunGroup) -> _Assessment:
     results = {key for key, record in group.runs.items() if record.outcome is not Outcome.error}
     missing = len(group.planned - results)
     seeds: dict[tuple[str, str], set[int]] = {}
@@ -246,16 +248,16 @@ def _seeds(group: RunGroup) -> _Found:
         seeds.setdefault((key.agent, key.competition_id), set()).add(key.seed)
     if missing:
         return State.difference, f"{missing} of {pluralize(len(group.planned), 'planned run')} without a result"
-    if len({frozenset(own) for own in seeds.values()}) > 1:
+    if len({frozenset(used) for used in seeds.values()}) > 1:
         return State.difference, "not every competition was run with the same seeds"
     if not group.manifest.keys:
-        return State.unknown, "which runs were planned was not recorded"
+        return State.unknown, "the planned runs were not recorded"
     count = min(map(len, seeds.values()), default=0)
     complete = f"{pluralize(count, 'seed')}, all complete"
     return (State.canonical if count >= _ENOUGH_SEEDS else State.difference), complete
 
 
-def _sessions(group: RunGroup) -> _Found:
+def _sessions(group: RunGroup) -> _Assessment:
     if not group.manifest.sessions:
         return State.unknown, "the sessions were not recorded"
     changed = [text for session in group.manifest.sessions for text in session.changes]
@@ -264,7 +266,7 @@ def _sessions(group: RunGroup) -> _Found:
     return State.canonical, "all runs had the same settings"
 
 
-def _audit(group: RunGroup, audited: Findings | None) -> _Found:
+def _audit(group: RunGroup, audited: Findings | None) -> _Assessment:
     with suppress(OSError, ValueError):
         if (found := audited or read_findings(group.folder)) is not None:
             counts = Counter(found.verdicts.get(record.run_id) for record in group.records)
@@ -277,7 +279,7 @@ def _audit(group: RunGroup, audited: Findings | None) -> _Found:
     return State.unknown, "the audit's findings cannot be read"
 
 
-_LINES: Mapping[str, Callable[[RunGroup], _Found]] = {
+_LINES: Mapping[str, Callable[[RunGroup], _Assessment]] = {
     "benchmark version": _version,
     "data": _data,
     "description": _description,
@@ -295,5 +297,5 @@ _LINES: Mapping[str, Callable[[RunGroup], _Found]] = {
 
 
 def _few(names: Iterable[str]) -> str:
-    shown = [name[:128] for name in islice(names, _NAMED + 1)]
-    return ", ".join(shown if len(shown) <= _NAMED else [*shown[:_NAMED], "…"])
+    shown = [name[:128] for name in islice(names, _MAX_NAMED + 1)]
+    return ", ".join(shown if len(shown) <= _MAX_NAMED else [*shown[:_MAX_NAMED], "…"])

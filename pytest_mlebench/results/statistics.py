@@ -1,4 +1,4 @@
-"""The statistics of a benchmark's results, on plain numbers. Rates, differences and intervals are in per cent."""
+"""Statistics of benchmark results, on plain numbers. Rates, differences and intervals are in per cent."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from statistics import NormalDist, fmean, stdev, variance
 
 LEVEL = 0.95
 FEW = 10
-"""The spread between fewer competitions than this says too little about that between others."""
+"""With fewer competitions, their sample variance is not a reliable estimate."""
 DIFFERENCE = 5.0
-"""Points: the difference between two agents that ``seeds_needed`` is for."""
+"""The difference between two agents, in percentage points, that ``seeds_needed`` is calculated for."""
 POWER = 80.0
 MOST_SEEDS = 9999
-_ALMOST_NORMAL, _FAR, _NEAR = 1000, 30.0, 5.0
+_NEARLY_NORMAL, _LARGE_SHIFT, _SMALL_SHIFT = 1000, 30.0, 5.0
 
 
 @dataclass(frozen=True)
 class Rate:
-    """A share of runs in per cent: the mean over seeds (NaN without a run), and its standard error.
+    """A share of runs in per cent: the mean over seeds (NaN if there are no runs), and its standard error.
 
-    The standard error is None for a single seed, which shows nothing of the spread.
+    The standard error is None for a single seed.
     """
 
     mean: float
@@ -36,16 +36,16 @@ class Rate:
 
     @property
     def spread(self) -> str:
-        """The standard error as text; empty where there is none, or where the seeds agree.
+        """The standard error as text; empty if there is none or if all seeds agree.
 
-        Seeds that agree say little about other competitions: an error of 0 would read as certainty.
+        Showing "± 0.0" would suggest certainty, but equal seeds say little about other competitions.
         """
         return f" ± {self.standard_error:.1f}" if (self.standard_error or 0) >= 0.05 else ""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A confidence interval of ``LEVEL``."""
+    """A confidence interval at level ``LEVEL``."""
 
     low: float
     high: float
@@ -56,27 +56,27 @@ class Interval:
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """How one side's results differ from the other's, pair by pair (see ``paired_difference``)."""
+    """The difference between two agents' results on the same competitions and seeds (see ``paired_difference``)."""
 
     competitions: int
     runs: int
-    """Pairs of runs: of the same competition and seed."""
+    """Number of pairs of runs with the same competition and seed."""
     mean: float
     interval: Interval | None
-    """The 95 % confidence interval over competitions. None for fewer than two, or equal differences."""
+    """95 % confidence interval over competitions. None if there are fewer than two or all differences are equal."""
     seeds_interval: Interval | None
-    """The same over seeds of these competitions. None where no competition has two pairs."""
+    """95 % confidence interval over seeds of these competitions. None if no competition has two pairs."""
     wins: int
-    """Competitions on which ours has the better mean."""
+    """Number of competitions on which our mean is better."""
     ties: int
     losses: int
     p_value: float
-    """Of the sign test over competitions, two-sided."""
+    """From the two-sided sign test over competitions."""
 
 
 @dataclass(frozen=True)
 class Variance:
-    """The variance of one run's result, by its cause; None for a cause that cannot be seen (see ``split_variance``)."""
+    """The variance of one run's result by cause; None if it cannot be estimated (see ``split_variance``)."""
 
     competitions: float | None
     seeds: float | None
@@ -84,14 +84,14 @@ class Variance:
 
     @property
     def shares(self) -> dict[str, float]:
-        """Each known cause's share of their sum, in per cent; empty for a single seed, and without any variance."""
-        known = {name: own for name, own in vars(self).items() if own is not None}
-        whole = sum(known.values()) if self.competitions is not None else 0.0
-        return {name: 100 * own / whole for name, own in known.items()} if whole else {}
+        """Each known cause's share of the total, in per cent; empty for a single seed or zero variance."""
+        known = {name: value for name, value in vars(self).items() if value is not None}
+        total = sum(known.values()) if self.competitions is not None else 0.0
+        return {name: 100 * value / total for name, value in known.items()} if total else {}
 
 
 def rate(by_seed: Sequence[Sequence[bool]]) -> Rate:
-    """The mean of the seeds' shares, and the sample standard deviation of these over √seeds.
+    """The mean of the seeds' success rates, and its standard error (sample standard deviation / √seeds).
 
     >>> str(rate([[True, False], [True, True]]))
     '75.0 % ± 25.0'
@@ -103,13 +103,13 @@ def rate(by_seed: Sequence[Sequence[bool]]) -> Rate:
 
 
 def pass_at_k(successes: Sequence[int], runs: int, k: int) -> float:
-    """How likely at least one of k runs succeeds, in per cent, in the mean over competitions.
+    """The probability that at least one of k runs succeeds, in per cent, averaged over competitions.
 
-    ``successes`` has for each competition how many of its ``runs`` succeeded. Of the C(n, k) ways to draw k of n runs,
-    C(n - c, k) miss all c successes: the unbiased estimator of Chen et al., "Evaluating Large Language Models Trained
-    on Code" (2021), eq. 1. Raises ValueError unless 1 ≤ k ≤ runs.
+    ``successes`` has, for each competition, how many of its ``runs`` succeeded. Of the C(n, k) ways to draw k of n
+    runs, C(n - c, k) miss all c successes. This is the unbiased estimator of Chen et al., "Evaluating Large Language
+    Models Trained on Code" (2021), eq. 1. Raises ValueError unless 1 ≤ k ≤ runs.
 
-    >>> pass_at_k([1, 0], runs=3, k=2)  # of 3 pairs of runs, 2 hold the one that succeeded
+    >>> pass_at_k([1, 0], runs=3, k=2)  # 2 of the 3 pairs of runs include the successful one
     33.333333333333336
     """
     if not 1 <= k <= runs:
@@ -118,9 +118,9 @@ def pass_at_k(successes: Sequence[int], runs: int, k: int) -> float:
 
 
 def mean_interval(values: Sequence[float], *, low: float = -math.inf, high: float = math.inf) -> Interval | None:
-    """Student's t interval of the mean of independent values, one for each competition, within the bounds of a value.
+    """Student's t interval of the mean of independent values, one per competition, clipped to ``low`` and ``high``.
 
-    None for fewer than two values, or equal ones, which show nothing of the spread. Rates have ``share_interval``.
+    None if there are fewer than two values or all are equal. For rates, use ``share_interval``.
     Source: "Student", "The Probable Error of a Mean" (1908).
 
     >>> str(mean_interval([40, 50, 60]))  # 50 ± 4.303 · 10 / √3
@@ -133,13 +133,13 @@ def mean_interval(values: Sequence[float], *, low: float = -math.inf, high: floa
 
 
 def share_interval(rates: Sequence[float]) -> Interval | None:
-    """The interval of a rate over competitions, from the rate of each in per cent; None without any.
+    """The confidence interval of a rate over competitions, from each one's rate in per cent; None if there are none.
 
-    Wilson's interval of p over n = p(1 - p) / s² competitions, where s is the standard error of the mean of the
-    rates. Of fewer than ``FEW``, n is their number.
+    Wilson's interval of p with the effective sample size n = p(1 - p) / s², where s is the standard error of the mean
+    rate. n is at least the number of competitions, and equals it for fewer than ``FEW``.
 
-    Sources: Wilson (1927); Kott and Carr, "Developing an Estimation Strategy for a Pesticide Data Program" (1997), for
-    the effective number.
+    Sources: Wilson (1927); for the effective size, Kott and Carr, "Developing an Estimation Strategy for a Pesticide
+    Data Program" (1997).
 
     >>> str(share_interval([100.0, 0.0, 100.0]))
     '[20.8, 93.9]'
@@ -168,9 +168,9 @@ def wilson_interval(mean: float, n: float) -> Interval:
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """The two-sided p-value of the exact sign test: how likely so uneven a split of wins and losses is by chance.
+    """The two-sided p-value of the exact sign test: the probability that chance splits wins and losses this unevenly.
 
-    Ties are left out. With a single run on each side this is McNemar's exact test.
+    Ties are ignored. With a single run on each side, this is McNemar's exact test.
 
     >>> sign_test(5, 0)
     0.0625
@@ -180,24 +180,24 @@ def sign_test(wins: int, losses: int) -> float:
 
 
 def paired_difference(pairs: Sequence[Sequence[tuple[float, float]]]) -> PairedDifference:
-    """Compare two sides; ``pairs`` has for each competition (ours, theirs) of each seed, at least one.
+    """Compare two agents; ``pairs`` has, for each competition, the tuple (ours, theirs) of each seed.
 
-    The interval over seeds takes the competitions as given: with the pooled variance s² of a difference between two
-    runs, the mean over C of them with k seeds has the variance s² / (C · k) and Σ(k - 1) degrees of freedom.
-    Raises ValueError if there is no pair.
+    The interval over seeds treats the competitions as fixed: with the pooled variance s² of a difference between two
+    runs, the mean over C competitions with k seeds has variance s² / (C · k) and Σ(k - 1) degrees of freedom.
+    Raises ValueError if ``pairs`` is empty or a competition has no pair.
     """
     if not pairs or not all(pairs):
-        raise ValueError("there is no pair to compare")
-    by_run = [[our - their for our, their in own] for own in pairs]
-    differences = [fmean(own) for own in by_run]
+        raise ValueError("no pairs to compare")
+    by_run = [[our - their for our, their in runs] for runs in pairs]
+    differences = [fmean(runs) for runs in by_run]
     mean = fmean(differences)
     wins = sum(difference > 0 for difference in differences)
     losses = sum(difference < 0 for difference in differences)
     noise = seed_variance(by_run)
     seeds_interval = None
     if noise:
-        error = math.sqrt(noise * sum(1 / len(own) for own in by_run)) / len(by_run)
-        half = _t_quantile(_freedom(by_run)) * error
+        error = math.sqrt(noise * sum(1 / len(runs) for runs in by_run)) / len(by_run)
+        half = _t_quantile(_degrees_of_freedom(by_run)) * error
         seeds_interval = Interval(max(-100.0, mean - half), min(100.0, mean + half))
     return PairedDifference(
         competitions=len(differences),
@@ -213,7 +213,7 @@ def paired_difference(pairs: Sequence[Sequence[tuple[float, float]]]) -> PairedD
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values of several tests, adjusted so that all claims at a level hold together with that level.
+    """Adjust the p-values of several tests for multiple comparisons (family-wise error rate).
 
     Source: Holm, "A Simple Sequentially Rejective Multiple Test Procedure" (1979).
 
@@ -221,87 +221,87 @@ def holm(p_values: Sequence[float]) -> list[float]:
     [0.03, 0.06, 0.06]
     """
     adjusted, largest = [0.0] * len(p_values), 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        adjusted[place] = largest
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
     return adjusted
 
 
 def seed_variance(by_competition: Sequence[Sequence[float]]) -> float | None:
     """The variance between runs of the same competition, pooled over competitions (one-way analysis of variance).
 
-    None where no competition has two runs.
+    None if no competition has two runs.
 
     >>> seed_variance([[0, 100], [50, 50], [7]])
     2500.0
     """
-    freedom = _freedom(by_competition)
-    return sum(variance(own) * (len(own) - 1) for own in by_competition if len(own) > 1) / freedom if freedom else None
+    dof = _degrees_of_freedom(by_competition)
+    return sum(variance(runs) * (len(runs) - 1) for runs in by_competition if len(runs) > 1) / dof if dof else None
 
 
 def split_variance(by_competition: Sequence[Sequence[float]], rows: float | None) -> Variance:
     """Split the variance of a run's result into competitions, seeds and test rows, by the method of moments.
 
-    ``by_competition`` has each run's result by competition, ``rows`` the mean variance of a result if the test's rows
-    were drawn again (see ``row_variance``). The expected variance of the competitions' means is competitions + rows +
-    seeds / k. An estimate below zero is 0. A single seed or competition leaves the competitions' share unknown.
+    ``by_competition`` has the runs' results by competition. ``rows`` is the mean variance of a result if the test rows
+    were sampled again (see ``row_variance``). The expected variance of the competitions' means is competitions + rows +
+    seeds / k. Negative estimates become 0. With a single seed or competition, the competitions' variance is unknown.
 
     Source: Searle, Casella and McCulloch, "Variance Components" (1992), chapter 3.
     """
     seeds = seed_variance(by_competition)
     if seeds is None or len(by_competition) < 2:
         return Variance(None, seeds, rows)
-    of_means = variance([fmean(own) for own in by_competition])
-    share = fmean(1 / len(own) for own in by_competition)
+    of_means = variance([fmean(runs) for runs in by_competition])
+    share = fmean(1 / len(runs) for runs in by_competition)
     return Variance(max(0.0, of_means - seeds * share - (rows or 0.0)), seeds, rows)
 
 
 def power(noise: float, *, competitions: int, seeds: int, difference: float) -> float:
-    """How likely the interval over seeds excludes 0 if two agents differ by so much on these competitions, in per cent.
+    """The probability, in per cent, that the interval over seeds excludes 0 if two agents differ by ``difference``.
 
-    ``noise`` is the variance between seeds of both agents. The statistic of the paired t test over C competitions with
-    k seeds is noncentral t, with the standard error √(2 · noise / (C · k)) and C · (k - 1) degrees of freedom. Raises
-    ValueError for fewer than two seeds.
+    ``noise`` is the variance between seeds, the same for both agents. The paired t statistic over C competitions with
+    k seeds is noncentral t, with standard error √(2 · noise / (C · k)) and C · (k - 1) degrees of freedom. Raises
+    ValueError if there are fewer than two seeds.
 
     Source: Cohen, "Statistical Power Analysis for the Behavioral Sciences" (1988), chapter 2.
     """
     from scipy.special import nctdtr
 
     if seeds < 2:
-        raise ValueError("a single seed does not show how much seeds differ")
+        raise ValueError("a single seed gives no variance between seeds")
     if not noise:
         return 100.0
-    freedom = competitions * (seeds - 1)
+    dof = competitions * (seeds - 1)
     shift = abs(difference) / math.sqrt(2 * noise / (competitions * seeds))
-    bound = _t_quantile(freedom)
-    if freedom > _ALMOST_NORMAL or shift > _FAR:  # nctdtr fails on large arguments
+    bound = _t_quantile(dof)
+    if dof > _NEARLY_NORMAL or shift > _LARGE_SHIFT:  # nctdtr fails on large arguments
         return 100 * (NormalDist().cdf(shift - bound) + NormalDist().cdf(-shift - bound))
-    other_side = nctdtr(freedom, shift, -bound) if shift < _NEAR else 0.0  # nor can it give what is almost 0
-    return float(100 * (1 - nctdtr(freedom, shift, bound) + other_side))
+    other_tail = nctdtr(dof, shift, -bound) if shift < _SMALL_SHIFT else 0.0  # nctdtr also fails for results near 0
+    return float(100 * (1 - nctdtr(dof, shift, bound) + other_tail))
 
 
 def seeds_needed(noise: float, *, competitions: int) -> int:
-    """The least number of seeds, from 2 to ``MOST_SEEDS``, whose ``power`` to show ``DIFFERENCE`` is ``POWER``."""
+    """The minimum number of seeds, from 2 to ``MOST_SEEDS``, that detect ``DIFFERENCE`` with power ``POWER``."""
 
-    def reached(seeds: int) -> float:
+    def power_with(seeds: int) -> float:
         return power(noise, competitions=competitions, seeds=seeds, difference=DIFFERENCE)
 
-    return 2 + bisect_left(range(2, MOST_SEEDS), POWER, key=reached)
+    return 2 + bisect_left(range(2, MOST_SEEDS), POWER, key=power_with)
 
 
 def detectable(noise: float, *, competitions: int, seeds: int) -> float:
-    """The least difference that so many seeds show with a power of ``POWER``, in points, to a tenth."""
+    """The minimum difference, in percentage points to one decimal, that is detected with power ``POWER``."""
 
-    def reached(tenths: int) -> float:
+    def power_for(tenths: int) -> float:
         return power(noise, competitions=competitions, seeds=seeds, difference=tenths / 10)
 
-    return (1 + bisect_left(range(1, 20_000), POWER, key=reached)) / 10
+    return (1 + bisect_left(range(1, 20_000), POWER, key=power_for)) / 10
 
 
 def influences(values: Mapping[str, float]) -> dict[str, float]:
-    """How far the mean would move without each competition, the farthest first; empty for fewer than two.
+    """How far the mean moves if each competition is left out, largest move first; empty for fewer than two.
 
-    The mean of the others less that of all: (mean - value) / (n - 1).
+    The mean of the others minus the mean of all is (mean - value) / (n - 1).
 
     >>> influences({"a": 100, "b": 0, "c": 50})
     {'a': -25.0, 'b': 25.0, 'c': 0.0}
@@ -313,12 +313,12 @@ def influences(values: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(moved.items(), key=lambda item: (-abs(item[1]), item[0])))
 
 
-def _freedom(by_competition: Sequence[Sequence[float]]) -> int:
-    return sum(len(own) - 1 for own in by_competition)
+def _degrees_of_freedom(by_competition: Sequence[Sequence[float]]) -> int:
+    return sum(len(runs) - 1 for runs in by_competition)
 
 
 @cache
-def _t_quantile(freedom: int) -> float:
+def _t_quantile(dof: int) -> float:
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, (1 + LEVEL) / 2))
+    return float(stdtrit(dof, (1 + LEVEL) / 2))

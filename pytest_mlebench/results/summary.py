@@ -29,7 +29,7 @@ RATES: Mapping[str, str] = {
     "valid": "valid_submission",
     "submitted": "submission_exists",
 }
-"""The rates of a summary by name, and what a run's report calls each."""
+"""Names of a summary's rates, with the matching attribute of a run's report."""
 SPLIT_ORDER = ("smoke", "dev", "low", "medium", "high", "all")
 
 
@@ -37,9 +37,9 @@ SPLIT_ORDER = ("smoke", "dev", "low", "medium", "high", "all")
 class SplitSummary:
     """The results of an agent's runs on a split, or on a category within it.
 
-    A seed is complete when each of the competitions has a result; an ``error`` is none. Rates are over
-    ``counted_seeds``: the complete ones, or all seeds if missing results were padded with failures. Without any, rates
-    are of the results that there are (``is_provisional``) and cannot be compared.
+    A seed is complete if every competition has a result; an ``error`` is not a result. Rates are over
+    ``counted_seeds``: the complete seeds, or all seeds if missing results were padded with failures. If there are none,
+    rates are over the available results (``is_provisional``) and cannot be compared.
 
     >>> from pathlib import Path
     >>> from pytest_mlebench import read_group
@@ -49,7 +49,7 @@ class SplitSummary:
     """
 
     label: str
-    """The agent, with its run group where several groups have the same agent."""
+    """The agent's name, with its run group if several groups have the same agent."""
     group: str
     folder: Path
     """The run group's name and folder."""
@@ -61,22 +61,23 @@ class SplitSummary:
     left_out_seeds: tuple[int, ...] = ()
     padded_seeds: tuple[int, ...] = ()
     results: int
-    """Runs that have a result, in whatever seed."""
+    """Number of runs with a result, over all seeds."""
     missing: int
-    """Runs that have none: never recorded, or an ``error`` (these are ``counts[Outcome.error]``)."""
+    """Number of runs without a result: not recorded, or an ``error`` (counted in ``counts[Outcome.error]``)."""
     counts: Mapping[Outcome, int]
-    """Runs by outcome, over all seeds."""
+    """Number of runs by outcome, over all seeds."""
     contaminated: tuple[str, ...] = ()
-    """Competitions whose answers are publicly known, and the rate of any medal without these."""
+    """Competitions whose answers are publicly known."""
     any_medal_without: Rate | None = None
+    """The any-medal rate without the contaminated competitions."""
     indicative: tuple[str, ...] = ()
-    """Competitions whose medals only indicate what they would be on Kaggle's leaderboard."""
+    """Competitions whose test set differs from Kaggle's, so medals only approximate those of its leaderboard."""
     unverified: tuple[str, ...] = ()
-    """Competitions with a result on data that was not verified against the reference's checksums."""
+    """Competitions with a result on data that was not verified against the reference checksums."""
     firmness: Mapping[str, int] = field(default_factory=dict)
-    """Medals of all seeds by ``Report.firmness``."""
+    """Number of medals by ``Report.firmness``, over all seeds."""
     records: Mapping[tuple[str, int], RunRecord] = field(default_factory=dict, repr=False)
-    """The runs that have a result, by competition and seed."""
+    """The runs with a result, by competition and seed."""
     any_medal: Rate
     gold: Rate
     silver: Rate
@@ -87,7 +88,7 @@ class SplitSummary:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it sums up other splits: ``all``."""
+        """Whether this summarises the whole benchmark (``all``)."""
         return split_and_version(self.split)[0] == "all"
 
     @property
@@ -100,41 +101,41 @@ class SplitSummary:
 
     @property
     def is_provisional(self) -> bool:
-        """Whether no seed could be counted."""
+        """Whether no seed is counted."""
         return not self.counted_seeds
 
     @property
     def covers_split(self) -> bool:
-        """Whether these are all competitions of low, medium, high or all, as in the published results."""
+        """Whether this covers every competition of low, medium, high or all, like the published results."""
         if self.split not in (*BENCHMARK, "all"):
             return False
         return {competition.id for competition in default_catalogue().split(self.split)} == set(self.competition_ids)
 
     @cached_property
     def medals(self) -> Mapping[str, int]:
-        """Counted seeds that earned any medal, by competition."""
-        return {id: sum(value > 0 for value in own) for id, own in self.values("any_medal").items()}
+        """Number of counted seeds that earned any medal, by competition."""
+        return {id: sum(value > 0 for value in values) for id, values in self.values("any_medal").items()}
 
     @property
     def medal_rates(self) -> dict[str, float]:
-        """The share of the counted seeds that earned any medal, in per cent, by competition."""
+        """Percentage of counted seeds that earned any medal, by competition."""
         return {id: 100 * count / self.seeds for id, count in self.medals.items()}
 
     @cached_property
     def interval(self) -> Interval | None:
-        """The interval of the any-medal rate over competitions (``share_interval``); None where no seed is counted."""
+        """Interval of the any-medal rate over competitions (``share_interval``); None if no seed is counted."""
         return share_interval(list(self.medal_rates.values()))
 
     @cached_property
     def percentiles(self) -> dict[str, float]:
-        """The mean percentile of the teams over counted seeds, by competition; not of those where it is unknown."""
-        return {id: fmean(own) for id, own in self.values("percentile").items()}
+        """Mean percentile over counted seeds, by competition; omits competitions for which it is unknown."""
+        return {id: fmean(values) for id, values in self.values("percentile").items()}
 
     @property
     def percentile(self) -> float | None:
-        """The mean percentile over competitions: how many of a hundred teams the agent leaves behind or equals.
+        """Mean percentile over competitions: the percentage of teams that the agent beats or equals.
 
-        A run without a valid submission leaves nobody behind: 0. None where it is known of no competition.
+        A run without a valid submission counts as 0. None if the percentile is unknown for every competition.
         """
         return fmean(self.percentiles.values()) if self.percentiles else None
 
@@ -144,15 +145,15 @@ class SplitSummary:
         return mean_interval(list(self.percentiles.values()), low=0, high=100)
 
     def values(self, measure: Measure) -> dict[str, tuple[float, ...]]:
-        """Each counted run's result by competition, by seed; of competitions where all are known."""
+        """Counted results by competition, in seed order; omits competitions with an unknown result."""
         found = {id: [self.value(measure, id, seed) for seed in self.counted_seeds] for id in self.competition_ids}
-        known = {id: tuple(own for own in runs if own is not None) for id, runs in found.items()}
-        return {id: own for id, own in known.items() if own and len(own) == self.seeds}
+        known = {id: tuple(value for value in values if value is not None) for id, values in found.items()}
+        return {id: values for id, values in known.items() if values and len(values) == self.seeds}
 
     def value(self, measure: Measure, id: str, seed: int) -> float | None:
-        """A run's result on a scale of 100: whether it earned the medal, or its percentile; None where unknown.
+        """A run's result from 0 to 100: 100 if it earned the medal, or its percentile; None if unknown.
 
-        A run without a result is a failure in a padded seed.
+        In a padded seed, a run without a result counts as 0.
         """
         run = self.records.get((id, seed))
         if run is None:
@@ -163,20 +164,21 @@ class SplitSummary:
 
     @property
     def pass_at_k(self) -> tuple[float, ...]:
-        """pass@1, pass@2, … up to the number of counted seeds: any medal in at least one of k runs, in per cent."""
+        """pass@k for k from 1 to the number of counted seeds: any medal in at least one of k runs, in per cent."""
         medals = list(self.medals.values())
         return tuple(pass_at_k(medals, self.seeds, k) for k in range(1, self.seeds + 1))
 
     @property
     def caution(self) -> str:
-        """What keeps the rates from meaning what medals on Kaggle do, and how firm these are; empty if nothing does."""
+        """Why medals may differ from Kaggle's, and how many are firm; empty if there is nothing to say."""
         found = []
         if self.any_medal_without is not None:
             count = pluralize(len(self.contaminated), "contaminated competition")
             names = ", ".join(self.contaminated)
             found.append(f"any medal {self.any_medal_without} without the {count} ({names})")
         if self.indicative:
-            found.append(f"medals are indicative of {', '.join(self.indicative)}: the test differs from Kaggle's")
+            names = ", ".join(self.indicative)
+            found.append(f"medals on {names} are only indicative: the test set differs from Kaggle's")
         if self.firmness.get("firm") or self.firmness.get("not firm"):
             firm, all_medals = self.firmness.get("firm", 0), sum(self.firmness.values())
             unknown = f" ({self.firmness['unknown']} unknown)" if self.firmness.get("unknown") else ""
@@ -185,26 +187,26 @@ class SplitSummary:
 
     @property
     def note(self) -> str:
-        """Which runs the rates leave out or count as failures; empty if there are none."""
+        """Which runs the rates omit or count as failures; empty if none."""
         errors = self.counts[Outcome.error]
-        lack = f"{pluralize(self.missing, 'run')} of {self.results + self.missing} without a result"
-        lack += f", {errors} of them with an error of the harness or a grader" if errors else ""
+        missing = f"{pluralize(self.missing, 'run')} of {self.results + self.missing} without a result"
+        missing += f", {errors} of them due to an error in the harness or a grader" if errors else ""
         if self.is_provisional:
-            return f"provisional: no seed is complete ({lack}); rates are of the runs that have one"
+            return f"provisional: no seed is complete ({missing}); rates are over the runs that have one"
         if self.padded_seeds:
-            return f"{_named(self.padded_seeds)} padded with failures ({lack})"
+            return f"{_seeds_are(self.padded_seeds)} padded with failures ({missing})"
         if self.left_out_seeds:
-            return f"{_named(self.left_out_seeds)} incomplete and left out ({lack})"
+            return f"{_seeds_are(self.left_out_seeds)} incomplete and left out ({missing})"
         return ""
 
 
 def summarise(
     groups: Sequence[RunGroup], *, pad_missing: bool = False, by_category: bool = False
 ) -> list[SplitSummary]:
-    """Summaries by group, agent and split; ``all`` is added where more than one of low, medium and high is planned.
+    """Summarise by group, agent and split; ``all`` is added if more than one of low, medium and high is planned.
 
-    With ``by_category`` they are by category instead: within ``all`` where there is one, else within each split.
-    With ``pad_missing`` a run without a result counts as a failure, else its seed is left out.
+    With ``by_category``, each summary is of a category: within ``all`` if there is one, else within each split.
+    With ``pad_missing``, a run without a result counts as a failure; otherwise its seed is left out.
 
     >>> from pathlib import Path
     >>> from pytest_mlebench import read_group
@@ -221,30 +223,30 @@ def summarise(
 
 
 def grader_defects(records: Iterable[RunRecord]) -> list[str]:
-    """A sentence for each competition whose grader raised, which voids the result of a run."""
+    """Return a sentence for each competition whose grader raised an exception, so that runs have no result."""
     by_competition: dict[str, list[RunRecord]] = {}
     for record in records:
         if record.report.grader_defect:
             by_competition.setdefault(record.competition_id, []).append(record)
     return [
-        f"the grader of {id} is defective: {pluralize(len(own), 'run')} could not be graded ({own[-1].report.error})"
-        for id, own in sorted(by_competition.items())
+        f"the grader of {id} is defective: {pluralize(len(runs), 'run')} could not be graded ({runs[-1].report.error})"
+        for id, runs in sorted(by_competition.items())
     ]
 
 
 def split_rank(split: str) -> tuple[int, str]:
-    """A sort key: the benchmark's splits in their order, then others by name."""
+    """Sort key: the benchmark's splits in their usual order, then others by name."""
     name = split_and_version(split)[0]
     return SPLIT_ORDER.index(name) if name in SPLIT_ORDER else len(SPLIT_ORDER), split
 
 
 def by_split(summaries: Iterable[SplitSummary]) -> list[SplitSummary]:
-    """By split, then category, so that several agents stand side by side."""
-    return sorted(summaries, key=lambda own: (split_rank(own.split), own.category or ""))
+    """Sort by split, then category, so that agents on the same split are adjacent."""
+    return sorted(summaries, key=lambda summary: (split_rank(summary.split), summary.category or ""))
 
 
 def labels(groups: Sequence[RunGroup]) -> dict[tuple[Path, str], str]:
-    """An agent's name in reports, by its group's folder and its id: its id, with the group if others have it too."""
+    """Agents' names in reports, by group folder and agent id: the id, with the group if several have the agent."""
     agents = list(chain.from_iterable(group.agents for group in groups))
     names = [group.name for group in groups]
     return {
@@ -257,18 +259,18 @@ def labels(groups: Sequence[RunGroup]) -> dict[tuple[Path, str], str]:
 
 
 def _parts(group: RunGroup, agent: str, by_category: bool) -> Iterator[tuple[str, str | None, tuple[str, ...]]]:
-    """Split, category and competitions of each summary."""
+    """Yield the split, category and competition ids of each summary."""
     ids = sorted({key.competition_id for key in (*group.planned, *group.runs) if key.agent == agent})
     splits: dict[str, list[str]] = {}
     for id in ids:
         splits.setdefault(group.splits_and_categories[id].split, []).append(id)
     parts: list[str] = []
     for is_twin in (False, True):
-        own = [s for s in splits if split_and_version(s)[0] in BENCHMARK and is_twin_label(s) is is_twin]
-        if len(own) > 1:
+        found = [s for s in splits if split_and_version(s)[0] in BENCHMARK and is_twin_label(s) is is_twin]
+        if len(found) > 1:
             whole = split_label("all", group.version, is_twin=is_twin)
-            splits[whole] = [id for id in ids if group.splits_and_categories[id].split in own]
-            parts += own
+            splits[whole] = [id for id in ids if group.splits_and_categories[id].split in found]
+            parts += found
     for split in sorted(splits, key=split_rank):
         if not by_category:
             yield split, None, tuple(splits[split])
@@ -276,7 +278,7 @@ def _parts(group: RunGroup, agent: str, by_category: bool) -> Iterator[tuple[str
             categories: dict[str, list[str]] = {}
             for id in splits[split]:
                 categories.setdefault(group.splits_and_categories[id].category, []).append(id)
-            yield from ((split, category, tuple(own)) for category, own in sorted(categories.items()))
+            yield from ((split, category, tuple(found)) for category, found in sorted(categories.items()))
 
 
 def _summary(
@@ -289,22 +291,22 @@ def _summary(
     pad_missing: bool,
 ) -> SplitSummary:
     wanted = set(ids)
-    own = [key for key in group.planned | group.runs.keys() if key.agent == agent and key.competition_id in wanted]
-    runs = [group.runs[key] for key in own if key in group.runs]
+    keys = [key for key in group.planned | group.runs.keys() if key.agent == agent and key.competition_id in wanted]
+    runs = [group.runs[key] for key in keys if key in group.runs]
     results = {(run.seed, run.competition_id): run for run in runs if run.outcome is not Outcome.error}
-    seeds = sorted({key.seed for key in own})
+    seeds = sorted({key.seed for key in keys})
     incomplete = tuple(seed for seed in seeds if any((seed, id) not in results for id in ids))
     counted_seeds = tuple(seed for seed in seeds if pad_missing or seed not in incomplete)
     contaminated = sorted({run.competition_id for run in results.values() if run.report.contaminated})
     indicative = sorted({run.competition_id for run in results.values() if run.report.thresholds == "indicative"})
 
-    def share(key: str, ids: Sequence[str] = ids) -> Rate:
+    def rate_of(key: str, ids: Sequence[str] = ids) -> Rate:
         by_seed = [[results.get((seed, id)) for id in ids] for seed in counted_seeds]
-        every: list[RunRecord | None] = [run for (_, id), run in results.items() if id in ids]
-        return rate([[_earned(run, key) for run in runs] for runs in by_seed or [every]])
+        all_runs: list[RunRecord | None] = [run for (_, id), run in results.items() if id in ids]
+        return rate([[_earned(run, key) for run in runs] for runs in by_seed or [all_runs]])
 
     clean = [id for id in ids if id not in contaminated]
-    rates: Any = {name: share(key) for name, key in RATES.items()}
+    rates: Any = {name: rate_of(key) for name, key in RATES.items()}
     return SplitSummary(
         label=label,
         group=group.name,
@@ -319,7 +321,7 @@ def _summary(
         results=len(results),
         missing=len(seeds) * len(ids) - len(results),
         contaminated=tuple(contaminated),
-        any_medal_without=share("any_medal", clean) if contaminated and clean else None,
+        any_medal_without=rate_of("any_medal", clean) if contaminated and clean else None,
         indicative=tuple(indicative),
         unverified=tuple(sorted({run.competition_id for run in results.values() if run.data_verified is not True})),
         firmness=Counter(run.report.firmness for run in results.values() if run.report.any_medal),
@@ -333,6 +335,6 @@ def _earned(run: RunRecord | None, key: str) -> bool:
     return run is not None and bool(getattr(run.report, key))
 
 
-def _named(seeds: Iterable[int]) -> str:
+def _seeds_are(seeds: Iterable[int]) -> str:
     names = [str(seed) for seed in seeds]
     return f"seed{'' if len(names) == 1 else 's'} {', '.join(names)} {'is' if len(names) == 1 else 'are'}"

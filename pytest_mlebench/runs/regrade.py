@@ -173,7 +173,7 @@ def same_score(one: float | None, other: float | None) -> bool:
     return one == other or abs(one - other) <= ROUNDING
 
 
-def took_too_much(own: Report | TimelinePoint) -> str:
+def exceeded_limit(own: Report | TimelinePoint) -> str:
     """Return the error if grading exceeded a limit, which depends on the machine; empty otherwise.
 
     Only the harness's own error counts: graders may quote a submission's content.

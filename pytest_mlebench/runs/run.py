@@ -27,10 +27,10 @@ from pytest_mlebench.data.dataset import OBFUSCATED, Dataset, fingerprint, keep_
 from pytest_mlebench.errors import AgentError, DataError, SandboxError, UsageError, expect, number
 from pytest_mlebench.grading.grader import FormChecker, Grader, GradingLimits
 from pytest_mlebench.io.files import expanded
-from pytest_mlebench.io.processes import dead_folders, owned
+from pytest_mlebench.io.processes import dead_folders, owned_prefix
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import write_json
-from pytest_mlebench.records.group import GroupReader, runs_in_progress, shown_as_running
+from pytest_mlebench.records.group import GroupReader, mark_running, runs_in_progress
 from pytest_mlebench.records.outcome import NO_SUBMISSION, Report, SandboxAccount
 from pytest_mlebench.records.record import RUNNING, SUBMISSION, VALIDATION, RunKey, RunRecord, Usage, bounded
 from pytest_mlebench.runs.files import open_files, read_validation_score, timeline
@@ -64,7 +64,7 @@ def obfuscated_data(dataset: Dataset, *, keep: bool) -> Iterator[Path]:
     for dead in dead_folders(_FOLDER_PREFIX, [store]):
         shutil.rmtree(dead, ignore_errors=True)
     try:
-        folder = Path(tempfile.mkdtemp(prefix=".kept-" if keep else owned(_FOLDER_PREFIX), dir=store)).absolute()
+        folder = Path(tempfile.mkdtemp(prefix=".kept-" if keep else owned_prefix(_FOLDER_PREFIX), dir=store)).absolute()
     except OSError as error:
         raise SandboxError(
             f"data folder {store} cannot be written, which --description=obfuscated needs: {error.strerror}"
@@ -284,7 +284,7 @@ def run_agent(
     run = _begin(agent, competition, dataset, options, RunKey(agent.id, competition.id, seed))
     started = datetime.now(UTC)
     run_dir, gateway = run.task.run_dir, run.task.gateway
-    with shown_as_running(run_dir, run.key, worker=options.worker, time_limit=options.limits.time_limit):
+    with mark_running(run_dir, run.key, worker=options.worker, time_limit=options.limits.time_limit):
         execution, error = _execute(run, sandbox)
         ended = datetime.now(UTC)
         report = graded(run.grader, run_dir)

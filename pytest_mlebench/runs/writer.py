@@ -124,7 +124,7 @@ class OpenGroup:
                     options=options,
                     settings=merge(self.manifest.settings, comparable),
                     sessions=(*self.manifest.sessions, session),
-                    canonical=Canonical.of_all(self.manifest.canonical, [*differences, *model_differences(settings)]),
+                    canonical=Canonical.combine(self.manifest.canonical, [*differences, *model_differences(settings)]),
                 )
             )
         except BaseException:
@@ -205,7 +205,7 @@ class OpenGroup:
         is_done = self.manifest.keys <= {record.key for record in records}
         self._write(
             replace(
-                self.manifest.summarised(records),
+                self.manifest.with_records(records),
                 sessions=(*earlier, ended),
                 twins=self._twins if is_done else self.manifest.twins,
             )

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
-from pytest_mlebench.io.processes import owned
+from pytest_mlebench.io.processes import owned_prefix
 from pytest_mlebench.sandbox.contract import UPLOADS, Task
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class SubmissionChecker:
         self._recent: deque[float] = deque()
         self._one_at_a_time = threading.Lock()
         self._started = time.monotonic()
-        self._uploads = tempfile.TemporaryDirectory(prefix=owned(UPLOADS))
+        self._uploads = tempfile.TemporaryDirectory(prefix=owned_prefix(UPLOADS))
         handler = type("Handler", (_Handler,), {"checker": self})
         if unix_socket is not None:
             self._server: _Server = _UnixServer(str(unix_socket), handler)

@@ -46,7 +46,7 @@ _STEPS = 10
 class SnapshotPolicy:
     """When to take snapshots. Times in seconds, sizes in bytes."""
 
-    look_every: float = 1.0
+    check_interval: float = 1.0
     """A file counts as complete if it is unchanged between two checks."""
     spacing: float = defaults.SNAPSHOT_SECONDS
     """Minimum time between two snapshots. Doubles for each tenth of ``number``, or of ``total_bytes``, used."""
@@ -134,7 +134,7 @@ class Snapshots:
         seen: Identity | None = None
         done: Identity | None = None
         try:
-            while not self._stop.wait(self._policy.look_every):
+            while not self._stop.wait(self._policy.check_interval):
                 found = source.look()
                 now = time.monotonic() - started
                 if found is None or found == done:

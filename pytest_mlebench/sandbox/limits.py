@@ -238,7 +238,7 @@ def apply(limits: Limits, machine: Machine | None = None, *, workers: int = 1) -
     )
 
 
-def own_processors(task: Task) -> list[int]:
+def assigned_processors(task: Task) -> list[int]:
     """Return the processors that the agent may use; empty for all. Workers of one session use different ones."""
     usable, number = sorted(os.sched_getaffinity(0)), task.limits.cpus
     if number is None or number >= len(usable):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.io.processes import owned
+from pytest_mlebench.io.processes import owned_prefix
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.record import RUN_LOG
 from pytest_mlebench.sandbox import channels, contract
@@ -173,7 +173,7 @@ def socket_folder() -> Iterator[Path]:
     The parent's name identifies its owner, for ``mlebench clean``.
     """
     base = tempfile.gettempdir() if len(tempfile.gettempdir()) < _LONGEST else "/tmp"
-    outer = Path(tempfile.mkdtemp(prefix=owned(contract.SOCKETS), dir=base))
+    outer = Path(tempfile.mkdtemp(prefix=owned_prefix(contract.SOCKETS), dir=base))
     try:
         inner = outer / "s"
         inner.mkdir()
@@ -183,7 +183,7 @@ def socket_folder() -> Iterator[Path]:
         shutil.rmtree(outer, ignore_errors=True)
 
 
-def want_descriptors() -> None:
+def raise_descriptor_limit() -> None:
     """Raise the limit on open files: an agent may open hundreds of connections to each of the harness's sockets."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)

@@ -35,7 +35,7 @@ REJECTED = {
     "one run that copied": "1 of 9 runs has violations",
     "wrong seeds": "differs",
     "another version's scores": "differs",
-    "a group renamed by hand": "it is of the run group 'toys', and this is 'better'",
+    "a group renamed by hand": "it belongs to the run group 'toys', but this is 'better'",
     "a better score": "grades: ",
     "a better submission": "grades: ",
     "a longer time limit, and a note of it": "settings: ",
@@ -165,11 +165,11 @@ def test_every_honest_bundle_has_a_row_for_each_agent_and_only_what_compares_is_
         assert row["rank"] is None and "setting: no container: the local sandbox" in row["reasons"]
     two = [row for row in others if row["seeds"] == 2]
     assert {row["agent"] for row in two} == {"toy/gold", "toy/no-medal"}
-    assert all("seeds: 2 complete, and at least 3 are needed" in row["reasons"] for row in two)
+    assert all("seeds: 2 complete, but at least 3 are needed" in row["reasons"] for row in two)
     assert len({row["digest"] for row in own_rows(data)}) == 3, "the same bundle twice is one"
     silver = next(row for row in others if row["agent"] == "toy/silver")
-    assert any(text.startswith("runs of it are in 1 other bundle: ") for text in silver["remarks"])
-    assert any(text.startswith("runs of it are in 2 other bundles: ") for text in first["remarks"])
+    assert any(text.startswith("some of its runs are in 1 other bundle: ") for text in silver["remarks"])
+    assert any(text.startswith("some of its runs are in 2 other bundles: ") for text in first["remarks"])
 
 
 def test_every_deceiving_bundle_is_listed_with_its_reason_and_has_no_row(data: Values) -> None:
@@ -334,8 +334,8 @@ def mistakes(world: World, bundles: Path, tmp_path: Path) -> Iterator[tuple[list
     forged.mkdir()
     (forged / "board.json").write_text('{"format": "pytest-mlebench board", "files": ["board.json"]}')
     (forged / "thesis.txt").write_text("x")
-    yield [bundle, f"--out={tmp_path / 'own'}"], "own is not a leaderboard that `mlebench board` made"
-    yield [bundle, f"--out={forged}"], "has a file that is not of the leaderboard, thesis.txt"
+    yield [bundle, f"--out={tmp_path / 'own'}"], "own is not a leaderboard of `mlebench board`"
+    yield [bundle, f"--out={forged}"], "has a file that is not part of the leaderboard, thesis.txt"
     yield [bundle, f"--out={tmp_path / 'file'}"], "file is not a folder"
     yield [bundle, f"--out={tmp_path / 'link'}"], "link is a link"
     yield [bundle, f"--out={tmp_path / 'file/site'}"], "cannot be"
@@ -394,7 +394,7 @@ def test_a_copy_with_a_wrong_signature_does_not_take_the_place_of_an_honest_bund
     assert len(own_rows(found)) == 3 and found["rejected"] == []
     assert main(["board", str(tmp_path / "in/a.tar.zst"), f"--out={tmp_path / 'site'}", *options(world)]) == 0
     (own,) = json.loads((tmp_path / "site/board.json").read_text())["rejected"]
-    assert "signature: the signature is not of this index" in own["reasons"][0]
+    assert "signature: the signature does not match the index" in own["reasons"][0]
     assert tempfile.gettempdir() not in own["reasons"][0]
 
 

@@ -59,7 +59,7 @@ def test_the_nodes_of_a_program_and_the_texts_it_puts_together_are_bounded() -> 
     assert len(program.facts.joined) == 200 and not program.facts.unread
     bounded = Program("x.py", program.text, max_nodes=50)
     assert len(list(bounded.nodes())) == 50 and len(bounded.facts.joined) < 100
-    assert bounded.facts.unread == ("this code is too deep or too large to be read whole",)
+    assert bounded.facts.unread == ("this code is too deep or too large to be read completely",)
 
 
 @pytest.mark.parametrize(

@@ -247,7 +247,7 @@ def test_what_no_bundle_can_show_is_named_each_time(world: World, copy: Path, tm
     text = "\n".join(card.not_checked)
     for claim in ("machines:", "times:", "sandboxes:", "agents:", "code and logs:", "completeness:", "not signed"):
         assert claim in text
-    assert "VERIFIED.txt" in text and "keys that a record does not have: certified" in text
+    assert "VERIFIED.txt" in text and "unknown keys of the record: certified" in text
     broken = card_of(world, _broken(copy), _new(tmp_path / "broken"))
     assert broken.result is CheckResult.differs and "machines:" in "\n".join(broken.not_checked)
 
@@ -269,7 +269,7 @@ def rewritten(group: Path) -> None:
     manifest = Manifest.read(group)
     assert manifest is not None
     records = read_group(group).records
-    replace(manifest, models={}, images={}, connections={}, data={}, permissions={}).summarised(records).write(group)
+    replace(manifest, models={}, images={}, connections={}, data={}, permissions={}).with_records(records).write(group)
     write_group(group, manifest.created_at, records)
 
 
@@ -442,14 +442,14 @@ def test_bundle_refuses_what_verify_would_reject_and_says_why(
     target = tmp_path / "b.tar.zst"
     assert main(["bundle", str(group), "-o", str(target), *_options(world)]) == 2
     said = capsys.readouterr().err
-    assert "it is of the run group 'toys', and this is 'by-hand'" in said and "groups --rename" in said
+    assert "it belongs to the run group 'toys', but this is 'by-hand'" in said and "groups --rename" in said
     assert not target.exists()
     # Renaming it to the name that it has makes its files say so.
     assert main(["groups", f"--runs-dir={group.parent}", "--rename", "by-hand", "by-hand"]) == 0
     assert main(["bundle", str(group), "-o", str(target), *_options(world)]) == 0
     in_record(lambda v: v["limits"].update(time_limit=3600.0))(group)
     assert main(["bundle", str(group), "-o", str(target), *_options(world)]) == 2
-    assert "its limits are not those of the manifest" in capsys.readouterr().err
+    assert "its limits differ from the manifest" in capsys.readouterr().err
 
 
 def test_a_profile_does_not_contradict_itself_in_the_local_sandbox(world: World) -> None:

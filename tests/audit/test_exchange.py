@@ -88,7 +88,7 @@ def test_regrading_stands_beside_the_first_result(group: Path, data: Path, capsy
     before = {path: path.read_bytes() for path in group.rglob("*.json")}
     assert main(["regrade", str(group), f"--data-dir={data}"]) == 0
     out = capsys.readouterr().out
-    assert "4 runs graded again, 1 with another grade" in out and "0.12300 gold" in out
+    assert "4 runs regraded, 1 with a different grade" in out and "0.12300 gold" in out
     assert main(["regrade", str(group), f"--data-dir={data}", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     (changed,) = [own for own in result["runs"] if own["changes"]]
@@ -99,7 +99,7 @@ def test_regrading_stands_beside_the_first_result(group: Path, data: Path, capsy
     (group / "regraded-v1-broken.json").write_text('{"run_group": ')
     assert main(["report", str(group)]) == 0
     shown = capsys.readouterr().out
-    assert "Graded again:" in shown and "4 runs graded again, 1 with another grade on 20" in shown
+    assert "Regraded:" in shown and "4 runs regraded, 1 with a different grade on 20" in shown
     row = next(line for line in shown.splitlines() if "0.12300 gold" in line)
     assert "cannot be read: regraded-v1-broken.json: " in shown
     assert row.startswith("smoke-diabetes") and f"{changed['after']['score']:.5f}" in row

@@ -103,7 +103,7 @@ def test_what_was_answered_is_not_asked_again(
         path.unlink()
     server.statuses += [200, 200, 401]
     assert call(folder, server) == 1
-    assert "answers with status 401" in capsys.readouterr().err
+    assert "returned status 401" in capsys.readouterr().err
     assert len(server.requests) == 13
     call(folder, server)
     assert len(server.requests) == 15 and result(folder) == first, "two of the four were answered before"
@@ -119,7 +119,7 @@ def test_fewer_than_four_competitions_are_refused_before_anything_is_asked(
         (folder / f"texts/{id}.md").unlink()
         (folder / f"texts/{id}/discussion.txt").unlink()
     assert call(folder, server) == 2
-    assert "takes at least 4 competitions with a score and a text; there are 3" in capsys.readouterr().err
+    assert "needs at least 4 competitions with a score and a text; there are 3" in capsys.readouterr().err
     assert not server.requests
 
 
@@ -127,7 +127,7 @@ def test_without_texts_our_own_descriptions_are_read_with_a_warning(
     folder: Path, server: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert call(folder, server, texts=False) == 0
-    assert "of 5 of 5 competitions there is only our own description" in caplog.text
+    assert "5 of 5 competitions have only our own description" in caplog.text
     assert result(folder)["own_texts"] is True
     assert "## Task" in server.requests[0]["prompt"]
 
@@ -135,7 +135,7 @@ def test_without_texts_our_own_descriptions_are_read_with_a_warning(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--base-url=localhost:8000"], "--base-url: localhost:8000 is no URL"),
+        (["--base-url=localhost:8000"], "--base-url: localhost:8000 is not a URL"),
         (["--key=NO_SUCH_KEY"], "--key: the environment variable NO_SUCH_KEY is not set"),
         (["--texts=nowhere"], "--texts: nowhere is not a folder"),
     ],
@@ -166,22 +166,22 @@ def test_reports_say_whether_scores_follow_familiarity(
     said = f"agent with base/7b: r = {one['r']:.2f} [{one['low']:.2f}, {one['high']:.2f}], 5 competitions"
     assert one["low"] > 0
     line = profile_line(folder, capsys)
-    assert line == f"familiarity: differs (declared): scores are higher where a model knows the texts ({said})"
+    assert line == f"familiarity: differs (declared): scores are higher if a model knows the texts ({said})"
     path = folder / "reports/group/familiarity-base-7b.json"
     values = json.loads(path.read_text())
     for low, high, expected in (
-        (-0.4, 0.3, "canonical: scores do not follow what a model knows of the texts ("),
+        (-0.4, 0.3, "canonical: scores do not depend on how well a model knows the texts ("),
         (-0.4, 0.8, "unknown: too few competitions to tell ("),
     ):
         values["correlations"] = [{**one, "r": 0.1, "low": low, "high": high}]
         path.write_text(json.dumps(values))
         assert profile_line(folder, capsys).startswith(f"familiarity: {expected}agent with base/7b: r = 0.10 [")
     path.write_text("{")
-    assert profile_line(folder, capsys) == "familiarity: unknown: what was measured cannot be read"
+    assert profile_line(folder, capsys) == "familiarity: unknown: the measurements cannot be read"
     path.write_text(json.dumps(values | {"own_descriptions": 5}))
     line = profile_line(folder, capsys)
     assert line.startswith("familiarity: unknown: agent with base/7b: ")
-    assert line.endswith("; 5 texts read were our own, which no model was trained on")
+    assert line.endswith("; includes 5 texts of ours, which no model was trained on")
 
 
 def test_scores_are_normalised_between_the_sample_submission_and_gold() -> None:

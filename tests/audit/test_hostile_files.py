@@ -62,12 +62,12 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "a zip bomb": (bomb, "unpacks to 29.3 GiB; at most 24 GiB are kept"),
     "a member that is smaller than it says": (
         lambda: patched(packed(("code/a", b"a" * 1000)), b"PK\x01\x02", 24, struct.pack("<L", 0xFFFFFFF0)),
-        "is smaller than it says",
+        "declares an impossible size",
     ),
     "a path upwards": (lambda: packed(("code/../../../x.py", b"x")), "is not a path below"),
     "an absolute path": (lambda: packed(("/etc/x", b"x")), "is not a path below"),
     "a link": (lambda: packed(("code/x", b"/etc/passwd"), change=linked), "is not a regular file"),
-    "a name twice": (twice, "comes twice"),
+    "a name twice": (twice, "is a duplicate"),
     "code that cannot be read": (hidden_code, "cannot be read: Bad CRC-32"),
     "no archive": (lambda: b"nothing of the kind", "is not a zip archive"),
 }

@@ -341,7 +341,7 @@ def test_a_judge_whose_key_is_wrong_is_one_clear_line(
 ) -> None:
     upstream.failures.extend([Failure(401, {"error": {"message": "Incorrect API key provided"}})] * 20)
     assert main(["audit", str(group), f"--judge={MODELS['openai']}"]) == 2
-    assert "cannot be asked: Incorrect API key provided" in capsys.readouterr().err
+    assert "failed: Incorrect API key provided" in capsys.readouterr().err
     assert len(upstream.seen) <= 6
 
 
@@ -357,7 +357,7 @@ def test_an_error_in_a_form_of_the_providers_own_is_quoted(
 ) -> None:
     upstream.on_request = lambda seen: upstream.failures.append(Failure(404, {"detail": "no such model here"}))
     assert main(["audit", str(group), f"--data-dir={group.parent}", f"--judge={MODELS['openai']}"]) == 2
-    assert "cannot be asked: {'detail': 'no such model here'}" in capsys.readouterr().err
+    assert "failed: {'detail': 'no such model here'}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "much"])
@@ -470,7 +470,7 @@ def test_a_judge_that_is_stopped_keeps_its_votes_and_is_continued_without_paying
     assert stopped is not None and 5 <= kept < 20
     if how == "SIGINT":
         assert process.returncode == 130 and "interrupted" in error
-        assert "not judged whole (interrupted): " in out and "asks for what is missing" in out
+        assert "not judged completely (interrupted): " in out and "run the same command again" in out
         assert stopped.judge is not None and stopped.judge.interrupted and len(opinions(stopped)) == 1
     else:
         assert stopped.judge is None, "but its votes are kept"
@@ -484,7 +484,7 @@ def test_a_judge_that_is_stopped_keeps_its_votes_and_is_continued_without_paying
     assert parts == found.judge.parts_judged and parts >= 6
     assert len(scripted.messages) == found.judge.calls == 2 * parts - kept, "what was answered is not asked again"
     assert found.judge.votes_kept == kept and len(opinions(found)) == 1
-    assert f"{kept} of the votes were given in earlier calls" in capsys.readouterr().out
+    assert f"{kept} of the votes are from earlier calls" in capsys.readouterr().out
 
     scripted.messages.clear()
     again = judged(group, "--judge-votes=2")
@@ -508,7 +508,7 @@ def test_a_budget_that_ended_and_a_provider_that_went_are_continued(
     assert first.judge is not None and first.judge.budget_ended
     kept = votes_in(group)
     assert 2 <= kept == first.judge.calls < first.judge.parts
-    assert "the same command asks for what is missing" in capsys.readouterr().out
+    assert "run the same command again" in capsys.readouterr().out
 
     def gone(seen: Any) -> None:
         if votes_in(group) > kept:
@@ -517,7 +517,7 @@ def test_a_budget_that_ended_and_a_provider_that_went_are_continued(
     upstream.on_request = gone
     second = judged(group, "--judge-votes=1")
     assert second.judge is not None and second.judge.incomplete and second.judge.last_error == "this account was closed"
-    assert "not judged whole (calls failed, the last: this account was closed): " in capsys.readouterr().out
+    assert "not judged completely (calls failed, the last: this account was closed): " in capsys.readouterr().out
     assert len(opinions(second)) == 1, "what was found so far is kept"
     kept = votes_in(group)
 

@@ -100,7 +100,7 @@ def world(tmp_path: Path) -> World:
 def test_a_record_that_follows_from_its_ledger_is_verified(world: World) -> None:
     found = world.check()
     assert (found.name, found.result, found.detail) == (
-        "models", CheckResult.verified, "ledgers of 1 run have the calls of the records")  # fmt: skip
+        "models", CheckResult.verified, "ledgers of 1 run match the calls of the records")  # fmt: skip
 
 
 def call(which: int, /, **values: Any) -> Change:
@@ -124,35 +124,35 @@ def attribute(name: str, value: Any) -> Change:
 
 
 STRANGE_CALL = "its ledger has a call that no gateway writes"
-NUMBERS = "its ledger has calls without a number of their own"
-LONGER = "a call took longer than the run, or less than no time"
+NUMBERS = "its ledger has calls without a unique number"
+LONGER = "a call took longer than the run, or a negative time"
 CALLS_OF_TIMELINE = "its timeline counts other calls than its ledger"
 COSTS_OF_TIMELINE = "its timeline counts other costs than its ledger"
 RULES: dict[str, tuple[list[Change], list[str]]] = {
     "a cost within rounding": ([told(known_cost=0.3000005)], []),
-    "another cost": ([told(known_cost=0.31)], ["cost: its ledger has 0.3, and its record 0.31"]),
+    "another cost": ([told(known_cost=0.31)], ["cost: its ledger has 0.3, but its record 0.31"]),
     "a cost beyond rounding": ([told(known_cost=0.3000015)], [
-        "cost: its ledger has 0.3, and its record 0.3000015"]),
-    "a cost below": ([told(known_cost=0.29)], ["cost: its ledger has 0.3, and its record 0.29"]),
+        "cost: its ledger has 0.3, but its record 0.3000015"]),
+    "a cost below": ([told(known_cost=0.29)], ["cost: its ledger has 0.3, but its record 0.29"]),
     "seconds within a second": ([told(seconds=11.9)], []),
     "seconds at the bound": ([told(seconds=12.0)], []),
-    "seconds beyond it": ([told(seconds=12.1)], ["seconds: its ledger has 6.0, and its record 12.1"]),
+    "seconds beyond it": ([told(seconds=12.1)], ["seconds: its ledger has 6.0, but its record 12.1"]),
     "other tokens": ([told(tokens={"input": 3, "output": 30})], [
         "tokens: its ledger has {'input': 300, 'output': 30, 'cached': 0, 'cache_written': 0, 'reasoning': 0}, "
-        "and its record {'input': 3, 'output': 30}"]),
+        "but its record {'input': 3, 'output': 30}"]),
     "fewer kinds of tokens": ([told(tokens={"input": 300, "output": 30})], [
         "tokens: its ledger has {'input': 300, 'output': 30, 'cached': 0, 'cache_written': 0, 'reasoning': 0}, "
-        "and its record {'input': 300, 'output': 30}"]),
+        "but its record {'input': 300, 'output': 30}"]),
     "a sum that is true in place of one": ([told(retries=False)], []),
-    "retries": ([told(retries=2)], ["retries: its ledger has 0, and its record 2"]),
-    "no number of calls": ([lambda w: w.llm.pop("calls")], ["calls: its ledger has 3, and its record None"]),
+    "retries": ([told(retries=2)], ["retries: its ledger has 0, but its record 2"]),
+    "no number of calls": ([lambda w: w.llm.pop("calls")], ["calls: its ledger has 3, but its record None"]),
     "no models": ([lambda w: w.llm.pop("models")], [
-        "its ledger has small × 3, and its record none",
+        "its ledger has small × 3, but its record none",
         "models: its ledger has {'small': {'provider': 'p', 'calls': 3, 'input_tokens': 300, 'output_tokens': 30, "
-        "'cost': 0.3}}, and its record None"]),
+        "'cost': 0.3}}, but its record None"]),
     "a call number that is a text": ([call(0, number="0")], [NUMBERS, STRANGE_CALL]),
-    "a call number twice": ([call(0, number=1)], [NUMBERS, "its trajectory has the call 0, which its ledger has not",
-        "its recording has the call 0, which its ledger has not"]),
+    "a call number twice": ([call(0, number=1)], [NUMBERS, "its trajectory has the call 0, which its ledger lacks",
+        "its recording has the call 0, which its ledger lacks"]),
     "a number that is true": ([call(1, number=True)], [NUMBERS, STRANGE_CALL]),
     "tokens below zero": ([call(0, tokens={"input": -1})], [STRANGE_CALL]),
     "tokens that are no counts": ([call(0, tokens={"input": 1.5})], [STRANGE_CALL]),
@@ -177,7 +177,7 @@ RULES: dict[str, tuple[list[Change], list[str]]] = {
     "a call below no time": ([call(0, seconds=-1.0), told(seconds=3.0)], [LONGER]),
     "a call of no time": ([call(0, seconds=0.0), told(seconds=4.0)], []),
     "a step of another call": ([lambda w: w.trajectory([0, 7, 8])], [
-        "its trajectory has the call 7, which its ledger has not"]),
+        "its trajectory has the call 7, which its ledger lacks"]),
     "steps without a call": ([lambda w: w.trajectory([None, "x", 1])], []),
     "a trajectory that is a list": ([lambda w: (w.run_dir / "trajectory.json").write_text("[]")], []),
     "steps that are no objects": (
@@ -185,11 +185,11 @@ RULES: dict[str, tuple[list[Change], list[str]]] = {
     "no steps": ([lambda w: (w.run_dir / "trajectory.json").write_text('{"steps": null}')], []),
     "no trajectory": ([lambda w: (w.run_dir / "trajectory.json").unlink()], []),
     "a recording of one call": ([lambda w: w.bodies(1)], []),
-    "an empty recording": ([lambda w: w.bodies()], ["its recording is empty, and its ledger has answered calls"]),
+    "an empty recording": ([lambda w: w.bodies()], ["its recording is empty, but its ledger has answered calls"]),
     "a recording of another call": ([lambda w: w.bodies(0, 5, 6)], [
-        "its recording has the call 5, which its ledger has not"]),
+        "its recording has the call 5, which its ledger lacks"]),
     "no recording": ([lambda w: (w.run_dir / BODIES).unlink()], [
-        "it has a trajectory, and no recording that it could be made from"]),
+        "it has a trajectory, but no recording to build it from"]),
     "a recording that was left out": (
         [lambda w: (w.run_dir / BODIES).unlink(), attribute("left_out", ["recordings"])], []),
     "something else that was left out": (
@@ -207,13 +207,13 @@ RULES: dict[str, tuple[list[Change], list[str]]] = {
     "a gateway of no kind": ([told(gateway="own")], ["its gateway was 'own'"]),
     "no gateway, and calls": ([lambda w: w.llm.pop("gateway")], ["its gateway was 'None'"]),
     "a gateway that was off": ([told(gateway="off")], [
-        "it had no gateway, and its record counts calls", "it had no gateway, and a ledger of one"]),
+        "it had no gateway, but its record counts calls", "it had no gateway, but has a ledger of one"]),
     "a replay of a session that did none": ([told(gateway="replay")], []),
     "a replay": ([told(gateway="replay"), attribute("options", {"--llm-replay": "g"})], []),
     "no replay of a session that did one": ([attribute("options", {"--llm-replay": "g"})], [
-        "its gateway was on, and that of the group replay"]),
+        "its gateway was on, but that of the group replay"]),
     "a gateway of a session without": ([attribute("options", {"--llm-gateway": "off"})], [
-        "its gateway was on, and that of the group off"]),
+        "its gateway was on, but that of the group off"]),
     "a gateway of one of two sessions": (
         [attribute("options", {"--llm-gateway": "off"}), attribute("sessions", (SESSION, SESSION))], []),
 }  # fmt: skip
@@ -230,7 +230,7 @@ def test_record_ledger_recording_and_trajectory_agree(name: str, world: World) -
 def test_a_trajectory_is_compared_up_to_a_size(world: World) -> None:
     world.trajectory([7])
     size = (world.run_dir / "trajectory.json").stat().st_size
-    assert world.differs(max_trajectory=size) == ["its trajectory has the call 7, which its ledger has not"]
+    assert world.differs(max_trajectory=size) == ["its trajectory has the call 7, which its ledger lacks"]
     assert world.differs(max_trajectory=size - 1) == []
 
 
@@ -242,7 +242,7 @@ def test_a_failed_call_needs_no_recording(world: World) -> None:
     world.llm = {"gateway": "on"}
     assert world.differs() == []
     world.lines(lambda lines: lines[0].update(status=399))
-    assert "its recording is empty, and its ledger has answered calls" in world.differs()
+    assert "its recording is empty, but its ledger has answered calls" in world.differs()
 
 
 def test_what_is_not_there_cannot_be_checked(world: World) -> None:
@@ -257,7 +257,7 @@ def test_what_is_not_there_cannot_be_checked(world: World) -> None:
     world.llm = {}
     assert world.check().result is CheckResult.unchecked, "as there is a recording"
     (world.run_dir / BODIES).unlink()
-    assert world.check().detail == "ledgers of 0 runs have the calls of the records"
+    assert world.check().detail == "ledgers of 0 runs match the calls of the records"
 
 
 @pytest.mark.parametrize("name", ["known_cost", "cost", "models"])
@@ -286,7 +286,7 @@ def test_a_gateway_that_was_off_counts_nothing(world: World) -> None:
     world.options = {"--llm-gateway": "off"}
     assert world.differs() == []
     world.llm = {"gateway": "off", "errors": {}}
-    assert world.differs() == ["it had no gateway, and its record counts calls"]
+    assert world.differs() == ["it had no gateway, but its record counts calls"]
 
 
 def test_a_ledger_beyond_bounds_is_not_read(world: World) -> None:
@@ -306,14 +306,14 @@ def test_calls_that_are_no_questions_need_no_recording(world: World) -> None:
 
 def test_an_unknown_cost_is_not_what_the_record_says(world: World) -> None:
     call(0, cost=None)(world)
-    assert "cost: its ledger has None, and its record 0.3" in world.differs()
+    assert "cost: its ledger has None, but its record 0.3" in world.differs()
 
 
 def test_a_run_without_a_gateway_may_have_an_empty_ledger(world: World) -> None:
     world.llm = {"gateway": "off"}
-    assert "it had no gateway, and a ledger of one" in world.differs()
+    assert "it had no gateway, but has a ledger of one" in world.differs()
     world.lines(lambda lines: lines.clear())
-    assert "it had no gateway, and a ledger of one" not in world.differs()
+    assert "it had no gateway, but has a ledger of one" not in world.differs()
 
 
 def test_tools_that_were_withheld_are_counted(world: World) -> None:

@@ -98,7 +98,7 @@ def test_predictions_that_are_a_models_answer_are_found_with_the_call(tmp_path: 
     upstream.play = lambda body: Move("\n".join([sample[0], *rows]))
     (own,) = of(asking(tmp_path, CHAT), "asked-models")
     assert (own.verdict, own.call) == (Verdict.violation, 1) and own.quote in rows
-    assert own.text == "predictions of its submission are a model's answer"
+    assert own.text == "predictions of its submission come from a model's answer"
 
 
 def test_many_answers_of_a_word_are_looked_at(tmp_path: Path, upstream: Upstream) -> None:
@@ -139,7 +139,7 @@ def test_what_a_provider_s_tools_did_is_read_from_the_answers(tmp_path: Path, up
 
 def test_tools_of_providers_that_left_no_trace_are_unknown(tmp_path: Path, upstream: Upstream) -> None:
     (own,) = of(asking(tmp_path, CHAT, allow_provider_tools=True, record="calls"), "provider-tools")
-    assert "what they did is not known" in own.text
+    assert "what they did is unknown" in own.text
 
 
 REACH = (
@@ -163,5 +163,5 @@ def test_without_a_network_the_log_says_what_was_tried(docker_engine: None, tmp_
     found, record = audited(tmp_path, REACH, docker_sandbox(network="none"))
     assert not record.sandbox.connections, "there is no proxy that would see them"
     (own,) = of(found, "network")
-    assert own.verdict is Verdict.look and own.text == "it tried to reach Kaggle or its like"
+    assert own.verdict is Verdict.look and own.text == "it tried to reach Kaggle or a similar site"
     assert own.file == "run.log" and own.line == 1 and "www.kaggle.com" in own.quote

@@ -37,7 +37,7 @@ COMMANDS = {
     "report as HTML": (["report", "BUNDLE", "--format=html"], "<title>"),
     "report of two": (["report", "BUNDLE", "GROUP"], "toy/gold"),
     "audit": (["audit", "BUNDLE", "DATA"], "4 runs: 2 clean, 2 look, 0 violation"),
-    "regrade": (["regrade", "BUNDLE", "DATA"], "0 with another grade"),
+    "regrade": (["regrade", "BUNDLE", "DATA"], "0 with a different grade"),
     "trajectory": (["trajectory", "BUNDLE/RUN"], "Well."),
     "export": (["export", "BUNDLE", "--to=inspect", "-o", "out"], "out/"),
 }
@@ -148,5 +148,5 @@ def test_a_large_program_is_searched_within_bounds_and_that_is_a_finding(
     assert card.findings is not None and card.violations == 1, "its lines were searched"
     texts = {(own.file, own.text) for own in card.findings.findings}
     assert ("code/large.py", "this code is too large to be parsed: only its lines were searched") in texts
-    assert ("code/deep.py", "this code is too deep or too large to be read whole") in texts
-    assert ("code/long.py", "this code has a line that is too long to be searched whole") in texts
+    assert ("code/deep.py", "this code is too deep or too large to be read completely") in texts
+    assert ("code/long.py", "this code has a line that is too long to be searched completely") in texts

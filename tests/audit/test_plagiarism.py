@@ -237,7 +237,8 @@ def audit(world: Path, *options: str) -> tuple[int, str, str]:
 def test_from_download_to_report_through_the_command_line(world: Path, kaggle_server: KaggleServer) -> None:
     status, out, err = audit(world, "--plagiarism")
     assert status == 0, err
-    assert f"notebooks are not downloaded: {ID} (5 of 5); `mlebench kernels -c {ID} --data-dir {world}/data`" in err
+    command = f"mlebench kernels -c {ID} --data-dir {world}/data"
+    assert f"notebooks are missing: {ID} (5 of 5); download them with `{command}`" in err
     kaggle_server.script("GetKernel", Cut(), Status(503), Cut(0.9))
     done = mlebench("kernels", "-c", ID, "--data-dir", world / "data")
     assert done.returncode == 0 and "3 of 5 notebooks" in done.stderr and "2 gone or private" in done.stderr

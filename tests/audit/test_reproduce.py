@@ -168,7 +168,7 @@ def test_why_a_program_does_not_run_is_its_last_line(
     (run_dir / "code/solution.py").write_text("raise ValueError('no such \\x1b[31m column')")
     assert main(["reproduce", str(run_dir), f"--data-dir={data}", "--sandbox=local"]) == 1
     out = capsys.readouterr().out
-    assert "does not run: it leaves no submission (crashed; " in out and "\x1b" not in out and out.count("\n") == 1
+    assert "does not run: it left no submission (crashed; " in out and "\x1b" not in out and out.count("\n") == 1
     assert "ValueError: no such" in out
 
 
@@ -190,7 +190,7 @@ def test_other_data_than_the_run_had_is_refused(run_dir: Path, data: Path, capsy
     values = json.loads((run_dir / "run.json").read_text())
     (run_dir / "run.json").write_text(json.dumps(values | {"data": {"answers": "0" * 32, "public": "0" * 32}}))
     assert main(["reproduce", str(run_dir), f"--data-dir={data}", "--sandbox=local"]) == 1
-    assert "cannot be reproduced: the data of smoke-diabetes here is not that of the run" in capsys.readouterr().err
+    assert "cannot be reproduced: the data of smoke-diabetes here is not the run's data" in capsys.readouterr().err
     assert main(["reproduce", str(run_dir), f"--data-dir={run_dir / 'none'}", "--sandbox=local"]) == 1
     assert "mlebench prepare -c smoke-diabetes" in capsys.readouterr().err
 

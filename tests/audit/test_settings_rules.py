@@ -33,7 +33,7 @@ def at(seconds: float) -> str:
 
 def canonical(limits: Mapping[str, Any] = LIMITS, sandbox: str = "docker") -> Canonical:
     given = parse(Limits, dict(limits))
-    return Canonical.of_all(None, canonical_differences(given, MACHINE, workers=1, sandboxes={sandbox}))
+    return Canonical.combine(None, canonical_differences(given, MACHINE, workers=1, sandboxes={sandbox}))
 
 
 def honest() -> RunGroup:
@@ -63,13 +63,13 @@ def honest() -> RunGroup:
         sessions=(SessionRecord(started_at=at(0), ended_at=at(3600), workers=1, hardware=MACHINE),),
         canonical=canonical(),
     )
-    return summarised(RunGroup(folder=Path("g"), records=(record,), manifest=manifest))
+    return with_records(RunGroup(folder=Path("g"), records=(record,), manifest=manifest))
 
 
-def summarised(group: RunGroup) -> RunGroup:
+def with_records(group: RunGroup) -> RunGroup:
     """With a manifest whose sums follow from the records."""
     empty = replace(group.manifest, images={}, connections={}, data={}, models={}, permissions={})
-    return replace(group, manifest=empty.summarised(group.records))
+    return replace(group, manifest=empty.with_records(group.records))
 
 
 def record(**changes: Any) -> Change:
@@ -126,7 +126,7 @@ def found(*changes: Change, made_at: str = "", sums: bool = True) -> list[str]:
     group = honest()
     for change in changes:
         group = change(group)
-    said = settings(summarised(group) if sums else group, made_at or NOW.isoformat())
+    said = settings(with_records(group) if sums else group, made_at or NOW.isoformat())
     return [text.removeprefix(f"{group.records[0].run_id}: ") for text in said]
 
 
@@ -144,12 +144,12 @@ TIMES: dict[str, tuple[list[Change], list[str]]] = {
     "an end before the start": ([record(seconds=0.0, ended_at=at(599))], ["it ended before it began"]),
     "a start two minutes before the session": ([record(started_at=at(-120), ended_at=at(0))], []),
     "an earlier start": (
-        [record(started_at=at(-121), ended_at=at(0))], ["it ran when no session of the group did"]),
+        [record(started_at=at(-121), ended_at=at(0))], ["it ran outside the sessions of the group"]),
     "an end two minutes after the session": ([record(started_at=at(3600), ended_at=at(3720))], []),
-    "a later end": ([record(started_at=at(3600), ended_at=at(3721))], ["it ran when no session of the group did"]),
+    "a later end": ([record(started_at=at(3600), ended_at=at(3721))], ["it ran outside the sessions of the group"]),
     "times that are none": (
-        [record(started_at="x")], ["its times are not times with a zone"]),
-    "times without a zone": ([record(ended_at=at(660)[:19])], ["its times are not times with a zone"]),
+        [record(started_at="x")], ["its times are invalid, or have no time zone"]),
+    "times without a zone": ([record(ended_at=at(660)[:19])], ["its times are invalid, or have no time zone"]),
     "two minutes over a short limit": (
         [limited(time_limit=10.0), record(seconds=130.0, ended_at=at(730))], []),
     "more over a short limit": (
@@ -169,25 +169,25 @@ TIMES: dict[str, tuple[list[Change], list[str]]] = {
     "an end before the limit": ([record(seconds=20.0, ending=Ending.FINISHED)], []),
     "a timeline to two minutes after the end": ([record(timeline=(point(0), point(60), point(60), point(180)))], []),
     "a longer timeline": (
-        [record(timeline=(point(181),))], ["it took 60 s, and its timeline is longer, or goes back in time"]),
+        [record(timeline=(point(181),))], ["it took 60 s, but its timeline is longer, or goes back in time"]),
     "a timeline that goes back twice": (
         [record(timeline=(point(30), point(20), point(10)))],
-        ["it took 60 s, and its timeline is longer, or goes back in time"]),
+        ["it took 60 s, but its timeline is longer, or goes back in time"]),
     "a timeline that begins before the run": (
-        [record(timeline=(point(-1),))], ["it took 60 s, and its timeline is longer, or goes back in time"]),
+        [record(timeline=(point(-1),))], ["it took 60 s, but its timeline is longer, or goes back in time"]),
     "a group created two minutes after its session": ([manifest(created_at=at(120))], []),
     "a group created later": (
         [manifest(created_at=at(121))], ["the group was created after its first session"]),
     "a group without a time": (
-        [manifest(created_at="")], ["the times of the group or of its sessions are not times"]),
+        [manifest(created_at="")], ["the times of the group or of its sessions are invalid"]),
     "a session without a time": (
-        [session(started_at="soon")], ["the times of the group or of its sessions are not times"]),
+        [session(started_at="soon")], ["the times of the group or of its sessions are invalid"]),
     "a session with a strange end": (
-        [session(ended_at="soon")], ["the times of the group or of its sessions are not times"]),
+        [session(ended_at="soon")], ["the times of the group or of its sessions are invalid"]),
     "a session that ended at its start": (
         [session(ended_at=at(0)), record(started_at=at(0), ended_at=at(60))], []),
     "a session that ended before its start": (
-        [session(ended_at=at(-1))], ["session 1 begins after its end, or after what follows it"]),
+        [session(ended_at=at(-1))], ["session 1 begins after its end, the next session or the bundle"]),
     "a session without an end": ([session(ended_at=None)], []),
     "a session of a cluster whose jobs went on": (
         [session(cluster={"engine": "slurm"}), record(started_at=at(8000), ended_at=at(8060))], []),
@@ -210,16 +210,16 @@ def test_a_run_has_a_time_limit(limit: object) -> None:
 
 def test_a_bundle_is_made_after_its_sessions_and_not_in_the_future() -> None:
     assert found(made_at=at(3480)) == []
-    assert found(made_at=at(3470)) == ["session 1 ended after the bundle was made"]
-    assert found(session(ended_at=None), made_at=at(-119)) == ["it ran when no session of the group did"]
+    assert found(made_at=at(3470)) == ["session 1 ended after the bundle was created"]
+    assert found(session(ended_at=None), made_at=at(-119)) == ["it ran outside the sessions of the group"]
     assert found(session(ended_at=None), made_at=at(-121)) == [
-        "session 1 begins after its end, or after what follows it"
+        "session 1 begins after its end, the next session or the bundle"
     ]
     assert found(made_at=(NOW + timedelta(seconds=100)).isoformat()) == []
     (said,) = found(made_at=(NOW + timedelta(seconds=500)).isoformat())
-    assert said.startswith("the bundle was made in the future: 2")
+    assert said.startswith("the bundle was created in the future: 2")
     for strange in ("soon", "2026-01-01T00:00:00"):
-        assert found(made_at=strange) == ["the index does not say when the bundle was made"]
+        assert found(made_at=strange) == ["the index does not say when the bundle was created"]
 
 
 def agent(**changes: Any) -> Change:
@@ -241,21 +241,21 @@ def competition(**changes: Any) -> Change:
     return changed
 
 
-OTHER_COMPETITION = "its competition is of another split, category or version in the manifest"
+OTHER_COMPETITION = "its competition has another split, category or version in the manifest"
 NO_ISOLATION: dict[str, Any] = {"no_isolation": True}
 CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
     "other limits": ([record(limits={**LIMITS, "time_limit": 3601.0}, sandbox_limits=describe(
-        parse(Limits, {**LIMITS, "time_limit": 3601.0})))], ["its limits are not those of the manifest"]),
+        parse(Limits, {**LIMITS, "time_limit": 3601.0})))], ["its limits differ from the manifest"]),
     "a limit less": ([record(limits={k: v for k, v in LIMITS.items() if k != "cpus"})],
-        ["its limits are not those of the manifest"]),
+        ["its limits differ from the manifest"]),
     "an agent that the manifest does not know": (
-        [noted(agents={"other": {"id": "other", "sandbox": "docker"}})], ["the manifest does not know its agent mine"]),
+        [noted(agents={"other": {"id": "other", "sandbox": "docker"}})], ["the manifest lacks its agent mine"]),
     "another argument": (
-        [agent(kwargs={"steps": 4})], ["kwargs steps of its agent is not that of the manifest"]),
+        [agent(kwargs={"steps": 4})], ["kwargs steps of its agent differs from the manifest"]),
     "an argument more": (
-        [agent(kwargs={"steps": 3, "x": 1})], ["kwargs x of its agent is not that of the manifest"]),
+        [agent(kwargs={"steps": 3, "x": 1})], ["kwargs x of its agent differs from the manifest"]),
     "an argument less": (
-        [agent(kwargs={})], ["kwargs steps of its agent is not that of the manifest"]),
+        [agent(kwargs={})], ["kwargs steps of its agent differs from the manifest"]),
     "another digest of its folder": ([agent(digest="b")], []),
     "a sandbox that is not known": ([agent(sandbox="unknown")], []),
     "no sandbox": ([agent(sandbox=None)], []),
@@ -263,13 +263,13 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
         record(agent_definition={"id": "mine", "kwargs": {"steps": 3, "on": "local"}})], []),
     "another setting that is the name of the local sandbox": ([noted(other={"sandbox": "local"})], []),
     "another sandbox": (
-        [agent(sandbox="podman")], ["it ran in the sandbox docker, and the manifest says podman"]),
+        [agent(sandbox="podman")], ["it ran in the sandbox docker, but the manifest says podman"]),
     "a local sandbox where it is not known": ([locally, agent(sandbox="unknown"), manifest(canonical=canonical())],
-        ["it ran in the sandbox local, and the manifest says unknown"]),
+        ["it ran in the sandbox local, but the manifest says unknown"]),
     "no sandbox in the record": ([agent(sandbox="podman"), record(sandbox_name="", sandbox_limits={})], []),
     "another moment to continue until": (
         [noted(until="gold"), record(agent_definition={"id": "mine", "kwargs": {"steps": 3}, "until": "end"})],
-        ["it was told to continue until another moment than the manifest says"]),
+        ["it was told to continue until another moment than in the manifest"]),
     "the same moment": (
         [noted(until="end"), record(agent_definition={"id": "mine", "kwargs": {"steps": 3}, "until": "end"})], []),
     "a moment that the manifest does not have": (
@@ -284,7 +284,7 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
         ["its limits, or those of its sandbox, are not numbers"]),
     "a limit that the sandbox did not apply": (
         [record(sandbox_limits={**describe(parse(Limits, LIMITS)), "cpus": 3})],
-        ["its sandbox applied the cpus 3.0, and the run was given 2.0"]),
+        ["its sandbox applied the cpus 3.0, but the run was given 2.0"]),
     "a share of the disk beside them": (
         [record(sandbox_limits={**describe(parse(Limits, LIMITS)), "disk": 1 << 30})], []),
     "all of the machine": ([limited(cpus=None, memory=None),
@@ -303,41 +303,41 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
         record(sandbox_limits={**describe(parse(Limits, LIMITS)), "cpus": 9})], []),
     "more than the machine, as it was given": ([limited(cpus=9)], []),
     "another network": (
-        [record(sandbox_network="full")], ["its network was 'full', and the manifest says 'llm'"]),
+        [record(sandbox_network="full")], ["its network was 'full', but the manifest says 'llm'"]),
     "no network": ([record(sandbox_network="none")], []),
     "a network that the record does not say": ([record(sandbox_network="")], []),
     "a network that the manifest does not say": ([noted(network=None), record(sandbox_network="full")], []),
     "a local sandbox with a network": (
-        [locally, record(sandbox_network="llm")], ["its network was 'llm', and the manifest says 'llm'"]),
+        [locally, record(sandbox_network="llm")], ["its network was 'llm', but the manifest says 'llm'"]),
     "a local sandbox in an image": (
-        [locally, record(sandbox_image="i")], ["it ran in the local sandbox, and names a container or an image"]),
+        [locally, record(sandbox_image="i")], ["it ran in the local sandbox, but names a container or an image"]),
     "a local sandbox in a container": (
-        [locally, record(sandbox_container="c")], ["it ran in the local sandbox, and names a container or an image"]),
+        [locally, record(sandbox_container="c")], ["it ran in the local sandbox, but names a container or an image"]),
     "an agent defined as another": (
         [record(agent_definition={"id": "x", "kwargs": {"steps": 3}})],
-        ["id of its agent is not that of the manifest", "its agent is defined as 'x'"]),
+        ["id of its agent differs from the manifest", "its agent is defined as 'x'"]),
     "a competition that the manifest does not know": (
-        [noted(competitions={})], [f"the manifest does not know its competition {COMPETITION.id}"]),
+        [noted(competitions={})], [f"the manifest lacks its competition {COMPETITION.id}"]),
     "another split": ([competition(split="x")], [OTHER_COMPETITION]),
     "another category": ([competition(category="x")], [OTHER_COMPETITION]),
     "another version": ([competition(version="v9")], [OTHER_COMPETITION]),
     "a competition without a digest": ([competition(split="x", digest=None)], []),
     "no digests of the data": ([record(data={})], ["it does not say which data it had"]),
     "no digests of the data of a run that failed": ([record(data={}, error="the engine is gone")], []),
-    "an exit code of a finished run": ([record(exit_code=1)], ["it finished, with the exit code 1"]),
+    "an exit code of a finished run": ([record(exit_code=1)], ["it finished, but with exit code 1"]),
     "an exit code of zero": ([record(exit_code=0)], []),
     "an exit code of a crash": ([record(exit_code=1, ending=Ending.CRASHED)], []),
     "a budget that did not end": (
-        [record(ending=Ending.BUDGET_ENDED)], ["its budget ended, and its model calls did not end it"]),
+        [record(ending=Ending.BUDGET_ENDED)], ["its budget is exhausted, but not by its model calls"]),
     "a budget that ended": ([record(ending=Ending.BUDGET_ENDED, llm={"budget_ended": True})], []),
     "a description of no kind": (
-        [record(description="ours")], ["its description is of no known kind: 'ours'"]),
+        [record(description="ours")], ["its description is of an unknown kind: 'ours'"]),
     "a hidden description": ([record(description="obfuscated")],
         ["it read another kind of description than the manifest says"]),
     "permissions of no shape": (
-        [record(permissions={"used": {}})], ["its permissions are not those of a run"]),
+        [record(permissions={"used": {}})], ["its permissions are not valid"]),
     "permissions that nothing says the use of": (
-        [record(permissions={"granted": {}})], ["its permissions are not those of a run"]),
+        [record(permissions={"granted": {}})], ["its permissions are not valid"]),
     "permissions of no other shape": (
         [record(permissions={"granted": {}, "used": {"hosts": ["x:443"]}})],
         ["the permissions that it used do not follow from its sandbox and its connections"]),
@@ -360,11 +360,11 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
          record(limits={**LIMITS, "time_limit": float("inf")},
                 sandbox_limits={**describe(parse(Limits, LIMITS)), "time_limit": float("inf")})],
         ["it has no time limit", "the limits of its sandbox are not all numbers",
-         "limits: they are not those of a session: there is no time limit"]),
+         "limits: they are not valid: there is no time limit"]),
     "a limit that is a word": (
         [noted(limits={**LIMITS, "cpus": "two"})],
-        ["its limits are not those of the manifest",
-         "limits: they are not those of a session: cpus must be a number, not \"two\""]),
+        ["its limits differ from the manifest",
+         "limits: they are not valid: cpus must be a number, not \"two\""]),
     "no verdict on the setting": ([manifest(canonical=None)],
         ["canonical: the manifest does not say how the setting differs from the canonical one"]),
     "the canonical setting": ([manifest(canonical=Canonical(is_canonical=True))],
@@ -389,7 +389,7 @@ def test_what_a_record_claims_is_what_the_manifest_says(name: str) -> None:
 def test_a_run_is_of_the_groups_version_and_says_how_its_task_was_described() -> None:
     (own,) = honest().records
     later = record(report=replace(own.report, bench_version="v2"))
-    assert "it is of version v2 of the benchmark" in found(noted(bench_version="v1"), later)
+    assert "it uses version v2 of the benchmark" in found(noted(bench_version="v1"), later)
     assert len(found(noted(description="obfuscated"))) == 1, "the record does not say which one it read"
     hidden = [noted(description="obfuscated"), record(description="obfuscated")]
     (said,) = found(*hidden)
@@ -401,16 +401,16 @@ def test_a_run_is_of_the_groups_version_and_says_how_its_task_was_described() ->
 SUMS: dict[str, tuple[Change, str]] = {
     "images": (
         manifest(images={"mine": {"i": "y"}}),
-        "images: what the manifest says of mine is not what its records say"),
-    "no images": (manifest(images={}), "images: what the manifest says of mine is not what its records say"),
+        "images: the manifest and the records disagree on mine"),
+    "no images": (manifest(images={}), "images: the manifest and the records disagree on mine"),
     "data": (
         manifest(data={COMPETITION.id: {"answers": "e"}}),
-        f"data: what the manifest says of {COMPETITION.id} is not what its records say"),
+        f"data: the manifest and the records disagree on {COMPETITION.id}"),
     "more data": (
         manifest(data={COMPETITION.id: {"answers": "d", "public": "p"}}),
-        f"data: what the manifest says of {COMPETITION.id} is not what its records say"),
+        f"data: the manifest and the records disagree on {COMPETITION.id}"),
     "models": (
-        manifest(models={"mine": {"gpt": 2}}), "models: the manifest has gpt × 2, and the records have none"),
+        manifest(models={"mine": {"gpt": 2}}), "models: the manifest has gpt × 2, but the records have none"),
 }  # fmt: skip
 
 
@@ -430,10 +430,8 @@ def test_an_interrupted_group_may_lack_sums_and_has_no_wrong_ones(still: Change)
     asked = record(sandbox_connections=ANOTHER)
     assert found(still, asked, manifest(images={}, connections={}, models={}), sums=False) == []
     wrong = manifest(images={"mine": {"i": "y"}})
-    assert found(still, wrong, sums=False) == ["images: what the manifest says of mine is not what its records say"]
-    assert found(asked, sums=False) == [
-        f"connections: what the manifest says of {COMPETITION.id} is not what its records say"
-    ]
+    assert found(still, wrong, sums=False) == ["images: the manifest and the records disagree on mine"]
+    assert found(asked, sums=False) == [f"connections: the manifest and the records disagree on {COMPETITION.id}"]
 
 
 OTHERS = (*ANOTHER, Connection(host="b.example", port=443, allowed=True))
@@ -445,13 +443,13 @@ def test_sums_of_an_interrupted_group_may_be_of_fewer_runs(still: Change) -> Non
     fewer = manifest(connections={COMPETITION.id: {"a.example": 1}})
     assert found(still, record(sandbox_connections=OTHERS), fewer, sums=False) == []
     assert found(still, ASKED, sums=False) == []
-    said = "models: the manifest has gpt × 1, and the records have gpt × 2"
+    said = "models: the manifest has gpt × 1, but the records have gpt × 2"
     assert found(still, ASKED, manifest(models={"mine": {"gpt": 1}}), sums=False) == [said]
-    assert found(ASKED, sums=False) == ["models: the manifest has none, and the records have gpt × 2"]
+    assert found(ASKED, sums=False) == ["models: the manifest has none, but the records have gpt × 2"]
 
 
 def test_the_last_session_says_whether_a_group_has_ended() -> None:
-    said = ["models: the manifest has none, and the records have gpt × 2"]
+    said = ["models: the manifest has none, but the records have gpt × 2"]
     for still in ({"ended_at": None}, {"cluster": {"engine": "slurm"}}):
         assert found(sessions(first=still), ASKED, sums=False) == said
         assert found(sessions(last=still), ASKED, sums=False) == []
@@ -493,12 +491,12 @@ def sessions(*changes: str, first: Mapping[str, Any] | None = None, last: Mappin
 def test_notes_of_changes_explain_differences_one_by_one() -> None:
     hour = "limits time_limit was 600.0, is 3600.0"
     shorter = {**LIMITS, "time_limit": 600.0}
-    both = Canonical.of_all(canonical(shorter), canonical().differences)
+    both = Canonical.combine(canonical(shorter), canonical().differences)
     early = record(limits=shorter, sandbox_limits=describe(parse(Limits, shorter)))
     late = record(started_at=at(7300), ended_at=at(7360))
     assert found(sessions(hour), early, manifest(canonical=both)) == []
     assert found(sessions(hour), late, manifest(canonical=both)) == []
-    unlike = ["its limits are not those of the manifest"]
+    unlike = ["its limits differ from the manifest"]
     assert found(sessions(hour), early, late, manifest(canonical=both)) == unlike
     assert found(sessions(hour), manifest(canonical=both)) == unlike
     assert found(sessions(), early) == unlike
@@ -507,10 +505,10 @@ def test_notes_of_changes_explain_differences_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x", "session 2 notes a change of settings that no session writes: 'x'"),
-        ("a was os.sep, is 1", "session 2 notes a change of settings that no session writes: 'a was os.sep, is 1'"),
-        ("limits cpus was 1, is 3", "session 2 changed limits cpus to 3, and the settings do not have that"),
-        ("runtime was None, is 'runsc'", "session 2 changed runtime to 'runsc', and the settings do not have that"),
+        ("x", "session 2 has a change of settings that no session writes: 'x'"),
+        ("a was os.sep, is 1", "session 2 has a change of settings that no session writes: 'a was os.sep, is 1'"),
+        ("limits cpus was 1, is 3", "session 2 changed limits cpus to 3, but the settings do not have that"),
+        ("runtime was None, is 'runsc'", "session 2 changed runtime to 'runsc', but the settings do not have that"),
     ],
 )
 def test_a_note_that_explains_nothing_is_a_contradiction(text: str, said: str) -> None:
@@ -527,7 +525,7 @@ def test_a_note_of_up_to_4000_characters_is_read() -> None:
     note = f"title was 'a', is '{'x' * 3980}'"
     assert len(note) == 4000 and found(noted(title="x" * 3980), sessions(note)) == []
     (said,) = found(noted(title="x" * 3981), sessions(f"title was 'a', is '{'x' * 3981}'"))
-    assert said.startswith("session 2 notes a change of settings that no session writes")
+    assert said.startswith("session 2 has a change of settings that no session writes")
 
 
 def test_changes_of_several_sessions_follow_each_other() -> None:
@@ -543,7 +541,7 @@ def test_changes_of_several_sessions_follow_each_other() -> None:
         third = replace(third, changes=("limits time_limit was 1200.0, is 3600.0",))
         verdict = None
         for own_limits in limits:
-            verdict = Canonical.of_all(verdict, canonical(own_limits).differences)
+            verdict = Canonical.combine(verdict, canonical(own_limits).differences)
         return manifest(sessions=(first, second, third), canonical=verdict)(group)
 
     for number, start in enumerate((0, 3600, 7200)):
@@ -551,32 +549,32 @@ def test_changes_of_several_sessions_follow_each_other() -> None:
             run = record(
                 started_at=at(start), ended_at=at(start + 60), limits=own, sandbox_limits=describe(parse(Limits, own))
             )
-            expected = [] if other == number else ["its limits are not those of the manifest"]
+            expected = [] if other == number else ["its limits differ from the manifest"]
             assert found(three, run) == expected
 
 
 def test_a_run_between_two_sessions_is_compared_with_the_one_that_it_fits_better() -> None:
     notes = ("agents mine kwargs steps was 2, is 3", "limits time_limit was 600.0, is 3600.0")
     two = sessions(*notes, last={"started_at": at(3660)})
-    verdict = Canonical.of_all(canonical({**LIMITS, "time_limit": 600.0}), canonical().differences)
+    verdict = Canonical.combine(canonical({**LIMITS, "time_limit": 600.0}), canonical().differences)
     run = record(started_at=at(3600), ended_at=at(3660), agent_definition={"id": "mine", "kwargs": {"steps": 4}})
-    assert found(two, run, manifest(canonical=verdict)) == ["kwargs steps of its agent is not that of the manifest"]
+    assert found(two, run, manifest(canonical=verdict)) == ["kwargs steps of its agent differs from the manifest"]
 
 
 def test_the_first_session_changes_nothing() -> None:
     text = "limits cpus was 1, is 2"
-    assert found(session(changes=(text,))) == [f"session 1 notes a change of settings that no session writes: {text!r}"]
+    assert found(session(changes=(text,))) == [f"session 1 has a change of settings that no session writes: {text!r}"]
 
 
 def test_sessions_follow_each_other() -> None:
-    follows = ["session 1 begins after its end, or after what follows it"]
+    follows = ["session 1 begins after its end, the next session or the bundle"]
     assert found(sessions(first={"started_at": at(7320), "ended_at": None})) == [
-        "it ran when no session of the group did"
+        "it ran outside the sessions of the group"
     ]
     assert found(sessions(first={"started_at": at(7321), "ended_at": None})) == follows
     assert found(sessions(), manifest(created_at=at(500))) == ["the group was created after its first session"]
     between = record(started_at=at(5000), ended_at=at(5060))
-    assert found(sessions(), between) == ["it ran when no session of the group did"]
+    assert found(sessions(), between) == ["it ran outside the sessions of the group"]
     assert found(sessions(first={"ended_at": None}), between) == [], "it was killed, and its workers went on"
 
 
@@ -589,8 +587,8 @@ def imported(group: RunGroup) -> RunGroup:
     )
 
 
-SESSIONS = "harbor 1 did the runs, and the manifest has sessions of its own"
-A_SANDBOX = "harbor 1 did it, and its record has a sandbox, limits or permissions"
+SESSIONS = "the runs are from harbor 1, but the manifest has sessions"
+A_SANDBOX = "it is from harbor 1, but its record has a sandbox, limits or permissions"
 IMPORTED: dict[str, tuple[Change, list[str]]] = {
     "nothing": (record(), []),
     "sessions": (manifest(sessions=honest().manifest.sessions), [SESSIONS]),

@@ -141,7 +141,7 @@ class World:
 
     def write(self) -> Bundle:
         self.plan(images={}, connections={}, data={}, models={}, permissions={})
-        self.manifest = self.manifest.summarised(self.records)
+        self.manifest = self.manifest.with_records(self.records)
         self.put("manifest.json", json_text(asdict(self.manifest)))  # not flushed to the disk, which takes long
         for record in self.records:
             self.put(f"{record.run_id}/run.json", json_text(record.to_json()))
@@ -185,20 +185,23 @@ def test_all_of_an_honest_group_agrees(world: World) -> None:
     card = world.card()
     agrees = CheckResult.verified
     assert card.checks == (
-        Check("index", agrees, "6 files, each with the SHA-256 that the index says"),
+        Check("index", agrees, "6 files, each with the SHA-256 in the index"),
         Check("records", agrees, "1 run"),
         Check("settings", agrees, "limits, agents, data, models and times agree with the records"),
-        Check("models", agrees, "ledgers of 0 runs have the calls of the records"),
-        Check("data", agrees, "digests and verification are those of this machine's data"),
-        Check("grades", agrees, "1 submission graded anew, 2 snapshots too"),
-        Check("tables", agrees, "reports, tables and statistics computed again are the same"),
-        Check("evidence", CheckResult.unchecked, "what scanners read was left out: logs"),
+        Check("models", agrees, "ledgers of 0 runs match the calls of the records"),
+        Check("data", agrees, "digests and verification match this machine's data"),
+        Check("grades", agrees, "1 submission graded again, 2 snapshots too"),
+        Check("tables", agrees, "recomputed reports, tables and statistics are the same"),
+        Check("evidence", CheckResult.unchecked, "files that the scanners read were left out: logs"),
     )
     assert (card.run_group, card.digest, card.left_out) == ("g", "ab12", ("logs: 3 (by choice)",))
     assert card.findings is not None and card.findings.runs == (RUN,)
     assert {line.name: line.detail for line in card.profile}["benchmark version"] == "version 1, as published"
-    assert card.not_checked == (*ALWAYS, "who made the bundle: it is not signed",
-                                "permissions: what the user granted, of 1 run whose records do not say it")  # fmt: skip
+    assert card.not_checked == (
+        *ALWAYS,
+        "who made the bundle: it is not signed",
+        "permissions: what the user granted, for 1 run whose records do not say it",
+    )
     assert set(world.versions) == {"v1"}
     assert objections(world.write(), world.regrader, world.files) == []
 
@@ -257,46 +260,46 @@ def _in_place_of_another(world: World) -> None:
     world.later(f"{RUN}/run.json", lambda v: v.update(run_id=f"{RUN}b"))
 
 
-OF_GROUP = "it is of the run group {!r}, and this is {!r} (`mlebench groups --rename` renames a group)"
-PLANNED = "mine on smoke-digits, seed {}: planned, and has no record"
+OF_GROUP = "it belongs to the run group {!r}, but this is {!r} (`mlebench groups --rename` renames a group)"
+PLANNED = "mine on smoke-digits, seed {}: planned, but has no record"
 RECORDS: dict[str, tuple[Change, list[str]]] = {
-    "an outcome": (raw(lambda v: v.update(outcome="silver")), ["outcome is 'silver', and 'gold' follows"]),
-    "no outcome": (raw(lambda v: v.pop("outcome")), ["outcome is None, and 'gold' follows"]),
+    "an outcome": (raw(lambda v: v.update(outcome="silver")), ["outcome is 'silver', but the record implies 'gold'"]),
+    "no outcome": (raw(lambda v: v.pop("outcome")), ["outcome is None, but the record implies 'gold'"]),
     "a long outcome": (
-        raw(lambda v: v.update(outcome="x" * 200)), [f"outcome is '{'x' * 99}, and 'gold' follows"]),
-    "a last change": (raw(lambda v: v.update(last_change={})), ["last change is {}, and None follows"]),
+        raw(lambda v: v.update(outcome="x" * 200)), [f"outcome is '{'x' * 99}, but the record implies 'gold'"]),
+    "a last change": (raw(lambda v: v.update(last_change={})), ["last change is {}, but the record implies None"]),
     "a last change that was": (
         all_of(record(timeline=(replace(FIRST, score=2.0), LAST)), raw(lambda v: v.update(last_change=None))),
-        [f"last change is None, and {{'best_seconds': 10.0, 'best_score': 2.0, 'best_medal': None, 'score': {GOLD}, "
-         "'medal': 'gold', 'med follows"]),
+        ["last change is None, but the record implies {'best_seconds': 10.0, 'best_score': 2.0, 'best_medal': None, "
+         f"'score': {GOLD}, 'medal': 'gold', 'med"]),
     "a folder of another seed": (
-        _unnamed, ["smoke-digits_mine-1-a: its directory is not that of a run of mine on smoke-digits, seed 0"]),
+        _unnamed, ["smoke-digits_mine-1-a: its directory name does not match a run of mine on smoke-digits, seed 0"]),
     "another group in the record": (record(run_group="h"), [OF_GROUP.format("h", "g")]),
     "another group in the manifest": (lambda world: world.plan(run_group="h"), [OF_GROUP.format("g", "g")]),
     "another group in the index": (
         lambda world: setattr(world, "index_group", "h"), [OF_GROUP.format("g", "h")]),
     "a grade of another competition": (
-        report(competition_id="smoke-diabetes"), ["its grade is one of smoke-diabetes"]),
+        report(competition_id="smoke-diabetes"), ["its grade is for smoke-diabetes"]),
     "another split": (
         record(split="low"),
-        ["it counts for low / Image Classification, which the competition is not of"]),
+        ["it counts for low / Image Classification, but the competition does not"]),
     "another category": (
         record(category="Text"),
-        ["it counts for smoke / Text, which the competition is not of"]),
+        ["it counts for smoke / Text, but the competition does not"]),
     "real data in place of a twin": (
         record(twin={"seed": "x", "size": "small"}),
-        ["it counts for smoke / Image Classification, which the competition is not of"]),
+        ["it counts for smoke / Image Classification, but the competition does not"]),
     "a score that the agent did not tell": (
         record(validation_score=0.5),
-        ["the agent expected the score None, and the record says 0.5"]),
+        ["the agent expected the score None, but the record says 0.5"]),
     "a score that the agent told": (
         put(f"{RUN}/submission/validation.json", '{"validation_score": 0.5}'),
-        ["the agent expected the score 0.5, and the record says None"]),
+        ["the agent expected the score 0.5, but the record says None"]),
     "a score that the agent told, in a file that was left out": (
         all_of(record(validation_score=0.5), omitted("submissions")), []),
     "a score that the agent did not tell, without snapshots": (
         all_of(record(validation_score=0.5), omitted("snapshots")),
-        ["the agent expected the score None, and the record says 0.5"]),
+        ["the agent expected the score None, but the record says 0.5"]),
     "an archive that is damaged": (
         put(f"{RUN}/files.zip"), ["files.zip cannot be read: it is not a zip archive without a comment"]),
     "no plan": (
@@ -318,11 +321,11 @@ RECORDS: dict[str, tuple[Change, list[str]]] = {
     "no run missing, and one in the index": (omitted(MISSING_RUNS), []),
     "files of a run without a record": (
         all_of(put(f"other{'x' * 200}/a"), put(f"other{'x' * 200}/b"), put("some/c"), put("file")),
-        [f"other{'x' * 95}: it left files, and has no record", "some: it left files, and has no record"]),
+        [f"other{'x' * 95}: it left files, but has no record", "some: it left files, but has no record"]),
     "votes of a judge": (put("judge/votes.jsonl"), []),
     "a run that goes on": (lambda world: _running(world, 1), []),
     "a run that goes on and was not planned": (
-        lambda world: _running(world, 2), ["smoke-digits_mine-1-b: it left files, and has no record"]),
+        lambda world: _running(world, 2), ["smoke-digits_mine-1-b: it left files, but has no record"]),
     "a record that is none": (
         put("smoke-digits_mine-1-b/run.json", "{}"),
         ["left out: {}/smoke-digits_mine-1-b/run.json is not a run record: it lacks run_id"]),
@@ -333,7 +336,7 @@ RECORDS: dict[str, tuple[Change, list[str]]] = {
     "a record in the place of another": (
         _in_place_of_another,
         [f"left out: {{}}/{RUN}b/run.json is not a run record: it must be an object, not []",
-         f"{RUN}b: outcome is None, and 'gold' follows"]),
+         f"{RUN}b: outcome is None, but the record implies 'gold'"]),
 }  # fmt: skip
 
 
@@ -356,12 +359,13 @@ def test_a_competition_that_is_not_here_has_no_split_to_compare_with(world: Worl
 UNREADABLE: dict[str, tuple[Change, str]] = {
     "a key twice in a record": (
         lambda world: world.edits.append(lambda: world.put(f"{RUN}/run.json", '{"a": 1, "a": 2}')),
-        "ValueError: run.json: it has the key 'a' twice"),
+        "ValueError: run.json: it has the duplicate key 'a'"),
     "a key twice in the manifest": (
         lambda world: world.edits.append(lambda: world.put("manifest.json", '{"b": {"a": 1, "a": 2}}')),
-        "ValueError: manifest.json: it has the key 'a' twice"),
+        "ValueError: manifest.json: it has the duplicate key 'a'"),
     "a key twice in a report": (
-        put("grading_report.json", '{"a": 1, "a": 2}'), "ValueError: grading_report.json: it has the key 'a' twice"),
+        put("grading_report.json", '{"a": 1, "a": 2}'),
+        "ValueError: grading_report.json: it has the duplicate key 'a'"),
     "a large record": (
         lambda world: world.sizes.update({f"{RUN}/run.json": (64 << 20) + 1}),
         f"ValueError: {RUN}/run.json is larger than any record"),
@@ -373,7 +377,7 @@ UNREADABLE: dict[str, tuple[Change, str]] = {
         f"ValueError: there is no version '{'v9' * 10}' of the benchmark"),
     "a run of no folder": (
         raw(lambda v: v.update(run_id="x" * 200)),
-        f"ValueError: the record of the run '{'x' * 100}' is in the folder of another"),
+        f"ValueError: the record of the run '{'x' * 100}' is in the folder of another run"),
     "a manifest that is none": (
         lambda world: world.edits.append(lambda: world.put("manifest.json", "[]")),
         "{}/manifest.json cannot be read: it must be an object, not []; if you move it away, the runs can be "
@@ -432,22 +436,23 @@ def test_a_group_of_reports_alone_is_not_taken_for_one_of_runs(world: World) -> 
     world.put("grading_report.json", json.dumps(report))
     files = (BundledFile(path="grading_report.json", size=1, sha256=""),)
     card = verify(replace(bundle, index=replace(bundle.index, files=files)), world.regrader, files=scores)
-    assert card.checks[1].reasons == ("ValueError: the record of the run 'smoke-digits_0' is in the folder of another",)
+    why = "ValueError: the record of the run 'smoke-digits_0' is in the folder of another run"
+    assert card.checks[1].reasons == (why,)
 
 
 SAME = "with the same data here"
 DATASETS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
     "verified here and there": ({"verified": True}, {"data_verified": True}, []),
     "verified here alone": (
-        {"verified": True}, {"data_verified": False}, [f"data_verified is False, and {SAME} True"]),
+        {"verified": True}, {"data_verified": False}, [f"data_verified is False, but True {SAME}"]),
     "verified there alone": (
-        {"verified": False}, {"data_verified": True}, [f"data_verified is True, and {SAME} False"]),
+        {"verified": False}, {"data_verified": True}, [f"data_verified is True, but False {SAME}"]),
     "never compared here": ({}, {"data_verified": True}, []),
     "never compared there": ({"verified": True}, {"data_verified": None}, []),
     "synthetic here and there": ({"synthetic": True}, {"synthetic_data": True}, []),
     "synthetic here alone": (
-        {"synthetic": True}, {"synthetic_data": False}, [f"synthetic_data is False, and {SAME} not"]),
-    "synthetic there alone": ({}, {"synthetic_data": True}, [f"synthetic_data is True, and {SAME} not"]),
+        {"synthetic": True}, {"synthetic_data": False}, [f"synthetic_data is False, but not {SAME}"]),
+    "synthetic there alone": ({}, {"synthetic_data": True}, [f"synthetic_data is True, but not {SAME}"]),
     "synthetic here, not noted there": ({"synthetic": True}, {"synthetic_data": None}, []),
     "not synthetic": ({}, {"synthetic_data": False}, []),
     "other data": ({"verified": True, "synthetic": True}, {"data": {"answers": "e"}, "data_verified": False,
@@ -469,7 +474,7 @@ def test_data_that_is_not_here_says_nothing_and_the_next_run_is_looked_at(world:
     world.data(verified=True)
     world.record(data={"answers": "e"})
     world.another(data=DATA, data_verified=False)
-    assert world.differs("data") == [f"{world.records[1].run_id}: data_verified is False, and {SAME} True"]
+    assert world.differs("data") == [f"{world.records[1].run_id}: data_verified is False, but True {SAME}"]
     shutil.rmtree(world.graders.store.root)
     assert world.differs("data") == []
 
@@ -551,14 +556,14 @@ GRADES: dict[str, tuple[Change, list[str]]] = {
     "a snapshot that no point has": (
         put(f"{RUN}/snapshots/{'0' * 200}"), [f"its timeline does not have the snapshot {'0' * 100}"]),
     "a score of a snapshot": (
-        first(score=0.123), [f"after 10 s its score was 0.123, and is {NONE}"]),
+        first(score=0.123), [f"after 10 s its score was 0.123, now {NONE}"]),
     "a score that is rounded": (first(score=NONE + 1e-5), []),
-    "no score of a snapshot": (first(score=None), [f"after 10 s its score was None, and is {NONE}"]),
-    "a medal of a snapshot": (first(medal="gold"), ["after 10 s its medal was gold, and is None"]),
-    "an error of a snapshot": (first(error="x" * 200), [f"after 10 s its error was '{'x' * 99}, and is None"]),
+    "no score of a snapshot": (first(score=None), [f"after 10 s its score was None, now {NONE}"]),
+    "a medal of a snapshot": (first(medal="gold"), ["after 10 s its medal was gold, now None"]),
+    "an error of a snapshot": (first(error="x" * 200), [f"after 10 s its error was '{'x' * 99}, now None"]),
     "no error of an invalid snapshot": (
         all_of(_invalid, timeline(replace(BAD_FIRST, error=None), BAD_LAST)),
-        ["after 10 s its error was None, and is 'bad'"]),
+        ["after 10 s its error was None, now 'bad'"]),
     "another error of an invalid snapshot": (
         all_of(_invalid, timeline(replace(BAD_FIRST, error="worse"), BAD_LAST)), []),
     "a file of another folder": (
@@ -586,22 +591,22 @@ GRADES: dict[str, tuple[Change, list[str]]] = {
         ["submission/submission.csv of its timeline is missing"]),
     "a snapshot that was not graded": (first(score=None, medal=None, error=NOT_GRADED), []),
     "one that was not graded, with a score": (
-        first(error=NOT_GRADED), ["after 10 s it was not graded, and has a grade"]),
+        first(error=NOT_GRADED), ["after 10 s it was not graded, but has a grade"]),
     "one that was not graded, with a medal": (
-        first(score=None, medal="gold", error=NOT_GRADED), ["after 10 s it was not graded, and has a grade"]),
+        first(score=None, medal="gold", error=NOT_GRADED), ["after 10 s it was not graded, but has a grade"]),
     "one that was not graded, at the end": (
         last(score=None, medal=None, error=NOT_GRADED),
-        ["after 50 s it was not graded, and has a grade", "the end of its timeline is not its score"]),
+        ["after 50 s it was not graded, but has a grade", "the end of its timeline is not its score"]),
     "no end": (last(final=False), [ENDS]),
     "two ends": (timeline(replace(FIRST, final=True), LAST), [
         ENDS, "the end of its timeline is not its score"]),
     "an end before others": (timeline(LAST, FIRST), [ENDS]),
     "an end with another score": (
         all_of(last(score=0.123)),
-        [f"after 50 s its score was 0.123, and is {GOLD}", "the end of its timeline is not its score"]),
+        [f"after 50 s its score was 0.123, now {GOLD}", "the end of its timeline is not its score"]),
     "an end with another medal": (
         all_of(last(medal="silver")),
-        ["after 50 s its medal was silver, and is gold", "the end of its timeline is not its score"]),
+        ["after 50 s its medal was silver, now gold", "the end of its timeline is not its score"]),
     "an end that is another file of this score": (
         put(f"{RUN}/snapshots/0002.csv", f" {GOLD}"), ["the end of its timeline is not its submission"]),
     "grading that took too long here and there": (
@@ -650,12 +655,12 @@ UNKNOWN: dict[str, tuple[Change, list[str]]] = {
         ["snapshots/0001.csv of its timeline was left out", "snapshots/0002.csv of its timeline was left out"]),
     "grading that took too long here": (
         all_of(put(f"{RUN}/submission/submission.csv", SLOW), put(f"{RUN}/snapshots/0002.csv", SLOW)),
-        [IS_SLOW, f"after 50 s its score was {GOLD}, and is None"]),
+        [IS_SLOW, f"after 50 s its score was {GOLD}, now None"]),
     "grading that took too long there": (
         record(
             report=report_of(COMPETITION, None, error=SLOW),
             timeline=(FIRST, replace(LAST, score=None, medal=None, error=SLOW))),
-        [IS_SLOW, f"after 50 s its score was None, and is {GOLD}"]),
+        [IS_SLOW, f"after 50 s its score was None, now {GOLD}"]),
 }  # fmt: skip
 
 
@@ -721,28 +726,28 @@ def test_of_no_run_no_grade_is_known(world: World) -> None:
 TABLE: dict[str, tuple[Change, list[str]]] = {
     "a score": (
         raw(lambda v: v["scores"].update({RUN: 0.5}), TABLES),
-        [f"tables.json: scores.{RUN} is 0.5, and {GOLD} follows from the records"]),
+        [f"tables.json: scores.{RUN} is 0.5, but {GOLD} follows from the records"]),
     "a score more": (
         raw(lambda v: v["scores"].update(other=0.5), TABLES),
-        ["tables.json: scores.other is 0.5, and None follows from the records"]),
+        ["tables.json: scores.other is 0.5, but None follows from the records"]),
     "a score that is not a number": (
         raw(lambda v: v["scores"].update({RUN: float("nan")}), TABLES),
-        [f"tables.json: scores.{RUN} is nan, and {GOLD} follows from the records"]),
+        [f"tables.json: scores.{RUN} is nan, but {GOLD} follows from the records"]),
     "no table": (
         lambda world: world.edits.append(lambda: (world.folder / TABLES).unlink()), ["tables.json is missing"]),
     "a score of another version's table": (
         all_of(lambda world: setattr(world, "made_by", "pytest-mlebench 0.0.1"),
                raw(lambda v: v["scores"].update({RUN: 0.5}, other=1), TABLES)),
-        [f"tables.json: scores.{RUN} is 0.5, and {GOLD} follows from the records"]),
+        [f"tables.json: scores.{RUN} is 0.5, but {GOLD} follows from the records"]),
     "columns that another version has and lacks": (
         all_of(lambda world: setattr(world, "made_by", "pytest-mlebench 0.0.1"),
                raw(lambda v: v.update(scores={"other": 1}, more=[]), TABLES)), []),
     "a record": (
         all_of(report(score=0.5), raw(lambda v: v["scores"].update({RUN: GOLD}), TABLES)),
-        [f"tables.json: scores.{RUN} is {GOLD}, and 0.5 follows from the records"]),
+        [f"tables.json: scores.{RUN} is {GOLD}, but 0.5 follows from the records"]),
     "a record and its table": (
         report(score=0.5),
-        [f"tables.json: scores.{RUN} is 0.5, and {GOLD} follows from the records"]),
+        [f"tables.json: scores.{RUN} is 0.5, but {GOLD} follows from the records"]),
 }  # fmt: skip
 
 
@@ -755,7 +760,7 @@ def test_tables_follow_from_the_records_and_from_the_grades_given_anew(name: str
 
 def test_what_two_versions_do_not_both_know_is_not_checked(world: World) -> None:
     world.made_by = f"pytest-mlebench 0.0.1{'x' * 90}"
-    text = f"tables: what only pytest-mlebench 0.0.1{'x' * 29}, which made the bundle, or only this version has in them"
+    text = f"tables: values that only pytest-mlebench 0.0.1{'x' * 29}, which made the bundle, or only this version has"
     assert text in world.card().not_checked
 
 
@@ -766,7 +771,7 @@ def test_a_report_that_is_not_there_is_no_difference(world: World) -> None:
     assert len(world.differs("tables")) == 1, "the table after it is compared"
     world.edits.clear()
     world.put("grading_report.json", '{"a": 1}')
-    assert world.differs("tables") == ["grading_report.json: a is 1, and None follows from the records"]
+    assert world.differs("tables") == ["grading_report.json: a is 1, but None follows from the records"]
 
 
 def _imported(world: World) -> None:
@@ -776,7 +781,7 @@ def _imported(world: World) -> None:
 
 def test_settings_and_models_of_an_imported_group_cannot_be_checked(world: World) -> None:
     _imported(world)
-    why = "harbor 1 did the runs, and records no sessions, limits or model calls that could be checked"
+    why = "the runs are from harbor 1, which records no sessions, limits or model calls to check"
     assert world.check("settings") == Check("settings", CheckResult.unchecked, "the runs were imported", (why,))
     assert "models" not in {check.name for check in world.card().checks}
     assert objections(world.write(), world.regrader, world.files) == []
@@ -797,9 +802,9 @@ def test_a_group_is_not_packed_that_would_differ_whatever_grading_again_would_sa
     world.put("grading_report.json", '{"a": 1}')
     bundle = world.write()
     assert objections(bundle, world.regrader, world.files) == [
-        f"records: {RUN}: it counts for low / Image Classification, which the competition is not of",
-        "settings: the times of the group or of its sessions are not times",
-        "tables: grading_report.json: a is 1, and 2 follows from the records",
+        f"records: {RUN}: it counts for low / Image Classification, but the competition does not",
+        "settings: the times of the group or of its sessions are invalid",
+        "tables: grading_report.json: a is 1, but 2 follows from the records",
     ]
 
 

@@ -33,29 +33,29 @@ def test_values_are_the_same_but_for_rounding_and_where_they_were_made(told: Any
 @pytest.mark.parametrize(
     ("told", "found", "said"),
     [
-        ({"a": [1, {"b": "x"}]}, {"a": [1, {"b": "y"}]}, ["a[1].b is 'x', and 'y' follows from the records"]),
-        ({"a": 1.00003}, {"a": 1}, ["a is 1.00003, and 1 follows from the records"]),
-        ({"a": 0.00003}, {"a": 0}, ["a is 3e-05, and 0 follows from the records"]),
-        ({"a": 200_005}, {"a": 200_000}, ["a is 200005, and 200000 follows from the records"]),
-        ({"a": [1, 2]}, {"a": [1]}, ["a has 2 entries, and 1 follow from the records"]),
-        ({"a": [2]}, {"a": []}, ["a has 1 entries, and 0 follow from the records"]),
-        ({"a": 5}, {"a": "x"}, ["a is 5, and 'x' follows from the records"]),
-        ({"a": "x"}, {"a": 5}, ["a is 'x', and 5 follows from the records"]),
-        ({"a": True}, {"a": 1}, ["a is True, and 1 follows from the records"]),
-        ({"a": 0}, {"a": False}, ["a is 0, and False follows from the records"]),
-        ({"a": True}, {"a": 2}, ["a is True, and 2 follows from the records"]),
-        ({"a": "xy"}, {"a": ["x", "y"]}, ["a is 'xy', and ['x', 'y'] follows from the records"]),
-        ({"a": ["x", "y"]}, {"a": "xy"}, ["a is ['x', 'y'], and 'xy' follows from the records"]),
-        ({"a": [1]}, {"a": 1}, ["a is [1], and 1 follows from the records"]),
-        ({"a": []}, {"a": {}}, ["a is [], and {} follows from the records"]),
-        ({"a": 1}, {"a": [1]}, ["a is 1, and [1] follows from the records"]),
-        ({"a": {}}, {"a": []}, ["a is {}, and [] follows from the records"]),
-        ({"b": 1, "a": 1}, {}, ["a is 1, and None follows from the records",
-                                "b is 1, and None follows from the records"]),
-        ({"a": 5.0}, {"a": float("inf")}, ["a is 5.0, and inf follows from the records"]),
-        ({"a": float("-inf")}, {"a": float("inf")}, ["a is -inf, and inf follows from the records"]),
-        ({"a": float("nan")}, {"a": 5.0}, ["a is nan, and 5.0 follows from the records"]),
-        ({"a": "x" * 200}, {"a": 1}, [f"a is '{'x' * 99}, and 1 follows from the records"]),
+        ({"a": [1, {"b": "x"}]}, {"a": [1, {"b": "y"}]}, ["a[1].b is 'x', but 'y' follows from the records"]),
+        ({"a": 1.00003}, {"a": 1}, ["a is 1.00003, but 1 follows from the records"]),
+        ({"a": 0.00003}, {"a": 0}, ["a is 3e-05, but 0 follows from the records"]),
+        ({"a": 200_005}, {"a": 200_000}, ["a is 200005, but 200000 follows from the records"]),
+        ({"a": [1, 2]}, {"a": [1]}, ["a has 2 entries, but 1 follow from the records"]),
+        ({"a": [2]}, {"a": []}, ["a has 1 entries, but 0 follow from the records"]),
+        ({"a": 5}, {"a": "x"}, ["a is 5, but 'x' follows from the records"]),
+        ({"a": "x"}, {"a": 5}, ["a is 'x', but 5 follows from the records"]),
+        ({"a": True}, {"a": 1}, ["a is True, but 1 follows from the records"]),
+        ({"a": 0}, {"a": False}, ["a is 0, but False follows from the records"]),
+        ({"a": True}, {"a": 2}, ["a is True, but 2 follows from the records"]),
+        ({"a": "xy"}, {"a": ["x", "y"]}, ["a is 'xy', but ['x', 'y'] follows from the records"]),
+        ({"a": ["x", "y"]}, {"a": "xy"}, ["a is ['x', 'y'], but 'xy' follows from the records"]),
+        ({"a": [1]}, {"a": 1}, ["a is [1], but 1 follows from the records"]),
+        ({"a": []}, {"a": {}}, ["a is [], but {} follows from the records"]),
+        ({"a": 1}, {"a": [1]}, ["a is 1, but [1] follows from the records"]),
+        ({"a": {}}, {"a": []}, ["a is {}, but [] follows from the records"]),
+        ({"b": 1, "a": 1}, {}, ["a is 1, but None follows from the records",
+                                "b is 1, but None follows from the records"]),
+        ({"a": 5.0}, {"a": float("inf")}, ["a is 5.0, but inf follows from the records"]),
+        ({"a": float("-inf")}, {"a": float("inf")}, ["a is -inf, but inf follows from the records"]),
+        ({"a": float("nan")}, {"a": 5.0}, ["a is nan, but 5.0 follows from the records"]),
+        ({"a": "x" * 200}, {"a": 1}, [f"a is '{'x' * 99}, but 1 follows from the records"]),
     ],
 )  # fmt: skip
 def test_values_that_differ_are_named_with_their_places(told: Any, found: Any, said: list[str]) -> None:
@@ -81,10 +81,11 @@ def test_a_check_says_how_much_differs() -> None:
 def test_the_index_and_the_signature_are_checks_of_their_own(tmp_path: Path) -> None:
     index = BundleIndex(format="", version=1, made_by="", made_at="", run_group="g", files=(), left_out=())
     bundle = Bundle(index, "ab12", b"", None, tmp_path)
-    whole = Check("index", CheckResult.verified, "0 files, each with the SHA-256 that the index says")
+    whole = Check("index", CheckResult.verified, "0 files, each with the SHA-256 in the index")
     assert [*verify._origin(bundle, None, None)] == [*verify._origin(bundle, "AB12", None)] == [whole]
     (other,) = verify._origin(bundle, "ab13", None)
     assert (other.name, other.result) == ("index", CheckResult.differs)
-    assert other.detail == "its digest is not the one that you gave" and other.reasons[0].startswith("you gave ab13; ")
-    unsigned = "it is not signed, and --allowed-signers asks for a signature"
+    assert other.detail == "it does not have the digest that you gave"
+    assert other.reasons[0].startswith("you gave ab13; ")
+    unsigned = "it is not signed, but --allowed-signers requires a signature"
     assert [*verify._origin(bundle, None, tmp_path)] == [whole, Check("signature", CheckResult.differs, unsigned)]

@@ -77,7 +77,7 @@ def test_a_host_that_answers_is_reached(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 class _Sandbox:
-    """Stands in for an engine with, or without, the image that GPUs are tried in."""
+    """A fake sandbox with or without the image in which GPUs are tested."""
 
     def __init__(self, image: str | None, text: str = "", free: int = 1, error: str = "") -> None:
         self._image, self._text, self._free, self._error = image, text, free, error
@@ -102,9 +102,9 @@ class _Sandbox:
 @pytest.mark.parametrize(
     ("sandbox", "expected"),
     [
-        (_Sandbox(None), "note    GPUs     not tried in a container, as there is no image for it: mlebench build"),
+        (_Sandbox(None), "note    GPUs     not tested in a container, since the image is not built: mlebench build"),
         (_Sandbox("env", "ok   GPU: torch  1.0 s  a matrix product"), "ok      GPUs     GPU: torch 1.0 s a matrix"),
-        (_Sandbox("env", free=0), "note    GPUs     not tried in a container, as runs use all of them"),
+        (_Sandbox("env", free=0), "note    GPUs     not tested in a container, since runs use all of them"),
         (_Sandbox("env", "FAILED GPU: driver", error="check: driver failed"), "problem GPUs     check: driver failed"),
     ],
 )
@@ -129,7 +129,7 @@ def test_the_doctor_computes_on_gpus_in_a_container(
 
 @pytest.mark.parametrize(
     ("program", "expected"),
-    [(None, "note    GPUs     none, as there is no nvidia-smi"), ("exit 9", "problem GPUs     nvidia-smi shows none")],
+    [(None, "note    GPUs     none: nvidia-smi"), ("exit 9", "problem GPUs     nvidia-smi shows none")],
 )
 def test_the_doctor_says_why_there_are_no_gpus(
     program: str | None,

@@ -1,4 +1,4 @@
-"""``--bench-version`` of each sub-command: what it gives for the second version is not what it gives for the first."""
+"""``--bench-version`` of each subcommand: the second version's results differ from the first's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.cli.main import main
 from tests.groups import record_with, save_group
 
-pytestmark = pytest.mark.full  # they prepare and grade in processes of their own
+pytestmark = pytest.mark.full  # they prepare and grade in separate processes
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
 CORRECTED = {
     "competition.yaml": "changes: [other training data, half of the score]\nthresholds: indicative\n"
@@ -41,7 +41,7 @@ Run = Callable[..., tuple[str, str]]
 
 @pytest.fixture
 def toys(tmp_path: Path) -> Path:
-    """A folder with one competition, whose second version has other training data and half of the score."""
+    """A folder with one competition; its second version has other training data and half the score."""
     folder = Path(shutil.copytree(TOY, tmp_path / "competitions/toy-parity"))
     (folder / "v2").mkdir()
     for name, text in CORRECTED.items():
@@ -51,7 +51,7 @@ def toys(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(toys: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a sub-command on them; gives what it prints and what it says beside that."""
+    """Run a subcommand on them; returns its output and its log."""
 
     def call(*arguments: object, data: bool = True, status: int = 0) -> tuple[str, str]:
         own = ["--competitions-dir", toys, *(["--data-dir", toys.parent / "data"] if data else [])]
@@ -63,7 +63,7 @@ def run(toys: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def prepared(run: Run, toys: Path) -> Path:
-    """The data folder of the competition, of which both versions are prepared."""
+    """The data folder of the competition, with both versions prepared."""
     for version in (1, 2):
         run("prepare", "-c", "toy-parity", f"--bench-version={version}")
     return toys.parent / "data/toy-parity"
@@ -146,5 +146,5 @@ def test_report_is_of_the_groups_of_the_version(
     assert report("v1", "v2")[0] == [first, second]
     assert report("v1", "v2", "--bench-version=1")[0] == [first]
     rates, said = report("v1", "v2", "--bench-version=2")
-    assert rates == [second] and "left out, since of another version of the benchmark: v1" in said
-    assert "no group named here is of that version: v1" in report("v1", "--bench-version=2", status=2)[1]
+    assert rates == [second] and "skipped groups of another version of the benchmark: v1" in said
+    assert "none of these groups is of that version: v1" in report("v1", "--bench-version=2", status=2)[1]

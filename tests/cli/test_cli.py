@@ -19,7 +19,7 @@ from tests.groups import make_group
 
 
 def mlebench(*arguments: object, home: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """A call of the command; ``home`` is a folder without credentials."""
+    """Call the command; ``home`` is a folder without credentials."""
     command = [sys.executable, "-m", "pytest_mlebench.cli", *map(str, arguments)]
     environment = None
     if home is not None:
@@ -128,7 +128,7 @@ def test_a_wrong_call_is_a_line_and_status_2(arguments: list[str], message: str,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["xyzzy"], "unknown command 'xyzzy'; there are agents, "),
+        (["xyzzy"], "unknown command 'xyzzy'; choose from agents, "),
         (["repot"], "unknown command 'repot'; did you mean report or"),
         (["compare"], "unknown command 'compare'; `mlebench report GROUP OTHER` compares run groups"),
         (["watch", "g", "--interval=-1"], "--interval: -1 must be at least 0.1 seconds"),
@@ -141,7 +141,7 @@ def test_a_wrong_call_is_a_line_and_status_2(arguments: list[str], message: str,
         (["groups", "--runs-dir", __file__], f"--runs-dir: {__file__} is not a folder"),
         (
             ["dev", "download-leaderboard", "-c", "x"],
-            "`dev download-leaderboard -c x` is not offered: `mlebench",
+            "`dev download-leaderboard -c x` is not supported: `mlebench",
         ),
     ],
 )
@@ -161,7 +161,7 @@ def test_an_argument_too_many_is_told_with_the_commands_own_usage(capsys: pytest
 def test_what_proves_the_data_is_not_overwritten(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["prepare", "-c", "smoke-digits", f"--overwrite-{what}"])
-    assert f"--overwrite-{what} is not offered: competition.yaml has the reference's {what}" in capsys.readouterr().err
+    assert f"--overwrite-{what} is not supported: competition.yaml has the reference's" in capsys.readouterr().err
 
 
 def test_grade_writes_mle_benchs_report(data_dir: Path, tmp_path: Path) -> None:
@@ -203,13 +203,13 @@ def test_grade_writes_mle_benchs_report(data_dir: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "it is not JSON: Expecting property name enclosed in double quotes (column 2)"),
+        ("{", "it is not valid JSON: Expecting property name enclosed in double quotes (column 2)"),
         ("[" * 10_000 + "]" * 10_000, "it is nested deeper than 100 levels"),
         ('"text"', 'it must be an object with competition_id and submission_path, not "text"'),
         ('{"competition_id": "smoke-digits"}', "it has no submission_path"),
         ("{}", "it has no competition_id and no submission_path"),
-        ('{"competition_id": 1, "submission_path": "y"}', "competition_id must be a text, not 1"),
-        ('{"competition_id": "smoke-digits", "submission_path": 3}', "submission_path must be a text or null, not 3"),
+        ('{"competition_id": 1, "submission_path": "y"}', "competition_id must be a string, not 1"),
+        ('{"competition_id": "smoke-digits", "submission_path": 3}', "submission_path must be a string or null, not 3"),
         ('{"competition_id": "smoke-digits", "submission_path": "a\\u0000"}', "submission_path contains a NUL"),
         ('{"competition_id": "smoke-digts", "submission_path": "y"}', "did you mean smoke-digits"),
     ],
@@ -268,7 +268,7 @@ def test_a_file_and_an_id_in_the_wrong_order_and_a_folder_that_is_none_are_named
     assert main(["verify", str(file.parent)]) == 2
     assert "to verify a run group, pack it with `mlebench bundle`" in capsys.readouterr().err
     assert main(["dev"]) == 2
-    assert "`dev` is not offered" in capsys.readouterr().err
+    assert "`dev` is not supported" in capsys.readouterr().err
 
 
 @pytest.mark.full

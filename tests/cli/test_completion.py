@@ -1,4 +1,4 @@
-"""Completion of ``mlebench`` in real shells: what is typed, and what Tab makes of it."""
+"""Completion of ``mlebench`` in real shells."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ COMPLETED = {
     "build opencode/d": "opencode/dev",
     "report first-e": "first-evaluation",
 }
-"""What is typed after ``mlebench``, and the word that Tab makes of its end."""
+"""The text typed after ``mlebench``, and the word that Tab completes at its end."""
 
 
 class Terminal:
-    """A shell as somebody uses it who types."""
+    """An interactive shell."""
 
     def __init__(self, shell: str, folder: Path) -> None:
         options, self.setup = SETUPS[shell]
@@ -58,7 +58,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def wait_for(self, text: str) -> None:
-        """Wait until the terminal shows this after what it was waited for before."""
+        """Wait until the terminal shows this text, after the text of the last wait."""
         deadline = time.monotonic() + 120
         while text not in self._seen:
             ready, _, _ = select.select([self._master], [], [], max(0, deadline - time.monotonic()))

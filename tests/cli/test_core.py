@@ -1,4 +1,4 @@
-"""What the command line does whichever extras are installed (see ``tools/without_extras.py``)."""
+"""The core of the command line, whichever extras are installed (see ``tools/without_extras.py``)."""
 
 from __future__ import annotations
 

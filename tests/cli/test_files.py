@@ -1,4 +1,4 @@
-"""What an agent left, as text in a terminal and as files in a folder."""
+"""An agent's files, printed in a terminal and written to a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C before a command has begun."""
+"""Ctrl-C before a command has started."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ sys.exit(main(["groups"]))
 
 
 def test_ctrl_c_while_the_command_is_imported_is_one_line() -> None:
-    """It was a traceback of whatever was being imported."""
+    """It once printed a traceback from an import."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (130, "mlebench: interrupted\n")

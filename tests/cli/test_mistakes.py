@@ -1,6 +1,6 @@
-"""Wrong calls of every command: each option and argument with each kind of mistake, as the parser lists them.
+"""Wrong calls of every command: each option and argument in the parser with each kind of mistake.
 
-Whatever command or option is added is tried here, too. A call is wrong in one place; the rest of it is right.
+New commands and options are tested automatically. Each call is wrong in one place only.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tests.interop.harbor_jobs import add_trial, make_job
 pytestmark = pytest.mark.full
 
 SECONDS = 60
-"""A call that takes longer has not seen its mistake: it serves pages, waits for an engine, or downloads."""
+"""A call that takes longer has missed its mistake: it serves pages, waits for an engine, or downloads."""
 MOST_LINES = 3
 PATHS = {"FILE", "DIR", "FILE.jsonl", "FILE.tar.zst", "KEY", "RUNS_DIR", "PLAN"}
 NUMBERS = {"N", "DOLLARS", "SECONDS", "TIME", "SIZE"}
 GROUPS = {"GROUP", "RUN"}
 FREE = {"TEXT", "IMAGE", "ID,…"}
-"""Kinds of values that may be any text."""
+"""Kinds of values that may be any string."""
 MAY_BE_EMPTY = {"--title", "--note"}
 NOT_SEEN = {
     **dict.fromkeys(
@@ -42,11 +42,11 @@ NOT_SEEN = {
     "new-agent NAME": "a new one may have any",
     "new-competition ID": "a new one may have any",
 }
-"""Names of which a call cannot know that they are wrong, and why."""
+"""Names that a call cannot recognise as wrong, and why."""
 FAILURES = {"--data-dir", "--data-source", "URL", "--runtime", "--model"}
-"""Where a value may be right as such and fails nevertheless: the exit status is 1."""
+"""Places where a valid value may still fail: the exit status is 1."""
 NOT_THERE = {"list", "remove", "doctor", "audit", "board", "bundle", "regrade", "kernels"}
-"""Commands that a data folder may lack, which they mention: nothing has been prepared yet, or nothing is downloaded."""
+"""Commands that work without a data folder, and mention that it is missing."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Place:
 
     @property
     def option(self) -> str:
-        """The longest way to write it; empty for an argument."""
+        """The longest name of the option; empty for an argument."""
         return max(self.action.option_strings, key=len, default="")
 
     @property
@@ -83,7 +83,7 @@ PLACES = [
 
 
 def mistakes(place: Place) -> list[str]:
-    """Values that are wrong there; one in braces is a file or a folder of ``here``."""
+    """Values that are wrong in this place; one in braces is a file or folder of ``here``."""
     found = [] if place.name in MAY_BE_EMPTY else [""]
     if place.kind in PATHS:
         is_folder = place.kind in ("DIR", "RUNS_DIR")
@@ -142,7 +142,7 @@ def alone(here: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def right(place: Place, here: dict[str, str]) -> str:
-    """A value for what a command cannot do without."""
+    """A valid value for a required option or argument."""
     if place.action.choices:
         return str(next(iter(place.action.choices)))
     if place.command.startswith("new-"):
@@ -171,7 +171,7 @@ def right(place: Place, here: dict[str, str]) -> str:
 
 
 def call(place: Place, value: str, here: dict[str, str]) -> list[str]:
-    """The words of a call that is wrong in this place."""
+    """The command line of a call that is wrong in this place."""
     parser = COMMANDS[place.command]
     options: list[str] = []
     arguments: list[str] = []
@@ -227,7 +227,7 @@ def outcome(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, 
     with deadline():
         try:
             status = main(words)
-        except SystemExit as end:  # argparse's
+        except SystemExit as end:  # raised by argparse
             assert isinstance(end.code, int), end.code
             status = end.code
     done = capsys.readouterr()

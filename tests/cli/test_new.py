@@ -1,4 +1,4 @@
-"""New competitions and agents: folders that pass their checks as they are."""
+"""New competitions and agents: created folders pass their checks unchanged."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def test_the_files_of_the_templates_are_clean(folder: Path, new_competition: Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["new-competition", "taken"], "competitions/taken exists; nothing was overwritten"),
-        (["new-competition", "a/b"], "'a/b' cannot name a folder here"),
+        (["new-competition", "taken"], "competitions/taken already exists; nothing was overwritten"),
+        (["new-competition", "a/b"], "'a/b' is not a valid name"),
         (["new-competition", "spaceship-titanic"], "spaceship-titanic is a bundled competition"),
-        (["new-agent", "taken"], "agents/taken exists; nothing was overwritten"),
-        (["new-agent", "../x"], "'../x' cannot name a folder here"),
+        (["new-agent", "taken"], "agents/taken already exists; nothing was overwritten"),
+        (["new-agent", "../x"], "'../x' is not a valid name"),
         (["new-agent", "x", "--dir", "file"], "file is not a folder"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What long commands report while they work."""
+"""Progress reports of long commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.io.files import bundled
-from pytest_mlebench.io.processes import owned
+from pytest_mlebench.io.processes import owned_prefix
 from pytest_mlebench.sandbox.contract import SOCKETS
 from tests.cli.test_cli import mlebench
 
@@ -20,19 +20,19 @@ def test_golden_reports_each_step_and_what_it_wrote(tmp_path: Path) -> None:
     done = mlebench("golden", folder)
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
-    assert lines[:2] == ["smoke-digits: making synthetic data", "smoke-digits: preparing"]
+    assert lines[:2] == ["smoke-digits: generating synthetic data", "smoke-digits: preparing"]
     assert lines[-2].startswith("smoke-digits: grading ") and lines[-2].endswith(" submissions")
     assert lines[-1].startswith(f"{folder / 'golden.json'}: ")
 
 
 @pytest.mark.docker
 def test_clean_reports_what_it_removes() -> None:
-    no_process = Path("/proc/sys/kernel/pid_max").read_text().strip()  # numbers of processes are below it
-    name = owned(SOCKETS).replace(f"-{os.getpid()}-", f"-{no_process}-")
+    no_process = Path("/proc/sys/kernel/pid_max").read_text().strip()  # process ids are below it
+    name = owned_prefix(SOCKETS).replace(f"-{os.getpid()}-", f"-{no_process}-")
     folder = Path(f"/tmp/{name}test")
 
     def is_said(line: str, *options: str, remains: bool) -> bool:
-        for _ in range(3):  # sessions of other tests remove it as well
+        for _ in range(3):  # sessions of other tests may also remove it
             folder.mkdir(exist_ok=True)
             if line in mlebench("clean", *options).stdout.splitlines() and folder.is_dir() is remains:
                 return True

@@ -37,7 +37,7 @@ def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def report(runs_dir: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run the command; gives what it prints and what it says beside that."""
+    """Run the command; returns its output and its log."""
 
     def run(*arguments: object, status: int = 0) -> tuple[str, str]:
         assert main(["report", "--runs-dir", str(runs_dir), *map(str, arguments)]) == status
@@ -55,7 +55,7 @@ def strict(text: str) -> Any:
 
 
 def cells(text: str, start: str) -> list[str]:
-    """The cells of the line that starts so."""
+    """The cells of the line that begins with ``start``."""
     return re.split(r"\s{2,}", next(line for line in text.splitlines() if re.match(start, line)))
 
 
@@ -218,7 +218,7 @@ def test_an_unknown_group_is_told_with_close_matches(report: Any, runs_dir: Path
 
 def test_a_folder_that_holds_no_run_is_no_group(report: Any, tmp_path: Path) -> None:
     _, err = report(tmp_path, status=2)
-    assert "is not a run group: it holds neither manifest.json nor the record of a run" in err
+    assert "is not a run group: it contains neither manifest.json nor the record of a run" in err
 
 
 def test_a_group_given_twice_is_refused(report: Any, runs_dir: Path) -> None:

@@ -52,7 +52,7 @@ PRINT_SETTINGS = """
     ],
 )
 def test_an_option_takes_what_the_code_knows(option: str, values: tuple[str, ...]) -> None:
-    """The options name these values themselves: importing them would make every start of pytest slower."""
+    """The options list these values themselves, because importing them would slow down every start of pytest."""
     parse = OPTIONS[option].parse
     with pytest.raises(ValueError, match=f"is not one of {', '.join(values)}$"):
         parse("other")

@@ -107,7 +107,7 @@ def test_a_job_is_found_without_the_engines_id_once_it_shows_that_it_lives(
 ) -> None:
     job = submit(
         "import time; from pathlib import Path; from pytest_mlebench.extras.engines import plan\n"
-        "with plan.shown_as_alive(Path('FOLDER'), 'NAME', 'here'):\n"
+        "with plan.signal_alive(Path('FOLDER'), 'NAME', 'here'):\n"
         "    print('ready', flush=True); time.sleep(600)"
     )
     while "ready" not in output(job):

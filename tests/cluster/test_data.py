@@ -80,7 +80,7 @@ def test_options_of_data_that_have_no_effect_are_refused(sessions: Sessions) -> 
     output = sessions.run("--node-scratch=/tmp", agents=("gold",))
     assert "--node-scratch needs an engine" in output, output
     output = sessions.run("--data-source=ftp://x", agents=("gold",))
-    assert "--data-source: 'ftp://x' is no URL of s3://" in output and "Traceback" not in output, output
+    assert "--data-source: 'ftp://x' is not a URL of s3://" in output and "Traceback" not in output, output
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.errors import ClusterError
 from pytest_mlebench.extras.engines.contract import Cause, Job, JobState, QueueFull, Resources, Status
-from pytest_mlebench.extras.engines.plan import JobEnd, JobPlan, ended_names, note_end, open_plans, write_plan
+from pytest_mlebench.extras.engines.plan import JobEnd, JobPlan, ended_names, open_plans, report_end, write_plan
 from pytest_mlebench.extras.engines.queue import RunQueue, stop
 from pytest_mlebench.io.progress import Event, event_text
 from pytest_mlebench.records.group import GroupReader
@@ -138,7 +138,7 @@ def test_another_session_takes_up_a_job_that_has_not_ended_and_no_other(tmp_path
     for seed in (0, 1):
         first.add(replace(PLAN, seed=seed))
     first.step()
-    note_end(tmp_path, engine.jobs[1].name, JobEnd(error="it could not"))
+    report_end(tmp_path, engine.jobs[1].name, JobEnd(error="it could not"))
     second = queue_of(tmp_path, engine, [], [])
     for seed in (0, 1):
         second.add(replace(PLAN, seed=seed))

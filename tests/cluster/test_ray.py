@@ -93,9 +93,9 @@ def test_a_session_that_is_killed_costs_no_run_whether_it_runs_or_waits(sessions
         os.killpg(session.pid, signal.SIGKILL)
     watch = [sys.executable, "-m", "pytest_mlebench.cli", "watch", "toys", "--once"]
     shown = subprocess.run(watch, cwd=sessions.folder, capture_output=True, text=True, check=True).stdout
-    assert "1 waiting:" in shown and "waits for resources; free are" in shown, shown
+    assert "1 waiting:" in shown and "waits for resources; free: " in shown, shown
     refused = sessions.run("--cluster=none")
-    assert "take them up with --cluster=ray" in refused, refused
+    assert "continue them with --cluster=ray" in refused, refused
     output = sessions.run()
     assert "3 gold" in output, output
     records = [json.loads(path.read_text()) for path in sessions.group.glob("*/run.json")]

@@ -137,7 +137,7 @@ def test_a_session_that_is_killed_costs_no_run(sessions: Sessions) -> None:
         session.kill_all()
     refused = sessions.run("--cluster=none")
     assert "1 run of" in refused or "2 runs of" in refused, refused
-    assert "take them up with --cluster=local" in refused
+    assert "continue them with --cluster=local" in refused
     output = sessions.run()
     assert "3 gold" in output, output
     records = sessions.records()
@@ -196,7 +196,7 @@ def test_a_node_that_cannot_do_a_run_says_why(sessions: Sessions) -> None:
     ended = next((sessions.group / JOBS / "ended").glob("*.json"))
     command = [sys.executable, "-m", "pytest_mlebench.cli", "run-one", str(plan)]
     over = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert over.returncode == 0 and "it is over" in over.stderr, "a run was done twice"
+    assert over.returncode == 0 and "the run has ended" in over.stderr, "a run was done twice"
     ended.unlink()
     again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert again.returncode == 0 and ended.exists() and len(sessions.records()) == 1, "a run was done twice"

@@ -175,7 +175,7 @@ def test_a_partition_that_takes_no_jobs_for_a_time_and_a_controller_that_is_away
     try:
         with sessions.start(*SLURM, "--max-parallel=1", "--seeds=2", agents=("slow",)) as session:
             sessions.wait_for_run("slow")
-            set_state("DRAIN")
+            set_state("DRAIN_SECONDS")
             wait_until(lambda: refused() == 1)
             slurm.save()
             slurm.kill("slurmctld")

@@ -23,5 +23,5 @@ def test_an_installation_without_engines_says_so_and_not_that_the_name_is_wrong(
 
 def test_a_machine_that_is_not_of_the_cluster_is_told_where_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(ClusterError, match=r"^sinfo is not there: .*; start pytest where `sinfo` works"):
+    with pytest.raises(ClusterError, match=r"^sinfo was not found: .*; start pytest where `sinfo` works"):
         SlurmEngine().check()

@@ -11,7 +11,7 @@ import pytest
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.errors import InvalidSubmission
 from pytest_mlebench.grading.scorer import Scorer
-from pytest_mlebench.grading.twins import MadeTwin, as_submission, make_twin, read_sample
+from pytest_mlebench.grading.twins import GeneratedTwin, as_submission, make_twin, read_sample
 from pytest_mlebench.io.files import bundled
 from tests.extent import one_in
 
@@ -33,7 +33,7 @@ def raw_contents(competition: Competition, folder: Path, seed: int) -> dict[str,
     return contents(folder)
 
 
-def scores(twin: MadeTwin, folder: Path) -> dict[str, float]:
+def scores(twin: GeneratedTwin, folder: Path) -> dict[str, float]:
     """Of the sample submission and of the predictions; an invalid prediction raises. Higher is better."""
     sample = read_sample(twin.dataset)
     tables = {"sample": sample} | {name: as_submission(own, sample) for name, own in twin.predictions.items()}

@@ -1,4 +1,4 @@
-"""Toy competitions are prepared in the process of the tests, as bundled ones are, which takes a tenth of the time."""
+"""Prepares toy competitions in the tests' process, as bundled ones, which takes a tenth of the time."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _as_bundled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.path.name != "test_third_party.py":  # which tests the confined process
+    if request.path.name != "test_third_party.py":  # it tests the confined process
         monkeypatch.setattr("pytest_mlebench.data.preparing.is_third_party", lambda competition: False)

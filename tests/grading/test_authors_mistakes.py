@@ -1,4 +1,4 @@
-"""What the author of a competition reads after a mistake in its folder: from `mlebench golden`, and from the gate."""
+"""Messages of `mlebench golden` and the gate for mistakes in a competition's folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Author = Callable[[str, str, str], Competition]
 
 @pytest.fixture
 def author(new_competition: Path, tmp_path: Path) -> Author:
-    """A function that makes a copy of a new competition with one text of a file replaced."""
+    """A function that copies a new competition and replaces one string in a file."""
 
     def change(file: str, old: str, new: str) -> Competition:
         folder = tmp_path / "competitions" / "house-prices"
@@ -44,7 +44,7 @@ def author(new_competition: Path, tmp_path: Path) -> Author:
         ("float('nan')", "no submission has a score: <answers> scores nan; look at "),
     ],
 )
-def test_a_grade_that_is_no_score(author: Author, tmp_path: Path, body: str, words: str) -> None:
+def test_a_grade_that_is_not_a_score(author: Author, tmp_path: Path, body: str, words: str) -> None:
     with pytest.raises(CompetitionError) as error:
         make_golden(author("grade.py", GRADED, f"    return {body}"), tmp_path)
     assert words in str(error.value) and "Traceback" not in str(error.value)
@@ -61,7 +61,7 @@ def test_a_grader_that_rejects_everything(author: Author, tmp_path: Path) -> Non
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["np.float32", "np.float64", "__import__('decimal').Decimal"])
 def test_numbers_of_other_types_are_scores(author: Author, tmp_path: Path, kind: str) -> None:
-    """One of numpy's, as many metrics give, ended in a traceback when golden.json was written."""
+    """A NumPy number, which many metrics return, once caused a traceback when golden.json was written."""
     competition = author("grade.py", GRADED, f"    import numpy as np\n    return {kind}(1.5)")
     assert json.loads(json.dumps(make_golden(competition, tmp_path)))["scores"]["<answers>"] == 1.5
 
@@ -98,7 +98,7 @@ def test_numbers_of_other_types_are_scores(author: Author, tmp_path: Path, kind:
         ("synthetic.py", '"extra_column": noisy', "7: noisy", "must return a dictionary by name"),
     ],
 )
-def test_a_module_that_does_not_do_its_part(
+def test_a_module_that_breaks_its_contract(
     author: Author, tmp_path: Path, file: str, old: str, new: str, words: str
 ) -> None:
     with pytest.raises(MLEBenchError) as error:
@@ -111,7 +111,7 @@ def test_a_module_that_does_not_do_its_part(
     ("content", "words"),
     [("Häuser".encode("latin-1"), "it is not UTF-8 text (byte 2)"), (b" \n", "is empty"), (b"a\0b", "is not text")],
 )
-def test_a_description_that_nobody_can_read(author: Author, tmp_path: Path, content: bytes, words: str) -> None:
+def test_an_unreadable_description(author: Author, tmp_path: Path, content: bytes, words: str) -> None:
     competition = author("grade.py", GRADED, GRADED)
     competition.description.write_bytes(content)
     with pytest.raises(MLEBenchError) as error:
@@ -120,13 +120,13 @@ def test_a_description_that_nobody_can_read(author: Author, tmp_path: Path, cont
 
 
 @pytest.mark.full
-def test_a_key_that_is_there_twice(author: Author) -> None:
+def test_a_duplicate_key(author: Author) -> None:
     with pytest.raises(CompetitionError, match=r"competition\.yaml, line 3: duplicate key .title."):
         author("competition.yaml", "title: House Prices", "title: House\ntitle: Home")
 
 
 @pytest.mark.full
-def test_the_gate_offers_no_acceptance_of_a_broken_grader(author: Author, pytester: pytest.Pytester) -> None:
+def test_the_gate_does_not_offer_to_accept_a_broken_grader(author: Author, pytester: pytest.Pytester) -> None:
     folder = author("grade.py", GRADED, "    return None").folder
     result = pytester.runpytest(folder, "-k", "scores")
     result.stdout.fnmatch_lines(["*2 more: grade.py: grade returned None, which*", "Look at */house-prices/grade.py."])
@@ -147,7 +147,9 @@ def test_the_gate_offers_no_acceptance_of_a_broken_grader(author: Author, pytest
         ),
     ],
 )
-def test_groups_that_are_not_there(author: Author, pytester: pytest.Pytester, groups: str, words: str) -> None:
+def test_groups_with_missing_columns_or_files(
+    author: Author, pytester: pytest.Pytester, groups: str, words: str
+) -> None:
     folder = author(
         "competition.yaml", "title: House Prices", f"title: House Prices\ngroups:\n  owner: {groups}"
     ).folder
@@ -158,10 +160,10 @@ def test_groups_that_are_not_there(author: Author, pytester: pytest.Pytester, gr
 
 
 @pytest.mark.full
-def test_a_file_in_another_encoding_is_no_silence(author: Author, pytester: pytest.Pytester) -> None:
-    """pytest said only that there were no tests."""
+def test_a_file_in_another_encoding_is_reported(author: Author, pytester: pytest.Pytester) -> None:
+    """pytest once reported only that there were no tests."""
     competition = author("grade.py", GRADED, GRADED)
     path = competition.folder / "competition.yaml"
     path.write_bytes(path.read_bytes() + "# Häuser\n".encode("latin-1"))
     result = pytester.runpytest(competition.folder)
-    result.stdout.fnmatch_lines(["*house-prices/competition.yaml: is not a text in UTF-8*"])
+    result.stdout.fnmatch_lines(["*house-prices/competition.yaml: is not UTF-8 text*"])

@@ -25,7 +25,7 @@ from pytest_mlebench.authoring import (
 GOOD = pd.DataFrame({"id": ["a", "b", "c"], "p": [0.1, 0.2, 0.3], "q": [1, 0, 1]})
 
 
-def test_answer_positions_let_ids_repeat() -> None:
+def test_answer_positions_allow_repeated_ids() -> None:
     answers = pd.DataFrame({"id": [7, 8, 9]})
     assert answer_positions(pd.DataFrame({"id": [9, 7, 8, 9]}), answers, on="id").tolist() == [2, 0, 1, 2]
 
@@ -34,7 +34,7 @@ def test_answer_positions_let_ids_repeat() -> None:
     ("ids", "reason"),
     [([7, 8], "id 9 is missing"), ([7, 8, 9, 5], "id 5 is not an id"), ([7, 7, 8], "id 9 is missing")],
 )
-def test_answer_positions_want_every_id_and_no_other(ids: list[int], reason: str) -> None:
+def test_answer_positions_require_exactly_the_ids_of_the_answers(ids: list[int], reason: str) -> None:
     with pytest.raises(InvalidSubmission, match=reason):
         answer_positions(pd.DataFrame({"id": ids}), pd.DataFrame({"id": [7, 8, 9]}), on="id")
 
@@ -50,8 +50,8 @@ def test_texts_are_empty_where_values_are_missing_and_numbers_as_python_prints_t
 
 
 @pytest.mark.parametrize("values", [[1, 2], [1.5, None], [True, False]])
-def test_a_column_of_numbers_alone_is_no_text(values: list[object]) -> None:
-    with pytest.raises(InvalidSubmission, match="column 'text' must hold text"):
+def test_a_column_with_only_numbers_is_not_text(values: list[object]) -> None:
+    with pytest.raises(InvalidSubmission, match="column 'text' must contain text"):
         require_text(pd.DataFrame({"text": values}), "text")
 
 
@@ -60,29 +60,29 @@ def test_a_column_with_some_text_or_none_at_all_passes(values: list[object]) -> 
     require_text(pd.DataFrame({"text": values}), "text")
 
 
-def test_ids_too_large_for_an_integer_are_no_ids_of_the_test_set() -> None:
+def test_ids_too_large_for_an_integer_are_not_in_the_test_set() -> None:
     with pytest.raises(InvalidSubmission, match=r"id 9+ is not an id of the test set"):
         alignment(pd.DataFrame({"id": [10**26 - 1, 7]}), pd.DataFrame({"id": ["a", "b"]}), on="id")
 
 
-def test_columns_may_come_in_any_order_and_be_more() -> None:
+def test_columns_may_be_in_any_order_with_extra_ones() -> None:
     require_columns(GOOD, ["q", "id"])
     require_columns(GOOD, ["q", "p", "id"], exactly=True)
 
 
-def test_a_missing_column_is_named_with_those_that_are_there() -> None:
+def test_a_missing_column_is_reported_with_the_existing_columns() -> None:
     with pytest.raises(InvalidSubmission, match=r"^column 'target' is missing; the file has 'id', 'p', 'q'$"):
         require_columns(GOOD, ["id", "target"])
     with pytest.raises(InvalidSubmission, match=r"^column 'id' is missing; the file has none$"):
         require_columns(pd.DataFrame(), ["id"])
 
 
-def test_an_extra_column_is_named_where_none_is_allowed() -> None:
+def test_an_extra_column_is_reported_if_none_is_allowed() -> None:
     with pytest.raises(InvalidSubmission, match=r"^column 'q' is not expected; the columns are id, p$"):
         require_columns(GOOD, ["id", "p"], exactly=True)
 
 
-def test_names_of_columns_are_cut_short_in_reasons() -> None:
+def test_column_names_are_truncated_in_reasons() -> None:
     monstrous = pd.DataFrame({"x" * 10**6: [1]})
     for exactly, columns in ((False, ["id"]), (True, [])):
         with pytest.raises(InvalidSubmission) as caught:
@@ -97,30 +97,30 @@ def test_the_number_of_rows_must_be_that_of_the_answers() -> None:
         require_row_count(GOOD, GOOD.head(2))
 
 
-def test_numbers_come_as_floats_in_the_shape_asked_for() -> None:
+def test_numbers_are_returned_as_floats_in_the_requested_shape() -> None:
     assert numeric(GOOD, "p").tolist() == [0.1, 0.2, 0.3]
     assert numeric(GOOD, ["q", "p"]).tolist() == [[1, 0.1], [0, 0.2], [1, 0.3]]
     assert numeric(GOOD, ["q"]).shape == (3, 1)
 
 
-def test_booleans_count_as_0_and_1_and_gaps_as_nan() -> None:
+def test_booleans_become_0_and_1_and_missing_values_nan() -> None:
     assert numeric(pd.DataFrame({"p": [True, False]}), "p").tolist() == [1, 0]
     assert np.isnan(numeric(pd.DataFrame({"p": [0.5, None]}), "p")).tolist() == [False, True]
     assert numeric(pd.DataFrame({"p": [True, None]}, dtype=object), "p")[0] == 1
 
 
 @pytest.mark.parametrize("value", ["high", "1_000", "0x10", "1+2j", "\u0663", "\0", "0.5.1", "1,5"])
-def test_what_is_no_number_is_named_with_its_row(value: str) -> None:
+def test_a_non_number_is_reported_with_its_row(value: str) -> None:
     with pytest.raises(InvalidSubmission, match=r"^column 'p', row 2: .* is not a number$"):
         numeric(GOOD.assign(p=[0.1, value, "also wrong"]), "p")
 
 
-def test_a_whole_number_beyond_floats_is_named_with_its_row() -> None:
+def test_an_integer_too_large_for_a_float_is_reported_with_its_row() -> None:
     with pytest.raises(InvalidSubmission, match=r"^column 'p', row 2: -10+\.\.\. is too large a number$"):
         numeric(pd.DataFrame({"p": [1, -(10**400), None]}, dtype=object), "p")
 
 
-def test_a_long_text_is_cut_short_in_the_reason() -> None:
+def test_a_long_text_is_truncated_in_the_reason() -> None:
     with pytest.raises(InvalidSubmission) as caught:
         numeric(pd.DataFrame({"p": ["x" * 10**6]}), "p")
     assert len(str(caught.value)) < 200
@@ -133,14 +133,14 @@ def test_numbers_must_be_finite(value: float) -> None:
         require_finite(np.array([[0, 1], [0, value]]), ["p", "q"])
 
 
-def test_a_gap_is_named_with_its_column_and_row() -> None:
+def test_a_missing_value_is_reported_with_its_column_and_row() -> None:
     table = pd.DataFrame({"a": ["x", "y"], "b": [1, None]})
     require_not_missing(table, "a")
     with pytest.raises(InvalidSubmission, match=r"^column 'b', row 2: the value is missing$"):
         require_not_missing(table, ["a", "b"])
 
 
-def test_bounds_belong_to_the_range_and_missing_values_pass() -> None:
+def test_bounds_are_inclusive_and_missing_values_pass() -> None:
     require_between(np.array([0, 1, 0.5, np.nan]), "p")
     require_between(np.array([-3.0, 7.0]), "p", -3, 7)
 
@@ -167,7 +167,7 @@ def test_rows_must_sum_to_the_total_within_the_tolerance() -> None:
 
 
 @given(st.permutations(range(6)), st.sampled_from([int, float, str]))
-def test_rows_are_aligned_whatever_their_order_and_the_ids_type(order: list[int], kind: type) -> None:
+def test_rows_are_aligned_regardless_of_order_and_id_type(order: list[int], kind: type) -> None:
     answers = pd.DataFrame({"id": [kind(k) for k in range(6)], "value": range(6)})
     submission = answers.iloc[order]
     assert align(submission, answers, on="id").equals(answers)
@@ -195,12 +195,12 @@ def test_whole_floats_equal_integers_but_text_does_not() -> None:
         (["a", 2, "c"], r"^id 2 is not an id of the test set$"),
     ],
 )
-def test_the_id_that_is_wrong_is_named(ids: list[object], reason: str) -> None:
+def test_a_wrong_id_is_reported(ids: list[object], reason: str) -> None:
     with pytest.raises(InvalidSubmission, match=reason):
         alignment(pd.DataFrame({"id": ids}), GOOD, on="id")
 
 
-def test_a_table_without_the_column_of_ids_is_refused() -> None:
+def test_a_table_without_the_id_column_is_rejected() -> None:
     with pytest.raises(InvalidSubmission, match="column 'id' is missing"):
         align(GOOD.drop(columns="id"), GOOD, on="id")
 
@@ -224,12 +224,12 @@ def test_predictions_are_checked_before_they_are_aligned() -> None:
         ([True, None], ["True", "nan"]),
     ],
 )
-def test_values_become_text_as_python_prints_them_and_gaps_nan(column: list[object], text: list[str]) -> None:
+def test_values_become_text_as_python_prints_them_and_missing_values_nan(column: list[object], text: list[str]) -> None:
     assert texts(pd.DataFrame({"x": column}), "x", missing="nan").tolist() == text
 
 
 @given(st.text(max_size=100), st.integers() | st.floats())
-def test_no_reason_names_a_value_of_the_answers(secret: str, prediction: float) -> None:
+def test_no_reason_reveals_a_value_of_the_answers(secret: str, prediction: float) -> None:
     answers = pd.DataFrame({"id": [1, 2], "label": ["SECRET" + secret, "SECRET"]})
     for submission in (
         pd.DataFrame({"id": [1, 3], "label": [prediction, 0]}, dtype=object),

@@ -1,4 +1,4 @@
-"""golden.json: what is written, and what is kept because the reference gives it too."""
+"""golden.json: which results are written, and which are kept because they are the reference's."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def replace(path: Path, old: str, new: str) -> None:
 
 
 @pytest.mark.full
-def test_a_competitions_own_results_are_written_anew(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_competitions_own_results_are_rewritten(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     replace(folder / "grade.py", "return ", "return 0.9 * ")
     assert main(["golden", str(folder)]) == 0
     assert golden(folder)["scores"]["<answers>"] == 0.9 and golden(folder)["origin"] == "own"
@@ -63,19 +63,19 @@ def test_the_reference_results_are_kept(folder: Path) -> None:
     ("found", "message"),
     [
         ("a b c d", ""),
-        ("a x c d", "line 2 is the first that differs: found 'x', expected a text of which * digest; 3 of 4 lines *"),
+        ("a x c d", "line 2 is the first that differs: found 'x', expected a line * digest; 3 of 4 lines *"),
         (
             "b a c d",
             "line 1 is the first that differs: found 'b', expected 'a', now line 2: the same lines in another*",
         ),
-        ("a x y b c d", "line 2 * found 'x', expected 'b', which comes 2 lines later; 4 lines * in all, 6 found"),
-        ("a b c d e", "line 5 * found 'e', expected the end; 4 lines expected in all, 5 found"),
-        ("a c d", "line 2 * found 'c', expected 1 more line before it; 4 lines expected in all, 3 found"),
-        ("a b", "line 3 * found the end, expected 2 more lines; 4 lines expected in all, 2 found"),
-        ("", "line 1 * found the end, expected 4 more lines; 4 lines expected in all, 0 found"),
+        ("a x y b c d", "line 2 * found 'x', expected 'b', which comes 2 lines later; 4 lines * in total, 6 found"),
+        ("a b c d e", "line 5 * found 'e', expected the end; 4 lines expected in total, 5 found"),
+        ("a c d", "line 2 * found 'c', expected 1 more line before it; 4 lines expected in total, 3 found"),
+        ("a b", "line 3 * found the end, expected 2 more lines; 4 lines expected in total, 2 found"),
+        ("", "line 1 * found the end, expected 4 more lines; 4 lines expected in total, 0 found"),
     ],
 )
-def test_a_prepared_text_that_differs_is_told_with_what_was_expected(found: str, message: str, tmp_path: Path) -> None:
+def test_a_differing_prepared_text_is_reported_with_the_expected_text(found: str, message: str, tmp_path: Path) -> None:
     for name, words in (("expected", "a b c d"), ("found", found)):
         (tmp_path / name).write_text("".join(f"{word}\n" for word in words.split()))
     expected = "".join(map(mark, lines_of(tmp_path / "expected") or []))
@@ -93,7 +93,7 @@ def test_a_prepared_text_that_differs_is_told_with_what_was_expected(found: str,
         ("synthetic.py", '"all_odd": answers.assign(odd=1),', "", "all_odd.csv is in golden.json, but not among"),
     ],
 )
-def test_results_that_differ_from_the_reference_are_refused_unless_forced(
+def test_results_that_differ_from_the_reference_are_rejected_unless_forced(
     folder: Path, capsys: pytest.CaptureFixture[str], file: str, old: str, new: str, message: str
 ) -> None:
     kept = golden(folder, origin="reference")
@@ -107,7 +107,7 @@ def test_results_that_differ_from_the_reference_are_refused_unless_forced(
 
 
 @pytest.mark.full
-def test_a_golden_that_is_not_one_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_golden_file_with_missing_keys_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "golden.json").write_text('{"origin": "reference"}')
     assert main(["golden", str(folder)]) == 1
     error = capsys.readouterr().err
@@ -123,19 +123,19 @@ def test_a_golden_that_is_not_one_is_named(folder: Path, capsys: pytest.CaptureF
         ("seed", -1, "seed: must be at least 0, not -1"),
         ("public", [], "public: must be a mapping, not []"),
         ("scores", 5, "scores: must be a mapping, not 5"),
-        ("scores", {"a.csv": "0.5"}, "scores: that of a.csv must be a number, not '0.5'"),
-        ("scores", {"a.csv": None}, "scores: that of a.csv must be a number, not None"),
+        ("scores", {"a.csv": "0.5"}, "scores: the score of a.csv must be a number, not '0.5'"),
+        ("scores", {"a.csv": None}, "scores: the score of a.csv must be a number, not None"),
         ("invalid", {}, "invalid: must be a list, not {}"),
-        ("no_score", [7], "no_score: must hold names of submissions, not 7"),
-        ("lines", 3, "lines: must hold a mapping of texts for each side"),
-        ("lines", {"public": {"test.csv": 1}}, "lines: must hold a mapping of texts for each side"),
+        ("no_score", [7], "no_score: must contain names of submissions, not 7"),
+        ("lines", 3, "lines: must have a mapping of strings for each side"),
+        ("lines", {"public": {"test.csv": 1}}, "lines: must have a mapping of strings for each side"),
     ],
 )
-def test_a_golden_with_other_values_than_it_must_have_is_named(
-    folder: Path, key: str, value: Any, message: str
-) -> None:
-    """The gate ended in tracebacks of them."""
+def test_a_golden_file_with_invalid_values_is_reported(folder: Path, key: str, value: Any, message: str) -> None:
+    """These once caused tracebacks in the gate."""
     made = golden(folder)
     (folder / "golden.json").write_text(json.dumps({**made, key: value}))
-    with pytest.raises(CompetitionError, match=re.escape(f"golden.json: {message}; make it with `mlebench golden --f")):
+    with pytest.raises(
+        CompetitionError, match=re.escape(f"golden.json: {message}; create it with `mlebench golden --f")
+    ):
         _ = Competition.load(folder).golden

@@ -12,7 +12,7 @@ ANSWERS = pd.DataFrame({"id": [3, 1, 2]})
 
 
 @given(st.lists(st.integers(-5, 50), unique=True), st.randoms(use_true_random=False))
-def test_integer_ids_are_aligned_as_any_others(ids: list[int], random: Random) -> None:
+def test_integer_ids_are_aligned_like_other_ids(ids: list[int], random: Random) -> None:
     shuffled = random.sample(ids, len(ids))
     submission, answers = pd.DataFrame({"id": shuffled}), pd.DataFrame({"id": ids})
     order = alignment(submission, answers, "id")
@@ -33,7 +33,7 @@ def test_texts_of_any_length_and_script_are_aligned(ids: list[str], random: Rand
 @pytest.mark.parametrize(
     "ids", [np.arange(200_000) * 2**40, np.arange(200_000) - 2**62, 3**39 % (np.arange(200_000) + 9**9)]
 )
-def test_many_ids_of_any_pattern_are_aligned_as_numbers_and_as_texts(ids: np.ndarray) -> None:
+def test_many_ids_of_any_pattern_are_aligned_as_numbers_and_text(ids: np.ndarray) -> None:
     ids = np.unique(ids)
     shuffled = np.random.default_rng(0).permutation(ids)
     as_numbers, as_texts = (
@@ -48,7 +48,7 @@ def test_many_ids_of_any_pattern_are_aligned_as_numbers_and_as_texts(ids: np.nda
     ("change", "reason"),
     [("t5", "'t5' occurs more than once"), ("t99999999", "'t99999999' is not an id"), ("x" * 99, "is not an id")],
 )
-def test_one_wrong_text_among_many_is_named(change: str, reason: str) -> None:
+def test_one_wrong_text_among_many_is_reported(change: str, reason: str) -> None:
     ids = pd.Series([f"t{number}" for number in range(70_000)], dtype="str")
     with pytest.raises(InvalidSubmission, match=reason):
         alignment(pd.DataFrame({"id": [*ids[:9], change, *ids[10:]]}, dtype="str"), ids.to_frame("id"), "id")
@@ -58,17 +58,17 @@ def test_one_wrong_text_among_many_is_named(change: str, reason: str) -> None:
     ("ids", "reason"),
     [([1, 1, 3], "1 occurs more than once"), ([1, 2, 4], "4 is not an id"), ([1, 2], "3 is missing")],
 )
-def test_wrong_integer_ids_are_named(ids: list[int], reason: str) -> None:
+def test_wrong_integer_ids_are_reported(ids: list[int], reason: str) -> None:
     with pytest.raises(InvalidSubmission, match=reason):
         alignment(pd.DataFrame({"id": ids}), ANSWERS, "id")
 
 
-def test_the_same_ids_may_occur_any_number_of_times() -> None:
+def test_ids_may_repeat_any_number_of_times() -> None:
     require_same_ids(pd.DataFrame({"id": [1, 2, 2.0, 3, 1]}), ANSWERS, "id")
 
 
 @pytest.mark.parametrize(("ids", "reason"), [([1, 2, 2, 9, 3], "9 is not an id"), ([1, 2, 2, 1], "3 is missing")])
-def test_ids_that_are_not_the_answers_are_named(ids: list[int], reason: str) -> None:
+def test_ids_that_are_not_in_the_answers_are_reported(ids: list[int], reason: str) -> None:
     with pytest.raises(InvalidSubmission, match=reason):
         require_same_ids(pd.DataFrame({"id": ids}), ANSWERS, "id")
 

@@ -1,4 +1,4 @@
-"""When values tell the truth and when they do not: the rules of the search for leaks, at their bounds."""
+"""When values reveal the true ones: the rules of the search for leaks, at their limits."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ __all__ = ["dataset", "without_classifier"]
 pytestmark = pytest.mark.usefixtures("without_classifier")
 
 
-def test_values_stand_for_the_truth_where_each_stands_for_one_of_it() -> None:
+def test_values_encode_the_truth_if_each_maps_to_one_true_value() -> None:
     assert tells(["a", "b"] * 15, [0, 1] * 15) and tells(["a", "b", "c"] * 20, [0, 1, 1] * 20)
     assert not tells(["a", "b", "b"] * 10, [0, 1] * 15)
     assert not tells(["a"] * 60, [0, 1] * 30), "one value tells nothing"
     assert tells(["a", "b"] * 5, [0, 1] * 5) is False, "ten rows may agree by chance"
 
 
-def test_each_further_value_needs_more_rows_before_it_tells() -> None:
-    """Eleven values could stand for two classes in 2,048 ways, two values in four."""
+def test_each_additional_value_needs_more_rows() -> None:
+    """Eleven values can encode two classes in 2,048 ways, two values in four."""
     truth = ["a" if k % 11 < 6 else "b" for k in range(33)]
     assert not tells([k % 11 for k in range(33)], truth)
     assert tells([k % 11 < 6 for k in range(33)], truth)
     assert tells([k % 11 for k in range(66)], truth * 2)
 
 
-def test_a_third_as_many_values_as_rows_tell_and_more_do_not() -> None:
+def test_values_are_compared_up_to_a_third_of_the_rows() -> None:
     truth = [k % 20 for k in range(60)]
     assert tells(truth, truth)
     assert not tells([k % 21 for k in range(60)], truth)
@@ -53,7 +53,7 @@ def test_a_third_as_many_values_as_rows_tell_and_more_do_not() -> None:
 
 
 @pytest.mark.parametrize(("wrong", "told"), [(0, True), (1, True), (2, False), (3, False)])
-def test_one_in_a_hundred_that_guessing_misses_may_be_wrong(wrong: int, told: bool) -> None:
+def test_one_percent_of_the_rows_that_guessing_misses_may_be_wrong(wrong: int, told: bool) -> None:
     truth = [0, 1] * 100
     values = [1 - true if k < wrong else true for k, true in enumerate(truth)]
     assert tells(values, truth) == told
@@ -63,7 +63,7 @@ def test_one_in_a_hundred_that_guessing_misses_may_be_wrong(wrong: int, told: bo
     assert equals([f"{k}.0" for k in values[:100]], [str(k) for k in truth[:100]]) == (wrong == 0)
 
 
-def test_a_truth_that_is_nearly_always_the_same_is_told_by_nothing_that_misses_the_rest() -> None:
+def test_values_that_miss_rare_truths_are_not_a_leak() -> None:
     rare = [1] * 5 + [0] * 295
     assert tells(["x"] * 5 + ["y"] * 295, rare)
     assert not tells(["x"] * 4 + ["y"] * 296, rare)
@@ -103,7 +103,7 @@ def test_nearly_equal_numbers_are_equal_to_nine_digits() -> None:
     assert equals(["1.0", "2.0", "3.0"], ["1", "2", "3"])
 
 
-def test_truths_are_sorted_as_numbers_or_texts_up_or_down() -> None:
+def test_truths_may_be_sorted_as_numbers_or_texts_in_either_direction() -> None:
     numbers = [str(k) for k in range(30)]
     assert is_sorted(numbers) and is_sorted(numbers[::-1]) and is_sorted(["b"] * 20 + ["a"] * 20)
     assert is_sorted([text for text in numbers for _ in range(2)])
@@ -114,14 +114,14 @@ def test_truths_are_sorted_as_numbers_or_texts_up_or_down() -> None:
     assert is_sorted(["a"] * 11 + ["b"] * 12) and not is_sorted(["a"] * 11 + ["b"] * 11), "orders: 1352078 and 705432"
 
 
-def test_neighbours_of_texts_that_all_differ_are_compared_by_whether_they_are_empty() -> None:
+def test_distinct_texts_are_compared_with_neighbours_by_emptiness() -> None:
     texts = [f"{k} 1" for k in range(50)]
     assert neighbours_agree(range(100), [""] * 50 + texts)
     assert not neighbours_agree(range(100), [own for text in texts for own in ("", text)])
     assert not neighbours_agree(range(50), texts)
 
 
-def test_neighbours_agree_from_thirty_rows_on() -> None:
+def test_neighbours_are_compared_from_thirty_rows_on() -> None:
     blocks = ["a"] * 50 + ["b"] * 50
     assert neighbours_agree(range(100), blocks) and neighbours_agree([k // 2 for k in range(100)], blocks)
     assert not neighbours_agree([0] * 100, blocks) and not neighbours_agree(range(100), ["a", "b"] * 50)
@@ -139,7 +139,7 @@ def test_neighbours_agree_from_thirty_rows_on() -> None:
     assert neighbours_agree([(k * 37) % 100 for k in range(100)], [blocks[(k * 37) % 100] for k in range(100)])
 
 
-def test_rare_classes_meet_by_chance() -> None:
+def test_rare_classes_can_be_adjacent_by_chance() -> None:
     random = np.random.default_rng(0)
     for rare in ([3], [5], [8, 3], [4, 3, 3]):
         truth = ["0"] * (500 - sum(rare)) + [str(c) for c, own in enumerate(rare, 1) for _ in range(own)]
@@ -155,7 +155,7 @@ def test_many_numbers_agree_on_the_same_side_of_their_median() -> None:
 
 
 @pytest.mark.parametrize(("within", "level"), [(44, False), (60, True)])
-def test_six_standard_deviations_are_no_chance(within: int, level: bool) -> None:
+def test_six_standard_deviations_are_not_chance(within: int, level: bool) -> None:
     """Of 99 pairs of neighbours, 49 agree by chance; the deviation is about five."""
     blocks = ["a", "b"] * 50 if not level else (["a"] * 5 + ["b"] * 5) * 10
     assert neighbours_agree(range(100), blocks) == level, within
@@ -164,7 +164,7 @@ def test_six_standard_deviations_are_no_chance(within: int, level: bool) -> None
 
 
 @pytest.mark.parametrize(("a", "b"), [(37, 56), (23, 52), (27, 37), (44, 50), (61, 61), (30, 80)])
-def test_of_two_classes_neighbours_agree_where_wald_and_wolfowitz_find_too_few_runs(a: int, b: int) -> None:
+def test_neighbours_of_two_classes_agree_if_wald_wolfowitz_finds_too_few_runs(a: int, b: int) -> None:
     n, twice = a + b, 2 * a * b
     mean, variance = twice / n + 1, twice * (twice - n) / (n * n * (n - 1))
     for runs in range(2, 2 * a):
@@ -173,7 +173,7 @@ def test_of_two_classes_neighbours_agree_where_wald_and_wolfowitz_find_too_few_r
         assert neighbours_agree(range(n), truth) == ((mean - runs) / variance**0.5 > 6), runs
 
 
-def test_few_numbers_are_classes_of_their_own() -> None:
+def test_few_distinct_numbers_are_treated_as_classes() -> None:
     assert not neighbours_agree(range(100), ["0", "1"] * 30 + ["2"] * 40)
     for values, many in ((25, False), (26, True)):  # a quarter of the rows; equal values are never neighbours
         truth = [str(k % 12) if k < 50 else str(12 + k % (values - 12)) for k in range(100)]
@@ -221,14 +221,14 @@ ANYWHERE: dict[str, tuple[Callable[[Dataset], Any], bool]] = {
 
 
 @pytest.mark.parametrize("name", ANYWHERE)
-def test_long_texts_are_found_anywhere_as_fields_of_their_own(name: str, dataset: Dataset) -> None:
+def test_long_texts_are_found_in_any_file_as_separate_fields(name: str, dataset: Dataset) -> None:
     plant, found = ANYWHERE[name]
     plant(dataset)
-    said = [line for line in find_leaks(dataset) if "hold the true values of 'text'" in line]
-    assert said == (["public/model.bin hold the true values of 'text'"] if found else [])
+    said = [line for line in find_leaks(dataset) if "the true values of 'text'" in line]
+    assert said == (["public/model.bin contains the true values of 'text'"] if found else [])
 
 
-def test_text_files_with_an_answer_a_line_are_found_with_and_without_a_heading(dataset: Dataset) -> None:
+def test_text_files_with_one_answer_per_line_are_found_with_and_without_a_header(dataset: Dataset) -> None:
     labels = _truth(dataset)["label"].tolist()
     other = [{"cat": "0", "dog": "1"}[label] for label in labels]
     for name, lines, end in (
@@ -248,16 +248,16 @@ def test_text_files_with_an_answer_a_line_are_found_with_and_without_a_heading(d
         path.unlink()
 
 
-def test_nothing_is_found_where_nothing_tells(dataset: Dataset) -> None:
+def test_nothing_is_found_without_a_leak(dataset: Dataset) -> None:
     assert find_leaks(dataset) == []
 
 
-def test_a_column_of_more_values_than_the_truth_does_not_stand_for_it(dataset: Dataset) -> None:
+def test_a_column_with_more_values_than_the_truth_does_not_encode_it(dataset: Dataset) -> None:
     rows = _truth(dataset)
     for values in (1, 3):
         codes = [f"{label}{k % values}"[::-1] for k, label in enumerate(rows["label"])]
         rows[["id"]].assign(k=codes).to_csv(dataset.public / "meta.csv", index=False)
-        assert any("meta.csv: column 'k' stands for" in line for line in find_leaks(dataset)) == (values == 1)
+        assert any("meta.csv: column 'k' encodes" in line for line in find_leaks(dataset)) == (values == 1)
 
 
 def test_the_description_is_not_searched(dataset: Dataset) -> None:
@@ -265,11 +265,11 @@ def test_the_description_is_not_searched(dataset: Dataset) -> None:
     (dataset.public / "description.md").write_text(texts)
     assert find_leaks(dataset) == []
     (dataset.public / "description.txt").write_text(texts)
-    assert "public/description.txt hold the true values of 'text'" in find_leaks(dataset)
+    assert "public/description.txt contains the true values of 'text'" in find_leaks(dataset)
 
 
-def test_the_sample_submission_is_neither_searched_nor_a_copy(dataset: Dataset, tmp_path: Path) -> None:
-    """It may repeat texts of the test set that most answers are equal to."""
+def test_the_sample_submission_is_neither_searched_nor_reported_as_a_copy(dataset: Dataset, tmp_path: Path) -> None:
+    """It may repeat texts of the test set, and most answers may equal them."""
     rows = _truth(dataset)
     rows["text"] = [*rows["text"][:-3], "", "", ""]
     dataset.sample_submission.unlink()
@@ -280,10 +280,10 @@ def test_the_sample_submission_is_neither_searched_nor_a_copy(dataset: Dataset, 
     (other.private / "guesses.csv").write_bytes(other.sample_submission.read_bytes())
     assert find_leaks(other) == []
     (other.public / "more.csv").write_bytes(other.sample_submission.read_bytes()[:-1])
-    assert "public/more.csv hold the true values of 'text'" in find_leaks(other)
+    assert "public/more.csv contains the true values of 'text'" in find_leaks(other)
 
 
-def test_a_copy_of_the_answers_is_one_under_any_name(dataset: Dataset) -> None:
+def test_a_copy_of_the_answers_is_found_under_any_name(dataset: Dataset) -> None:
     (dataset.public / "deep").mkdir()
     (dataset.public / "deep/x.bin").write_bytes(dataset.answers.read_bytes())
     (dataset.public / "empty").touch()
@@ -293,7 +293,7 @@ def test_a_copy_of_the_answers_is_one_under_any_name(dataset: Dataset) -> None:
     assert not any("empty" in line for line in found)
 
 
-def test_the_truth_is_what_a_submission_is_asked_for(dataset: Dataset, tmp_path: Path) -> None:
+def test_the_truth_is_the_columns_that_a_submission_must_predict(dataset: Dataset, tmp_path: Path) -> None:
     truth = true_values(dataset)
     rows = _truth(dataset)
     assert list(truth) == ["label", "text"] and truth["label"] == dict(zip(rows["id"], rows["label"], strict=True))
@@ -323,7 +323,7 @@ SEEN = {
         (ROWS, 76, 1e-5, False),
     ],
 )
-def test_what_may_follow_from_content_is_a_leak_if_it_tells_more_than_half(
+def test_metadata_that_may_follow_from_content_is_a_leak_above_half(
     kind: str, right: int, p: float, found: bool, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attack = Attack("value of 'y'", kind, right, 100, 50, p, "inode")
@@ -335,7 +335,7 @@ def test_what_may_follow_from_content_is_a_leak_if_it_tells_more_than_half(
 
     monkeypatch.setattr(leaks, "attacks", attacks)
     said = (
-        f"the {SEEN[kind]} tell the value of 'y': a classifier that sees nothing else is right for {right} of 100, "
+        f"the {SEEN[kind]} reveal the value of 'y': a classifier that sees nothing else is right for {right} of 100, "
         "guessing for 50; it uses the inode most"
     )
     opened = [PublicFile("images/1.png", b"")]
@@ -354,11 +354,11 @@ IDS: dict[str, Callable[[int, int], str]] = {
 
 
 @pytest.mark.parametrize("what", IDS)
-def test_the_form_of_ids_tells(what: str, dataset: Dataset) -> None:
+def test_the_form_of_ids_can_reveal_answers(what: str, dataset: Dataset) -> None:
     truth = {"y": {IDS[what](k, own): "ab"[own] for k, own in enumerate([0, 1, 1, 0, 1, 0] * 10)}}
-    assert f"the {what} tells the true values of 'y'" in [*leaks._in_ids(dataset, truth, [])]
+    assert f"the {what} reveals the true values of 'y'" in [*leaks._in_ids(dataset, truth, [])]
     several = {f"{'pqrs'[2 * own + k % 2]}{k:03}": "ab"[own] for k, own in enumerate([0, 1, 1, 0, 1, 0] * 10)}
-    assert "the first character of the ids tells the true values of 'y'" in [
+    assert "the first character of the ids reveals the true values of 'y'" in [
         *leaks._in_ids(dataset, {"y": several}, [])
     ]
     uneven = {**truth["y"], "a-b-c-d": "a"}
@@ -375,21 +375,21 @@ def test_ids_are_in_the_first_column_or_the_second_after_one_without_a_name(data
     assert true_values(dataset) == {}
 
 
-def test_true_values_are_texts_as_they_stand(dataset: Dataset) -> None:
+def test_true_values_are_kept_as_raw_text(dataset: Dataset) -> None:
     rows = _truth(dataset)
     rows["label"] = rows["label"].map({"cat": "NA", "dog": "007"})
     rows.to_csv(dataset.answers, index=False)
     assert {*true_values(dataset)["label"].values()} == {"NA", "007"}
 
 
-def test_lines_count_in_files_of_lines_with_one_more_or_less() -> None:
+def test_line_counts_may_differ_by_one_in_files_of_lines() -> None:
     for suffix in ("csv", "tsv", "txt", "jsonl", "ndjson", "bin"):
         for lines in range(7):
             entry = PublicFile(f"a.{suffix}", b"x\n" * lines)
             assert leaks._has_lines(entry, 3) == (suffix != "bin" and 2 <= lines <= 4)
 
 
-def test_a_column_names_half_of_the_ids_or_files_after_them() -> None:
+def test_an_id_column_names_at_least_half_of_the_ids_or_their_files() -> None:
     known = {f"id{k}" for k in range(10)}
     for count, found in ((4, False), (5, True)):
         names = [*(f"id{k}" for k in range(count)), *"vwxyz"]
@@ -402,10 +402,10 @@ def test_a_column_names_half_of_the_ids_or_files_after_them() -> None:
     assert leaks._places(pd.DataFrame({"file": ["id0"]}), {"id0"}) == (None, {}), "one row is not a table of ids"
 
 
-def test_a_table_that_lacks_an_id_is_read_by_the_ids_that_it_has(dataset: Dataset) -> None:
+def test_a_table_that_lacks_an_id_is_matched_by_its_other_ids(dataset: Dataset) -> None:
     rows = _truth(dataset).drop(columns="text")
     rows.iloc[:-1].rename(columns={"label": "k"}).to_csv(dataset.public / "meta.csv", index=False)
-    assert "public/meta.csv holds the true values of 'label'" in find_leaks(dataset)
+    assert "public/meta.csv contains the true values of 'label'" in find_leaks(dataset)
 
 
 @pytest.mark.parametrize(
@@ -421,7 +421,7 @@ def test_a_table_that_lacks_an_id_is_read_by_the_ids_that_it_has(dataset: Datase
         (b"other", False),
     ],
 )
-def test_a_value_stands_between_separators_or_at_an_end(content: bytes, found: bool) -> None:
+def test_a_value_is_bounded_by_separators_or_a_file_end(content: bytes, found: bool) -> None:
     assert leaks._holds(content, b"secret") == found
 
 
@@ -434,20 +434,20 @@ def anywhere(values: Sequence[str], *opened: PublicFile) -> list[str]:
 
 
 @pytest.mark.parametrize(("rows", "texts", "found"), [(5, 5, True), (4, 4, False), (10, 5, True), (11, 5, False)])
-def test_five_texts_are_searched_for_if_they_are_half_of_the_rows(rows: int, texts: int, found: bool) -> None:
+def test_at_least_five_long_texts_that_are_half_of_the_rows_are_searched(rows: int, texts: int, found: bool) -> None:
     values = [f"text {k}" if k < texts else "short" for k in range(rows)]
     held = PublicFile("a.bin", "\n".join(values).encode())
-    assert anywhere(values, held) == (["public/a.bin hold the true values of 'y'"] if found else [])
+    assert anywhere(values, held) == (["public/a.bin contains the true values of 'y'"] if found else [])
 
 
 def test_texts_may_be_in_several_files_but_not_in_those_for_training() -> None:
     values = [f"text {k}" for k in range(9)]
     parts = [PublicFile(f"{k}.bin", "\n".join(values[k::3]).encode()) for k in range(3)]
     assert anywhere(values, *parts[1:]) == []
-    assert anywhere(values, *parts) == ["public/0.bin and 2 more files hold the true values of 'y'"]
+    assert anywhere(values, *parts) == ["public/0.bin and 2 more files contain the true values of 'y'"]
     whole, other = parts[0].content + b"\n" + parts[1].content, parts[2].content
     two = [PublicFile("b.bin", other), PublicFile("a.bin", whole)]
-    assert anywhere(values, *two) == ["public/a.bin and 1 more file hold the true values of 'y'"]
+    assert anywhere(values, *two) == ["public/a.bin and 1 more file contain the true values of 'y'"]
     for name in ("Train.bin", "in.zip/train_2.bin", "Sample.bin"):
         assert anywhere(values, PublicFile(name, whole + b"\n" + other)) == []
 
@@ -464,11 +464,11 @@ def csv(name: str, column: Sequence[Any], ids: Sequence[str] = ()) -> PublicFile
     return PublicFile(name, rows.to_csv(index=False).encode())
 
 
-HOLDS, STANDS = "public/{} holds the true values of 'y'", "public/{}: column 'k' stands for the true values of 'y'"
+HOLDS, STANDS = "public/{} contains the true values of 'y'", "public/{}: column 'k' encodes the true values of 'y'"
 
 
 @pytest.mark.parametrize(("classes", "found"), [(20, True), (21, False)])
-def test_codes_without_ids_are_of_twenty_classes_at_most(classes: int, found: bool) -> None:
+def test_codes_without_ids_have_at_most_twenty_classes(classes: int, found: bool) -> None:
     values = [f"class {k % classes}" for k in range(63)]
     codes = [f"c{k % classes}" for k in range(63)]
     assert in_tables(values, csv("a.csv", codes)) == ([STANDS.format("a.csv")] if found else [])
@@ -489,7 +489,7 @@ def test_a_table_of_every_second_id_is_found(rows: int) -> None:
         assert in_tables(values, csv("a.csv", values[first::2], [*by_id(values)][first::2])) == [HOLDS.format("a.csv")]
 
 
-def test_what_a_sample_stands_for_is_not_a_leak_but_what_it_holds_is() -> None:
+def test_codes_in_a_sample_are_not_a_leak_but_true_values_are() -> None:
     values = ["ab"[k * 7 % 11 % 2] for k in range(60)]
     codes, ids = [value.upper() for value in values], [*by_id(values)]
     assert in_tables(values, csv("a.csv", codes, ids)) == [STANDS.format("a.csv")]
@@ -497,14 +497,14 @@ def test_what_a_sample_stands_for_is_not_a_leak_but_what_it_holds_is() -> None:
     assert in_tables(values, csv("a Sample.csv", values, ids)) == [HOLDS.format("a Sample.csv")]
 
 
-def test_of_two_hundred_codes_one_may_be_wrong_in_either_direction() -> None:
+def test_one_of_two_hundred_codes_may_be_wrong_in_either_direction() -> None:
     values = ["ab"[k % 2] for k in range(200)]
     for wrong in (0, 1):
         codes = ["AB"[wrong if k == 1 - wrong else k % 2] for k in range(200)]
         assert in_tables(values, csv("a.csv", codes, [*by_id(codes)])) == [STANDS.format("a.csv")]
 
 
-def test_files_that_are_no_tables_do_not_end_the_search() -> None:
+def test_files_that_are_not_tables_do_not_end_the_search() -> None:
     values = [k * 7 % 11 for k in range(60)]
     ids = [*by_id(values)]
     first = [
@@ -525,7 +525,7 @@ def compressed(suffix: str) -> PublicFile:
     return PublicFile(f"a.{suffix}", file.getvalue())
 
 
-def test_tables_that_show_no_id_are_read() -> None:
+def test_tables_without_ids_are_read() -> None:
     values = [k * 7 % 11 for k in range(60)]
     assert in_tables(values, compressed("parquet")) == [HOLDS.format("a.parquet")]
     assert in_tables(values, compressed("pq")) == [HOLDS.format("a.pq")]
@@ -541,7 +541,7 @@ class Told:
     noted: Sequence[Mapping[str, Any]]
     name: str = "test.zip/{}.dat"
     ids: Sequence[int] | None = None
-    """In which order they are; that of their names otherwise."""
+    """The order of the files; by default, that of their names."""
     of_ids: int | None = None
     found: Sequence[str] = ()
 
@@ -557,7 +557,7 @@ class Told:
 MIXED = ["ab"[k * 7 % 11 % 2] for k in range(60)]
 BLOCKS = ["a"] * 20 + ["b"] * 20 + ["a"] * 20
 SORTED = ["a"] * 30 + ["b"] * 30
-IN_ZIP, IN_FILES, TRUE = "public/test.zip: the ", "the public files *.dat: the ", " tells the true values of 'y'"
+IN_ZIP, IN_FILES, TRUE = "public/test.zip: the ", "the public files *.dat: the ", " reveals the true values of 'y'"
 NUMBERS = [k * k % 59 for k in range(60)]
 
 
@@ -566,11 +566,11 @@ def one_of(what: str, values: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def out_of_order(values: Sequence[Any]) -> list[int]:
-    """The places of values, sorted by them as texts; equal ones in their order backwards."""
+    """The positions of values sorted as strings, with equal values in reverse order."""
     return sorted(range(len(values)), key=lambda k: (str(values[k]), -k))
 
 
-NEIGHBOURS = "public/test.zip: neighbours in the order of the files tell the true values of 'y'"
+NEIGHBOURS = "public/test.zip: neighbours in the order of the files reveal the true values of 'y'"
 METADATA = {
     "nothing": Told(MIXED, one_of("c", range(60))),
     "the value itself": Told(MIXED, one_of("c", MIXED), found=[IN_ZIP + "c" + TRUE]),
@@ -597,23 +597,23 @@ METADATA = {
     "one time of all files": Told(SORTED, one_of("time of change", [7] * 60), "{}.dat"),
     **{
         f"blocks in each {what}": Told(BLOCKS, one_of(what, range(60)), "{}.dat",
-                                       found=[f"{IN_FILES}order of each {what}{TRUE}"])
+                                       found=[f"{IN_FILES}order by {what}{TRUE}"])
         for what in ("time of change", "time of the inode's change", "inode", "place in the directory")
     },
     "few inodes, sorted": Told(NUMBERS[:29], one_of("inode", [2 * n**2 + 3 for n in range(29)]), "{}.dat"),
     "inodes in the order of values": Told([n * 11 % 29 for n in range(29)],
                                           one_of("inode", [2 * (n * 11 % 29) ** 2 + 3 for n in range(29)]), "{}.dat",
-                                          found=[f"{IN_FILES}order of each inode{TRUE}"]),
+                                          found=[f"{IN_FILES}order by inode{TRUE}"]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", METADATA)
-def test_what_is_said_of_files_that_are_named_after_ids_is_compared(name: str) -> None:
+def test_metadata_of_files_named_after_ids_is_compared(name: str) -> None:
     told = METADATA[name]
     assert told.leaks() == list(told.found)
 
 
-def test_kinds_of_files_are_compared_each_on_its_own() -> None:
+def test_file_types_are_compared_separately() -> None:
     truth = by_id(MIXED)
     few = [PublicFile(f"a/{id}.few", b"", (("c", value),)) for id, value in [*truth.items()][:5]]
     many = [PublicFile(f"b/{id}.dat", b"", (("c", value),)) for id, value in truth.items()]
@@ -630,7 +630,7 @@ def test_ids_may_be_names_of_files() -> None:
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Callable[..., Dataset]:
-    """Writes tables, by their names: the sample submission, the answers and others."""
+    """A function that writes tables by name: the sample submission, the answers and others."""
 
     def written(sample: str, answers: str, suffix: str = "csv", **others: str) -> Dataset:
         folder = tmp_path / "toy-animals"
@@ -667,7 +667,7 @@ OTHER = "id,z,a\n1,b,8\n2,a,9\n"
         ((ASKED.replace(",", "\t"), ANSWERS.replace(",", "\t"), "tsv"), {"y": {"2": "b", "1": "a"}}),
     ],
 )
-def test_true_values_are_those_of_the_columns_asked_for(
+def test_true_values_come_from_the_columns_of_the_sample_submission(
     given: tuple[str, ...], truth: dict[str, dict[str, str]], tables: Callable[..., Dataset]
 ) -> None:
     dataset = tables(*given)
@@ -676,13 +676,13 @@ def test_true_values_are_those_of_the_columns_asked_for(
 
 
 @pytest.mark.parametrize(("test", "asked"), [("id,q,z\n1,b,c\n", ["a"]), ("id,q\n", ["z", "a"]), ("", ["z", "a"])])
-def test_where_answers_name_no_column_as_asked_all_that_the_test_does_not_show_is(
+def test_without_matching_columns_the_truth_is_every_column_missing_from_the_test_set(
     test: str, asked: list[str], tables: Callable[..., Dataset]
 ) -> None:
     assert list(true_values(tables("id,q\n1,0\n2,0\n", OTHER, test=test))) == asked
 
 
-def test_the_order_of_ids_is_that_of_the_column_with_most_of_them(tables: Callable[..., Dataset]) -> None:
+def test_the_order_of_ids_comes_from_the_column_with_the_most_ids(tables: Callable[..., Dataset]) -> None:
     dataset = tables("id,next\n1,3\n3,3\n2,3\n4,\n", "id,y\n1,a\n2,b\n3,a\n")
     assert sample_order(dataset, {"y": {"1": "a", "2": "b", "3": "a"}}) == ["1", "3", "2"]
     dataset.sample_submission.write_text("")
@@ -699,4 +699,4 @@ def test_a_file_and_its_compressed_copy_are_both_searched(tmp_path: Path) -> Non
     opened = [*entries(tmp_path)]
     found = [*leaks._in_metadata(opened, {"y": truth}, list(truth))]
     assert f"{IN_FILES}mode{TRUE}" in found and not any("*.gz: the mode" in line for line in found)
-    assert any(attack.kind == ORDER and attack.is_no_chance for attack in attacks(opened, {"y": truth}))
+    assert any(attack.kind == ORDER and attack.is_significant for attack in attacks(opened, {"y": truth}))

@@ -1,4 +1,4 @@
-"""The general searches of a gate: each finds a defect that is planted, and nothing where there is none."""
+"""The gate's searches: each finds a planted defect, and nothing if there is none."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Plant = Callable[[Path, pd.DataFrame], None]
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Dataset:
-    """60 images with random names and labels, 60 more to train on, of patients of their own."""
+    """60 images with random names and labels, and 60 training images of other patients."""
     folder = tmp_path / "toy-animals"
     folder.mkdir()
     (folder / "competition.yaml").write_text(YAML)
@@ -77,7 +77,7 @@ def dataset(tmp_path: Path) -> Dataset:
 
 @pytest.fixture
 def without_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It sees most of what the other searches find, and takes ten times as long: it has tests of its own."""
+    """It finds most planted defects too, and takes ten times as long; it has its own tests."""
     monkeypatch.setattr("pytest_mlebench.gate.leaks.attacks", lambda *_: iter(()))
 
 
@@ -142,7 +142,7 @@ def the_order_of_times(public: Path, truth: pd.DataFrame) -> None:
 
 
 def _in_turns(truth: pd.DataFrame) -> list[str]:
-    """The ids class by class, and the first class again: sorted by no label, but with equal neighbours."""
+    """The ids class by class, with the first class split: not sorted by label, but with equal neighbours."""
     cats, dogs = (truth["id"][truth["label"] == label].tolist() for label in ("cat", "dog"))
     return [*cats[::2], *dogs, *cats[1::2]]
 
@@ -156,7 +156,7 @@ def neighbours_in_inodes(public: Path, truth: pd.DataFrame) -> None:
     for id in truth["id"]:
         (public / f"{id}.new").write_bytes(b"same")
         os.utime(public / f"{id}.new", ns=(0, 0))
-    # Other processes may take inodes between these.
+    # Other processes may use inodes in between.
     files = sorted(public.glob("*.new"), key=lambda path: path.stat().st_ino)
     for id, path in zip(_in_turns(truth), files, strict=True):
         path.rename(public / f"{id}.dat")
@@ -279,7 +279,7 @@ def metadata_of_parquet_files(public: Path, truth: pd.DataFrame) -> None:
 
 
 def _files(public: Path, truth: pd.DataFrame, suffix: str, content: Callable[[str], bytes]) -> None:
-    """A file for each id, made from its label."""
+    """One file per id, generated from its label."""
     (public / "files").mkdir()
     for row in truth.itertuples():
         path = public / "files" / f"{row.id}.{suffix}"
@@ -312,47 +312,47 @@ def the_order_of_rows(public: Path, truth: pd.DataFrame) -> None:
 
 
 PLANTED: dict[Plant, str] = {
-    a_table_in_an_archive_in_an_archive: "public/more.tar.gz/inner.zip/deep/labels.csv holds the true values",
-    a_table_with_other_words_for_the_labels: "public/meta.csv: column 'k' stands for the true values of 'label'",
-    records_of_json: "public/meta.json holds the true values of 'label'",
-    a_parquet_file: "public/meta.parquet holds the true values of 'label'",
-    records_of_tensorflow: "public/test.tfrec: column 'target' stands for the true values of 'label'",
-    texts_in_a_binary_file: "public/model.bin hold the true values of 'text'",
-    sizes_of_files: "the public files *.raw: the size in bytes tells",
-    times_of_files: "the public files *.png: the time of change tells",
-    the_order_of_times: "the public files *.png: the order of each time of change tells",
-    neighbours_in_times_with_ties: "the public files *.png: the order of each time of change tells",
-    neighbours_in_inodes: "the public files *.dat: the order of each inode tells",
-    neighbours_in_the_times_of_inodes: "the public files *.dat: the order of each time of the inode's change tells",
-    neighbours_in_an_archive: "public/test.zip: neighbours in the order of the files tell",
-    headers_of_images: "the public files *.png: the image header's Comment tells",
-    exif_of_photos: "the public files *.jpg: the image header's EXIF tag 270 tells",
-    tags_of_dicom_files: "the public files *.dcm: the DICOM tag (0010,4000) tells",
-    tags_of_implicit_dicom_files: "the public files *.dcm: the DICOM tag (0010,4000) tells",
-    tags_in_sequences_of_dicom_files: "the public files *.dcm: the DICOM tag (0010,4000) tells",
-    comments_of_wav_files: "the public files *.wav: the chunk INFO ICMT tells",
-    headers_of_arrays: "the public files *.npy: the NumPy header tells",
-    values_of_arrays: "the public files *.npy: the first value tells",
-    an_array_in_the_order_of_the_ids: "public/y.npy: column 'column 0' stands for the true values of 'label'",
-    an_array_with_ids: "public/y.npy holds the true values of 'label'",
+    a_table_in_an_archive_in_an_archive: "public/more.tar.gz/inner.zip/deep/labels.csv contains the true values",
+    a_table_with_other_words_for_the_labels: "public/meta.csv: column 'k' encodes the true values of 'label'",
+    records_of_json: "public/meta.json contains the true values of 'label'",
+    a_parquet_file: "public/meta.parquet contains the true values of 'label'",
+    records_of_tensorflow: "public/test.tfrec: column 'target' encodes the true values of 'label'",
+    texts_in_a_binary_file: "public/model.bin contains the true values of 'text'",
+    sizes_of_files: "the public files *.raw: the size in bytes reveals",
+    times_of_files: "the public files *.png: the time of change reveals",
+    the_order_of_times: "the public files *.png: the order by time of change reveals",
+    neighbours_in_times_with_ties: "the public files *.png: the order by time of change reveals",
+    neighbours_in_inodes: "the public files *.dat: the order by inode reveals",
+    neighbours_in_the_times_of_inodes: "the public files *.dat: the order by time of the inode's change reveals",
+    neighbours_in_an_archive: "public/test.zip: neighbours in the order of the files reveal",
+    headers_of_images: "the public files *.png: the image header's Comment reveals",
+    exif_of_photos: "the public files *.jpg: the image header's EXIF tag 270 reveals",
+    tags_of_dicom_files: "the public files *.dcm: the DICOM tag (0010,4000) reveals",
+    tags_of_implicit_dicom_files: "the public files *.dcm: the DICOM tag (0010,4000) reveals",
+    tags_in_sequences_of_dicom_files: "the public files *.dcm: the DICOM tag (0010,4000) reveals",
+    comments_of_wav_files: "the public files *.wav: the chunk INFO ICMT reveals",
+    headers_of_arrays: "the public files *.npy: the NumPy header reveals",
+    values_of_arrays: "the public files *.npy: the first value reveals",
+    an_array_in_the_order_of_the_ids: "public/y.npy: column 'column 0' encodes the true values of 'label'",
+    an_array_with_ids: "public/y.npy contains the true values of 'label'",
     lines_in_the_order_of_the_ids: "public/notes.txt: column",
-    descriptions_in_nifti_files: "the NIfTI field descrip tells",
-    metadata_of_parquet_files: "the public files *.parquet: the metadata device tells",
-    comments_in_an_archive: "public/test.zip: the archive's comment tells",
-    the_order_of_an_archive: "public/test.zip: the order of the files tells",
-    the_order_of_rows: "the order of the rows of sample_submission.csv tells",
+    descriptions_in_nifti_files: "the NIfTI field descrip reveals",
+    metadata_of_parquet_files: "the public files *.parquet: the metadata device reveals",
+    comments_in_an_archive: "public/test.zip: the archive's comment reveals",
+    the_order_of_an_archive: "public/test.zip: the order of the files reveals",
+    the_order_of_rows: "the order of the rows of sample_submission.csv reveals",
 }
 
 
 @pytest.mark.full
-def test_nothing_is_found_where_nothing_is_wrong(dataset: Dataset, tmp_path: Path) -> None:
+def test_nothing_is_found_in_sound_data(dataset: Dataset, tmp_path: Path) -> None:
     assert not find_leaks(dataset) and not shared_groups(dataset.competition, dataset)
     assert grader_problems(dataset.competition, dataset, tmp_path) == ([], [])
 
 
 @pytest.mark.usefixtures("without_classifier")
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
-def test_answers_that_public_files_tell_are_found(dataset: Dataset, plant: Plant) -> None:
+def test_answers_that_public_files_reveal_are_found(dataset: Dataset, plant: Plant) -> None:
     plant(dataset.public, pd.read_csv(dataset.answers))
     found = find_leaks(dataset)
     assert any(PLANTED[plant] in line for line in found), found
@@ -367,21 +367,21 @@ def test_random_orders_raise_no_alarm(seed: int) -> None:
 
 
 @pytest.mark.usefixtures("without_classifier")
-def test_ids_that_tell_the_answers_are_found(dataset: Dataset) -> None:
+def test_ids_that_reveal_the_answers_are_found(dataset: Dataset) -> None:
     for path in (dataset.answers, dataset.sample_submission):
         rows = pd.read_csv(path)
         truth = pd.read_csv(dataset.answers)["label"] if path != dataset.answers else rows["label"]
         rows["id"] = rows["id"].str[:7] + truth.map({"cat": "0", "dog": "1"})
         rows.to_csv(path, index=False)
     # The sample submission comes second: its labels are those of the answers, row by row.
-    assert any("character of the ids tells" in line for line in find_leaks(dataset))
+    assert any("character of the ids reveals" in line for line in find_leaks(dataset))
 
 
-def test_a_group_on_both_sides_is_found_by_its_name_or_as_it_is_declared(dataset: Dataset) -> None:
+def test_a_group_on_both_sides_is_found_by_column_name_or_declaration(dataset: Dataset) -> None:
     test = pd.read_csv(dataset.public / "test.csv")
     test.assign(patient_id=[7, *test["patient_id"][1:]]).to_csv(dataset.public / "test.csv", index=False)
     (found,) = shared_groups(dataset.competition, dataset)
-    assert found.startswith("1 of 21 groups (patient_id) of the test are in the training data")
+    assert found.startswith("1 of 21 groups (patient_id) of the test set are also in the training data")
     yaml = dataset.competition.folder / "competition.yaml"
     declared = "groups: {decade: {column: age, train: public/train.csv, test: public/test.csv, pattern: '^(.)'}}\n"
     yaml.write_text(YAML + declared)
@@ -407,7 +407,7 @@ def test_a_grader_that_does_not_match_rows_is_found(dataset: Dataset, tmp_path: 
     assert any(problem in line for line in grader_problems(dataset.competition, dataset, tmp_path)[0])
 
 
-def test_medals_for_one_value_in_all_rows_are_found(dataset: Dataset, tmp_path: Path) -> None:
+def test_medals_for_a_constant_prediction_are_found(dataset: Dataset, tmp_path: Path) -> None:
     yaml = dataset.competition.folder / "competition.yaml"
     yaml.write_text(YAML.replace("bronze: 0.7, median: 0.6", "bronze: 0.4, median: 0.3"))
     _, found = grader_problems(Competition.load(yaml), dataset, tmp_path)

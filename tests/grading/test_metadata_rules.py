@@ -1,4 +1,4 @@
-"""What the classifier of metadata is given, and what it makes of it: each rule with a few files, without a dataset."""
+"""The inputs and results of the metadata classifier: each rule with a few files, without a dataset."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def units(ids: list[str], *names: str) -> dict[str, str]:
     return metadata._units(ids, files(*names))
 
 
-def test_a_unit_is_what_names_the_files_of_an_id() -> None:
+def test_a_unit_is_the_part_of_an_id_that_names_its_files() -> None:
     ids = [f"{k}_{n}" for k in range(8) for n in (0, 1)]
     of_files = units([*ids, "z"], *(f"test/{k}.png" for k in range(8)), "z.png")
     assert of_files == {**{id: id.partition("_")[0] for id in ids}, "z": "z"}
     assert units(["1", "2"], "a.png") == {"1": "1", "2": "2"}
 
 
-def test_ids_whose_ends_repeat_belong_together() -> None:
+def test_ids_with_repeated_suffixes_form_units() -> None:
     words = [f"s{k}-{n}" for k in range(4) for n in range(3)]
     assert units(words) == {id: id.partition("-")[0] for id in words}
     assert units([*words, "x"]) == {id: id for id in [*words, "x"]}, "one has no end"
@@ -48,10 +48,10 @@ def test_seven_units_with_files_are_too_few() -> None:
 
 
 def said(*entries: PublicFile, archived: bool = False, places: tuple[int, ...] = (3, 6)) -> dict[str, Any]:
-    return metadata._said(list(zip(places, entries, strict=False)), archived)
+    return metadata._noted(list(zip(places, entries, strict=False)), archived)
 
 
-def test_of_several_files_the_first_is_described_and_numbers_are_means() -> None:
+def test_several_files_are_described_by_the_first_and_by_mean_numbers() -> None:
     one = PublicFile("b/x_2.raw", b"22", (("size in bytes", "9"), ("inode", "5")))
     other = PublicFile("a/x_1.raw", b"1", (("size in bytes", "4"), ("inode", "8")))
     found = said(one, other)
@@ -62,7 +62,7 @@ def test_of_several_files_the_first_is_described_and_numbers_are_means() -> None
     assert said(one, other, archived=True)["place in the archive"] == 4.5
 
 
-def test_numbers_become_ranks_and_so_do_texts_among_them() -> None:
+def test_numbers_and_texts_become_ranks() -> None:
     ranks = metadata._as_numbers
     assert ranks(pd.Series(["10", "9", "10"])).tolist() == [2, 1, 2]
     assert ranks(pd.Series(["10", "9", "x"])).tolist() == [1, 2, 3]
@@ -76,7 +76,7 @@ def of_files(opened: list[PublicFile]) -> dict[str, pd.DataFrame]:
     return metadata._of_files(opened, {name: name for name in NAMES})
 
 
-def test_files_are_described_by_kind_and_by_what_the_system_notes() -> None:
+def test_files_are_described_by_type_and_file_system_metadata() -> None:
     opened = [
         PublicFile(f"d{k % 2}/{name}.raw", b"x" * (k + 1), (("inode", str(100 - k)), ("mode", "1")))
         for k, name in enumerate(NAMES[:12])
@@ -95,7 +95,7 @@ def test_files_are_described_by_kind_and_by_what_the_system_notes() -> None:
 
 
 @pytest.mark.parametrize(("count", "named", "seen"), [(16, 8, True), (14, 7, False), (20, 9, False), (20, 10, True)])
-def test_half_of_the_units_and_eight_need_files(count: int, named: int, seen: bool) -> None:
+def test_at_least_half_of_the_units_and_eight_need_files(count: int, named: int, seen: bool) -> None:
     names = [f"u{k}" for k in range(count)]
     opened = [PublicFile(f"{name}.raw", b"x" * k, ()) for k, name in enumerate(names[:named])]
     found = metadata._of_files(opened, {name: name for name in names})
@@ -107,19 +107,19 @@ def test_few_files_of_a_kind_do_not_end_the_search() -> None:
     assert "size in bytes of *.raw" in found[CONTENT]
 
 
-def test_what_is_said_of_some_files_alone_is_seen() -> None:
-    """A camera may write its name only in some of its pictures."""
+def test_metadata_of_only_some_files_is_used() -> None:
+    """A camera may write its name only in some pictures."""
     some = [PublicFile(f"{name}.raw", b"same", (("camera", "A"),) if k % 2 else ()) for k, name in enumerate(NAMES)]
     assert of_files(some)[CONTENT]["camera of *.raw"].nunique() == 2
 
 
-def test_what_an_archive_notes_is_not_content() -> None:
+def test_metadata_from_an_archive_is_not_content() -> None:
     members = [PublicFile(f"t/in.zip/{n}.raw", b"x", (("archive's time", str(k)),)) for k, n in enumerate(NAMES)]
     found = of_files(members)
     assert [*found[ORDER]] == ["archive's time of in.zip", "place in the archive of in.zip"] and found[CONTENT].empty
 
 
-def test_of_many_items_three_hundred_are_seen() -> None:
+def test_at_most_three_hundred_items_are_used() -> None:
     opened = [
         PublicFile(f"{name}.raw", f"{k:04}".encode() + b"x" * k, tuple((f"tag {n}", str(k)) for n in range(400)))
         for k, name in enumerate(NAMES)
@@ -143,7 +143,7 @@ def test_a_file_belongs_to_the_innermost_name() -> None:
         ("a/b/7.png", "7", ""),
     ],
 )
-def test_a_file_has_a_stem_and_may_lie_in_an_archive(name: str, stem: str, archive: str) -> None:
+def test_a_file_has_a_stem_and_may_be_in_an_archive(name: str, stem: str, archive: str) -> None:
     assert metadata.stem_of(name) == stem
     assert metadata.archive_of(PublicFile(name, b"")) == archive
 
@@ -157,11 +157,11 @@ def test_a_file_has_a_stem_and_may_lie_in_an_archive(name: str, stem: str, archi
         ("test/7.png", ["test/7.png", "7", "test/7", "test"]),
     ],
 )
-def test_files_may_be_named_after_what_an_id_begins_with(id: str, names: list[str]) -> None:
+def test_files_may_be_named_after_a_prefix_of_an_id(id: str, names: list[str]) -> None:
     assert [*metadata.named_after(id)] == names
 
 
-def test_what_is_said_of_rows_is_their_ids_and_their_places() -> None:
+def test_rows_are_described_by_their_ids_and_positions() -> None:
     first = {unit: unit for unit in ["a9b", "b10", "ccc", "d2"]}
     found = metadata._of_rows([], first, ["zzz", "d2", "a9b", "b10", "ccc", "d2"])
     assert found["order of the ids"].tolist() == [1, 2, 3, 4]
@@ -210,7 +210,7 @@ def by_number(values: list[Any]) -> dict[str, str]:
     return {str(k): str(value) for k, value in enumerate(values)}
 
 
-def test_what_is_predicted_is_a_value_a_half_or_a_texts_emptiness_and_length() -> None:
+def test_targets_are_a_value_a_half_or_a_texts_emptiness_and_length() -> None:
     assert targets(by_number(["a", "b"] * 4)) == {"value": [0, 1] * 4}
     assert targets(by_number(["a", "b", "c"] * 4)) == {"value": [0, 1, 2] * 4}
     assert targets(by_number([*range(8)])) == {"half": [0] * 4 + [1] * 4}
@@ -226,7 +226,7 @@ def test_what_is_predicted_is_a_value_a_half_or_a_texts_emptiness_and_length() -
     assert targets(by_number(["1", "1.0", "2", "2.0"] * 3)) == {"value": [0, 0, 1, 1] * 3}, "numbers, not texts"
 
 
-def test_of_several_rows_the_mean_or_the_usual_text_is_predicted() -> None:
+def test_the_target_of_several_rows_is_their_mean_or_most_common_text() -> None:
     members = {f"u{k}": [f"{k}a", f"{k}b", f"{k}c"] for k in range(8)}
     numbers = {id: str(k + n) for k in range(8) for n, id in enumerate(members[f"u{k}"])}
     assert targets(numbers, members) == {"half": [0] * 4 + [1] * 4}
@@ -235,21 +235,21 @@ def test_of_several_rows_the_mean_or_the_usual_text_is_predicted() -> None:
     assert targets(texts, members) == {"value": [0, 1] * 4}
 
 
-def test_some_are_drawn_in_order() -> None:
+def test_a_sample_keeps_the_order() -> None:
     assert metadata.some_of("abc", 5) == ["a", "b", "c"]
     drawn = metadata.some_of([f"{k:03}" for k in range(100)], 10)
     assert len(drawn) == 10 and drawn == sorted(drawn)
 
 
-def test_the_gain_is_the_share_of_what_guessing_does_not_tell() -> None:
+def test_the_gain_is_relative_to_the_rows_that_guessing_misses() -> None:
     assert Attack("t", ROWS, 80, 100, 60, 0.5, "x").gain == 0.5
     assert Attack("t", ROWS, 50, 100, 60, 0.5, "x").gain == 0 == Attack("t", ROWS, 5, 5, 5, 1.0, "x").gain
     assert Attack("t", ROWS, 5, 5, 4, 0.5, "x").gain == 1
-    assert not Attack("t", ROWS, 1, 1, 1, 1e-6, "x").is_no_chance
-    assert Attack("t", ROWS, 1, 1, 1, 9e-7, "x").is_no_chance
+    assert not Attack("t", ROWS, 1, 1, 1, 1e-6, "x").is_significant
+    assert Attack("t", ROWS, 1, 1, 1, 9e-7, "x").is_significant
 
 
-def test_the_bound_of_what_chance_does_is_chernoffs() -> None:
+def test_the_bound_on_chance_is_chernoffs() -> None:
     true = np.array([0, 1] * 50)
     assert metadata._bound(true, true) == pytest.approx(2.0**-100, rel=1e-9, abs=0)
     mostly = np.where(np.arange(100) < 10, 1 - true, true)
@@ -266,7 +266,7 @@ def kullback(share: float, mean: float) -> float:
     return float(share * np.log(share / mean) + (1 - share) * np.log((1 - share) / (1 - mean)))
 
 
-def test_the_share_of_orders_that_do_as_well_is_drawn() -> None:
+def test_the_share_of_permutations_that_do_as_well_is_sampled() -> None:
     true = np.array([0, 1] * 50)
     half = np.array([0, 0, 1, 1] * 25)
     assert metadata._p_value(half, true) == pytest.approx(0.58, abs=0.06)
@@ -284,7 +284,7 @@ def test_the_share_of_orders_that_do_as_well_is_drawn() -> None:
         ([0] * 40 + [1], 1 / 20_001, 40),
     ],
 )
-def test_orders_are_drawn_until_ten_do_as_well_or_there_are_twenty_thousand(
+def test_sampling_stops_after_ten_equal_permutations_or_twenty_thousand(
     as_good: list[int], p: float, drawn: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     true = np.array([0, 1] * 10)
@@ -316,7 +316,7 @@ def test_the_better_of_two_halves_counts_twice(
 
 
 @pytest.mark.parametrize(("kind", "rows", "least"), [(ORDER, 80, 1), (ROWS, 80, 5), (ROWS, 380, 9), (ROWS, 400, 10)])
-def test_a_leaf_holds_a_twentieth_of_the_rows_and_five(
+def test_a_leaf_holds_at_least_a_twentieth_of_the_training_rows_and_five(
     kind: str, rows: int, least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[ExtraTreesClassifier] = []
@@ -332,29 +332,29 @@ def test_a_leaf_holds_a_twentieth_of_the_rows_and_five(
     assert min(tree.n_node_samples[tree.children_left < 0].min() for tree in trees) == least
 
 
-def test_one_item_among_many_is_used_and_all_comes_out_the_same_again() -> None:
+def test_one_telling_item_among_many_is_used_and_results_are_reproducible() -> None:
     rng = np.random.default_rng(0)
     classes = rng.integers(0, 2, 61)
     noise = pd.DataFrame({f"noise {k}": rng.random(61) for k in range(60)})
     found = metadata._attack("t", ORDER, noise.assign(told=classes), classes)
-    assert (found.right, found.above_all) == (61, "told")
+    assert (found.right, found.main_feature) == (61, "told")
     assert len({metadata._attack("t", ORDER, noise, classes) for _ in range(2)}) == 1
 
 
-def test_items_that_split_without_a_gain_tell_nothing() -> None:
-    """Both values of the item have both classes equally often, in either half."""
+def test_items_that_split_without_a_gain_reveal_nothing() -> None:
+    """In both halves, each value of the item has both classes equally often."""
     seen, classes = [0, 0, 1, 0, 1, 1, 1, 0], np.array([0, 1, 0, 1, 0, 1, 1, 0])
     assert metadata._attack("t", ORDER, pd.DataFrame({"item": seen}), classes).p > 0.5
 
 
-def test_an_attack_says_how_many_are_right_and_by_what() -> None:
+def test_an_attack_reports_its_hits_and_its_strongest_item() -> None:
     classes = np.array([0, 1] * 30 + [0])
     seen = pd.DataFrame({"noise": np.arange(61) // 2, "told": classes})
     found = metadata._attack("value of 'y'", ORDER, seen, classes)
     assert (found.target, found.kind, found.right, found.rows, found.guess) == ("value of 'y'", ORDER, 61, 61, 31)
-    assert found.above_all == "told" and found.p < 1e-8
+    assert found.main_feature == "told" and found.p < 1e-8
     nothing = metadata._attack("value of 'y'", ROWS, pd.DataFrame({"one": [0] * 61}), classes)
-    assert nothing.p == 1.0 and not nothing.is_no_chance
+    assert nothing.p == 1.0 and not nothing.is_significant
 
 
 def test_each_kind_of_metadata_is_tried_on_each_column() -> None:
@@ -370,7 +370,7 @@ def test_each_kind_of_metadata_is_tried_on_each_column() -> None:
 
 
 @pytest.mark.parametrize(("units", "columns", "rows", "targets"), [(2001, 1, 2000, 1), (40, 13, 40, 12)])
-def test_of_many_units_and_columns_some_are_tried(
+def test_only_some_of_many_units_and_columns_are_tried(
     units: int, columns: int, rows: int, targets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     truth = {f"y{n}": {f"{k}_{end}": "ab"[k % 2] for k in range(units) for end in (1, 2)} for n in range(columns)}
@@ -388,11 +388,11 @@ def test_of_many_units_and_columns_some_are_tried(
     assert all(order[int(place)].endswith("_1") for place in places["value of 'y0'"]), "a unit has its first id's place"
 
 
-def test_rows_may_be_like_a_few_of_their_neighbours() -> None:
+def test_rows_may_resemble_a_few_neighbours() -> None:
     classes = np.repeat(np.random.default_rng(0).integers(0, 2, 100), 4)
     seen = pd.DataFrame({"place": np.arange(400)})
-    assert metadata._attack("value of 'y'", ORDER, seen, classes).is_no_chance
-    assert not metadata._attack("value of 'y'", ROWS, seen, classes).is_no_chance
+    assert metadata._attack("value of 'y'", ORDER, seen, classes).is_significant
+    assert not metadata._attack("value of 'y'", ROWS, seen, classes).is_significant
 
 
 @pytest.mark.parametrize(
@@ -409,7 +409,7 @@ def test_rows_may_be_like_a_few_of_their_neighbours() -> None:
         "place in the directory",
     ],
 )
-def test_what_the_system_notes_is_no_content(what: str) -> None:
+def test_file_system_metadata_is_not_content(what: str) -> None:
     opened = [PublicFile(f"{name}.raw", b"same", ((what, str(k)),)) for k, name in enumerate(NAMES)]
     found = of_files(opened)
     assert [*found[ORDER]] == [f"{what} of *.raw"] and found[CONTENT].empty

@@ -1,6 +1,6 @@
-"""The search for leaks sees metadata that tells most answers, of every kind and in every family of data.
+"""The search for leaks finds metadata that reveals most answers, of every kind and in every family of data.
 
-Each kind is planted by labels of which a tenth is drawn anew, so that no file's metadata is sure to tell.
+Each kind is planted by labels; a tenth of them are redrawn, so that no file's metadata is certain.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ FILES, TRUE_SHARE = 160, 0.9
 
 @dataclass
 class World:
-    """The test files of a toy competition, made by id, and the classes that metadata is to tell."""
+    """The test files of a toy competition by id, and the classes that metadata should reveal."""
 
     family: str
     dataset: Dataset
     rng: np.random.Generator
     answers: pd.DataFrame
     told: dict[str, int]
-    """The class of each id: 0 or 1; a tenth of them drawn anew."""
+    """The class of each id, 0 or 1; a tenth of them are redrawn."""
     noted: dict[str, dict[str, str]] = field(default_factory=dict)
-    """What the file system is to say of files, by their names."""
+    """The file system's metadata of the files, by name."""
 
     @property
     def folder(self) -> Path:
@@ -70,7 +70,7 @@ class World:
             os.utime(self.path(id), ns=(0, 0))
 
     def opened(self, max_total: int = 1 << 30) -> list[PublicFile]:
-        """The public files; the file system says of them what it is to say."""
+        """The public files, with the given metadata of the file system."""
         return [
             replace(entry, noted=tuple({**dict(entry.noted), **self.noted.get(entry.name, {})}.items()))
             for entry in entries(self.dataset.public, max_total)
@@ -123,7 +123,7 @@ SUFFIXES = {"tables": "csv", "images": "png", "masks": "png", "text": "txt", "au
 
 
 def _answers(family: str, classes: np.ndarray, rng: np.random.Generator) -> list[str]:
-    """True values as they are in such competitions: numbers, names, run lengths or nothing."""
+    """Typical true values of such competitions: numbers, names, run lengths or nothing."""
     if family == "tables":
         return [f"{value:.4f}" for value in classes + rng.random(len(classes))]
     if family == "masks":
@@ -132,7 +132,7 @@ def _answers(family: str, classes: np.ndarray, rng: np.random.Generator) -> list
 
 
 def sizes(world: World) -> None:
-    """Which overlap: files of one class tend to be longer."""
+    """They overlap, but files of one class tend to be longer."""
     world.write_all(lambda id: world.content(size=int(world.rng.integers(40, 80)) + 48 * world.told[id]))
 
 
@@ -143,7 +143,7 @@ def times(world: World) -> None:
 
 
 def times_with_ties(world: World) -> None:
-    """As when an archive is unpacked: many files have the same time, in turns of the classes."""
+    """As after unpacking an archive: many files have the same time, alternating between classes."""
     world.write_all()
     turn = {0: 0, 1: 0}
     for id, own in world.told.items():
@@ -262,7 +262,7 @@ def _write_tables(world: World) -> None:
 
 
 def _quick(kind: int, family: int) -> bool:
-    """One family of each kind: the others come to the same."""
+    """One family of each kind: the others give the same results."""
     return kind % len(MAKERS) == family
 
 
@@ -274,13 +274,13 @@ def _quick(kind: int, family: int) -> bool:
         for f, family in enumerate(MAKERS)
     ],
 )
-def test_metadata_that_tells_nine_in_ten_is_found(world: World, plant: Callable[[World], None]) -> None:
+def test_metadata_that_reveals_nine_in_ten_is_found(world: World, plant: Callable[[World], None]) -> None:
     plant(world)
-    assert any("tell" in line for line in find_leaks(world.dataset, world.opened()))
+    assert any("reveal" in line for line in find_leaks(world.dataset, world.opened()))
 
 
 @pytest.mark.parametrize("family", [pytest.param(f, marks=() if f == "masks" else pytest.mark.full) for f in MAKERS])
-def test_nothing_is_found_in_metadata_that_tells_nothing(world: World, tmp_path: Path) -> None:
+def test_nothing_is_found_in_metadata_that_reveals_nothing(world: World, tmp_path: Path) -> None:
     world.write_all(lambda id: world.content(size=int(world.rng.integers(40, 80))))
     _zip(world, sorted(world.told), {})
     (tmp_path / "scratch").mkdir()
@@ -289,16 +289,16 @@ def test_nothing_is_found_in_metadata_that_tells_nothing(world: World, tmp_path:
 
 
 @pytest.mark.parametrize("family", ["images"])
-def test_the_order_of_files_is_seen_beyond_what_is_read(world: World) -> None:
+def test_the_order_of_files_is_checked_even_if_their_content_is_not_read(world: World) -> None:
     inodes(world)
     opened = world.opened(max_total=0)
     assert {entry.content for entry in opened if entry.suffix == ".png"} == {b""}
-    assert any("the order of each inode tells" in line for line in find_leaks(world.dataset, opened))
+    assert any("the order by inode reveals" in line for line in find_leaks(world.dataset, opened))
 
 
 @pytest.mark.parametrize("family", ["images", "masks"])
-def test_files_that_several_rows_belong_to_are_seen_as_one(world: World) -> None:
-    """As slices of a scan, whose rows are named after it."""
+def test_files_shared_by_several_rows_are_treated_as_one_unit(world: World) -> None:
+    """Such as slices of a scan, whose rows are named after it."""
     inodes(world)
     slices = [world.answers.assign(id=world.answers["id"] + f"_{number}") for number in range(3)]
     world.answers = pd.concat(slices)

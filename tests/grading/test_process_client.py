@@ -1,4 +1,4 @@
-"""Grading in a process with limits: whatever becomes of it, the harness lives on and says what happened."""
+"""Grading in a process with limits: whatever happens to it, the harness survives and reports it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pytest_mlebench.records.outcome import Report
 pytestmark = pytest.mark.serial
 
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
-LIMITS = GradingLimits(memory=1 << 30, seconds=60)  # a machine that is busy takes its time
+LIMITS = GradingLimits(memory=1 << 30, seconds=60)  # generous, since the machine may be busy
 MakeGrader = Callable[..., Grader]
 
 
@@ -55,7 +55,7 @@ def make_grader(tmp_path: Path, toy_store: DataStore) -> MakeGrader:
 
 @pytest.fixture
 def as_bundled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Graders of this test leave marks in files, which those of other people's competitions may not."""
+    """Graders of this test write marks to files, which third-party graders cannot do."""
     monkeypatch.setattr(grader_module, "is_third_party", lambda competition: False)
 
 
@@ -70,7 +70,7 @@ def outcome(report: Report) -> tuple[float | None, bool, bool]:
     return report.score, report.valid_submission, report.grader_defect
 
 
-def test_a_score_comes_back_rounded(make_grader: MakeGrader, submission: Path) -> None:
+def test_a_score_is_returned_rounded(make_grader: MakeGrader, submission: Path) -> None:
     report = make_grader("return 0.123456789").report(submission)
     assert outcome(report) == (0.12346, True, False) and report.error is None
 
@@ -81,18 +81,18 @@ def test_a_score_of_numpy_is_rounded_as_numpy_rounds(make_grader: MakeGrader, su
 
 
 @pytest.mark.parametrize(("returned", "score"), [("float('nan')", None), ("float('-inf')", -float("inf")), ("1", 1.0)])
-def test_nan_is_no_score_and_others_are_numbers(
+def test_nan_is_not_a_score_and_other_numbers_are(
     returned: str, score: float | None, make_grader: MakeGrader, submission: Path
 ) -> None:
     assert outcome(make_grader(f"return {returned}").report(submission)) == (score, True, False)
 
 
-def test_the_reason_of_the_grader_is_the_reports(make_grader: MakeGrader, submission: Path) -> None:
+def test_the_report_contains_the_graders_reason(make_grader: MakeGrader, submission: Path) -> None:
     report = make_grader("raise InvalidSubmission('odd is even: \\ud800 ü')").report(submission)
     assert outcome(report) == (None, False, False) and report.error == "odd is even: \ud800 ü"
 
 
-def test_a_missing_file_is_no_submission(make_grader: MakeGrader, tmp_path: Path) -> None:
+def test_a_missing_file_is_not_a_submission(make_grader: MakeGrader, tmp_path: Path) -> None:
     report = make_grader("return 1").report(tmp_path / "none.csv")
     assert not report.submission_exists and report.error == f"file not found: {tmp_path / 'none.csv'}"
 
@@ -145,7 +145,7 @@ def test_more_time_than_the_limit_makes_the_submission_invalid(
         ("import os\nos.abort()", "grading ended with SIGABRT"),
     ],
 )
-def test_what_else_goes_wrong_is_the_graders_defect(
+def test_other_failures_are_defects_of_the_grader(
     body: str, error: str, make_grader: MakeGrader, submission: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     report = make_grader(body).report(submission)
@@ -161,7 +161,7 @@ def test_a_defect_is_logged_with_the_line_of_the_grader(
     assert "grade.py" in caplog.text and "return submission['none']" in caplog.text
 
 
-def test_after_a_worker_died_the_next_submission_is_graded(make_grader: MakeGrader, submission: Path) -> None:
+def test_after_a_worker_dies_the_next_submission_is_graded(make_grader: MakeGrader, submission: Path) -> None:
     body = "if submission['odd'].sum() == 10: import os; os.abort()\nreturn 0.5"
     grader = make_grader(body)
     other = submission.with_name("other.csv")
@@ -171,7 +171,7 @@ def test_after_a_worker_died_the_next_submission_is_graded(make_grader: MakeGrad
 
 
 @pytest.mark.usefixtures("as_bundled")
-def test_a_worker_that_something_else_killed_is_no_fault_of_the_submission(
+def test_a_worker_killed_from_outside_is_not_blamed_on_the_submission(
     make_grader: MakeGrader, submission: Path, tmp_path: Path
 ) -> None:
     body = f"if not os.path.exists({str(tmp_path / 'x')!r}):\n    open({str(tmp_path / 'x')!r}, 'w')\n"
@@ -183,7 +183,7 @@ def test_a_worker_that_something_else_killed_is_no_fault_of_the_submission(
 
 
 @pytest.mark.usefixtures("as_bundled")
-def test_a_grading_process_that_is_killed_costs_no_submission(
+def test_a_killed_grading_process_loses_no_submission(
     make_grader: MakeGrader, submission: Path, tmp_path: Path
 ) -> None:
     body = f"if not os.path.exists({str(tmp_path / 'x')!r}):\n    open({str(tmp_path / 'x')!r}, 'w')\n"
@@ -192,7 +192,7 @@ def test_a_grading_process_that_is_killed_costs_no_submission(
 
 
 @pytest.mark.usefixtures("as_bundled")
-def test_the_answers_are_read_once_for_submissions_in_a_row(
+def test_the_answers_are_read_once_for_consecutive_submissions(
     make_grader: MakeGrader, submission: Path, tmp_path: Path
 ) -> None:
     log = tmp_path / "reads"
@@ -204,7 +204,7 @@ def test_the_answers_are_read_once_for_submissions_in_a_row(
 
 
 @pytest.mark.usefixtures("as_bundled")
-def test_the_latest_graders_keep_their_workers_of_which_none_holds_the_pipes_of_another(
+def test_recent_graders_keep_their_workers_without_sharing_pipes(
     make_grader: MakeGrader, submission: Path, tmp_path: Path
 ) -> None:
     log = tmp_path / "pids"
@@ -232,7 +232,7 @@ def test_a_grader_does_not_spoil_the_answers_for_the_next_submission(make_grader
     assert [grader.report(submission).score for _ in range(2)] == [30, 30]
 
 
-def test_a_reason_without_end_is_cut_off(make_grader: MakeGrader, submission: Path) -> None:
+def test_a_very_long_reason_is_truncated(make_grader: MakeGrader, submission: Path) -> None:
     report = make_grader("raise InvalidSubmission('x' * 10_000_000)").report(submission)
     assert report.error is not None and 1000 < len(report.error) < 10_000
 
@@ -240,17 +240,19 @@ def test_a_reason_without_end_is_cut_off(make_grader: MakeGrader, submission: Pa
 @pytest.mark.parametrize(
     "written", ["x' * 10_000_000 + b'", "nonsense\\n", "[1]\\n", '{"score": []}\\n', "[' * 60_000 + b'\\n"]
 )
-def test_a_worker_that_writes_what_it_likes_gives_no_score(
+def test_a_worker_that_writes_arbitrary_data_gives_no_score(
     written: str, make_grader: MakeGrader, submission: Path
 ) -> None:
     body = f"import os\nfor pipe in range(3, 20):\n    try: os.write(pipe, b'{written}')\n    except OSError: pass"
     assert outcome(make_grader(body).report(submission)) == (None, False, True)
 
 
-def test_broken_competitions_and_missing_answers_are_said_before_anything_is_graded(
+def test_broken_competitions_and_missing_answers_are_reported_before_grading(
     make_grader: MakeGrader, tmp_path: Path
 ) -> None:
-    with pytest.raises(CompetitionError, match=r"grade.py does not import: NameError: name 'nonsense' is not defined"):
+    with pytest.raises(
+        CompetitionError, match=r"grade.py cannot be imported: NameError: name 'nonsense' is not defined"
+    ):
         make_grader("return 1", head="nonsense")
     competition = Competition.load(TOY)
     with pytest.raises(
@@ -261,7 +263,7 @@ def test_broken_competitions_and_missing_answers_are_said_before_anything_is_gra
 
 
 @pytest.mark.full
-def test_answers_that_are_lost_while_an_agent_runs_are_a_defect(submission: Path, tmp_path: Path) -> None:
+def test_answers_lost_while_an_agent_runs_are_a_defect(submission: Path, tmp_path: Path) -> None:
     competition = Competition.load(TOY)
     store = DataStore(tmp_path / "data")
     store.prepare(competition)
@@ -273,7 +275,7 @@ def test_answers_that_are_lost_while_an_agent_runs_are_a_defect(submission: Path
     assert "no answers" in str(report.error)
 
 
-def test_several_threads_grade_at_once(make_grader: MakeGrader, submission: Path) -> None:
+def test_several_threads_can_grade_at_once(make_grader: MakeGrader, submission: Path) -> None:
     grader = make_grader("return 1")
     reports: list[Report] = []
     threads = [threading.Thread(target=lambda: reports.append(grader.report(submission))) for _ in range(3)]
@@ -285,7 +287,7 @@ def test_several_threads_grade_at_once(make_grader: MakeGrader, submission: Path
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "Ctrl-C"])
-def test_everything_ends_with_its_harness(
+def test_workers_end_with_their_harness(
     how: signal.Signals, submission: Path, tmp_path: Path, toy_store: DataStore
 ) -> None:
     folder = tmp_path / TOY.name

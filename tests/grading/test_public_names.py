@@ -9,7 +9,7 @@ from pytest_mlebench import authoring
 
 
 @pytest.mark.parametrize("name", authoring.__all__)
-def test_public_names_are_no_modules_whatever_was_imported_before(name: str) -> None:
+def test_public_names_are_functions_after_their_modules_are_imported(name: str) -> None:
     for module in pkgutil.iter_modules(authoring.__path__):
         importlib.import_module(f"{authoring.__name__}.{module.name}")
     assert callable(getattr(authoring, name))

@@ -24,7 +24,7 @@ FEW = Pieces(many=1, piece=2, first=1)
     st.sampled_from(["a,b", "a,a", "a"]),
     st.lists(st.lists(st.one_of(st.sampled_from(FIELDS[:5]), st.sampled_from(FIELDS)), min_size=1, max_size=3)),
 )
-def test_a_table_read_in_pieces_is_that_of_pandas(header: str, rows: list[list[str]]) -> None:
+def test_a_table_read_in_chunks_equals_that_of_pandas(header: str, rows: list[list[str]]) -> None:
     content = "\n".join([header, *map(",".join, rows)]).encode()
     try:
         expected = pd.read_csv(io.BytesIO(content))
@@ -37,7 +37,7 @@ def test_a_table_read_in_pieces_is_that_of_pandas(header: str, rows: list[list[s
 
 
 @pytest.mark.parametrize("late", ["0.5", "", "x", "True", "9223372036854775808", "3,4,5", "\xff"])
-def test_what_only_the_last_row_holds_is_read_as_pandas_reads_it(late: str) -> None:
+def test_unusual_values_in_the_last_row_are_read_as_by_pandas(late: str) -> None:
     content = ("a,b\n" + "1,2\n" * 9 + f"3,{late}\n").encode("latin-1")
     try:
         expected = pd.read_csv(io.BytesIO(content))
@@ -75,7 +75,7 @@ def test_millions_of_numbers_take_less_memory_than_read_at_once(tmp_path: Path) 
     assert int(reply[0]) < 3.2 * int(reply[1])  # 2.7 times the table; pandas' read_csv takes 3.8
 
 
-def test_pairing_a_million_ids_takes_few_bytes_for_each() -> None:
+def test_pairing_a_million_ids_needs_few_bytes_per_id() -> None:
     ids = np.arange((1 << 20) - 1) * 9973
     shuffled = np.random.default_rng(0).permutation(ids)
     submission, answers = pd.DataFrame({"id": shuffled}), pd.DataFrame({"id": ids})

@@ -1,4 +1,4 @@
-"""How certain scores are: intervals over resamples of the test's rows, and medals that are firm."""
+"""The certainty of scores: intervals over resampled test rows, and firm medals."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _auc(rng: Rng) -> RowScores:
 
 
 def _rows_of_patients(rng: Rng) -> RowScores:
-    """Each patient's ten rows are nearly the same."""
+    """The ten rows of a patient are nearly equal."""
     patients = np.repeat(np.arange(100), 10)
     return mean_of(rng.normal(2, 1, 100)[patients] + rng.normal(0, 0.1, 1000), units=patients)
 
@@ -71,7 +71,7 @@ TRUTH: dict[Callable[[Rng], RowScores], float] = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("draw", TRUTH)
-def test_the_interval_of_95_per_cent_holds_the_true_score_in_that_share_of_test_sets(
+def test_the_95_percent_interval_contains_the_true_score_in_95_percent_of_test_sets(
     draw: Callable[[Rng], RowScores],
 ) -> None:
     rng, times, covered = np.random.default_rng(5), 300, 0
@@ -82,7 +82,7 @@ def test_the_interval_of_95_per_cent_holds_the_true_score_in_that_share_of_test_
     assert 0.91 <= covered / times <= 0.985
 
 
-def test_resamples_of_rows_and_the_normal_distribution_of_many_agree() -> None:
+def test_resampling_agrees_with_the_normal_approximation() -> None:
     rows = _f1(np.random.default_rng(1))
     drawn = certainty(rows, None)
     normal = certainty(rows, None, drawn_units=MIN_UNITS)
@@ -90,7 +90,7 @@ def test_resamples_of_rows_and_the_normal_distribution_of_many_agree() -> None:
     assert (normal.low, normal.high) == pytest.approx((drawn.low, drawn.high), abs=0.005)
 
 
-def test_a_medal_is_firm_where_it_holds_in_95_per_cent_of_resamples() -> None:
+def test_a_medal_is_firm_if_it_holds_in_95_percent_of_resamples() -> None:
     rows = mean_of(np.arange(400) % 5 > 0)  # 0.8, with a standard error of 0.02
     firm = {edge: certainty(rows, partial(le, edge)) for edge in (0.75, 0.76, 0.78, 0.8)}
     assert [found and found.firm for found in firm.values()] == [True, True, False, False]
@@ -99,11 +99,11 @@ def test_a_medal_is_firm_where_it_holds_in_95_per_cent_of_resamples() -> None:
 
 
 @pytest.mark.parametrize("values", [np.ones(MIN_UNITS - 1), np.array([*np.ones(20), np.nan])])
-def test_few_rows_and_rows_without_a_score_tell_nothing(values: Floats) -> None:
+def test_few_rows_and_rows_without_a_score_give_no_interval(values: Floats) -> None:
     assert certainty(mean_of(values), None) is None
 
 
-def test_functions_of_sums_are_what_scikit_learn_computes() -> None:
+def test_functions_of_sums_match_scikit_learn() -> None:
     rng = np.random.default_rng(2)
     truth, predicted = rng.integers(0, 5, 200), rng.integers(0, 5, 200)
     assert confusion(truth, predicted, matthews).estimate == pytest.approx(matthews_corrcoef(truth, predicted))
@@ -126,7 +126,7 @@ def digits(tmp_path: Path) -> Dataset:
     return dataset
 
 
-def test_grading_tells_the_interval_of_a_score_and_whether_its_medal_is_firm(digits: Dataset) -> None:
+def test_grading_reports_the_interval_of_a_score_and_whether_its_medal_is_firm(digits: Dataset) -> None:
     grader = Grader(digits.competition, digits)
     perfect = grader.report(digits.perfect_submission)
     assert (perfect.firm, perfect.firmness, perfect.score_low, perfect.score_high) == (True, "firm", 1.0, 1.0)
@@ -140,9 +140,9 @@ def test_grading_tells_the_interval_of_a_score_and_whether_its_medal_is_firm(dig
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("body", "reason"),
-    [("return [0.5] * len(answers)", "row_scores comes to 0.5"), ("raise KeyError('x')", "KeyError")],
+    [("return [0.5] * len(answers)", "row_scores gives 0.5"), ("raise KeyError('x')", "KeyError")],
 )
-def test_row_scores_that_are_wrong_are_a_defect_in_the_gate_and_leave_a_medal_of_unknown_firmness(
+def test_wrong_row_scores_are_a_defect_in_the_gate_and_leave_firmness_unknown(
     digits: Dataset, tmp_path: Path, body: str, reason: str
 ) -> None:
     folder = tmp_path / digits.competition.id

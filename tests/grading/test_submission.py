@@ -63,11 +63,11 @@ def test_row_names_before_the_columns_are_dropped(path: Path) -> None:
     assert table.index.equals(pd.RangeIndex(2))
 
 
-def test_a_column_that_comes_twice_gets_another_name(path: Path) -> None:
+def test_a_duplicate_column_is_renamed(path: Path) -> None:
     assert read(path, b"id,p,p\n1,2,3\n").columns.tolist() == ["id", "p", "p.1"]
 
 
-def test_zeroed_and_odd_fields_are_text(path: Path) -> None:
+def test_fields_with_null_bytes_or_complex_numbers_are_text(path: Path) -> None:
     assert read(path, b"id,p\n1,\x000.5\n2,1+2j\n")["p"].tolist() == ["\x000.5", "1+2j"]
 
 
@@ -86,23 +86,23 @@ def test_zeroed_and_odd_fields_are_text(path: Path) -> None:
     ],
     ids=["binary", "latin-1", "utf-16", "gzip", "open quote", "ragged"],
 )
-def test_what_is_no_csv_file_is_refused(content: bytes, path: Path) -> None:
+def test_an_invalid_csv_file_is_rejected(content: bytes, path: Path) -> None:
     with pytest.raises(InvalidSubmission, match=r"^not a readable CSV file: "):
         read(path, content)
 
 
-def test_commas_in_a_text_are_no_columns(path: Path) -> None:
+def test_commas_in_a_text_are_not_columns(path: Path) -> None:
     assert read(path, b'id,p\n1,"' + b"," * 20_000 + b'"\n').shape == (1, 2)
 
 
-def test_a_file_may_be_as_large_as_is_allowed_and_no_larger(path: Path) -> None:
+def test_a_file_may_be_as_large_as_the_limit_but_no_larger(path: Path) -> None:
     path.write_bytes(b"id,p\n1,2\n")
     assert len(read_submission(path, max_bytes=9)) == 1
     with pytest.raises(InvalidSubmission, match=r"submission\.csv has 9 bytes; at most 8 are read"):
         read_submission(path, max_bytes=8)
 
 
-def test_a_huge_file_with_a_hole_is_refused_by_its_size(path: Path) -> None:
+def test_a_huge_sparse_file_is_rejected_by_its_size(path: Path) -> None:
     path.touch()
     os.truncate(path, 1 << 40)
     with pytest.raises(InvalidSubmission, match=r"has 1,099,511,627,776 bytes; at most 1,073,741,824 are read"):
@@ -129,14 +129,14 @@ def make_socket(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [make_link, make_dangling_link, make_loop])
-def test_a_link_is_refused_wherever_it_points(make: Callable[[Path], None], path: Path) -> None:
+def test_a_link_is_rejected_wherever_it_points(make: Callable[[Path], None], path: Path) -> None:
     make(path)
     with pytest.raises(InvalidSubmission, match=r"submission\.csv is a symbolic link"):
         read_submission(path)
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])
-def test_a_pipe_and_a_folder_are_refused_at_once(make: Callable[[Path], None], path: Path) -> None:
+def test_a_pipe_and_a_folder_are_rejected_at_once(make: Callable[[Path], None], path: Path) -> None:
     make(path)
     before = open_descriptors()
     with pytest.raises(InvalidSubmission, match=r"submission\.csv is not a regular file"):
@@ -145,7 +145,7 @@ def test_a_pipe_and_a_folder_are_refused_at_once(make: Callable[[Path], None], p
 
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null"])
-def test_a_device_is_refused(device: str) -> None:
+def test_a_device_is_rejected(device: str) -> None:
     with pytest.raises(InvalidSubmission, match="is not a regular file"):
         read_submission(Path(device))
 
@@ -158,7 +158,7 @@ def test_a_socket_and_a_missing_file_cannot_be_read(tmp_path: Path, monkeypatch:
             read_submission(Path(name))
 
 
-def test_a_file_that_fails_while_it_is_read_cannot_be_read() -> None:
+def test_a_read_error_is_reported() -> None:
     with pytest.raises(InvalidSubmission, match="mem cannot be read: "):
         read_submission(Path("/proc/self/mem"))  # a regular file; its first page is not mapped
 

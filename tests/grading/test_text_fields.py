@@ -24,26 +24,26 @@ def test_each_field_is_parsed_with_the_values_of_its_row() -> None:
 
 
 @pytest.mark.parametrize("missing", [None, np.nan])
-def test_a_missing_field_stands_for_the_text_that_was_given(missing: object) -> None:
+def test_a_missing_field_is_replaced_by_the_given_text(missing: object) -> None:
     assert parse_texts(column("a", missing), "text", str.upper, expected="a word", missing="none") == ["A", "NONE"]
 
 
-def test_a_missing_field_is_refused_otherwise() -> None:
+def test_a_missing_field_is_rejected_without_a_replacement() -> None:
     with pytest.raises(InvalidSubmission, match=r"column 'text', row 2: the value is missing; expected a word"):
         parse_texts(column("a", None), "text", str.upper, expected="a word")
 
 
-def test_a_column_of_numbers_is_refused() -> None:
+def test_a_column_of_numbers_is_rejected() -> None:
     with pytest.raises(InvalidSubmission, match=r"column 'text', row 1: 5 is not text; expected a word"):
         parse_texts(column(5, 6), "text", str.upper, expected="a word")
 
 
-def test_the_reason_of_the_parser_is_given_with_column_and_row() -> None:
+def test_the_parsers_reason_is_reported_with_column_and_row() -> None:
     with pytest.raises(InvalidSubmission, match=r"column 'text', row 2: 'x' is not a number"):
         parse_texts(column("1", "x"), "text", lambda text: to_floats(text.split()), expected="numbers")
 
 
-def test_a_table_without_rows_has_nothing_to_parse() -> None:
+def test_a_table_without_rows_gives_no_texts() -> None:
     assert parse_texts(column(), "text", str.upper, expected="a word") == []
 
 
@@ -52,31 +52,31 @@ def test_records_of_numbers_are_the_rows_of_a_table() -> None:
     assert number_records("  ", 2).shape == (0, 2)
 
 
-def test_records_have_their_label_in_front_or_behind() -> None:
+def test_records_have_their_label_first_or_last() -> None:
     for text, label in (("a 1 2 b 3 4", 0), ("1 2 a 3 4 b", -1)):
         labels, numbers = labelled_records(text, 3, label=label)
         assert labels == ["a", "b"] and numbers.tolist() == [[1, 2], [3, 4]]
 
 
-def test_records_that_do_not_come_out_even_are_refused() -> None:
+def test_incomplete_records_are_rejected() -> None:
     with pytest.raises(ValueError, match="it has 3 values, which is not a multiple of 2"):
         labelled_records("a 1 b", 2)
 
 
-def test_a_single_separator_leaves_empty_values_and_is_hinted_at() -> None:
+def test_a_single_separator_leaves_empty_values_and_gets_a_hint() -> None:
     assert labelled_records("a 1  2", 2, separator=" ")[0] == ["a", ""]
-    with pytest.raises(ValueError, match="a space too many"):
+    with pytest.raises(ValueError, match="an extra space"):
         labelled_records("a 1 ", 2, separator=" ")
 
 
-def test_numbers_are_what_python_takes_for_a_float() -> None:
+def test_numbers_are_parsed_as_python_floats() -> None:
     assert to_floats(["1", "-2.5e3", "inf"]).tolist() == [1, -2500, float("inf")]
 
 
-def test_the_first_text_that_is_no_number_is_named() -> None:
+def test_the_first_non_number_is_reported() -> None:
     with pytest.raises(ValueError, match="'one' is not a number"):
         to_floats(["1", "one", "two"])
-    with pytest.raises(ValueError, match=r"'' is not a number \(is there a space too many\?\)"):
+    with pytest.raises(ValueError, match=r"'' is not a number \(is there an extra space\?\)"):
         to_floats(["1", ""])
 
 
@@ -88,7 +88,7 @@ PARTS = st.sampled_from(["cat", "1", "-2.5e3", "inf", "nan", "1_0", "x", "", "+1
     st.sampled_from([0, -1]),
     st.sampled_from([None, " "]),
 )
-def test_the_records_of_a_column_are_those_of_its_texts(texts: list[str], label: int, separator: str | None) -> None:
+def test_the_records_of_a_column_match_those_of_its_texts(texts: list[str], label: int, separator: str | None) -> None:
     try:
         rows = [
             labelled_records(text, 3, label=label, separator=separator) if text.strip() else ([], np.empty((0, 2)))
@@ -111,11 +111,11 @@ def test_the_records_of_a_column_are_those_of_its_texts(texts: list[str], label:
         *("9007199254740993", "2.2250738585072011e-308", "123456789012345678901234567890", "\u0663", "4.9e-324"),
     ],
 )
-def test_many_numbers_are_read_as_python_reads_each(text: str) -> None:
+def test_many_numbers_are_read_as_python_reads_one(text: str) -> None:
     assert np.array_equal(to_floats(["0.5"] * 2000 + [text]), [0.5] * 2000 + [float(text)], equal_nan=True)
 
 
 @pytest.mark.parametrize("text", ["nan(1)", "0x10", "1,5", "", "1e", " ", "true", "\ud800", "1\x00"])
-def test_of_many_numbers_one_that_is_none_is_named(text: str) -> None:
+def test_a_non_number_among_many_numbers_is_reported(text: str) -> None:
     with pytest.raises(ValueError, match="is not a number"):
         to_floats(["0.5"] * 2000 + [text])

@@ -1,4 +1,4 @@
-"""Code of competitions that do not come with the package gets no secrets and opens no other files."""
+"""Code of third-party competitions gets no secrets and cannot open other files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.cli.new import TEMPLATES
-from pytest_mlebench.data.preparing import Twins, make_synthetic, settled
+from pytest_mlebench.data.preparing import Twins, make_synthetic, resolve_choice
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError
 from pytest_mlebench.gate.golden import grade_all, make_golden, synthetic_submissions
@@ -64,7 +64,7 @@ os._exit(0)
 
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
-    """A copy of the toy competition whose module looks for a secret in the environment and in a file of the user."""
+    """A copy of the toy competition with a module that searches the environment and a user's file for a secret."""
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     home = tmp_path / "home"
     home.mkdir()
@@ -98,7 +98,7 @@ def test_checks_of_rows_and_guesses_have_no_secrets(make: Make, tmp_path: Path) 
     assert grader_problems(competition, dataset, scratch) == ([], [])
 
 
-def test_no_check_of_the_gate_runs_the_code_where_the_secrets_are(make: Make, tmp_path: Path) -> None:
+def test_no_gate_check_runs_third_party_code_with_access_to_secrets(make: Make, tmp_path: Path) -> None:
     folder = make("grade").folder
     spy = SPY % {"file": str(tmp_path / "home/kaggle.json"), "secret": SECRET}
     for module in ("prepare", "synthetic"):
@@ -143,7 +143,7 @@ def read_only_is_possible() -> bool:
         ),
     ],
 )
-def test_whatever_the_code_does_is_an_error_of_the_competition(
+def test_failures_of_the_code_are_errors_of_the_competition(
     make: Make, module: str, code: str, message: str, tmp_path: Path
 ) -> None:
     competition = make(module, code)
@@ -166,7 +166,7 @@ def test_processes_of_the_code_share_no_randomness(make: Make, imports: str, val
         make_golden(make("synthetic", code), tmp_path / "scratch")
 
 
-def test_processes_of_the_same_server_draw_other_numbers(make: Make, tmp_path: Path) -> None:
+def test_processes_of_the_same_server_draw_different_numbers(make: Make, tmp_path: Path) -> None:
     code = "import numpy\ndef make(raw, seed): raw.joinpath('x').write_text(str(numpy.random.rand()))"
     competition = make("synthetic", code)
     for name in "ab":
@@ -181,12 +181,12 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 def latest_server() -> psutil.Process:
-    """Of this process, the one that forks the processes of competitions' code, not those of before."""
+    """The newest child process that forks processes for competitions' code."""
     servers = [child for child in psutil.Process().children() if "import serve;" in " ".join(child.cmdline())]
     return max(servers, key=psutil.Process.create_time)
 
 
-def test_code_is_run_at_once_shows_what_it_prints_and_survives_the_end_of_its_server(
+def test_code_runs_concurrently_shows_its_output_and_survives_a_lost_server(
     make: Make, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     code = """
@@ -231,7 +231,7 @@ def test_the_code_ends_with_its_server(make: Make, tmp_path: Path) -> None:
             made.result(20)
 
 
-def test_nothing_of_the_code_survives_a_harness_that_is_killed(make: Make, tmp_path: Path) -> None:
+def test_no_process_of_the_code_survives_a_killed_harness(make: Make, tmp_path: Path) -> None:
     code = """
 import os, time
 def make(raw, seed):
@@ -252,14 +252,14 @@ def make(raw, seed):
     wait_until(lambda: not any(psutil.pid_exists(int(file.read_text())) for file in files))
 
 
-def test_a_link_in_prepared_data_is_refused(make: Make, tmp_path: Path) -> None:
+def test_a_link_in_prepared_data_is_rejected(make: Make, tmp_path: Path) -> None:
     code = "first = prepare\ndef prepare(raw, public, private):\n    first(raw, public, private)\n"
     competition = make("prepare", f"{code}    public.joinpath('a').symlink_to('/etc/passwd')\n")
-    with pytest.raises(DataError, match="made the link public/a"):
+    with pytest.raises(DataError, match="created the symbolic link public/a"):
         DataStore(tmp_path / "data").prepare(competition)
 
 
-def test_grades_of_another_process_are_those_of_this_one(make: Make, tmp_path: Path) -> None:
+def test_grades_of_another_process_are_returned_to_this_one(make: Make, tmp_path: Path) -> None:
     competition = make("grade", "pass")
     dataset = DataStore(tmp_path / "data").prepare(competition, synthetic=1)
     paths = synthetic_submissions(competition, dataset, tmp_path / "submissions")
@@ -268,7 +268,7 @@ def test_grades_of_another_process_are_those_of_this_one(make: Make, tmp_path: P
     assert json.dumps(sorted(grades)) == json.dumps(sorted(paths))
 
 
-def test_twins_are_made_without_secrets_and_their_errors_name_the_line(make: Make, tmp_path: Path) -> None:
+def test_twins_are_generated_without_secrets_and_errors_name_the_line(make: Make, tmp_path: Path) -> None:
     folder = make("grade").folder
     template = TEMPLATES / "competition"
     for name in ("competition.yaml", "prepare.py", "grade.py", "twin.py", "description.md"):
@@ -278,7 +278,7 @@ def test_twins_are_made_without_secrets_and_their_errors_name_the_line(make: Mak
     spy = SPY % {"file": str(tmp_path / "home/kaggle.json"), "secret": SECRET}
     (folder / "twin.py").write_text(f"{(text := (folder / 'twin.py').read_text())}\n{spy}\n")
     twin = TwinStore(tmp_path / "data", Twins(Twins.key_of(1), "micro"))
-    settled("twin:1:micro", tmp_path / "data")
+    resolve_choice("twin:1:micro", tmp_path / "data")
     made = twin.prepare(Competition.load(folder))
     assert made.competition.is_twin and made.competition.leaderboard.source == "twin"
     header, first = (made.public / "train.csv").read_text().splitlines()[:2]

@@ -1,4 +1,4 @@
-"""Counting fields and rows before parsing, and refusing tables that are out of proportion to their files."""
+"""Counting fields and rows before parsing, and rejecting tables far larger than their files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def count(content: bytes) -> tuple[int, int, int]:
 @given(st.text(alphabet='a,"\n\r \0é', max_size=30), st.integers(1, 9))
 @example('a"b,"c,d"\n', 100)
 @example('"",""\n""', 2)
-def test_fields_and_rows_are_counted_as_a_parser_finds_them(text: str, block: int) -> None:
+def test_fields_and_rows_are_counted_as_by_a_parser(text: str, block: int) -> None:
     rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
     expected = len(rows), sum(map(len, rows)), max(map(len, rows), default=0)
     with pytest.MonkeyPatch.context() as patch:
@@ -29,7 +29,7 @@ def test_fields_and_rows_are_counted_as_a_parser_finds_them(text: str, block: in
         assert count(text.encode()) == expected
 
 
-def test_the_file_is_left_at_its_start() -> None:
+def test_the_file_position_is_reset_to_the_start() -> None:
     for content in (b"a,b\n1,2\n", b'a,b\n1,x"y\n'):
         file = io.BytesIO(content)
         require_bounded(file)
@@ -58,7 +58,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("content", REFUSED.values(), ids=REFUSED.keys())
-def test_a_row_of_very_many_fields_is_refused_wherever_it_is(content: bytes) -> None:
+def test_a_row_with_very_many_fields_is_rejected_anywhere(content: bytes) -> None:
     with pytest.raises(InvalidSubmission, match="more than 10,000 columns"):
         count(content)
 
@@ -74,20 +74,20 @@ def test_a_row_of_very_many_fields_is_refused_wherever_it_is(content: bytes) -> 
     ],
     ids=["text", "long text", "text after a stray quote", "rows that carriage returns end", "rows"],
 )
-def test_commas_in_texts_and_in_many_rows_are_no_columns(content: bytes) -> None:
+def test_commas_in_texts_and_in_many_rows_are_not_columns(content: bytes) -> None:
     assert count(content)[2] == 2
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
 @pytest.mark.parametrize("row", [b"1", b'""', b'"1"', b'x"'])
-def test_rows_that_are_far_too_short_are_refused(end: bytes, row: bytes) -> None:
+def test_rows_that_are_far_too_short_are_rejected(end: bytes, row: bytes) -> None:
     names = b",".join(b"c%d" % number for number in range(1000))
     assert count(names + end + (row + end) * 9_000)[2] == 1000
     with pytest.raises(InvalidSubmission, match="most rows have far fewer fields than the longest, which has 1,000"):
         count(names + end + (row + end) * 11_000)
 
 
-def test_a_header_of_a_megabyte_is_refused() -> None:
+def test_a_header_of_a_megabyte_is_rejected() -> None:
     for name in (b"x" * (1 << 20), b'"' + b"\n" * (1 << 20) + b'"'):
         with pytest.raises(InvalidSubmission, match="the first line is longer than 1,048,576 bytes"):
             count(name + b"y")

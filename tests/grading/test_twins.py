@@ -1,4 +1,4 @@
-"""Twins in the data store: what they keep, what they refuse, and that thresholds are their own."""
+"""Twins in the data store: their files, rejected worlds and own thresholds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.preparing import parse_choice, prepare_here, settled, twins_of
+from pytest_mlebench.data.preparing import parse_choice, prepare_here, resolve_choice, twins_of
 from pytest_mlebench.errors import CompetitionError, DataError
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.twins import NoMedals, TwinStore, twin_medals
@@ -20,7 +20,7 @@ from tests.plugin.conftest import TOYS
 
 @pytest.fixture
 def toy(tmp_path: Path) -> Dataset:
-    """20 test rows, in which guessing is right every other time."""
+    """20 test rows, for which guessing is right half of the time."""
     competition = Competition.load(TOYS / "competitions/toy-parity")
     dataset = Dataset(competition, tmp_path)
     prepare_here(competition, "", str(tmp_path), "")
@@ -28,7 +28,7 @@ def toy(tmp_path: Path) -> Dataset:
 
 
 def right(count: int) -> pd.DataFrame:
-    """Predictions of which so many are right."""
+    """Predictions of which ``count`` are right."""
     ids = np.arange(80, 100)
     return pd.DataFrame({"odd": (ids + (np.arange(20) >= count)) % 2}, pd.Index(ids, name="id"))
 
@@ -37,31 +37,31 @@ def right(count: int) -> pd.DataFrame:
     ("simple", "ceiling", "why"),
     [
         (10, 10, "the ceiling scores 0.50000"),
-        (14, 15, "is too little for an error"),
+        (14, 15, "is too little for a standard error"),
         (11, 20, "guessing scores"),
     ],
 )
-def test_a_world_is_refused_that_has_no_signal_or_rewards_luck(
+def test_a_world_without_signal_or_that_rewards_luck_is_rejected(
     toy: Dataset, simple: int, ceiling: int, why: str
 ) -> None:
     with pytest.raises(NoMedals, match=why):
         twin_medals(toy, {"simple": right(simple), "ceiling": right(ceiling)}, np.random.default_rng(0))
 
 
-def test_predictions_of_another_column_are_named(toy: Dataset) -> None:
+def test_predictions_of_a_wrong_column_are_reported(toy: Dataset) -> None:
     odds = right(20).rename(columns={"odd": "odds"})
     with pytest.raises(CompetitionError, match=r"the predictions have the columns \['odds'\]; .* has \['odd'\]"):
         twin_medals(toy, {"simple": odds, "ceiling": odds}, np.random.default_rng(0))
 
 
-def test_what_the_form_alone_suggests_is_the_floor(toy: Dataset) -> None:
+def test_the_twins_own_floor_prediction_sets_the_floor(toy: Dataset) -> None:
     predictions = {"floor": right(13), "simple": right(17), "ceiling": right(20)}
     medals = twin_medals(toy, predictions, np.random.default_rng(0), indicative=True)
     assert medals.floor == "its own" and medals.skill(0.65) == 0.0
     assert medals.leaderboard.median > 0.65
 
 
-def test_medals_of_so_few_rows_can_be_asked_for_as_indicative(toy: Dataset) -> None:
+def test_medals_of_few_rows_can_be_requested_as_indicative(toy: Dataset) -> None:
     predictions = {"simple": right(11), "ceiling": right(20)}
     board = twin_medals(toy, predictions, np.random.default_rng(0), indicative=True).leaderboard
     assert board.median <= board.bronze < board.silver < board.gold < 1
@@ -69,9 +69,9 @@ def test_medals_of_so_few_rows_can_be_asked_for_as_indicative(toy: Dataset) -> N
 
 def test_a_twin_has_its_own_thresholds_and_its_seed_stays_with_the_harness(tmp_path: Path) -> None:
     real = default_catalogue()["spaceship-titanic"]
-    choice = settled("twin:random:micro", tmp_path)
-    assert settled("twin:random:micro", tmp_path, known=choice) == settled(choice, tmp_path) == choice
-    assert settled("twin:random:micro", tmp_path) != choice
+    choice = resolve_choice("twin:random:micro", tmp_path)
+    assert resolve_choice("twin:random:micro", tmp_path, known=choice) == resolve_choice(choice, tmp_path) == choice
+    assert resolve_choice("twin:random:micro", tmp_path) != choice
     store = TwinStore(tmp_path, twins_of(choice))
     dataset = store.prepare(real)
     assert dataset.is_level and not dataset.has_raw and dataset.is_verified is False
@@ -102,19 +102,19 @@ def test_a_twin_has_its_own_thresholds_and_its_seed_stays_with_the_harness(tmp_p
         ("real:1", "is not one of real"),
     ],
 )
-def test_a_choice_of_data_that_means_nothing_is_refused(text: str, why: str) -> None:
+def test_an_invalid_choice_of_data_is_rejected(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse_choice(text)
 
 
-def test_a_key_of_another_data_folder_says_where_the_seed_is_missing(tmp_path: Path) -> None:
-    choice = settled("twin:7:small", tmp_path / "one")
+def test_a_key_of_another_data_folder_reports_the_missing_seed(tmp_path: Path) -> None:
+    choice = resolve_choice("twin:7:small", tmp_path / "one")
     store = TwinStore(tmp_path / "other", twins_of(choice))
     with pytest.raises(DataError, match=r"the seed of the twins k\w+ is not in .*other/twins"):
         store.prepare(default_catalogue()["spaceship-titanic"])
 
 
-def test_a_competition_without_a_twin_says_so(tmp_path: Path) -> None:
-    store = TwinStore(tmp_path, twins_of(settled("twin:7:small", tmp_path)))
+def test_a_competition_without_a_twin_is_reported(tmp_path: Path) -> None:
+    store = TwinStore(tmp_path, twins_of(resolve_choice("twin:7:small", tmp_path)))
     with pytest.raises(DataError, match=r"smoke-digits has no twin: .*twin.py is missing; choose --data=real"):
         store.prepare(default_catalogue()["smoke-digits"])

@@ -1,4 +1,4 @@
-"""Verdicts on the form of submissions: from the public files alone, by a process that can open no others."""
+"""Verdicts on submissions' format, by a process that can open only the public files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_mlebench.errors import CompetitionError
 from pytest_mlebench.grading.grader import VALID, FormChecker, GradingLimits
 
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
-DEFECT = "Submission invalid! It could not be read as the competition asks."
+DEFECT = "Submission invalid! It could not be read in the competition's format."
 MakeChecker = Callable[..., FormChecker]
 needs_landlock = pytest.mark.skipif(
     ctypes.CDLL(None).syscall(444, None, 0, 1) < 4, reason="this kernel has no Landlock for files and connections"
@@ -25,7 +25,7 @@ needs_landlock = pytest.mark.skipif(
 
 @pytest.fixture
 def public(tmp_path: Path) -> Path:
-    """Public files that have no private ones beside them."""
+    """Public files without private files next to them."""
     dataset = DataStore(tmp_path / "made").prepare(Competition.load(TOY))
     return shutil.copytree(dataset.public, tmp_path / "data/public")
 
@@ -57,7 +57,7 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
-def test_a_grader_without_a_check_asks_for_what_the_sample_submission_has(
+def test_without_a_check_the_sample_submission_defines_the_format(
     make_checker: MakeChecker, submission: Path
 ) -> None:
     check = make_checker("def grade(submission, answers):\n    raise AssertionError")
@@ -74,7 +74,7 @@ def test_a_grader_without_a_check_asks_for_what_the_sample_submission_has(
         assert check(written(submission, text)) == f"Submission invalid! {reason}"
 
 
-def test_ids_that_the_sample_submission_repeats_are_counted(
+def test_repeated_ids_of_the_sample_submission_are_counted(
     make_checker: MakeChecker, submission: Path, public: Path
 ) -> None:
     sample = public / "sample_submission.csv"
@@ -85,7 +85,7 @@ def test_ids_that_the_sample_submission_repeats_are_counted(
     assert check(written(submission, "day,x\n5,a\n")) == "Submission invalid! the file has 1 rows; 2 were expected"
 
 
-def test_a_competition_says_what_is_checked_and_against_what(make_checker: MakeChecker, submission: Path) -> None:
+def test_a_competition_defines_the_check_and_its_template(make_checker: MakeChecker, submission: Path) -> None:
     check = make_checker(
         "from pytest_mlebench.grading import InvalidSubmission\n"
         "def read_template(public): return (public / 'test.csv').read_text().split()\n"
@@ -102,7 +102,7 @@ def test_the_graders_score_is_not_computed(make_checker: MakeChecker, submission
 
 @pytest.mark.full
 @pytest.mark.parametrize("body", ["raise KeyError(answers)", "import os; os.abort()", "return 1 / 0"])
-def test_a_check_that_breaks_says_nothing_of_why(
+def test_a_failing_check_does_not_reveal_the_cause(
     body: str, make_checker: MakeChecker, submission: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert make_checker(f"def check(submission, template):\n    {body}\ndef grade(s, a): pass")(submission) == DEFECT
@@ -153,7 +153,7 @@ def test_limits_hold_for_checks_too(make_checker: MakeChecker, submission: Path)
 
 
 @pytest.mark.full
-def test_a_check_that_runs_ends_when_it_is_stopped(make_checker: MakeChecker, submission: Path, tmp_path: Path) -> None:
+def test_a_running_check_ends_when_it_is_stopped(make_checker: MakeChecker, submission: Path, tmp_path: Path) -> None:
     check = make_checker("def grade(s, a): pass\ndef check(s, t):\n    while True: pass")
     verdicts: list[str] = []
     asking = threading.Thread(target=lambda: verdicts.append(check(submission)))
@@ -166,7 +166,7 @@ def test_a_check_that_runs_ends_when_it_is_stopped(make_checker: MakeChecker, su
 
 
 @pytest.mark.full
-def test_broken_templates_are_said_before_anything_is_checked(make_checker: MakeChecker, public: Path) -> None:
+def test_broken_templates_are_reported_before_any_check(make_checker: MakeChecker, public: Path) -> None:
     public.chmod(0o755)
     (public / "sample_submission.csv").unlink()
     with pytest.raises(CompetitionError, match=r"grade.py cannot be used: FileNotFoundError: .*sample_submission.csv"):

@@ -1,4 +1,4 @@
-"""Grading without Arrow, which need not be installed: the same results, and one line where data needs it."""
+"""Grading without Arrow, which is optional: the same results, and a one-line error if data needs it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_numbers_in_text_are_read_alike(texts: list[str]) -> None:
         assert numbers() == by_arrow
 
 
-def test_what_is_not_installed_is_named_before_anything_is_downloaded(
+def test_missing_packages_are_reported_before_any_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_mlebench.catalog.competition.find_spec", lambda name: None)
@@ -99,7 +99,7 @@ def test_what_is_not_installed_is_named_before_anything_is_downloaded(
 
 
 @pytest.mark.full
-def test_the_gate_holds_without_arrow_and_says_where_data_needs_it(tmp_path: Path) -> None:
+def test_the_gate_works_without_arrow_and_reports_data_that_needs_it(tmp_path: Path) -> None:
     known = ("plant-pathology-2021-fgvc8", "kuzushiji-recognition", "siim-covid19-detection", "AI4Code")
     paths = [f"competitions/{id}" for id in (*known, NEEDS_IT)]
     command = [sys.executable, "-c", WITHOUT, *paths, "-q", "-pno:cacheprovider", f"--basetemp={tmp_path / 'data'}"]

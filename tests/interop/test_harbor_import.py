@@ -303,7 +303,7 @@ def test_the_viewer_shows_an_imported_group(job: Path, dataset: Dataset) -> None
     pages = {path: ask(path) for path in ("/", "/group/mine", run, f"{run}/trajectory", f"{run}/log", f"{run}/record")}
     index.close()
     assert {answer.status for answer in pages.values()} == {200}
-    assert "harbor 0.25.0 did these runs" in pages["/group/mine"].text
+    assert "these runs were executed by harbor 0.25.0" in pages["/group/mine"].text
     assert "run by Harbor 0.25.0 (docker)" in pages[run].text
     assert "solve it" in pages[f"{run}/trajectory"].text
 

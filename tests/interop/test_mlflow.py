@@ -185,7 +185,7 @@ def test_a_server_that_is_killed_half_way_gets_the_rest_and_nothing_twice(server
             own.stop()
             _, err = process.communicate(timeout=120)
         assert process.returncode == 2
-        assert "the same command goes on where this one stopped" in err and "Traceback" not in err
+        assert "the same command continues where this one stopped" in err and "Traceback" not in err
         own.start()
         done = export("--to=mlflow", f"--tracking-uri={own.url}", group)
         assert done.returncode == 0 and "were there already" in done.stdout

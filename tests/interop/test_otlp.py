@@ -12,7 +12,7 @@ from opentelemetry.semconv.schemas import Schemas
 
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.extras.interop.otlp import NotTaken, Sender
+from pytest_mlebench.extras.interop.otlp import Sender, SendError
 from pytest_mlebench.extras.interop.otlp_spans import SCHEMA, Name, RunSpans
 from pytest_mlebench.records.group import read_group
 from tests.groups import START
@@ -191,7 +191,7 @@ def test_a_server_that_stalls_is_given_up_and_gets_the_rest_later(group: Path) -
     spans = [span for r in whole.records for span in RunSpans(str).of(r, group / r.run_id)]
     with collecting(["stall"]) as collector:
         sender = Sender(collector.url, {}, attempts=1, seconds=0.2)
-        with pytest.raises(NotTaken, match="did not answer in time"):
+        with pytest.raises(SendError, match="did not answer in time"):
             sender.send(spans)
         sender.send(spans)
         sender.close()
@@ -206,7 +206,7 @@ def test_what_is_too_large_goes_in_halves(group: Path) -> None:
         assert sender.send(spans) == len(spans)
         assert collector.spans == spans
         collector.max_bytes = 100
-        with pytest.raises(NotTaken, match="too large"):
+        with pytest.raises(SendError, match="too large"):
             sender.send(spans)
         sender.close()
 
@@ -230,7 +230,7 @@ def test_a_server_that_is_not_there_is_one_line(group: Path, monkeypatch: pytest
     with collecting() as collector:
         pass
     sender = Sender(collector.url, {}, attempts=2, wait=lambda seconds: None)
-    with pytest.raises(NotTaken, match=r"^it cannot be reached: .*refused"):
+    with pytest.raises(SendError, match=r"^it cannot be reached: .*refused"):
         sender.send(RunSpans(str).of(read_group(group).records[0], group))
     sender.close()
 

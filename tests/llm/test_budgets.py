@@ -26,7 +26,7 @@ from google.genai import errors as genai_errors
 from google.genai import types as genai_types
 
 from pytest_mlebench.llm.accounting import GatewaySettings
-from pytest_mlebench.llm.budget import ACCOUNT, Account, BudgetLimits, Over, Wait
+from pytest_mlebench.llm.budget import ACCOUNT, Account, BudgetLimits, Exhausted, Wait
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import read_calls
 from pytest_mlebench.llm.prices import Prices
@@ -269,7 +269,7 @@ def test_an_account_waits_for_what_is_open_and_refuses_what_never_fits(tmp_path:
     assert isinstance(first, int)
     assert account.reserve(tokens=60, cost=None) == Wait()
     over = account.reserve(tokens=101, cost=None)
-    assert isinstance(over, Over)
+    assert isinstance(over, Exhausted)
     assert (over.option, over.left.tokens) == ("--max-tokens", 100)
     account.settle(first, calls=1, tokens=40, cost=None)
     assert isinstance(account.reserve(tokens=60, cost=None), int)

@@ -629,7 +629,7 @@ def test_other_models_do_not(model: str) -> None:
 
 
 def test_a_name_of_a_model_is_one_word_and_leaves_no_choice() -> None:
-    why = APIS["openai"].why_not_model
+    why = APIS["openai"].model_problem
     for model in ("gpt-4o", "a/b/c.d+e", "x@20240101", "x:", "a/b:free", "a/b:thinking", "a/b:beta", "a/b:extended"):
         assert why(model, routed=True) == ""
     for model in ("openrouter/auto", "a/b:nitro", "a/b:floor", "a:free:online"):
@@ -760,12 +760,10 @@ def test_usage_is_asked_for_in_streams_of_chats_alone() -> None:
 def test_later_requests_speak_of_what_an_answer_has_ids_for() -> None:
     api = APIS["openai"]
     response = {"id": "resp", "output": [{"id": "msg"}, {"id": 3}, {}], "choices": []}
-    assert list(api.kept_by_provider(Endpoint(kind="generate", api="responses"), response)) == ["resp", "msg"]
+    assert list(api.stored_ids(Endpoint(kind="generate", api="responses"), response)) == ["resp", "msg"]
     choices = [{"message": {"audio": {"id": "audio"}}}, {"message": {"audio": None}}, {"message": "x"}, {}]
-    assert list(api.kept_by_provider(Endpoint(kind="generate", api="chat"), {"id": "c", "choices": choices})) == [
-        "audio"
-    ]
-    assert not list(APIS["gemini"].kept_by_provider(Endpoint(kind="generate"), response))
+    assert list(api.stored_ids(Endpoint(kind="generate", api="chat"), {"id": "c", "choices": choices})) == ["audio"]
+    assert not list(APIS["gemini"].stored_ids(Endpoint(kind="generate"), response))
 
 
 def test_what_the_provider_keeps_passes_where_the_run_has_received_it() -> None:

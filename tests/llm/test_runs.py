@@ -122,7 +122,7 @@ def test_a_trajectory_that_cannot_be_made_fails_no_run(
     def fail(*_: Any, **__: Any) -> None:
         raise RecursionError("too deep")
 
-    monkeypatch.setattr("pytest_mlebench.llm.trajectory.said_in", fail)
+    monkeypatch.setattr("pytest_mlebench.llm.trajectory.call_content", fail)
     record, run_dir = run(local_sandbox(), tmp_path)
     assert record.report.valid_submission and not (run_dir / TRAJECTORY).exists()
     assert "no trajectory: RecursionError: too deep" in record.sandbox.notes

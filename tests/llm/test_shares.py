@@ -24,8 +24,8 @@ from pytest_mlebench.llm.budget import (
     LEASE_SECONDS,
     Account,
     BudgetLimits,
+    Exhausted,
     Left,
-    Over,
     Wait,
     is_alive,
     owner,
@@ -105,7 +105,7 @@ def test_calls_are_counted_over_all_that_are_open_and_ended(account: Open) -> No
     assert first.reserve(tokens=0, cost=None) == Wait()
     assert isinstance(reservations[2], int)
     first.settle(reservations[2], calls=1, tokens=0, cost=None)
-    assert first.reserve(tokens=0, cost=None) == Over("--max-calls", "3", Left(0, None, None))
+    assert first.reserve(tokens=0, cost=None) == Exhausted("--max-calls", "3", Left(0, None, None))
     assert isinstance(account("b", max_calls=1).reserve(tokens=0, cost=None), int)
 
 
@@ -114,7 +114,7 @@ def test_one_token_that_cannot_be_true_is_not_paid_back(account: Open) -> None:
     reservation = first.reserve(tokens=60, cost=None)
     assert isinstance(reservation, int)
     first.settle(reservation, calls=1, tokens=-1, cost=None)
-    assert first.reserve(tokens=41, cost=None) == Over("--max-tokens", "100", Left(None, 40, None))
+    assert first.reserve(tokens=41, cost=None) == Exhausted("--max-tokens", "100", Left(None, 40, None))
 
 
 def test_what_is_unknown_counts_as_it_was_reserved(account: Open) -> None:
@@ -122,7 +122,7 @@ def test_what_is_unknown_counts_as_it_was_reserved(account: Open) -> None:
     reservation = first.reserve(tokens=60, cost=None)
     assert isinstance(reservation, int)
     first.settle(reservation, calls=1, tokens=None, cost=None)
-    assert first.reserve(tokens=41, cost=None) == Over("--max-tokens", "100", Left(None, 40, None))
+    assert first.reserve(tokens=41, cost=None) == Exhausted("--max-tokens", "100", Left(None, 40, None))
 
 
 def test_a_closed_account_takes_no_more(account: Open) -> None:
@@ -133,7 +133,7 @@ def test_a_closed_account_takes_no_more(account: Open) -> None:
 
 
 def test_what_is_left_and_what_is_limited_cannot_be_changed() -> None:
-    for value in (BudgetLimits(), Left(1, 2, None), Wait(), Over("--max-calls", "1", Left(1, 2, None))):
+    for value in (BudgetLimits(), Left(1, 2, None), Wait(), Exhausted("--max-calls", "1", Left(1, 2, None))):
         with pytest.raises(FrozenInstanceError):
             setattr(value, "share", 2)  # noqa: B010 - mypy knows that it cannot be
     with pytest.raises(TypeError):
@@ -146,7 +146,7 @@ def test_amounts_up_to_what_the_file_can_hold_are_exact(account: Open) -> None:
     assert isinstance(reservation, int)
     first.settle(reservation, calls=1, tokens=1 << 62, cost=None)
     over = first.reserve(tokens=1 << 63, cost=None)
-    assert isinstance(over, Over)
+    assert isinstance(over, Exhausted)
     assert over.left.tokens == 1 << 62
 
 
@@ -158,13 +158,13 @@ def test_each_of_the_active_runs_may_hold_an_equal_share(account: Open) -> None:
     runs = [account(name, max_total_cost=Decimal(90)) for name in "abc"]
     assert all(holds_exactly(run, 30) for run in runs)
     over = runs[0].reserve(tokens=0, cost=Decimal(31))
-    assert over == Over("--max-total-cost", "$90", Left(None, None, Decimal(30)), 3)
+    assert over == Exhausted("--max-total-cost", "$90", Left(None, None, Decimal(30)), 3)
 
 
 def test_a_silent_call_of_one_run_does_not_delay_the_other(account: Open) -> None:
     """The attack: a call with many answers reserved most of the total, and was never answered."""
     attacker, victim = (account(name, max_total_cost=Decimal(10)) for name in "ab")
-    assert isinstance(attacker.reserve(tokens=0, cost=Decimal(9)), Over)
+    assert isinstance(attacker.reserve(tokens=0, cost=Decimal(9)), Exhausted)
     hold(attacker, 5)
     assert holds_exactly(victim, 5)
 
@@ -184,7 +184,7 @@ def test_what_a_run_has_spent_counts_against_its_share(account: Open) -> None:
     assert holds_exactly(attacker, 1)
     spend(attacker, 1)
     over = attacker.reserve(tokens=0, cost=NANO)
-    assert isinstance(over, Over)
+    assert isinstance(over, Exhausted)
     assert over.left.cost == 0
     assert holds_exactly(victim, 5)
 
@@ -218,7 +218,7 @@ def test_a_newcomer_gets_at_once_what_is_free_and_learns_how_much_that_is(accoun
     second = account("b", max_total_cost=Decimal(90))
     assert second.reserve(tokens=0, cost=Decimal(20)) == Wait(Left(None, None, Decimal(10)))
     over = second.reserve(tokens=0, cost=Decimal(46))
-    assert over == Over("--max-total-cost", "$90", Left(None, None, Decimal(45)), 2)
+    assert over == Exhausted("--max-total-cost", "$90", Left(None, None, Decimal(45)), 2)
     assert holds_exactly(second, 10)
     first.settle(silent, calls=0, tokens=0, cost=Decimal(0))
     assert holds_exactly(second, 45)
@@ -268,7 +268,7 @@ def test_calls_that_are_open_when_a_run_ends_count_as_reserved(account: Open) ->
     ended.settle(settled, calls=0, tokens=0, cost=Decimal(0))
     ended.close()
     over = other.reserve(tokens=0, cost=Decimal(76))
-    assert isinstance(over, Over)
+    assert isinstance(over, Exhausted)
     assert over.left.cost == 75
     assert holds_exactly(other, 75)
 
@@ -297,7 +297,7 @@ def test_a_killed_worker_holds_no_share_and_its_open_calls_count_once(
     again = account("killed", max_total_cost=Decimal(90), max_calls=2)
     assert holds_exactly(again, 60)
     spend(again, 1)
-    assert isinstance(again.reserve(tokens=0, cost=None), Over)
+    assert isinstance(again.reserve(tokens=0, cost=None), Exhausted)
 
 
 def test_a_worker_that_was_lost_on_another_machine_holds_its_share_for_a_time(
@@ -314,7 +314,7 @@ def test_a_worker_that_was_lost_on_another_machine_holds_its_share_for_a_time(
     clock.now += LEASE_SECONDS - ACTIVE_SECONDS - 1
     assert first.reserve(tokens=0, cost=Decimal(80)) == Wait(Left(None, None, Decimal(70)))
     clock.now += 1
-    assert isinstance(first.reserve(tokens=0, cost=Decimal(80)), Over)
+    assert isinstance(first.reserve(tokens=0, cost=Decimal(80)), Exhausted)
     assert holds_exactly(first, 70)
 
 
@@ -360,7 +360,7 @@ def test_negative_tokens_are_neither_reserved_nor_paid_back(account: Open) -> No
     assert isinstance(reservation, int)
     first.settle(reservation, calls=1, tokens=-1000, cost=None)
     over = first.reserve(tokens=41, cost=None)
-    assert over == Over("--max-tokens", "100", Left(None, 40, None))
+    assert over == Exhausted("--max-tokens", "100", Left(None, 40, None))
     assert isinstance(first.reserve(tokens=40, cost=None), int)
 
 
@@ -372,9 +372,9 @@ def test_amounts_that_no_integer_holds_end_the_budget_and_nothing_else(account: 
         assert isinstance(reservation, int)
         first.settle(reservation, calls=1, tokens=huge, cost=Decimal(huge))
     second = account("b", max_calls=10, max_tokens=10, max_total_cost=Decimal(90))
-    assert isinstance(second.reserve(tokens=0, cost=NANO), Over)
+    assert isinstance(second.reserve(tokens=0, cost=NANO), Exhausted)
     over = account("a", max_tokens=10**6).reserve(tokens=1, cost=None)
-    assert isinstance(over, Over)
+    assert isinstance(over, Exhausted)
     assert (over.option, over.limit) == ("--max-tokens", "1,000,000")
 
 

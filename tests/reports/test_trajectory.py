@@ -72,10 +72,10 @@ def test_the_headline_counts_all_conversations() -> None:
     (other,) = found["subagent_trajectories"]
     found["final_metrics"] = {"total_prompt_tokens": 1200, "total_completion_tokens": 90, "total_cost_usd": 0.5}
     other["final_metrics"] = {"total_prompt_tokens": 300, "total_cost_usd": 0.25}
-    said = "2 conversations, 3 steps, 1,500 tokens in, 90 out, cost $0.75; in the first:"
+    said = "2 conversations, 3 steps, 1,500 tokens in, 90 out, cost $0.75; first conversation:"
     assert said in markdown(found).splitlines() and f"<p>{said} 2 steps, " in page(found)
     del other["final_metrics"]
-    assert "2 conversations, 3 steps, 1,200 tokens in, 90 out, cost unknown; in the first:" in markdown(found)
+    assert "2 conversations, 3 steps, 1,200 tokens in, 90 out, cost unknown; first conversation:" in markdown(found)
     del found["subagent_trajectories"]
     assert "conversation" not in markdown(found) and "\n2 steps, 1,200 tokens in" in markdown(found)
 
@@ -100,7 +100,7 @@ def test_a_page_is_bounded_and_says_what_it_leaves_out() -> None:
     long["steps"] = [{"step_id": n, "source": "user", "message": "<" * 100_000} for n in range(1, 1000)]
     text = page(long, max_characters=100_000)
     assert len(text) < 500_000
-    assert re.search(r"\d+ further steps left out: trajectory.json has all", text)
+    assert re.search(r"\d+ more steps omitted: see trajectory.json", text)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_the_command_takes_a_group_for_its_only_run_and_names_several(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "has no trajectory: its agent asked no model through the gateway"),
+        (None, "has no trajectory: its agent made no model calls through the gateway"),
         ("{", "cannot be read"),
         ("[" * 100_000, "cannot be read"),
         ('{"steps": 1}', "is not a trajectory: it has no steps"),

@@ -69,7 +69,7 @@ def test_a_single_run_is_no_rate(outcome: str, verdict: str) -> None:
     top = of(runs(outcome))
     assert top.title == f"baseline on {SMOKE[0].id}, 1 March 2026"
     assert top.verdict == verdict.format(SMOKE[0].id)
-    assert top.caveats == (["No run left a valid submission."] if outcome == "crashed" else [])
+    assert top.caveats == (["No run produced a valid submission."] if outcome == "crashed" else [])
 
 
 def test_runs_that_are_not_finished_are_no_rate_either() -> None:
@@ -83,13 +83,13 @@ def test_runs_that_are_not_finished_are_no_rate_either() -> None:
 def test_a_failure_of_the_harness_is_no_result_of_the_agent() -> None:
     top = of(runs("error", "gold"))
     assert top.verdict == "baseline has 1 medal from the 1 run with a result so far, and no complete seed."
-    assert top.caveats == ["1 run has no result, since the harness or a grader failed."]
+    assert top.caveats == ["1 run has no result, because the harness or a grader failed."]
 
 
 def test_data_that_is_not_the_references_is_said() -> None:
     records = [replace(record, data_verified=False) for record in runs("gold", "gold", "gold")]
     (caveat,) = of(records).caveats
-    assert caveat.startswith("The data of 3 of 3 competitions is not the reference's (synthetic, or changed)")
+    assert caveat.startswith("The data of 3 of 3 competitions is not the reference's (synthetic or modified)")
 
 
 def test_the_best_agent_comes_first_and_two_are_compared() -> None:
@@ -103,7 +103,7 @@ def test_the_best_agent_comes_first_and_two_are_compared() -> None:
     )
     assert difference == "aide is 100.0 percentage points ahead (p < 0.001)."
     equal = of([*runs("gold", "no_medal", agent="a"), *runs("no_medal", "no_medal", agent="b")])
-    assert "a difference of 50.0 percentage points, which chance may explain (p = 1, over few" in equal.verdict
+    assert "a difference of 50.0 percentage points, which may be due to chance (p = 1, over few" in equal.verdict
     same = of([*runs("gold", "no_medal", agent="a"), *runs("no_medal", "gold", agent="b")])
     assert same.verdict.endswith("; their rates are equal.")
 
@@ -113,7 +113,7 @@ def test_of_several_agents_the_two_best_are_compared() -> None:
     records = [record_with(c, outcome, agent=agent) for agent, outcome in made.items() for c in LOW]
     assert of(records).verdict.endswith("; b is 100.0 percentage points ahead of a (p < 0.001).")
     few = [run for agent in "abc" for run in runs("gold" if agent == "c" else "no_medal", "no_medal", agent=agent)]
-    assert "50.0 percentage points between a and c, which chance may explain (p = 1," in of(few).verdict
+    assert "50.0 percentage points between a and c, which may be due to chance (p = 1," in of(few).verdict
 
 
 def test_synthetic_data_is_said_above_all() -> None:

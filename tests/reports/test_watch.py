@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.records.group import GroupReader, runs_in_progress, shown_as_running
+from pytest_mlebench.records.group import GroupReader, mark_running, runs_in_progress
 from pytest_mlebench.records.record import RUNNING, RunKey
 from pytest_mlebench.reports.progress import pulse
 from tests.groups import record_with, save_group
@@ -29,7 +29,7 @@ def watch(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def running(run_dir: Path) -> AbstractContextManager[None]:
     run_dir.mkdir(parents=True)
-    return shown_as_running(run_dir, RunKey("a/b", "toy", 3), worker="gw1", time_limit=86400.0)
+    return mark_running(run_dir, RunKey("a/b", "toy", 3), worker="gw1", time_limit=86400.0)
 
 
 @pytest.fixture
@@ -76,10 +76,10 @@ def test_what_an_agent_writes_cannot_command_the_terminal(group: Path) -> None:
 
 def test_a_run_whose_process_was_killed_is_shown_as_interrupted(group: Path) -> None:
     code = (
-        "import os, signal; from pathlib import Path; from pytest_mlebench.records.group import shown_as_running\n"
+        "import os, signal; from pathlib import Path; from pytest_mlebench.records.group import mark_running\n"
         "from pytest_mlebench.records.record import RunKey\n"
         f"path = Path({str(group / 'toy_1')!r}); path.mkdir()\n"
-        "with shown_as_running(path, RunKey('a/b', 'toy', 3), worker='', time_limit=60.0):\n"
+        "with mark_running(path, RunKey('a/b', 'toy', 3), worker='', time_limit=60.0):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", code], check=False)

@@ -29,7 +29,7 @@ from tests.sandbox.conftest import require_docker
 from tests.sandbox.scripted import docker_sandbox, local_sandbox, script_agent
 
 TOYS = Path(__file__).parents[1] / "toys"
-QUICK = SnapshotPolicy(look_every=0.05, spacing=0.0)
+QUICK = SnapshotPolicy(check_interval=0.05, spacing=0.0)
 SUBMIT = """
 submit() { { echo id,odd; for k in $(seq 0 19); do echo $((80 + k)),$(( (k + (k < $1 ? 0 : 1)) % 2 )); done; } \
   > "$SUBMISSION_DIR/submission.csv"; }
@@ -101,7 +101,7 @@ def test_without_snapshots_there_is_no_timeline(tmp_path: Path, competition: Com
 def test_a_submission_that_came_too_late_for_a_snapshot_is_the_last_point(
     tmp_path: Path, competition: Competition
 ) -> None:
-    slow = replace(QUICK, look_every=30.0)
+    slow = replace(QUICK, check_interval=30.0)
     record = run_script("submit 20", local_sandbox(), tmp_path, competition, snapshots=slow)
     (point,) = record.timeline
     assert (point.score, point.medal, point.final, point.file) == (1.0, "gold", True, "submission/submission.csv")

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.io.processes import LABEL, dead_folders, is_dead, owned, owner_labels
+from pytest_mlebench.io.processes import LABEL, dead_folders, is_dead, owned_prefix, owner_labels
 from pytest_mlebench.sandbox.contract import SOCKETS, Leftover
 from pytest_mlebench.sandbox.docker import cleanup
 from pytest_mlebench.sandbox.docker.cleanup import clean
@@ -285,7 +285,7 @@ def test_a_killed_run_group_that_is_resumed_leaves_no_container(docker_engine: N
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 def test_the_mounted_disk_of_a_dead_session_is_removed(docker_engine: None) -> None:
-    mine = owned("mlebench-disk-")
+    mine = owned_prefix("mlebench-disk-")
     folder = Path(f"/var/tmp/{mine.replace(f'-{os.getpid()}-', f'-{2**22 + 7}-')}{uuid.uuid4().hex}")
     for name in ("root", "disk"):
         (folder / name).mkdir(parents=True)
@@ -298,7 +298,7 @@ def test_the_mounted_disk_of_a_dead_session_is_removed(docker_engine: None) -> N
 
 def test_folders_of_another_machine_are_not_taken_for_those_of_dead_sessions(tmp_path: Path) -> None:
     """Nodes of a cluster may share a folder, where process numbers are another machine's."""
-    kind, machine, *_ = owned("run-").split("-")
-    for name in (f"{kind}-{machine}-99999999-1-x", f"{kind}-000000-99999999-1-x", f"{owned('run-')}x"):
+    kind, machine, *_ = owned_prefix("run-").split("-")
+    for name in (f"{kind}-{machine}-99999999-1-x", f"{kind}-000000-99999999-1-x", f"{owned_prefix('run-')}x"):
         (tmp_path / name).mkdir()
     assert [path.name for path in dead_folders("run-", [tmp_path])] == [f"{kind}-{machine}-99999999-1-x"]

@@ -23,7 +23,7 @@ from pytest_mlebench.sandbox.collection import (
 from pytest_mlebench.sandbox.redaction import Redactor
 from tests.sandbox.scripted import Result, Runner
 
-QUICK = SnapshotPolicy(look_every=0.05, spacing=0.0)
+QUICK = SnapshotPolicy(check_interval=0.05, spacing=0.0)
 FUNCTIONS = """
 F=$SUBMISSION_DIR/submission.csv
 submit() { printf 'id,label\\n%s\\n' "$1" > $F; }
@@ -164,7 +164,7 @@ def watch_source(tmp_path: Path, source: Scripted, policy: SnapshotPolicy, looks
 
 
 def policy(**changes: float) -> SnapshotPolicy:
-    return SnapshotPolicy(**{"look_every": 0.001, "spacing": 0.0, **changes})  # type: ignore[arg-type]
+    return SnapshotPolicy(**{"check_interval": 0.001, "spacing": 0.0, **changes})  # type: ignore[arg-type]
 
 
 def test_there_are_never_more_than_may_be(tmp_path: Path) -> None:

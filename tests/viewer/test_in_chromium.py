@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.records.group import shown_as_running
+from pytest_mlebench.records.group import mark_running
 from pytest_mlebench.records.record import RunKey
 from tests.groups import make_group, record_with, save_group, with_timeline
 from tests.reports.browser import Open, Tab
@@ -126,7 +126,7 @@ def test_a_live_group_fills_in_while_it_is_looked_at(served: str, runs_dir: Path
         for key in keys:
             run_dir = folder / f"{key.competition_id}_{key.seed}"
             run_dir.mkdir()
-            own = shown_as_running(run_dir, key, worker=f"gw{key.seed}", time_limit=86400.0)
+            own = mark_running(run_dir, key, worker=f"gw{key.seed}", time_limit=86400.0)
             workers.enter_context(own)
         tab = open_tab(f"{served}/group/live")
         tab.wait("document.querySelectorAll('.worker').length === 4")
@@ -310,7 +310,7 @@ def test_without_scripts_only_what_works_is_shown(served: str, open_tab: Open) -
         tab = open_tab(served + page, scripts=False)
         idle = "own => own.matches('[data-filter], #filters *, [data-copy], #theme, #help, [data-print]')"
         assert tab.see(f"{shown}.filter({idle}).length") == 0, page
-        assert "Compare the chosen" in tab.see("document.body.innerText") or page != "/"
+        assert "Compare selected" in tab.see("document.body.innerText") or page != "/"
 
 
 def test_rows_have_one_height_times_are_relative_and_filters_apply_at_once(

@@ -25,7 +25,7 @@ from pytest_mlebench.extras.viewer.pages import groups as group_pages
 from pytest_mlebench.extras.viewer.pages.compare import aligned
 from pytest_mlebench.extras.viewer.steps import SHOWN, OutlineStep, timestamp
 from pytest_mlebench.extras.viewer.text import code, coloured, markdown
-from pytest_mlebench.records.group import RunGroup, read_group, shown_as_running
+from pytest_mlebench.records.group import RunGroup, mark_running, read_group
 from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.records.record import RUNNING, RunKey
 from pytest_mlebench.reports import page as report_page
@@ -97,7 +97,7 @@ def test_a_page_of_a_long_trajectory_has_few_of_its_steps(ask: Ask) -> None:
     assert 'id="s-700"' in text and text.count("<article") == 40 and text.count("data-to=") == 2000
     assert ask(f"{RUN}/steps?from=1990").text.count("<article") == 11
     found = ask(f"{RUN}/trajectory?q=--SEED+1234").text
-    assert "from=1234" in found and "<b>1</b> steps have" in found
+    assert "from=1234" in found and "<b>1</b> steps contain" in found
 
 
 def test_steps_can_be_chosen_by_kind_and_seen_as_they_were_recorded(ask: Ask) -> None:
@@ -181,7 +181,7 @@ def asked_of(tmp_path: Path) -> Iterator[Callable[[], Ask]]:
         (Ending.TIMED_OUT, "The run timed out after 1 min."),
         (Ending.OUT_OF_MEMORY, "The run ran out of memory after 1 min."),
         (Ending.CRASHED, "The run crashed after 1 min."),
-        (Ending.BUDGET_ENDED, "The run ended with its budget spent after 1 min."),
+        (Ending.BUDGET_ENDED, "The run ran out of budget after 1 min."),
         (Ending.NOT_STARTED, "The agent was not started."),
     ],
 )
@@ -200,7 +200,7 @@ def test_a_run_without_a_record_says_what_it_is_and_how_long_it_has(
     run_dir = tmp_path / "g/run"
     run_dir.mkdir(parents=True)
     (tmp_path / "g/manifest.json").write_text(json.dumps({"run_group": "g", "runs": [key._asdict()]}))
-    with shown_as_running(run_dir, key, worker="gw0", time_limit=86400.0):
+    with mark_running(run_dir, key, worker="gw0", time_limit=86400.0):
         ask = asked_of()
         page = ask("/run/g/run").text
         assert f">{SMOKE[0]}</a></h1>" in page and "running</span> an-agent · seed 2" in page
@@ -383,7 +383,7 @@ def test_files_are_only_saved_and_links_and_what_lies_elsewhere_are_refused(ask:
     for page in ("/group/linked", "/group/..", "/run/one/..", "/run/../one", "/group/linked/events"):
         assert ask(page).status == 404
     files = ask(f"{HOSTILE}/files").text
-    assert "a link, not shown" in files and "no regular file, not shown" in files
+    assert "a link, not shown" in files and "not a regular file, not shown" in files
 
 
 def test_a_large_file_is_served_by_range(ask: Ask) -> None:
@@ -615,7 +615,7 @@ def test_rates_and_plots_of_a_live_group_are_made_again_only_when_a_run_has_ende
     assert "1 of 2 runs finished" in ask("/group/g").text
     run_dir = tmp_path / "g" / records[1].run_id
     run_dir.mkdir()
-    with shown_as_running(run_dir, records[1].key, worker="gw0", time_limit=60.0):
+    with mark_running(run_dir, records[1].key, worker="gw0", time_limit=60.0):
         assert "Running now" in ask("/group/g").text
     replace(records[1], run_group="g").write(run_dir)
     assert "2 of 2 runs finished" in ask("/group/g").text

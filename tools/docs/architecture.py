@@ -1,4 +1,4 @@
-"""The contract of imports as a picture, drawn from the contracts in ``pyproject.toml`` that ``lint-imports`` checks."""
+"""Draws the import layers from the contracts in ``pyproject.toml`` that ``lint-imports`` checks."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ PACKAGE = ROOT / "pytest_mlebench"
 
 
 def contracts() -> list[dict[str, Any]]:
-    """The contracts, as ``pyproject.toml`` has them."""
+    """The contracts in ``pyproject.toml``."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     found: list[dict[str, Any]] = tomllib.loads(text)["tool"]["importlinter"]["contracts"]
     return found
 
 
 def layers() -> list[list[str]]:
-    """The layers, from the top: a package imports from those below it, and not from its neighbours."""
+    """The layers from top to bottom. A package imports only from lower layers, not from its own."""
     (contract,) = (own for own in contracts() if own["type"] == "layers")
     return [[name.strip(" ()") for name in layer.split("|")] for layer in contract["layers"]]
 
 
 def diagram() -> str:
-    """The layers in HTML."""
+    """The layers as HTML."""
     packages = ("".join(f'<a class="mleb-package" href="#{name}">{name}</a>' for name in layer) for layer in layers())
     rows = "".join(f'<li class="mleb-layer">{row}</li>' for row in packages)
     return f'<ol class="mleb-layers">{rows}</ol>'
@@ -51,4 +51,4 @@ def _purpose(name: str) -> str:
 
 
 PARTS = {"layers": diagram, "packages": packages, "contracts": other_contracts}
-"""What ``<!-- architecture: NAME -->`` in a page stands for."""
+"""Functions that replace ``<!-- architecture: NAME -->`` in a page, by name."""

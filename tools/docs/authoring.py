@@ -1,4 +1,4 @@
-"""The page on what ``prepare.py``, ``grade.py``, ``synthetic.py`` and ``twin.py`` import, made from the docstrings."""
+"""Generates the reference of the helpers for ``prepare.py``, ``grade.py``, ``synthetic.py`` and ``twin.py``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MODULES = {
 
 
 def page() -> str:
-    """Names for graders first, then the modules, then the metrics."""
+    """First the names for graders, then the modules, then the metrics."""
     graders = {name: getattr(authoring, name) for name in authoring.__all__}
     parts = [
         f"# Helpers for authors\n\n{markdown(authoring.__doc__)}",
@@ -85,7 +85,7 @@ def _link(name: str) -> str:
 
 
 def _entry(name: str, own: Any, module: str = "", level: int = 3) -> str:
-    """A heading, whose place in the page is unique as functions of two modules may have one name, and the text."""
+    """A heading and the text. The anchor includes the module, because two modules may use the same name."""
     head = f"{'#' * level} {name} {{#{'-'.join(filter(None, (module, name))).lower()}}}"
     text = markdown(inspect.getdoc(own))
     if not inspect.isfunction(own):

@@ -1,4 +1,4 @@
-"""Docstrings as Markdown: literals, literal blocks, doctests and plain tables, which is all that ours have."""
+"""Converts docstrings to Markdown: literals, literal blocks, doctests and simple tables, which is all that we use."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _joined(blocks: list[str]) -> Iterator[str]:
-    """The paragraphs, those of one literal block as one."""
+    """The paragraphs; a literal block counts as one."""
     literal: list[str] = []
     for block in blocks:
         if literal and (block.startswith("    ") or literal == ["::"]):
@@ -60,7 +60,7 @@ def _joined(blocks: list[str]) -> Iterator[str]:
 
 
 def _prose(text: str) -> str:
-    text = re.sub(r"\s\(see ``[a-z][\w.]*\.[\w.]+``[^)]*\)", "", text)  # what is for readers of the code
+    text = re.sub(r"\s\(see ``[a-z][\w.]*\.[\w.]+``[^)]*\)", "", text)  # references for readers of the code
     text = re.sub(r"``([^`]+)``", r"`\1`", text)
     return re.sub(r":(?:class|func|meth|mod):`~?([\w.]+)`", r"`\1`", text)
 
@@ -85,13 +85,13 @@ def _table(block: str) -> str:
 
 
 def one_line(docstring: str | None) -> str:
-    """The text for a cell of a table."""
+    """Convert a docstring to the text of a table cell."""
     return " ".join(markdown(docstring).split()).replace("|", "\\|")
 
 
 @cache
 def field_docs(cls: type) -> dict[str, str]:
-    """The texts below the fields of a class, by field; those of the classes that it extends too."""
+    """Docstrings of the fields of a class and its base classes, by field."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__[:-1]):
         module = inspect.getmodule(base)
@@ -103,7 +103,7 @@ def field_docs(cls: type) -> dict[str, str]:
 
 
 def module_docs(module: ModuleType) -> dict[str, str]:
-    """The texts below the names of a module, by name."""
+    """Docstrings of the variables of a module, by name."""
     return _documented(_tree(module).body)
 
 

@@ -1,8 +1,7 @@
-"""What MkDocs calls while it builds the documentation: pages and parts of pages that are not written below ``docs/``.
+"""MkDocs hooks that add generated pages and parts of pages to the documentation.
 
-The reference is made from the code. Files of the project that have a reader of their own (``SECURITY.md`` and others)
-become pages as they are. Links in them and in ``docs/`` are those of the repository, so that they work where its files
-are read as they lie; here they become the site's.
+The reference is generated from the code. Files in the project's root (``SECURITY.md`` and others) become pages. Links
+in them and in ``docs/`` work in the repository; these hooks convert them to links within the site.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ PROJECT_FILES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }
-"""Pages by the files that they are made from."""
+"""Pages, by their source file."""
 _LIGHT_AND_DARK = re.compile(
     r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img alt="([^"]*)" src="([^"]+)">\s*</picture>'
 )
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made."""
+    """Add the generated pages."""
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
     from tools.docs.reference import PAGES
@@ -45,26 +44,26 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """The text with links within the site, and with the parts that are made."""
+    """The text with links within the site, and with the generated parts."""
     from tools.docs.architecture import PARTS
     from tools.docs.reference import PAGES
 
-    # The pages of the reference are only on the site.
+    # The reference pages exist only on the site.
     links = " · ".join(f"[{Path(address).stem}]({address})" for address in PAGES)
     markdown = markdown.replace("<!-- reference -->", links)
     for source, target in PROJECT_FILES.items():
         markdown = markdown.replace(f"](../{source}", f"]({target}")
     markdown = re.sub(r"<!-- architecture: (\w+) -->", lambda match: PARTS[match[1]](), markdown)
-    # The reader chooses light or dark on the site, and `prefers-color-scheme` does not know of it.
+    # The site has its own switch for light and dark, which `prefers-color-scheme` does not reflect.
     markdown = _LIGHT_AND_DARK.sub(r"![\2](\3#only-light)\n![\2](\1#only-dark)", markdown)
     return markdown.replace("](docs/", "](")
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """The page with a name for the theme's dialog, which has none for those who hear it."""
+    """Add an accessible name to the theme's search dialog, which lacks one."""
     return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """A page for addresses that do not exist is for servers, and its links do not work elsewhere."""
+    """Delete the 404 page: it is meant for servers, and its links do not work elsewhere."""
     (Path(config.site_dir) / "404.html").unlink(missing_ok=True)

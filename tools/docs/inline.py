@@ -1,5 +1,6 @@
-"""Code that pages show from files: ``python -m tools.docs.inline`` writes it into them, and a test checks that it is
-the same. A page names the file in a comment before the block, so that it is whole where its source is read."""
+"""``python -m tools.docs.inline`` copies code from files into documentation pages; a test checks that it is current.
+
+A comment before a code block names the file. The code is in the page's source, so that it can be read there too."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _BLOCK = re.compile(
 
 
 def inlined(page: str) -> str:
-    """A page with each named file in the block below its name."""
+    """The page with the content of each named file in the block below its name."""
 
     def block(match: re.Match[str]) -> str:
         lines = (ROOT / match["file"]).read_text(encoding="utf-8").rstrip("\n").split("\n")

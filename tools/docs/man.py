@@ -51,7 +51,7 @@ def page() -> str:
 
 
 def _text(text: str) -> str:
-    """A text in which nothing is a request to the formatter."""
+    """Escape a text so that no line is a request to the formatter."""
     return text.replace("\\", r"\e").replace("-", r"\-").replace("`", "")
 
 

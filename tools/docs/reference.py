@@ -1,4 +1,4 @@
-"""The pages below ``reference/``, made from the code: what it has and a page lacks cannot be."""
+"""Generates the pages below ``reference/`` from the code, so that they are always complete."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def table(head: Row, rows: Iterable[Row]) -> str:
 
 
 def code(text: str) -> str:
-    """The text as code, in a cell of a table too."""
+    """Format the text as code, escaped for table cells."""
     return f"`{text}`".replace("|", "\\|") if text else ""
 
 
@@ -45,12 +45,12 @@ def code(text: str) -> str:
 
 
 def options() -> str:
-    """All options of the plugin, each with a heading of its own."""
+    """All options of the plugin, each with a heading."""
     return f"""# Options of pytest
 
 Each option has a long form for projects in which another plugin uses the short one, and most have a key for the ini
-file ([ini keys](ini.md)). A value comes from the first of: command line, the run group that `--resume` names, ini file,
-environment variable, default. `mlebench` takes the options that it needs by the same names ([commands](commands.md)).
+file ([ini keys](ini.md)). The first of these sets the value: command line, the run group of `--resume`, ini file,
+environment variable, default. `mlebench` uses the same names for its options ([commands](commands.md)).
 
 {_parts(map(_option, OPTIONS.values()))}
 """
@@ -96,8 +96,8 @@ def ini() -> str:
     ]
     return f"""# Ini keys
 
-The keys stand in pytest's own configuration file: `pytest.toml`, `pytest.ini`, `pyproject.toml`, `tox.ini` or
-`setup.cfg`. `mlebench` finds and reads the same file. Relative paths start from the folder of that file.
+Set the keys in pytest's configuration file: `pytest.toml`, `pytest.ini`, `pyproject.toml`, `tox.ini` or
+`setup.cfg`. `mlebench` reads the same file. Relative paths are relative to the folder of that file.
 
 ```ini
 [pytest]
@@ -134,9 +134,9 @@ def commands() -> str:
     shown = {name: help for name in names if (help := help_of(parser, name))}
     return f"""# Commands of mlebench
 
-{markdown(main.__doc__)} Exit status: 0; 1 where something failed; 2 where the call was wrong.
-The options that pytest has too are described under [options of pytest](options.md); their ini keys and environment
-variables hold here as well.
+{markdown(main.__doc__)} Exit status: 0 for success, 1 for a failure, 2 for invalid arguments.
+Options that pytest also has are described under [options of pytest](options.md). Their ini keys and environment
+variables also apply here.
 
 {_parts(_command(name, names[name], help) for name, help in shown.items())}
 """
@@ -192,7 +192,7 @@ def _cell(text: str) -> str:
 
 
 def environment() -> str:
-    """All variables that the code reads; AssertionError where one is not described."""
+    """All variables that the code reads. Raises AssertionError if one is not described."""
     read = variables_read()
     assert read == VARIABLES.keys(), f"tools/docs/variables.py: {sorted(read ^ VARIABLES.keys())}"
     options = {option.variable: option for option in OPTIONS.values() if option.variable}
@@ -202,8 +202,8 @@ def environment() -> str:
     ]
     return f"""# Environment variables
 
-What `pytest` and `mlebench` read. What an agent finds in its own environment stands under
-[Write an agent](../agents.md); keys of agents and models have the names that their `config.yaml` asks for.
+Variables that `pytest` and `mlebench` read. For the environment of an agent, see
+[Write an agent](../agents.md). The names of API keys are set in each agent's `config.yaml`.
 
 {table(("variable", "meaning"), rows)}
 """
@@ -213,16 +213,16 @@ What `pytest` and `mlebench` read. What an agent finds in its own environment st
 
 
 def files() -> str:
-    """The files that are written and read, with the fields of the classes that do so."""
+    """All files and formats, with the fields of the classes that read and write them."""
     competition = [own for own in fields(Competition) if own.name not in ("folder", "version")]
     agent = [own for own in fields(Agent) if own.name not in ("id", "folder")]
     return f"""# Files and formats
 
-Fields may be added; names and meanings of those below stay ([what is stable](python.md)).
+Fields may be added; the names and meanings of those below are stable ([what is stable](python.md)).
 
 ## A run group
 
-A group is a folder, `reports/<date and time>` unless `--run-group` and `--runs-dir` say otherwise.
+A group is a folder, by default `reports/<date and time>`. `--run-group` and `--runs-dir` change it.
 
 {table(("file", "content"), list(_layout()))}
 
@@ -310,7 +310,7 @@ A group is a folder, `reports/<date and time>` unless `--run-group` and `--runs-
 
 ## config.yaml
 
-The definition of an agent: the key is its id, `NAME` or `NAME/VARIANT`.
+The definition of an agent. The key is its id, `NAME` or `NAME/VARIANT`.
 
 {markdown(Agent.__doc__)}
 
@@ -330,10 +330,10 @@ def _layout() -> Iterator[Row]:
         yield code(f"<run id>/{getattr(record, name)}"), one_line(docs[name]).removeprefix("In a run directory: ")
 
 
-_REPORT_DOC = "The report of the whole group, one file that opens in a browser."
+_REPORT_DOC = "The report of the whole group, a single HTML file."
 _CONTRACT = {
-    "RUN_LOG": "What the agent printed.",
-    "SUBMISSION": "What is graded.",
+    "RUN_LOG": "The agent's output.",
+    "SUBMISSION": "The submission that is graded.",
 }
 
 
@@ -364,7 +364,7 @@ def _default(own: Field[Any]) -> str:
 
 
 def python() -> str:
-    """The names of ``pytest_mlebench.__all__`` with what they are, and the fixtures."""
+    """The names in ``pytest_mlebench.__all__``, and the fixtures."""
     names = [name for name in pytest_mlebench.__all__ if name != "__version__"]
     return f"""# Python names
 
@@ -414,7 +414,7 @@ def _class_kind(cls: type) -> str:
 
 
 def _members(cls: type) -> Iterator[tuple[str, str]]:
-    own_fields = {own.name for own in fields(cls)} if is_dataclass(cls) else set()  # of which one may be a function
+    own_fields = {own.name for own in fields(cls)} if is_dataclass(cls) else set()  # a default may be a function
     for name, value in vars(cls).items():
         if name.startswith("_") or name in own_fields:
             continue
@@ -431,7 +431,7 @@ def _function(name: str, function: Any) -> str:
 
 
 def signature(name: str, function: Callable[..., Any]) -> str:
-    """How a function is called, as its source says it: a default that is computed is shown as it is written there.
+    """A function's signature as in its source, with expressions for computed defaults.
 
     >>> print(signature("unit", table))
     unit(head: Row, rows: Iterable[Row]) -> str
@@ -469,4 +469,4 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/files.md": files,
     "reference/python.md": python,
 }
-"""The makers of the pages, by address."""
+"""Functions that generate the pages, by address."""

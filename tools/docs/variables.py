@@ -1,4 +1,4 @@
-"""The environment variables that the code reads, found in its syntax, and what they mean."""
+"""The environment variables that the code reads, found in its syntax trees, and their meanings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_mlebench.options import OPTIONS
 
 _PROGRAMS_OF_AGENTS = {"templates", "agent"}
 _WE_SET = {
-    "CUDA_VISIBLE_DEVICES",  # by the engine of a cluster, for the runs of its job
+    "CUDA_VISIBLE_DEVICES",  # set by the cluster's engine for the runs of a job
     "COMP_LINE",
     "MLEBENCH_RAY_ACTOR",
     "SLURM_JOB_ID",
@@ -20,42 +20,42 @@ _WE_SET = {
 
 VARIABLES = {
     "MLEBENCH_DATA_DIR": "folder of the competitions' data",
-    "MLEBENCH_DATA_SOURCE": "where missing data is pulled from",
+    "MLEBENCH_DATA_SOURCE": "URL from which missing data is fetched",
     "MLEBENCH_GPU_LOCKS": "folder of the locks by which all users of this machine share its GPUs "
     "(default: `/var/tmp/mlebench-gpus`)",
-    "MLEBENCH_EPISODES_TOKEN": "the token of `mlebench serve-episodes`, which draws one where it is not set",
-    "MLEBENCH_PYTHON": "on a Ray cluster: the Python of the nodes that does the runs, if it is not the session's",
-    "MLEBENCH_SLURM_SECONDS": "how often Slurm's `squeue` is asked, in seconds (default: 10)",
+    "MLEBENCH_EPISODES_TOKEN": "the token of `mlebench serve-episodes`, which generates one if it is not set",
+    "MLEBENCH_PYTHON": "on a Ray cluster: the nodes' Python interpreter for runs, if it is not the session's",
+    "MLEBENCH_SLURM_SECONDS": "interval between calls of Slurm's `squeue`, in seconds (default: 10)",
     "MLFLOW_TRACKING_URI": "the MLflow server of `mlebench export --to=mlflow` without `--tracking-uri`",
-    "RAY_ADDRESS": "the Ray cluster of `--cluster=ray`, where `--cluster-address` does not name one",
-    "I_ACCEPT_RUNNING_PRIVILEGED_CONTAINERS": "`true`: as `--allow-privileged`, which MLE-bench calls so",
-    "DOCKER_HOST": "where the Docker engine is (default: `unix:///var/run/docker.sock`)",
-    "CONTAINER_HOST": "where Podman's service is, `unix://…`, with `--sandbox=podman`",
-    "XDG_RUNTIME_DIR": "below it is the socket of a user's Podman",
-    "XDG_CACHE_HOME": "below it are the data, in `mlebench`, where nothing else names a folder",
-    "XDG_CONFIG_HOME": "below it is Kaggle's `kaggle.json`, where there is no `~/.kaggle`",
-    "KAGGLE_API_TOKEN": "Kaggle's access token; `~/.kaggle/access_token` does as well",
-    "KAGGLE_USERNAME": "with `KAGGLE_KEY` an API key of Kaggle's older form",
+    "RAY_ADDRESS": "the Ray cluster for `--cluster=ray`, if `--cluster-address` is not set",
+    "I_ACCEPT_RUNNING_PRIVILEGED_CONTAINERS": "`true`: the same as `--allow-privileged` (the name in MLE-bench)",
+    "DOCKER_HOST": "address of the Docker engine (default: `unix:///var/run/docker.sock`)",
+    "CONTAINER_HOST": "with `--sandbox=podman`: address of Podman's service, `unix://…`",
+    "XDG_RUNTIME_DIR": "folder that contains the socket of a user's Podman",
+    "XDG_CACHE_HOME": "the default data folder is `mlebench` in this folder",
+    "XDG_CONFIG_HOME": "folder that contains `kaggle/kaggle.json`, if there is no `~/.kaggle`",
+    "KAGGLE_API_TOKEN": "Kaggle access token, instead of `~/.kaggle/access_token`",
+    "KAGGLE_USERNAME": "with `KAGGLE_KEY`: Kaggle's older type of API key",
     "KAGGLE_KEY": "see `KAGGLE_USERNAME`",
     "KAGGLE_CONFIG_DIR": "folder of `kaggle.json`",
-    "HTTPS_PROXY": "this machine's own proxy, which downloads, model calls and the proxy of sandboxes use; "
-    "`HTTP_PROXY` and `NO_PROXY` too, and all three in small letters",
-    "PIP_INDEX_URL": "a registry of packages of your own, which builds with `--build-network=registries` may reach",
+    "HTTPS_PROXY": "this machine's proxy, for downloads, model calls and the sandboxes' proxy; "
+    "also `HTTP_PROXY` and `NO_PROXY`, and all three in lower case",
+    "PIP_INDEX_URL": "custom package index that builds with `--build-network=registries` may access",
     "PIP_EXTRA_INDEX_URL": "the same",
-    "GITHUB_STEP_SUMMARY": "in a job of GitHub Actions: the file to which the medal table is added",
-    "NO_COLOR": "if set, `mlebench` writes no colours",
-    "FORCE_COLOR": "if set, it writes them to files and pipes too",
+    "GITHUB_STEP_SUMMARY": "in GitHub Actions: the file to which the medal table is appended",
+    "NO_COLOR": "if set, `mlebench` prints without colours",
+    "FORCE_COLOR": "if set, `mlebench` uses colours in files and pipes too",
     "TERM": "`dumb`: no colours",
-    "PATH": "where programs are looked for, which agents in the local sandbox find as well",
+    "PATH": "search path for programs, also for agents in the local sandbox",
 }
-"""Meanings by name."""
+"""Meaning of each variable, by name."""
 
 _BY_LIBRARIES = {"KAGGLE_API_TOKEN", "HTTPS_PROXY"}
-"""What packages that we use read for us."""
+"""Variables that our dependencies read."""
 
 
 def variables_read() -> set[str]:
-    """The names of all variables that the package reads for its user."""
+    """Names of all variables that the package reads and that users set."""
     found = {option.variable for option in OPTIONS.values() if option.variable} | _BY_LIBRARIES
     root = Path(pytest_mlebench.__file__).parent
     for file in root.rglob("*.py"):
@@ -65,7 +65,7 @@ def variables_read() -> set[str]:
 
 
 class _Reader:
-    """One module's syntax: the constants by name, and the places that read variables."""
+    """Reads one module's syntax tree: its constants by name, and the expressions that read variables."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
@@ -73,7 +73,7 @@ class _Reader:
         for node in ast.walk(tree):
             for target, value in _bindings(node):
                 self._values.setdefault(target, []).extend(_texts(value))
-        for node in ast.walk(tree):  # a name that stands for another one
+        for node in ast.walk(tree):  # a name that refers to another one
             for target, value in _bindings(node):
                 if isinstance(value, ast.Name):
                     self._values[target].extend(self._values.get(value.id, []))
@@ -102,7 +102,7 @@ def _texts(node: ast.expr) -> list[str]:
 
 
 def _argument(node: ast.AST) -> ast.expr | None:
-    """The name of the variable, where the node is ``os.environ[…]``, ``os.environ.get(…)`` or ``os.getenv(…)``."""
+    """The variable's name, if the node is ``os.environ[…]``, ``os.environ.get(…)`` or ``os.getenv(…)``."""
     if isinstance(node, ast.Subscript) and _is_environment(node.value):
         return node.slice
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:

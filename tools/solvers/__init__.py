@@ -1,10 +1,10 @@
-"""A solver for each of some families of twins: it knows the kind of problem, and nothing of the world behind a twin.
+"""Solvers for some families of twins. A solver knows the kind of problem, but not how the twin was generated.
 
 python -m tools.solvers ID PUBLIC SUBMISSION
 
-Each reads the public files of the competition that stands for its family, and returns a submission. Its features and
-models are what somebody chooses who has read the description; what the seed has drawn, the files alone tell it. How
-much better than the bundled baseline a solver is says how much a generalist leaves.
+Each reads the public files of the competition that represents its family, and returns a submission. Features and
+models are a natural choice after reading the description; everything that depends on the seed is learned from the
+files. The gap between a solver and the bundled baseline shows how much a general-purpose agent misses.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Solvers of pictures and scans."""
+"""Solvers for image and scan competitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sklearn.svm import SVC
 
 
 def characters(public: Path) -> pd.DataFrame:
-    """Pieces of connected ink, those cut that are as large as several characters, and a classifier of them."""
+    """Classify connected pieces of ink, after cutting pieces as large as several characters."""
     train, sample = pd.read_csv(public / "train.csv").dropna(), pd.read_csv(public / "sample_submission.csv")
     boxes = {id: np.array(labels.split()).reshape(-1, 5) for id, labels in train.to_numpy()}
     sizes = np.concatenate([rows[:, 3:].astype(float) for rows in boxes.values()])
@@ -43,7 +43,7 @@ def characters(public: Path) -> pd.DataFrame:
 
 
 def _pieces(path: Path, names: Iterable[str], largest: float) -> dict[str, list[tuple[float, float, np.ndarray]]]:
-    """For each page the middle of each piece of ink, and how it looks."""
+    """For each page: the centre of each piece of ink, and its pixels and size as features."""
     found: dict[str, list[tuple[float, float, np.ndarray]]] = {}
     with zipfile.ZipFile(path) as archive:
         for name in names:
@@ -67,7 +67,7 @@ def _pieces(path: Path, names: Iterable[str], largest: float) -> dict[str, list[
 
 
 def findings(public: Path) -> pd.DataFrame:
-    """Whether there is a finding of each class, as a share of the raters, and where: both from all pixels."""
+    """Predict for each class the share of raters who report a finding, and its box, both from all pixels."""
     train, sample = pd.read_csv(public / "train.csv"), pd.read_csv(public / "sample_submission.csv")
     raters = train.groupby("image_id")["rad_id"].nunique()
     x = np.stack([_scan(public / "train" / f"{id}.dicom") for id in raters.index])
@@ -77,7 +77,7 @@ def findings(public: Path) -> pd.DataFrame:
         by = rows.groupby("image_id")
         share = (by["rad_id"].nunique().reindex(raters.index).fillna(0) / raters).to_numpy()
         chances = ExtraTreesRegressor(200, min_samples_leaf=2, max_features=0.3, random_state=0).fit(x, share)
-        places = np.tile([0, 0, 1, 1], (len(asked), 1))  # of no finding
+        places = np.tile([0, 0, 1, 1], (len(asked), 1))  # for the class "no finding"
         if rows["x_min"].notna().any():
             boxes = by[["x_min", "y_min", "x_max", "y_max"]].mean()
             model = ExtraTreesRegressor(100, max_features=0.3, random_state=0)
@@ -98,7 +98,7 @@ def _scan(path: Path) -> np.ndarray:
 
 
 def lungs(public: Path) -> pd.DataFrame:
-    """How breath changes after the first visit, from the person and the tissue in the scan; and how sure that is."""
+    """Predict the change of lung capacity after the first visit, with its confidence, from the patient and the scan."""
     table, first = pd.read_csv(public / "train.csv"), pd.read_csv(public / "test.csv").set_index("Patient")
     start = table.sort_values("Weeks").drop_duplicates("Patient").set_index("Patient")
     people, asked = _person(start, public / "train"), _person(first, public / "test")
@@ -120,7 +120,7 @@ def lungs(public: Path) -> pd.DataFrame:
 
 
 def _courses(people: np.ndarray, weeks: np.ndarray) -> np.ndarray:
-    """Slopes and bends that depend on the person."""
+    """Features for a linear and a quadratic trend that depend on the patient."""
     about, time = np.hstack([np.ones((len(people), 1)), people]), weeks[:, None] / 50
     return np.hstack([about * time, about * time**2])
 
@@ -143,7 +143,7 @@ def _person(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
 
 
 def whales(public: Path) -> pd.DataFrame:
-    """The five likeliest by colour, pattern and outline of what differs from the edges of the picture."""
+    """Predict the five likeliest animals by colour, pattern and outline of the region that differs from the edges."""
     train, sample = pd.read_csv(public / "train.csv"), pd.read_csv(public / "sample_submission.csv")
     x = np.stack([_animal(public / "train" / name) for name in train["Image"]])
     asked = np.stack([_animal(public / "test" / name) for name in sample["Image"]])

@@ -1,4 +1,4 @@
-"""Solvers of series: breaths, receivers, molecules and sounds."""
+"""Solvers for sequence competitions: breaths, receiver positions, molecules and sounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 
 def breaths(public: Path) -> pd.DataFrame:
-    """What flowed in so far, how fast it changed, and what lies ahead, for each kind of lung."""
+    """Predict pressure from the inflow so far, its changes and the next step, and the kind of lung."""
     train, test = (pd.read_csv(public / f"{part}.csv") for part in ("train", "test"))
     x, asked = _flows(train), _flows(test)
     graded = train["u_out"].to_numpy() == 0
@@ -51,7 +51,7 @@ def _flows(table: pd.DataFrame) -> np.ndarray:
 
 
 def positions(public: Path) -> pd.DataFrame:
-    """Fixes without those of poor signal, smoothed, and moved by what each kind of phone is off."""
+    """Drop fixes with a poor signal, smooth the others, and correct the offset of each phone model."""
     off: dict[str, list[np.ndarray]] = {}
     for path in sorted(public.glob("train/*/*/device_gnss.csv")):
         truth = pd.read_csv(path.with_name("ground_truth.csv")).set_index("UnixTimeMillis")
@@ -94,7 +94,7 @@ def _smooth_fixes(path: Path) -> pd.DataFrame:
 
 
 def degradation(public: Path) -> pd.DataFrame:
-    """Each base by itself, its loop, its neighbours, and the base that it is paired with."""
+    """Predict degradation from each base, its loop type, its neighbours and its paired base."""
     train = pd.read_json(public / "train.json", lines=True)
     test = pd.read_json(public / "test.json", lines=True)
     sample = pd.read_csv(public / "sample_submission.csv")
@@ -129,7 +129,7 @@ def _bases(molecule: pd.Series) -> np.ndarray:
 
 
 def tags(public: Path) -> pd.DataFrame:
-    """How loud each band is, how much that changes and how fast; noisy labels count less than curated ones."""
+    """Classify sounds by the level of each band and how it varies. Noisy labels weigh less than curated ones."""
     sample = pd.read_csv(public / "sample_submission.csv")
     classes, x, y, weights = list(sample.columns[1:]), [], [], []
     for part, weight in (("curated", 1.0), ("noisy", 0.35)):

@@ -1,4 +1,4 @@
-"""Solvers of tables: trips, sales, players, passengers and molecules."""
+"""Solvers for tabular competitions: trips, sales, players, passengers and molecules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 
 def fares(public: Path) -> pd.DataFrame:
-    """Distances as the crow flies and along streets of any direction, places, and the time of day, week and year."""
+    """Predict fares from straight-line and street-grid distances, places, and time of day, day of week and month."""
     train, test = pd.read_csv(public / "labels.csv"), pd.read_csv(public / "test.csv")
     x, asked, fare = _rides(train), _rides(test), train["fare_amount"].clip(2.5, 100)
     models = [
@@ -53,7 +53,7 @@ def _rides(table: pd.DataFrame) -> np.ndarray:
 
 
 def fashion(public: Path) -> pd.DataFrame:
-    """What a customer bought before, and what sells now of the kinds and colours that the customer buys."""
+    """Recommend earlier purchases, and popular articles of the types and colours that the customer buys."""
     sales = pd.read_csv(public / "transactions_train.csv", dtype={"article_id": str}, parse_dates=["t_dat"])
     sales["article_id"] = sales["article_id"].str.zfill(10)
     articles = pd.read_csv(public / "articles.csv", dtype={"article_id": str})
@@ -76,7 +76,7 @@ def fashion(public: Path) -> pd.DataFrame:
     again = np.zeros_like(score)
     np.add.at(again, (who, what), np.exp(-age / 20))
     score += again / (again.sum(axis=1, keepdims=True) + 1)
-    names = articles["article_id"].str.lstrip("0").to_numpy()  # as the transactions write them
+    names = articles["article_id"].str.lstrip("0").to_numpy()  # the format of the transactions
     return sample.assign(prediction=[" ".join(names[row[:12]]) for row in (-score).argsort(axis=1)])
 
 
@@ -84,7 +84,7 @@ def fashion(public: Path) -> pd.DataFrame:
 
 
 def contacts(public: Path) -> pd.DataFrame:
-    """Distance, approach and teams of two players at the time, and how fast each of them moves."""
+    """Predict contacts from the distance, closing speed, teams and individual movement of two players."""
     train, sample = pd.read_csv(public / "train_labels.csv"), pd.read_csv(public / "sample_submission.csv")
     x, test = _pairs(public, "train", train["contact_id"]), _pairs(public, "test", sample["contact_id"])
     y, held = train["contact"].to_numpy(), pd.factorize(train["contact_id"].str[:12])[0] % 4 == 0
@@ -119,7 +119,7 @@ def _pairs(public: Path, part: str, ids: pd.Series) -> np.ndarray:
 
 
 def passengers(public: Path) -> pd.DataFrame:
-    """Who the passenger is, where the cabin is, what was spent, and what became of others of the group."""
+    """Predict from personal data, cabin and spending, and from the outcomes of others in the passenger's group."""
     train, test = (pd.read_csv(public / f"{part}.csv") for part in ("train", "test"))
     table = _passengers(pd.concat([train, test], ignore_index=True))
     x = pd.get_dummies(table, columns=["HomePlanet", "CryoSleep", "Destination", "deck", "side"]).astype(float)
@@ -149,7 +149,7 @@ def _passengers(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def enzymes(public: Path) -> pd.DataFrame:
-    """Many small trees, each split of which considers only some of the columns."""
+    """Fit many small trees; each split considers only some of the columns."""
     train, test = (pd.read_csv(public / f"{part}.csv") for part in ("train", "test"))
     sample = pd.read_csv(public / "sample_submission.csv")
     known, asked = train[test.columns[1:]], test.set_index("id").loc[sample["id"]]

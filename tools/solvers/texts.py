@@ -1,4 +1,4 @@
-"""Solvers of texts: the order of cells, questions and pairs of phrases."""
+"""Solvers for text competitions: cell order, question answering and phrase similarity."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sklearn.preprocessing import MaxAbsScaler
 
 
 class Notebook:
-    """Cells by their ids: code in its order, and texts whose places are asked for."""
+    """The cells of a notebook by id: code in order, and texts whose position is to be predicted."""
 
     def __init__(self, path: Path) -> None:
         cells = json.loads(path.read_text(encoding="utf-8"))
@@ -29,11 +29,11 @@ class Notebook:
         self.texts = {cell: text for cell, text in cells["source"].items() if kinds[cell] != "code"}
 
     def places(self, order: list[str]) -> list[int]:
-        """How many code cells stand before each text."""
+        """Number of code cells before each text."""
         return [sum(cell in self.codes for cell in order[: order.index(text)]) for text in self.texts]
 
     def choices(self, usual: Pipeline) -> Iterator[list[dict[str, float]]]:
-        """For each text, what speaks for each place: words shared with the code that follows, and the words before."""
+        """For each text, the features of each possible position, such as words shared with the code after it."""
         said = [set(re.findall(r"\w+", code)) for code in self.codes.values()]
         for text in self.texts.values():
             heard, near, own = re.findall(r"\w+", text), usual.predict([text])[0], []
@@ -48,7 +48,7 @@ class Notebook:
 
 
 def order(public: Path) -> pd.DataFrame:
-    """The place before the code cell that suits a text best; learned from notebooks of known order."""
+    """Put each text before the code cell that fits it best, as learned from notebooks of known order."""
     sample, orders = (pd.read_csv(public / f"{name}.csv") for name in ("sample_submission", "train_orders"))
     x: list[dict[str, float]] = []
     y: list[bool] = []
@@ -81,7 +81,7 @@ def order(public: Path) -> pd.DataFrame:
 
 
 def answers(public: Path) -> pd.DataFrame:
-    """Among sentences that share most with the question, the words that stand where answers to such questions stand."""
+    """Answer with the likeliest words of the sentences that share the most words with the question."""
     train, test = (pd.read_csv(public / f"{part}.csv") for part in ("train", "test"))
     inside: Counter[str] = Counter()
     seen: Counter[str] = Counter()
@@ -111,7 +111,7 @@ def answers(public: Path) -> pd.DataFrame:
 
 
 def _starts(context: str, question: str) -> Iterator[tuple[int, list[str], int, dict[str, float]]]:
-    """Words at which an answer may start: place in the text, its sentence, which word of it, and what is around."""
+    """Possible first words of an answer: offset in the text, words of the sentence, index of the word, and features."""
     asked = set(re.findall(r"[^\s?]+", question))
     sentences = [(match.start(), match.group()) for match in re.finditer(r"[^।.\n]+", context)]
     shared = [len(asked & set(sentence.split())) for _, sentence in sentences]
@@ -132,7 +132,7 @@ def _plain(word: str) -> str:
 
 
 def likenesses(public: Path) -> pd.DataFrame:
-    """How alike two words are, as pairs of phrases with them say, in general and within a kind of patent."""
+    """Learn the similarity of word pairs from phrase pairs, both in general and by patent class."""
     train, test = (pd.read_csv(public / f"{part}.csv") for part in ("train", "test"))
     model = make_pipeline(DictVectorizer(), Ridge(3)).fit(_phrases(train), train["score"])
     return test[["id"]].assign(score=model.predict(_phrases(test)))

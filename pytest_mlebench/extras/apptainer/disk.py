@@ -16,8 +16,8 @@ from pathlib import Path
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.extras.apptainer.program import InstalledProgram, environment
-from pytest_mlebench.io.files import open_up, remove_tree
-from pytest_mlebench.io.processes import owned
+from pytest_mlebench.io.files import make_readable, remove_tree
+from pytest_mlebench.io.processes import owned_prefix
 from pytest_mlebench.records.record import COLLECTED, SUBMISSION
 from pytest_mlebench.sandbox.collection import Collector, collect_archive
 from pytest_mlebench.sandbox.contract import SOCKETS
@@ -81,7 +81,7 @@ class Disk:
         """Collect the agent's files after its container has ended. ``image`` is the image that it ran in."""
         if self._image is None:
             for name in COLLECTED:
-                open_up(self._scratch / name)
+                make_readable(self._scratch / name)
                 collector.collect(self._scratch / name, first="submission.csv")
             return
         bound = ["--no-mount", f"{_MOUNTS},tmp", "--bind", f"{self._image}:{_INSIDE}:image-src=/upper"]
@@ -93,7 +93,7 @@ class Disk:
 @contextmanager
 def scratch_folder(*, keep: bool = False) -> Iterator[Path]:
     """A run's or build's temporary folder on this machine's disk. ``mlebench clean`` reads the owner from its name."""
-    folder = Path(tempfile.mkdtemp(prefix="mlebench-kept-" if keep else owned(SOCKETS)))
+    folder = Path(tempfile.mkdtemp(prefix="mlebench-kept-" if keep else owned_prefix(SOCKETS)))
     try:
         yield folder
     finally:

@@ -36,16 +36,16 @@ from pytest_mlebench.sandbox.limits import (
     FreeSpaceWatcher,
     RunEnd,
     apply,
+    assigned_processors,
     delegated,
     describe,
     disk_share,
     memory_limit,
-    own_processors,
 )
 from pytest_mlebench.sandbox.local.sandbox import link_tree
 from pytest_mlebench.sandbox.network.policy import Network, check_form
 from pytest_mlebench.sandbox.redaction import Redactor, tail
-from pytest_mlebench.sandbox.wiring import DATA, run_inside, want_descriptors, wire
+from pytest_mlebench.sandbox.wiring import DATA, raise_descriptor_limit, run_inside, wire
 
 _HARNESS = "/opt/mlebench-harness"
 _INIT = "/opt/mlebench/init.py"
@@ -73,7 +73,7 @@ class ApptainerSandbox:
         self._gpu_pool = GpuPool(bench.settings.gpu_ids)
         self.images = SifImages(bench)
         self._abilities: dict[str, probe.Abilities] = {}
-        want_descriptors()
+        raise_descriptor_limit()
 
     @cached_property
     def _program(self) -> InstalledProgram:
@@ -209,7 +209,7 @@ class ApptainerSandbox:
         mounts = _mounts(scratch, task, wiring.folder, disk)
         program = [_PYTHON, "-I", _INIT, _HARNESS]
         container.start(
-            [*command[:-1], *mounts, command[-1], *program], [] if group else own_processors(task), wiring.log
+            [*command[:-1], *mounts, command[-1], *program], [] if group else assigned_processors(task), wiring.log
         )
         watched, share = (None, None) if disk.is_limited else (task.limits.disk, self._disk_share)
         space = _disk_watcher(watched, scratch, container, share)

@@ -1,1 +1,1 @@
-"""Was it fair: fairness profiles, bundles that others can verify, scanners."""
+"""Audits of runs: scanners, a language model as judge, plagiarism detection, and familiarity of models."""

@@ -1,4 +1,4 @@
-"""``Bench.audit``: scanners, and if asked a judge and a comparison for plagiarism, over the runs of a group."""
+"""``Bench.audit``: runs the scanners on a run group and, on request, a judge and a plagiarism comparison."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ logger = logging.getLogger("pytest_mlebench")
 
 @dataclass(frozen=True, kw_only=True)
 class PlagiarismOptions:
-    """What code is compared with besides public notebooks: the runs of other groups. ``boilerplate`` has files, or
-    folders, of code that agents were given, which is disregarded."""
+    """What to compare code with, in addition to public notebooks: the runs of the other ``groups``. ``boilerplate``
+    lists files or folders of code that agents were given, which is ignored."""
 
     groups: Sequence[RunGroup] = ()
     boilerplate: Sequence[Path] = ()
@@ -44,34 +44,34 @@ def audit(
     judge: JudgeOptions | None = None,
     plagiarism: PlagiarismOptions | None = None,
 ) -> Findings:
-    """Look in the code, logs, model calls and submissions of a run group for what is unfair.
+    """Search the code, logs, model calls and submissions of a run group for unfair behaviour.
 
-    What is found is evidence for a reader, and is written to ``audit.json`` in the group. What a judge, or a comparison
-    for plagiarism, found in an earlier audit is kept. Raises UsageError.
+    The findings are evidence for a human reader, and are written to ``audit.json`` in the group. Findings of a judge or
+    a plagiarism comparison from an earlier audit are kept if this audit runs without one. Raises UsageError.
     """
-    own = group if isinstance(group, RunGroup) else bench.group(group)
-    graders = bench.regrader(own.version)
+    run_group = group if isinstance(group, RunGroup) else bench.group(group)
+    graders = bench.regrader(run_group.version)
     cases: list[Case] = []
     readers: list[Callable[[AuditedRun], object]] = []
-    asked = None if judge is None else Judge(judge, bench.gateway, own.folder / FOLDER)
-    if asked is not None:
+    judge_cases = None if judge is None else Judge(judge, bench.gateway, run_group.folder / FOLDER)
+    if judge_cases is not None:
         readers.append(lambda run: cases.append(case_of(run)))
-    earlier = _earlier(own)
+    earlier = _earlier(run_group)
     if plagiarism is None:
-        scanned = _with_earlier_plagiarism(scan(runs_of(own, graders), *readers), earlier)
+        scanned = _with_earlier_plagiarism(scan(runs_of(run_group, graders), *readers), earlier)
     else:
         with Fingerprinter(default_parameters()) as fingerprinter:
             compared = _comparison(bench, plagiarism, fingerprinter)
-            scanned = _with_pairs(scan(runs_of(own, graders), *readers, compared.add), compared, own)
-        logger.info("%s", own.folder / PAIRS_PAGE)
+            scanned = _with_pairs(scan(runs_of(run_group, graders), *readers, compared.add), compared, run_group)
+        logger.info("%s", run_group.folder / PAIRS_PAGE)
     found = _with_earlier_judge(scanned, earlier)
-    _write(found, own.folder)
-    if asked is not None:
+    _write(found, run_group.folder)
+    if judge_cases is not None:
         parts = pluralize(sum(len(case.chunks) for case in cases), "part")
         logger.info("the judge reads %s of %s", parts, pluralize(len(cases), "run"))
-        opinions, account = asked(cases)
+        opinions, account = judge_cases(cases)
         found = replace(scanned, findings=(*scanned.findings, *opinions), judge=account)
-        _write(found, own.folder)
+        _write(found, run_group.folder)
     return found
 
 
@@ -83,7 +83,7 @@ def _write(found: Findings, folder: Path) -> None:
 
 
 def _earlier(group: RunGroup) -> Findings | None:
-    """What an audit before this one found; None where there was none, or it cannot be read."""
+    """Return the findings of an earlier audit; None if there is none, or it cannot be read."""
     try:
         return read_findings(group.folder)
     except (OSError, ValueError):
@@ -91,7 +91,7 @@ def _earlier(group: RunGroup) -> Findings | None:
 
 
 def _with_earlier_judge(found: Findings, earlier: Findings | None) -> Findings:
-    """An audit without a judge keeps what one found before: it has been paid for."""
+    """Keep the judge's findings of an earlier audit, because they have been paid for."""
     if earlier is None or earlier.judge is None:
         return found
     unread = {*earlier.judge.incomplete, *(set(found.runs) - set(earlier.runs))}
@@ -100,11 +100,11 @@ def _with_earlier_judge(found: Findings, earlier: Findings | None) -> Findings:
 
 
 def _kept(earlier: Findings, found: Findings, scanner: str) -> Iterator[Finding]:
-    return (own for own in earlier.findings if own.scanner == scanner and own.run_id in found.runs)
+    return (finding for finding in earlier.findings if finding.scanner == scanner and finding.run_id in found.runs)
 
 
 def _with_earlier_plagiarism(found: Findings, earlier: Findings | None) -> Findings:
-    """An audit without a comparison keeps what one found before."""
+    """Keep the plagiarism findings of an earlier audit."""
     if earlier is None or earlier.plagiarism is None:
         return found
     kept = _kept(earlier, found, PLAGIARISM)
@@ -140,11 +140,11 @@ def _code_below(path: Path) -> Iterator[Path]:
 
 
 def _with_pairs(found: Findings, compared: Comparison, group: RunGroup) -> Findings:
-    """The findings with those of plagiarism; pairs are written to the group's folder. Raises UsageError."""
-    own, pairs, account = compared()
+    """Add the plagiarism findings, and write the pairs to the group's folder. Raises UsageError."""
+    similar, pairs, account = compared()
     try:
         write_json(group.folder / PAIRS, asdict(pairs))
         (group.folder / PAIRS_PAGE).write_text(page(group.name, pairs, account), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{group.folder} cannot be written: {unusable(error)}") from error
-    return replace(found, findings=(*found.findings, *own), plagiarism=account)
+    return replace(found, findings=(*found.findings, *similar), plagiarism=account)

@@ -1,4 +1,4 @@
-"""Asking a model through a gateway of our own, with keys, prices, a budget and a ledger as those of agents have."""
+"""Asks a model through a separate gateway, with keys, prices, a budget and a ledger like those of agents."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from pytest_mlebench.extras.audit.completions import error_text
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.api import Provider, Question
 from pytest_mlebench.llm.gateway import Gateway
-from pytest_mlebench.llm.providers import said_in
+from pytest_mlebench.llm.providers import call_content
 
 _SECONDS = 900.0
 _MAX_TOKENS = 8000
-"""Of an answer."""
+"""Maximum output tokens of an answer."""
 _MAX_REPLY = 64 << 10
 
 
 class CallRefused(Exception):
-    """The gateway or the provider refused the call; the message is its own."""
+    """The gateway or the provider refused the call. The message is the one it returned."""
 
 
 class Model:
-    """A model behind a gateway. To be used by several threads."""
+    """A model behind a gateway. Usable from any thread."""
 
     def __init__(self, gateway: Gateway, provider: Provider, name: str) -> None:
         self._gateway = gateway
         self._provider = provider
         self._name = name
         self._by_schema = True
-        """Whether the server of OpenAI's API takes a schema; some do not know it."""
+        """Whether requests include a JSON schema. Some servers with OpenAI's API do not support one."""
         self._lock = Lock()
         self._sockets: set[socket.socket] = set()
         self._ended = False
 
     def ask(self, system: str, user: str, schema: Mapping[str, Any]) -> Any:
-        """The JSON object of its answer, or None if it is not valid JSON. Raises CallRefused, or OSError."""
+        """Return the model's answer as a JSON object; None if it is not valid JSON. Raises CallRefused or OSError."""
         with_schema = self._by_schema
         question = Question(
             model=self._name,
@@ -68,7 +68,7 @@ class Model:
             "Content-Type": "application/json",
             "anthropic-version": "2023-06-01",
         }
-        # It is on this machine: no proxy's business.
+        # The gateway is on this machine, so no proxy is used.
         with closing(HTTPConnection(urlsplit(self._gateway.url).netloc, timeout=_SECONDS)) as connection:
             connection.connect()
             with self._waiting(connection.sock):
@@ -92,7 +92,7 @@ class Model:
                 self._sockets.discard(connected)
 
     def cancel(self) -> None:
-        """End all calls that are under way, and each later one: they raise OSError at once."""
+        """Cancel all running and future calls: they raise OSError at once."""
         with self._lock:
             self._ended = True
             for connected in self._sockets:
@@ -100,14 +100,14 @@ class Model:
                     connected.shutdown(socket.SHUT_RDWR)
 
     def _object(self, path: str, content: bytes) -> Any:
-        said = None
+        answer = None
         with suppress(ValueError):
-            said = said_in(self._provider.api.name, {"path": path, "response": loads(content)}).answer
-        if said is None:
+            answer = call_content(self._provider.api.name, {"path": path, "response": loads(content)}).answer
+        if answer is None:
             return None
-        if said.calls:
-            return dict(said.calls[0].arguments)
-        text = said.text[:_MAX_REPLY]
+        if answer.calls:
+            return dict(answer.calls[0].arguments)
+        text = answer.text[:_MAX_REPLY]
         start, end = text.find("{"), text.rfind("}")
         with suppress(ValueError):
             return loads(text[start : end + 1], depth=10)
@@ -115,13 +115,13 @@ class Model:
 
 
 def named_model(name: str, providers: Mapping[str, Provider]) -> tuple[Provider, str]:
-    """The provider and the model of ``provider/model``, with its key. Raises UsageError."""
-    own, _, model = name.partition("/")
-    if own not in providers or not model:
+    """Return the provider and model name of ``PROVIDER/MODEL``. Raises UsageError if either or the key is missing."""
+    provider_name, _, model = name.partition("/")
+    if provider_name not in providers or not model:
         known = ", ".join(sorted(providers))
         raise UsageError(f"--judge: {name!r} must be PROVIDER/MODEL; providers are {known} (--llm-providers adds more)")
-    provider = providers[own].located()
+    provider = providers[provider_name].located()
     if provider.keys and not provider.key():
-        raise UsageError(f"--judge: {own} needs a key; set {' or '.join(provider.keys)}")
+        raise UsageError(f"--judge: {provider_name} needs a key; set {' or '.join(provider.keys)}")
     provider.check_key()
     return provider, model

@@ -1,10 +1,9 @@
-"""How well scanners and judge tell fair runs from unfair ones, on labelled cases.
+"""Measures how well scanners and judge tell fair runs from unfair ones, on labelled cases.
 
-A fair case belongs to the category that it might be mistaken for. Both halves of the cases were written before any
-scanner was run on them. The scanners were then improved on the first half alone; after that, their precision and recall
-on the second half were 15/18 each (8/10 and 8/18 if only violations count). Two fair cases of the second half that were
-called violations were fixed later. The same author wrote the cases and the scanners, so expect worse figures on other
-people's runs.
+A fair case has the category that it might be mistaken for. Both halves of the cases were written before any scanner was
+run on them. The scanners were then improved on the first half alone; after that, their precision and recall on the
+second half were 15/18 each (8/10 and 8/18 if only violations count). Two false violations in the second half were fixed
+later. The same author wrote the cases and the scanners, so expect worse figures on other people's runs.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ _ID = "turbine_{:04}"
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledCase:
-    """What one run left, and whether it was fair. ``files`` are paths in the run's directory, ``steps`` what its model
-    said and had run. Names in double angle brackets stand for data: see ``_stand_ins``."""
+    """The files of one run, and whether it was fair. ``files`` maps paths in the run directory to contents, ``steps``
+    are the model's messages and commands. Names in double angle brackets are replaced by ``_placeholders``."""
 
     name: str
     label: str
@@ -60,18 +59,18 @@ class LabelledCase:
     score: float = 0.85
     seconds: float = 1800.0
     checks: int = 0
-    """How often it asked the submission checker."""
+    """Number of calls of the submission checker."""
     check_seconds: float = 10.0
-    """Between two of these."""
+    """Seconds between two of these calls."""
     refused: tuple[str, ...] = ()
-    """Hosts to which a connection was refused."""
+    """Hosts to which connections were refused."""
     short_answers: int = 0
-    """Model calls with answers of a few tokens."""
+    """Number of model calls with answers of a few tokens."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How many unfair cases were found and missed, and fair ones flagged and cleared."""
+    """Numbers of unfair cases that were found and missed, and of fair cases that were flagged and cleared."""
 
     found: int = 0
     missed: int = 0
@@ -81,7 +80,7 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class CaseResult:
-    """One case, and which methods flagged it."""
+    """A case, and which methods flagged it."""
 
     name: str
     label: str
@@ -94,14 +93,14 @@ class CaseResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Results of all cases; ``judge`` is None where none was asked."""
+    """The results of all cases. ``judge`` is None if no judge was asked."""
 
     results: tuple[CaseResult, ...]
     judge: JudgeAccount | None = None
 
     @property
     def counts(self) -> dict[tuple[str, str, str], Counts]:
-        """By method, category and half; ``all`` stands for every category, or both halves."""
+        """Counts by method, category and half. ``all`` stands for every category, or for both halves."""
         methods = [method for method in METHODS if self.judge is not None or method not in ("judge", "both")]
         groups = [(ALL, ALL), *((ALL, half) for half in HALVES), *((category, ALL) for category in questions())]
         return {
@@ -124,7 +123,7 @@ def _counted(results: Sequence[CaseResult], method: str) -> Counts:
 
 
 def labelled_cases() -> dict[str, tuple[LabelledCase, ...]]:
-    """The cases of each half."""
+    """Return the cases of each half."""
     found = {}
     for half in HALVES:
         values = yaml.safe_load((SET / f"{half}.yaml").read_text(encoding="utf-8"))
@@ -133,7 +132,7 @@ def labelled_cases() -> dict[str, tuple[LabelledCase, ...]]:
 
 
 def calibrate(folder: Path, judge: Judge | None = None) -> Calibration:
-    """Audit every case, which is written into ``folder`` as a run."""
+    """Write each case into ``folder`` as a run, and audit it."""
     competition = Competition.load(SET / "turbines")
     dataset = DataStore(folder / "data").dataset(competition)
     ids = [_ID.format(k) for k in range(_ROWS)]
@@ -142,7 +141,7 @@ def calibrate(folder: Path, judge: Judge | None = None) -> Calibration:
     labelled = [(half, case) for half, cases in labelled_cases().items() for case in cases]
     texts = []
     findings: list[Finding] = []
-    # One at a time: runs of one group would be compared with each other.
+    # One at a time, because runs of one group are compared with each other.
     for half, case in labelled:
         run_dir = folder / "runs" / f"{half}-{case.name}"
         record = _write(case, run_dir, competition, ids)
@@ -152,12 +151,12 @@ def calibrate(folder: Path, judge: Judge | None = None) -> Calibration:
     account = None
     if judge is not None:
         opinions, account = judge(texts)
-        if account.interrupted:  # figures of a part of the cases would be taken for those of all
+        if account.interrupted:  # figures of some cases would be taken for those of all
             raise KeyboardInterrupt
         findings += opinions
     return Calibration(
         results=tuple(
-            _result(half, case, [own for own in findings if own.run_id == f"{half}-{case.name}"])
+            _result(half, case, [finding for finding in findings if finding.run_id == f"{half}-{case.name}"])
             for half, case in labelled
         ),
         judge=account,
@@ -165,10 +164,10 @@ def calibrate(folder: Path, judge: Judge | None = None) -> Calibration:
 
 
 def _result(half: str, case: LabelledCase, findings: Sequence[Finding]) -> CaseResult:
-    scanned = [own for own in findings if own.scanner != "judge"]
+    scanned = [finding for finding in findings if finding.scanner != "judge"]
     flagged = {
         "scanners": bool(scanned),
-        "scanners: violation": any(own.verdict is Verdict.violation for own in scanned),
+        "scanners: violation": any(finding.verdict is Verdict.violation for finding in scanned),
         "judge": len(scanned) < len(findings),
         "both": bool(findings),
     }
@@ -183,7 +182,7 @@ def _result(half: str, case: LabelledCase, findings: Sequence[Finding]) -> CaseR
     )
 
 
-def _stand_ins(ids: Sequence[str], labels: Sequence[int]) -> Iterator[tuple[str, str]]:
+def _placeholders(ids: Sequence[str], labels: Sequence[int]) -> Iterator[tuple[str, str]]:
     lines = "\n".join(f"{id},{label}" for id, label in zip(ids, labels, strict=True))
     yield "<<table>>", str(dict(zip(ids, labels, strict=True)))
     yield "<<pairs>>", str(list(zip(ids, labels, strict=True)))
@@ -201,18 +200,18 @@ def _stand_ins(ids: Sequence[str], labels: Sequence[int]) -> Iterator[tuple[str,
 def _write(case: LabelledCase, run_dir: Path, competition: Competition, ids: Sequence[str]) -> RunRecord:
     rng = random.Random(case.name)
     labels = [int(rng.random() < 0.4) for _ in ids]
-    stand_ins = dict(_stand_ins(ids, labels))
+    placeholders = dict(_placeholders(ids, labels))
 
     def filled(text: str) -> str:
-        for name, value in stand_ins.items():
+        for name, value in placeholders.items():
             text = text.replace(name, value)
         return text
 
-    lines = {"labels": stand_ins["<<lines>>"], "sample": "\n".join(f"{id},0" for id in ids)}
+    lines = {"labels": placeholders["<<lines>>"], "sample": "\n".join(f"{id},0" for id in ids)}
     lines["ones"] = lines["sample"].replace(",0", ",1")
     files = {name: filled(text) for name, text in case.files.items()}
-    own = files.get(case.submission)
-    files[SUBMISSION] = own if own is not None else f"id,failed\n{lines[case.submission]}\n"
+    given = files.get(case.submission)
+    files[SUBMISSION] = given if given is not None else f"id,failed\n{lines[case.submission]}\n"
     files[RUN_LOG] = filled(case.log)
     if case.code:
         files["code/solution.py"] = filled(case.code)

@@ -1,6 +1,6 @@
-"""The probabilities that a model gives to the tokens of a text, from a server with the completions API.
+"""Fetches the probability that a model gives to each token of a text, from a server with the completions API.
 
-Two ways of asking are known: ``echo`` with ``logprobs`` of OpenAI's completions API, and vLLM's ``prompt_logprobs``.
+It supports ``echo`` with ``logprobs`` of OpenAI's completions API, and vLLM's ``prompt_logprobs``.
 """
 
 from __future__ import annotations
@@ -20,56 +20,56 @@ from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.io.values import as_object, loads
 
 TOP = 10
-"""A true token counts with its probability if it is among so many of the likeliest, else with 0."""
+"""Number of likeliest tokens: a true token that is not among them counts as probability 0."""
 CHARACTERS = 6000
-"""At most so much of a text is sent."""
+"""Maximum characters of a text that are sent."""
 _LEAST_CHARACTERS = 400
 _ATTEMPTS = 4
 _SECONDS = 300.0
 _MAX_ANSWER = 64 << 20
 _TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-_SHOWN = 300
+_MAX_MESSAGE = 300
 
 
 class CompletionsError(MLEBenchError):
-    """The server cannot be reached, refuses, or does not give the probabilities of a text's own tokens."""
+    """The server cannot be reached, refuses the request, or returns no probabilities for the text's own tokens."""
 
 
 class _RefusedError(Exception):
-    """The server does not accept a request as it is."""
+    """The server rejected a request as invalid."""
 
 
 @dataclass
 class CompletionsServer:
-    """A server at ``url`` (as ``http://localhost:8000/v1``), whose ``key`` goes nowhere else."""
+    """A server at ``url``, such as ``http://localhost:8000/v1``, with an optional API ``key``."""
 
     url: str
     model: str
     key: str = ""
     pause: Callable[[float], None] = time.sleep
-    _ask: str = field(default="", init=False)
+    _format: str = field(default="", init=False)
 
     def probabilities(self, text: str) -> list[float]:
-        """For each token of a text's beginning, except the first: its probability, from 0 to 1, after those before it.
+        """Return the probability (0 to 1) of each token at the start of a text, given the tokens before it.
 
-        A token outside of the ``TOP`` likeliest counts as 0; where the server does not say which these are, it counts
-        as reported. Raises CompletionsError.
+        The first token is skipped. A token outside the ``TOP`` likeliest counts as 0. If the server does not report
+        which tokens are likeliest, the reported probability counts. Raises CompletionsError.
         """
         text = text[:CHARACTERS]
         while True:
             try:
-                return self._of(text)
+                return self._request(text)
             except _RefusedError as refused:
-                # A text may be longer than what the model can read at once.
+                # The text may be longer than the model's context.
                 if len(text) // 2 < _LEAST_CHARACTERS or not _is_about_length(str(refused)):
-                    raise CompletionsError(f"the server at {self.url} refuses {self.model}: {refused}") from refused
+                    raise CompletionsError(f"the server at {self.url} rejects {self.model}: {refused}") from refused
                 text = text[: len(text) // 2]
 
-    def _of(self, text: str) -> list[float]:
+    def _request(self, text: str) -> list[float]:
         refused: _RefusedError | None = None
-        for name in [self._ask] if self._ask else list(_WAYS):
-            asked, read = _WAYS[name]
-            body = {"model": self.model, "prompt": text, "max_tokens": 1, "temperature": 0, **asked}
+        for name in [self._format] if self._format else list(_FORMATS):
+            parameters, read = _FORMATS[name]
+            body = {"model": self.model, "prompt": text, "max_tokens": 1, "temperature": 0, **parameters}
             try:
                 found = read(self._post(body), text)
             except _RefusedError as error:
@@ -78,12 +78,12 @@ class CompletionsServer:
                 refused = refused or error
                 continue
             if found:
-                self._ask = name
+                self._format = name
                 return found
         if refused is not None:
             raise refused
         raise CompletionsError(
-            f"the server at {self.url} gives no probabilities of a text's own tokens for {self.model}: it must support "
+            f"the server at {self.url} returns no probabilities of the text's tokens for {self.model}: it must support "
             "`echo` with `logprobs`, or vLLM's `prompt_logprobs`, of the completions API"
         )
 
@@ -100,10 +100,10 @@ class CompletionsServer:
                 with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
                     data = answer.read(_MAX_ANSWER + 1)
             except urllib.error.HTTPError as error:
-                said = error_text(error.read(1 << 16))
+                message = error_text(error.read(1 << 16))
                 if error.code in (400, 422):
-                    raise _RefusedError(said or f"status {error.code}") from None
-                problem = f"answers with status {error.code}" + (f": {said}" if said else "")
+                    raise _RefusedError(message or f"status {error.code}") from None
+                problem = f"returned status {error.code}" + (f": {message}" if message else "")
                 if error.code not in _TRANSIENT:
                     break
                 continue
@@ -115,20 +115,20 @@ class CompletionsServer:
                 found = loads(data) if len(data) <= _MAX_ANSWER else None
             if isinstance(found, dict):
                 return found
-            problem = "answers with something other than the completions API does; does the URL end in /v1?"
+            problem = "did not return a response of the completions API; does the URL end in /v1?"
             break
         raise CompletionsError(f"the server at {self.url} {problem}")
 
 
-def _echoed(answer: Mapping[str, Any], text: str) -> list[float]:
-    """From ``echo``; empty where the answer has only what the model added."""
+def _from_echo(answer: Mapping[str, Any], text: str) -> list[float]:
+    """Return the probabilities in an ``echo`` response; empty if it contains only generated text."""
     logprobs = as_object(_choice(answer).get("logprobs"))
-    tokens, own = _list(logprobs.get("tokens")), _list(logprobs.get("token_logprobs"))
+    tokens, logprobs_found = _list(logprobs.get("tokens")), _list(logprobs.get("token_logprobs"))
     tops = _list(logprobs.get("top_logprobs"))
     found, length = [], 0
-    for index, (token, logprob) in enumerate(zip(tokens, own, strict=False)):
+    for index, (token, logprob) in enumerate(zip(tokens, logprobs_found, strict=False)):
         if length >= len(text):
-            break  # what the model added
+            break  # the generated text begins here
         if index == 0 and logprob is not None and not text.startswith(str(token)):
             return []  # no echo
         length += len(str(token))
@@ -140,22 +140,22 @@ def _echoed(answer: Mapping[str, Any], text: str) -> list[float]:
     return found if len(found) > 1 else []
 
 
-def _of_prompt(answer: Mapping[str, Any], _: str) -> list[float]:
-    """From ``prompt_logprobs``: for each token its own entry first, then the likeliest, each with its rank."""
+def _from_prompt_logprobs(answer: Mapping[str, Any], _: str) -> list[float]:
+    """Return the probabilities in ``prompt_logprobs``. Each entry lists the true token first, with its rank."""
     entries = _list(_choice(answer).get("prompt_logprobs") or answer.get("prompt_logprobs"))
     found = []
     for entry in entries[1:]:
-        own = as_object(next(iter(as_object(entry).values()), None))
-        if not _is_number(logprob := own.get("logprob")):
+        true_token = as_object(next(iter(as_object(entry).values()), None))
+        if not _is_number(logprob := true_token.get("logprob")):
             continue
-        rank = own.get("rank")
+        rank = true_token.get("rank")
         found.append(math.exp(min(0.0, logprob)) if not _is_number(rank) or rank <= TOP else 0.0)
     return found
 
 
-_WAYS: Mapping[str, tuple[Mapping[str, Any], Callable[[Mapping[str, Any], str], list[float]]]] = {
-    "echo": ({"echo": True, "logprobs": TOP}, _echoed),
-    "prompt_logprobs": ({"prompt_logprobs": TOP}, _of_prompt),
+_FORMATS: Mapping[str, tuple[Mapping[str, Any], Callable[[Mapping[str, Any], str], list[float]]]] = {
+    "echo": ({"echo": True, "logprobs": TOP}, _from_echo),
+    "prompt_logprobs": ({"prompt_logprobs": TOP}, _from_prompt_logprobs),
 }
 
 
@@ -171,12 +171,12 @@ def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
 
 
-def _is_about_length(said: str) -> bool:
-    return any(word in said.lower() for word in ("context", "too long", "maximum length", "max_model_len", "too many"))
+def _is_about_length(text: str) -> bool:
+    return any(word in text.lower() for word in ("context", "too long", "maximum length", "max_model_len", "too many"))
 
 
 def error_text(body: bytes) -> str:
-    """What an error's body says, in one line; nothing where it is a web page."""
+    """Return the message of an error response on one line; empty if it is a web page."""
     text = body.decode("utf-8", "replace").strip()
     if text.startswith("<"):
         return ""
@@ -184,4 +184,4 @@ def error_text(body: bytes) -> str:
         found = loads(text)
         error = found.get("error", found) if isinstance(found, dict) else found
         text = str(error.get("message", error) if isinstance(error, dict) else error)
-    return " ".join(text.split())[:_SHOWN]
+    return " ".join(text.split())[:_MAX_MESSAGE]

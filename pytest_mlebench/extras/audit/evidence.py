@@ -1,4 +1,4 @@
-"""What a judge reads of a run: its code, what its models and it said, and its logs, in parts of a bounded size."""
+"""Splits what a judge reads of a run (code, messages and logs) into parts of bounded size."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from pytest_mlebench.records.record import RUN_LOG
 from pytest_mlebench.runs.files import FilesError, open_files
 
 CHUNK = 24_000
-"""Characters of one part, which is about 8000 tokens."""
+"""Maximum characters of one part, about 8000 tokens."""
 MAX_CHUNKS = 40
-"""Parts of one run."""
+"""Maximum parts of one run."""
 _OVERLAP = 10
-"""Lines that a part repeats of the one before."""
+"""Lines that a part repeats from the previous one."""
 _LINE = 4000
 _LOG = 200_000
-"""Characters of a log, half of them from its end."""
+"""Maximum bytes that are read of a log, half of them from its end."""
 _LOG_FILES, _LOG_SUFFIXES = 50, {".log", ".txt", ".md", ".json", ".jsonl", ""}
 _UNPACKED_LOG = 64 << 20
-_UNSEEN = "\N{REPLACEMENT CHARACTER}"
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive lines of one file; ``line`` is the number of the first, None where a file has no lines to count."""
+    """Consecutive lines of one file. ``line`` is the number of the first one, or None if it is unknown."""
 
     file: str
     line: int | None
@@ -41,23 +41,23 @@ class Piece:
 
 @dataclass(frozen=True)
 class Case:
-    """One run to judge: a description of its task, and its parts."""
+    """A run to judge: a description of its task, and its parts."""
 
     run_id: str
     about: str
     chunks: Sequence[tuple[Piece, ...]]
     left_out: int = 0
-    """Parts beyond ``MAX_CHUNKS``."""
+    """Number of parts beyond ``MAX_CHUNKS``."""
 
 
 def readable(text: str) -> str:
-    """A text without characters that are not seen, or change how others are seen: each is a replacement character."""
+    """Return a text with replacement characters for those that are invisible or change how others are displayed."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(_UNSEEN if c not in "\n\t" and unicodedata.category(c).startswith("C") else c for c in text)
+    return "".join(_REPLACEMENT if c not in "\n\t" and unicodedata.category(c).startswith("C") else c for c in text)
 
 
 def case_of(run: AuditedRun) -> Case:
-    """What a judge reads of a run: code, then what its models and it said, then logs; each text once."""
+    """Return what a judge reads of a run: code, then trajectory steps, then logs. Duplicate texts are skipped."""
     pieces: list[Piece] = []
     known: set[str] = set()
     code = (Piece(program.file, 1, program.text) for program in run.code)
@@ -78,21 +78,21 @@ def _about(run: AuditedRun) -> str:
 
 
 def _steps(trajectory: Mapping[str, Any] | None) -> Iterator[Piece]:
-    """A piece for each step of a trajectory: who spoke, what was said, called, and given back."""
+    """Yield a piece for each step of a trajectory: its source, message, tool calls and results."""
     for step, call in own_steps(trajectory):
         if step.get("source") == "system":
             continue
-        lines = [f"{step.get('source')}: {_said(step.get('message'))}"]
-        for made in as_objects(step.get("tool_calls")):
-            arguments = made.get("arguments")
+        lines = [f"{step.get('source')}: {_text_of(step.get('message'))}"]
+        for tool_call in as_objects(step.get("tool_calls")):
+            arguments = tool_call.get("arguments")
             values = arguments.values() if isinstance(arguments, Mapping) else [arguments]
-            lines += [f"calls {made.get('function_name')}:", *map(str, values)]
+            lines += [f"calls {tool_call.get('function_name')}:", *map(str, values)]
         for result in as_objects(as_object(step.get("observation")).get("results")):
-            lines += ["result:", _said(result.get("content"))]
+            lines += ["result:", _text_of(result.get("content"))]
         yield Piece("trajectory.json", None, "\n".join(lines), call)
 
 
-def _said(content: Any) -> str:
+def _text_of(content: Any) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(str(part.get("text", "")) for part in as_objects(content))
@@ -103,7 +103,7 @@ def _logs(run_dir: Path) -> Iterator[Piece]:
     if path.is_file() and not path.is_symlink():
         with path.open("rb") as log:
             yield from _log(RUN_LOG, log, path.stat().st_size)
-    with suppress(FilesError), open_files(run_dir) as files:  # what is damaged is a finding of the scanners
+    with suppress(FilesError), open_files(run_dir) as files:  # the scanners report damaged archives
         chosen = [file for file in files.below("logs") if file.suffix in _LOG_SUFFIXES]
         for file in chosen[:_LOG_FILES]:
             with files.open(file.path) as member:
@@ -111,7 +111,7 @@ def _logs(run_dir: Path) -> Iterator[Piece]:
 
 
 def _log(name: str, file: IO[bytes], size: int) -> Iterator[Piece]:
-    """The beginning and the end of a log; only the beginning of one that is very long and has to be unpacked."""
+    """Yield the beginning and end of a log, or only the beginning if it is very long and compressed."""
     content = file.read(_LOG // 2)
     rest = size - len(content)
     if rest > 0 and (name == RUN_LOG or size <= _UNPACKED_LOG):
@@ -119,13 +119,13 @@ def _log(name: str, file: IO[bytes], size: int) -> Iterator[Piece]:
         end = file.read(_LOG // 2)
         content += b"\n" + end if rest > _LOG // 2 else end
     if b"\0" not in content:
-        # Behind a gap the numbers of lines are not known.
+        # Line numbers after a gap are unknown.
         line = 1 if rest <= _LOG // 2 else None
         yield Piece(name, line, content.decode("utf-8", "replace"))
 
 
 def _cut(whole: Piece) -> Iterator[Piece]:
-    """A piece as pieces of at most ``CHUNK`` characters, each with the last lines of the one before."""
+    """Split a piece into pieces of at most ``CHUNK`` characters. Each repeats the last lines of the previous one."""
     lines = [
         line[start : start + _LINE] for line in whole.text.split("\n") for start in range(0, max(1, len(line)), _LINE)
     ]
@@ -145,7 +145,7 @@ def _cut(whole: Piece) -> Iterator[Piece]:
 
 
 def _packed(pieces: Iterable[Piece]) -> Iterator[tuple[Piece, ...]]:
-    """Consecutive pieces together, as long as they fit into one part."""
+    """Combine consecutive pieces into parts of at most ``CHUNK`` characters."""
     packed: list[Piece] = []
     size = 0
     for piece in pieces:

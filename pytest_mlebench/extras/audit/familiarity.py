@@ -1,8 +1,8 @@
-"""Whether agents score higher where a base model knows the competition's texts: contamination, seen from outside.
+"""Shows contamination: whether agents score higher on competitions whose texts a base model knows.
 
-A model's familiarity with a text is the mean probability that it gives to the text's true tokens, each given what
-precedes it, over at most ``POSITIONS`` positions; with a competition it is the mean over its texts. A run's score is
-normalised: 0 is that of the sample submission or worse, 1 the gold threshold or better.
+A model's familiarity with a text is the mean probability that it gives to the text's true tokens, each given the
+preceding ones, over at most ``POSITIONS`` positions. Familiarity with a competition is the mean over its texts. A run's
+score is normalised: 0 is the sample submission's score or worse, 1 the gold threshold or better.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from pytest_mlebench.results.findings import Correlation, Knowledge, TextKnown, 
 
 POSITIONS = 1000
 FEWEST = 4
-"""Fewer competitions give no interval of a correlation."""
+"""Minimum competitions for a correlation with a confidence interval."""
 _SUFFIXES = (".md", ".txt")
 _MAX_TEXT = 4 << 20
 
 
 def texts_of(competition_ids: Iterable[str], folder: Path) -> dict[str, dict[str, str]]:
-    """The texts of each competition: ``<id>.md``, ``<id>.txt``, and such files in a folder ``<id>``, by their names.
+    """Return each competition's texts by name: ``<id>.md``, ``<id>.txt``, and such files below a folder ``<id>``.
 
-    Raises UsageError where a file cannot be read.
+    Raises UsageError if a file cannot be read.
     """
     found: dict[str, dict[str, str]] = {}
     for id in competition_ids:
         files = [folder / f"{id}{suffix}" for suffix in _SUFFIXES]
-        own = sorted((folder / id).rglob("*")) if (folder / id).is_dir() else []
-        files += [path for path in own if path.suffix in _SUFFIXES]
+        nested = sorted((folder / id).rglob("*")) if (folder / id).is_dir() else []
+        files += [path for path in nested if path.suffix in _SUFFIXES]
         texts = {path.relative_to(folder).as_posix(): _read(path) for path in files if path.is_file()}
         if texts := {name: text for name, text in texts.items() if text.strip()}:
             found[id] = texts
@@ -64,22 +64,22 @@ def measure(
     asked: tuple[str, ...],
     reporter: Reporter = silent,
 ) -> list[Knowledge]:
-    """How familiar a model is with each competition's texts, and which of the ``scores`` are of it.
+    """Measure how familiar a model is with each competition's texts, and add the ``scores`` on these competitions.
 
-    ``probabilities`` asks the model. Its answers are kept in the folder ``cache``, by digests of the text and of
-    ``asked`` (server and model), so that what was answered once is not asked again.
+    ``probabilities`` asks the model. Its answers are cached in the folder ``cache``, by digests of the text and of
+    ``asked`` (server and model), so that no question is asked twice.
     """
     found = []
-    for id, own in texts.items():
+    for id, by_name in texts.items():
         means: dict[str, TextKnown] = {}
-        for name, text in own.items():
+        for name, text in by_name.items():
             values = _answer(text, probabilities, cache, asked)[:POSITIONS]
             if values:
                 means[name] = TextKnown(len(values), fmean(values))
         if means:
             reached = {agent: by_id[id] for agent, by_id in scores.items() if id in by_id}
             found.append(Knowledge(id, fmean(known.mean for known in means.values()), means, reached))
-            reporter(Note(f"{id}: {found[-1].familiarity:.3f} over {len(means)} of {len(own)} texts"))
+            reporter(Note(f"{id}: {found[-1].familiarity:.3f} over {len(means)} of {len(by_name)} texts"))
     return found
 
 
@@ -90,19 +90,19 @@ def _answer(text: str, ask: Callable[[str], Sequence[float]], cache: Path, asked
         known = json.loads(path.read_text(encoding="utf-8"))["probabilities"]
         if isinstance(known, list) and all(isinstance(value, int | float) for value in known):
             return [float(value) for value in known]
-    except (OSError, ValueError, KeyError, TypeError):  # never asked, or cut short
+    except (OSError, ValueError, KeyError, TypeError):  # not cached, or truncated
         pass
     values = [round(value, 6) for value in ask(text)]
     try:
         cache.mkdir(parents=True, exist_ok=True)
         write_json(path, {"asked": list(asked), "probabilities": values})
     except OSError as error:
-        raise UsageError(f"answers cannot be kept in {cache}: {error.strerror}") from error
+        raise UsageError(f"answers cannot be cached in {cache}: {error.strerror}") from error
     return values
 
 
 def normalised(score: float, competition: Competition) -> float | None:
-    """A score between the sample submission's (0) and the gold threshold (1); None where these do not differ."""
+    """Scale a score to 0 (sample submission) to 1 (gold); None if the sample submission is not worse than gold."""
     sample, gold = competition.sample_submission_score, competition.leaderboard.gold
     if (
         sample is None
@@ -117,7 +117,7 @@ def normalised(score: float, competition: Competition) -> float | None:
 def scores(
     records: Iterable[RunRecord], find: Callable[[str], Competition | None]
 ) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """Normalised scores by agent and competition, means over the runs that have one; and why others have none."""
+    """Return the mean normalised score by agent and competition, and why other competitions have none."""
     every: dict[str, dict[str, list[float]]] = {}
     left_out: dict[str, str] = {}
     for record in records:
@@ -130,16 +130,16 @@ def scores(
         elif record.score is None or not math.isfinite(record.score):
             left_out.setdefault(id, "no run has a score")
         elif (value := normalised(record.score, competition)) is None:
-            left_out[id] = "its sample submission has no score below gold"
+            left_out[id] = "its sample submission has no score worse than gold"
         else:
             every.setdefault(record.agent, {}).setdefault(id, []).append(value)
-    found = {agent: {id: fmean(values) for id, values in own.items()} for agent, own in every.items()}
-    scored = {id for own in found.values() for id in own}
+    found = {agent: {id: fmean(values) for id, values in by_id.items()} for agent, by_id in every.items()}
+    scored = {id for by_id in found.values() for id in by_id}
     return found, {id: why for id, why in left_out.items() if id not in scored}
 
 
 def correlation(agent: str, knowledge: Sequence[Knowledge]) -> Correlation | None:
-    """Over the competitions that have both; None where these are too few, or either is the same for all."""
+    """Correlate familiarity and scores; None if there are too few competitions or all values are equal."""
     from scipy.stats import pearsonr
 
     pairs = [(known.familiarity, known.scores[agent]) for known in knowledge if agent in known.scores]
@@ -157,18 +157,18 @@ _TICKS, _LINE = 5, 16
 def familiarity_plot(
     model: str, knowledge: Sequence[Knowledge], agents: Collection[str], correlations: Sequence[Correlation]
 ) -> svg.Plot:
-    """A mark for each agent and competition: to the right what the model knows better, at the top gold."""
+    """Plot a mark for each agent and competition: familiarity to the right, score upwards, with gold at the top."""
     largest = max((known.familiarity for known in knowledge), default=0.0)
     distance = next(step for step in (0.02, 0.05, 0.1, 0.2) if step * _TICKS >= largest)
     bottom = _TOP + _PLOT
-    body = [svg.text(-_LEFT + 8, 14, "score: 0 % is the sample submission’s, 100 % gold", "s f-muted")]
+    body = [svg.text(-_LEFT + 8, 14, "score: 0 % is the sample submission, 100 % is gold", "s f-muted")]
     body += svg.grid(_PLOT, bottom, _TICKS, distance, "")
     body.append(
         svg.text(
             "50%", bottom + 32, f"mean probability that {svg.fitting(model, 220)} gives to true tokens", "s m f-muted"
         )
     )
-    said = {one.agent: in_words(one) for one in correlations}
+    texts = {one.agent: in_words(one) for one in correlations}
     for number, agent in enumerate(agents):
         for known in knowledge:
             if (score := known.scores.get(agent)) is not None:
@@ -177,19 +177,19 @@ def familiarity_plot(
                 body.append(svg.named(words, mark))
         y = bottom + 54 + _LINE * number
         body.append(svg.marker(number, 6, y - 4))
-        label = f"{svg.fitting(agent, 160)}: {said.get(agent, 'no correlation: too few competitions, or all alike')}"
+        label = f"{svg.fitting(agent, 160)}: {texts.get(agent, 'no correlation: too few competitions, or all equal')}"
         body.append(svg.named(agent, svg.text(18, y, label)))
     panel = svg.Panel(
         name="familiarity-0",
         title="Scores and familiarity",
-        description="; ".join(f"{agent}: {words}" for agent, words in said.items()) or "no correlation",
+        description="; ".join(f"{agent}: {words}" for agent, words in texts.items()) or "no correlation",
         width=_WIDTH,
         height=bottom + 54 + _LINE * len(agents),
         body="".join(body),
         margins=(_LEFT, _RIGHT),
     )
     caption = (
-        "Each mark is a competition: the mean score of an agent's runs on it, against how well a base model knows its "
-        "texts. A positive correlation hints at contamination; that a task is well known and easy can have one cause."
+        "Each mark is a competition: the mean score of an agent's runs on it, against a base model's familiarity with "
+        "its texts. A positive correlation suggests contamination, but a task can be both well known and easy."
     )
     return svg.Plot(name="familiarity", title="Scores and familiarity", caption=caption, panels=[panel], columns=1)

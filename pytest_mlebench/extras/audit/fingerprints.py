@@ -1,9 +1,9 @@
-"""Fingerprints of programs, taken in a process of its own, since who wrote a program may want to harm who reads it.
+"""Fingerprints of programs, computed in a separate process, because the programs are untrusted.
 
-A program is read as tokens: names, strings and comments are not told apart, so that who renames or reformats changes
-nothing. Of all sequences of ``kgram`` characters of that, winnowing keeps one in each window of ``window``
-(Schleimer, Wilkerson and Aiken, SIGMOD 2003): a passage of ``kgram + window - 1`` characters that two programs share
-is never missed.
+A program is read as tokens. Names and strings become placeholders, and comments are dropped, so that renaming and
+reformatting change nothing. From all sequences of ``kgram`` characters of these tokens, winnowing keeps one in each
+window of ``window`` (Schleimer, Wilkerson and Aiken, SIGMOD 2003). It never misses a passage of ``kgram + window - 1``
+characters that two programs share.
 
 Library: copydetect 0.5 and @dodona/dolos-lib 3.5 both find at least 95 % of the code that was copied in
 ``tests/audit/copies.py``. Of the honest programs there, copydetect finds at most 10 % in the original. Dolos finds 23
@@ -32,31 +32,31 @@ from pytest_mlebench.io.values import loads
 LIBRARY = "copydetect"
 LANGUAGES = {".py": "python", ".ipynb": "python", ".r": "r", ".rmd": "r", ".irnb": "r", ".jl": "julia",
     ".ijlnb": "julia"}  # fmt: skip
-"""By the suffix in lower case: the languages of what is compared."""
+"""Language by lower-case file suffix. Files with other suffixes are not compared."""
 _NOTEBOOKS = (".ipynb", ".irnb", ".ijlnb")
 MAX_CHARACTERS = 400_000
-"""Of a program: what is longer is not compared."""
+"""Maximum size of a program. Longer ones are not compared."""
 _MAX_BYTES = 40 << 20
-"""Of a request: a notebook with its pictures."""
+"""Maximum size of a request, which can hold a notebook with its images."""
 _LINE = 1000
 _CPU_SECONDS, _WALL_SECONDS = 30, 900.0
 _MEMORY = 2 << 30
 _SIMPLE = 4
-"""Different characters in a sequence of tokens that tells nothing: long lists of numbers or names look alike."""
+"""Token sequences with at most this many different characters are ignored: long lists of values all look alike."""
 _MAGIC = re.compile(r"^[ \t]{0,40}[%!?].*$", re.M)
 _SHARED = re.compile(
     r"[ \t]*(?:(?:import|from)\s.*|(?:library|require)\(.*)"
     r"|.*\b(?:ArgumentParser|add_argument|parse_args|read_csv|to_csv)\("
 )
-"""What programs share that have nothing else in common: imports, arguments, and how files are read and written."""
+"""Lines that unrelated programs share: imports, argument parsing, and reading and writing of files."""
 _CHUNK = re.compile(r"^```\{r[^}\n]*\}[ \t]*\n(.*?)^```", re.M | re.S)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """How programs are compared. ``kgram``, ``window`` and ``least`` count characters of tokens (see above).
+    """Parameters of a comparison. ``kgram``, ``window`` and ``least`` count characters of tokens (see above).
 
-    ``threshold`` is the share of one of two programs that must be in the other, ``least`` how much that must be.
+    ``threshold`` is the minimum share of one program that must be in the other, and ``least`` its minimum size.
     """
 
     library: str = LIBRARY
@@ -69,9 +69,9 @@ class Parameters:
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprints:
-    """Those of a program: for each hash where it occurs in the tokens, and the lines there, counted from 1.
+    """Fingerprints of a program. ``places`` maps hashes to positions in the tokens, ``lines`` positions to line ranges.
 
-    ``text`` is the program as it was compared: of a notebook the code of its cells.
+    Lines are counted from 1. ``text`` is the program as it was compared: for a notebook, the code of its cells.
     """
 
     text: str
@@ -80,7 +80,7 @@ class Fingerprints:
 
 
 def default_parameters() -> Parameters:
-    """With the library's version. Raises UsageError where it is not installed."""
+    """Return the parameters with the library's version. Raises UsageError if it is not installed."""
     try:
         return Parameters(version=version(LIBRARY))
     except PackageNotFoundError:
@@ -90,7 +90,7 @@ def default_parameters() -> Parameters:
 
 
 class Fingerprinter:
-    """Takes fingerprints, in a process that is limited in CPU time and memory; a context manager."""
+    """A context manager that computes fingerprints in a process with limited CPU time and memory."""
 
     def __init__(self, parameters: Parameters, *, max_bytes: int = _MAX_BYTES) -> None:
         self.parameters = parameters
@@ -104,16 +104,16 @@ class Fingerprinter:
         self._end()
 
     def __call__(self, text: str, suffix: str, *, raw: bool = False) -> Fingerprints | None:
-        """The fingerprints of a program; None where it is too large, or more than the process may bear.
+        """Return the fingerprints of a program; None if it is too large or exceeds the limits of the process.
 
-        With ``raw``, a notebook is the file's text; otherwise it is the code of its cells.
+        With ``raw``, ``text`` is the content of a notebook file; otherwise, it is the code of its cells.
         """
         if len(text) > MAX_CHARACTERS and not (raw and suffix in _NOTEBOOKS):
             return None
         request = json.dumps({"text": text, "suffix": suffix, "raw": raw, **asdict(self.parameters)}).encode()
         if len(request) > self._max_bytes:
             return None
-        reply = self._asked(request + b"\n")
+        reply = self._reply_to(request + b"\n")
         if not isinstance(reply, dict):
             return None
         places: dict[int, list[int]] = {}
@@ -122,7 +122,7 @@ class Fingerprinter:
         lines = dict(zip(reply["places"], zip(reply["first"], reply["last"], strict=True), strict=True))
         return Fingerprints(text=reply["text"], places=places, lines=lines)
 
-    def _asked(self, request: bytes) -> Any:
+    def _reply_to(self, request: bytes) -> Any:
         process = self._process = self._process or _start()
         assert process.stdin is not None and process.stdout is not None
         timer = threading.Timer(_WALL_SECONDS, process.kill)
@@ -132,7 +132,7 @@ class Fingerprinter:
             process.stdin.write(request)
             process.stdin.flush()
             return loads(process.stdout.readline(_MAX_BYTES))
-        except (OSError, ValueError):  # it ended
+        except (OSError, ValueError):  # the process ended
             self._end()
             return None
         finally:
@@ -147,7 +147,7 @@ class Fingerprinter:
 
 def _start() -> subprocess.Popen[bytes]:
     boot = f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {__name__} import main; main()"
-    # The library's hashes are Python's own, which differ from process to process without a seed.
+    # The library uses Python's hash(), which differs between processes unless its seed is fixed.
     environment = {**os.environ, "PYTHONHASHSEED": "0", "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1"}  # fmt: skip
     paths = json.dumps([os.path.abspath(path) for path in sys.path])  # noqa: PTH100 - "" is the current folder
@@ -161,7 +161,7 @@ def _start() -> subprocess.Popen[bytes]:
 
 
 def main() -> None:
-    """The process: a request, and a reply, in each line."""
+    """Run the process: read one request per line, and write one reply per line."""
     import copydetect  # noqa: F401 - before memory is limited
 
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
@@ -199,7 +199,7 @@ def _reply(request: dict[str, Any]) -> dict[str, Any] | None:
     ends = [k for k, character in enumerate(body) if character == "\n"]
     starts, removed, most = [], [], 0
     for start, count in offsets.tolist():
-        most = max(most, count)  # the library's own entry for a class is that of the class alone
+        most = max(most, count)  # for a class, the library counts only the characters of its name
         starts.append(start)
         removed.append(most)
 
@@ -217,7 +217,7 @@ def _reply(request: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def code_of_file(text: str, suffix: str, *, raw: bool) -> str:
-    """The code of a file: of a notebook that of its cells, of R Markdown that of its chunks; without magics."""
+    """Return the code of a file: the cells of a notebook without magics, or the chunks of R Markdown."""
     if raw and suffix in _NOTEBOOKS:
         text = notebook_code(text)
     elif suffix == ".rmd":
@@ -227,7 +227,7 @@ def code_of_file(text: str, suffix: str, *, raw: bool) -> str:
 
 
 def _without_shared(text: str) -> str:
-    """The text without lines that all programs share; the others keep their numbers."""
+    """Blank the lines that unrelated programs share. The other lines keep their numbers."""
     lines, is_open = text.split("\n"), False
     for k, line in enumerate(lines):
         if is_open or (len(line) <= _LINE and _SHARED.match(line)):

@@ -1,6 +1,6 @@
-"""The public notebooks of a competition: which they are, downloading them, and where they lie.
+"""Lists and downloads the public notebooks of a competition.
 
-They lie beside the prepared data, in ``kernels/AUTHOR/SLUG.ipynb``, and are never part of what an agent sees.
+They are stored next to the prepared data, in ``kernels/AUTHOR/SLUG.ipynb``, where agents never see them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pytest_mlebench.io.units import format_size
 from pytest_mlebench.io.values import json_text, loads
 
 MAX_BYTES = 32 << 20
-"""Of one notebook: what is larger holds pictures or data, of which nothing is compared."""
+"""Maximum size of a notebook. Larger ones contain images or data, which are not compared."""
 _SUFFIXES: Mapping[tuple[str, str], str] = {
     ("script", "python"): ".py",
     ("script", "r"): ".R",
@@ -32,34 +32,34 @@ _SUFFIXES: Mapping[tuple[str, str], str] = {
     ("notebook", "r"): ".irnb",
     ("notebook", "julia"): ".ijlnb",
 }
-"""Names of files as Kaggle's own client gives them, by the kind and the language of a notebook."""
+"""File suffix by kind and language of a notebook, as Kaggle's own client assigns it."""
 _GONE = "gone.json"
 _PARALLEL = 4
 _FAILURES = 3
-"""Failures in a row after which the rest is not asked for: the connection, or Kaggle, is down."""
+"""Consecutive failures that stop the download, since the connection or Kaggle is down."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernels:
-    """What is here of a competition's notebooks. Names are ``AUTHOR/SLUG``."""
+    """The state of a competition's notebooks on this machine. Names are ``AUTHOR/SLUG``."""
 
     listed: tuple[str, ...]
-    """All of its ``kernels.json``."""
+    """All notebooks in its ``kernels.json``."""
     files: Mapping[str, Path]
-    """Those that were downloaded."""
+    """Notebooks that were downloaded."""
     gone: Mapping[str, str]
-    """Those that Kaggle did not give, and why."""
+    """Notebooks that Kaggle did not provide, and why."""
     failed: Mapping[str, str]
-    """Those whose download failed this time, and why."""
+    """Notebooks whose download failed this time, and why."""
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Those that have yet to be downloaded."""
+        """Notebooks that have yet to be downloaded."""
         return tuple(name for name in self.listed if name not in self.files and name not in self.gone)
 
 
 def kernels(dataset: Dataset) -> Kernels:
-    """What is here of a competition's notebooks. Raises CompetitionError, or DataError where it cannot be read."""
+    """Return the state of a competition's notebooks. Raises CompetitionError, or DataError if it cannot be read."""
     found: dict[str, Path] = {}
     for name in dataset.competition.kernels:
         paths = (dataset.kernels / f"{name}{suffix}" for suffix in _SUFFIXES.values())
@@ -78,10 +78,10 @@ def download(
     *,
     max_bytes: int = MAX_BYTES,
 ) -> Kernels:
-    """Download the notebooks that are missing; each is absent or complete, so that a call that was stopped is resumed.
+    """Download the missing notebooks. Each file is complete or absent, so that an interrupted call can be resumed.
 
-    What has more than ``max_bytes`` counts as gone. What is gone or private is asked for again, once in each call.
-    Raises DataError where nothing can be downloaded; a failure of single notebooks is in the result.
+    Notebooks larger than ``max_bytes`` count as gone. Gone and private notebooks are requested again once in each call.
+    Raises DataError if nothing can be downloaded; the result contains the failures of single notebooks.
     """
     dataset = store.dataset(competition)
     with store.lock(competition, "downloads notebooks", reporter):
@@ -92,8 +92,8 @@ def download(
         job = _Job(dataset, source, reporter, len(wanted), max_bytes)
         try:
             dataset.kernels.mkdir(exist_ok=True)
-            for left in dataset.kernels.rglob(".*"):  # by a call that was killed
-                left.unlink(missing_ok=True)
+            for partial in dataset.kernels.rglob(".*"):  # left by a killed call
+                partial.unlink(missing_ok=True)
             in_parallel(job, wanted, _PARALLEL)
             files.write_text(dataset.kernels / _GONE, json_text(dict(sorted(job.gone.items()))) + "\n")
         except OSError as error:
@@ -102,7 +102,7 @@ def download(
 
 
 class _Job:
-    """Downloads one notebook after the other, in several threads."""
+    """Downloads notebooks one at a time, in several threads."""
 
     def __init__(
         self, dataset: Dataset, source: KaggleDownloads, reporter: Reporter, total: int, max_bytes: int
@@ -119,7 +119,7 @@ class _Job:
             return
         try:
             self._write(name, self._source.notebook(name, self._reporter))
-        except CredentialsError:  # no other would succeed
+        except CredentialsError:  # no other download would succeed
             raise
         except NotebookGone as error:
             self.gone[name] = str(error)
@@ -136,7 +136,7 @@ class _Job:
     def _write(self, name: str, notebook: Notebook) -> None:
         suffix = _SUFFIXES.get((notebook.kind, notebook.language))
         if suffix is None:
-            raise NotebookGone(f"a {notebook.kind} in {notebook.language} holds no program")
+            raise NotebookGone(f"a {notebook.kind} in {notebook.language} contains no program")
         content = notebook.source.encode("utf-8", "replace")
         if len(content) > self._max_bytes:
             raise NotebookGone(f"it has {format_size(len(content))}, more than {format_size(self._max_bytes)}")

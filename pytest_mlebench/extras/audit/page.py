@@ -1,4 +1,4 @@
-"""Programs that resemble others, with the passages side by side: as text, and as a page without scripts."""
+"""Shows similar programs with their passages side by side, as text and as a page without scripts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pytest_mlebench.io.units import first, one_line, plain, pluralize
 from pytest_mlebench.reports.page import environment, style
 from pytest_mlebench.results.findings import PlagiarismAccount
 
-_MOST = 200
-"""Pairs on a page."""
+_MAX_PAIRS = 200
+"""Maximum pairs on a page."""
 _COLUMN = 58
 
 
 def pairs_text(pairs: Iterable[Pair]) -> str:
-    """The pairs for a terminal: a line about each, and its passages in two columns."""
+    """Format pairs for a terminal: a title line each, then its passages in two columns."""
     return "\n\n".join("\n".join(_pair_lines(pair)) for pair in pairs)
 
 
@@ -29,12 +29,12 @@ def _pair_lines(pair: Pair) -> Iterator[str]:
         yield ""
         yield f"{_lines(passage.lines):<{_COLUMN}} | {_lines(passage.other_lines)}"
         left, right = (plain(text).expandtabs(4).split("\n") for text in (passage.text, passage.other_text))
-        for own, other in zip_longest(left, right, fillvalue=""):
-            yield f"{_cut(own):<{_COLUMN}} | {_cut(other)}".rstrip()
+        for line, other_line in zip_longest(left, right, fillvalue=""):
+            yield f"{_cut(line):<{_COLUMN}} | {_cut(other_line)}".rstrip()
 
 
 def pair_title(pair: Pair) -> str:
-    """A pair in one line: its verdict, the program, what it resembles, and how much."""
+    """Describe a pair in one line: its verdict, the program, what it resembles, and the shares."""
     other = f"notebook {pair.other}" if pair.kind == "notebook" else f"{pair.other}/{pair.other_file}"
     return (
         f"{pair.verdict}: {pair.run_id}/{pair.file} ({pair.agent}) and {other}: {100 * pair.share:.0f} % of the "
@@ -43,18 +43,18 @@ def pair_title(pair: Pair) -> str:
 
 
 def account_text(account: PlagiarismAccount) -> str:
-    """What was compared with what, and how."""
+    """Describe what was compared with what, and with which parameters."""
     counts = account.notebooks.values()
     text = (
         f"plagiarism ({account.library} {account.version}, k-grams of {account.kgram}, window {account.window}, "
         f"threshold {100 * account.threshold:g} %, at least {account.least} characters of tokens): "
-        f"{pluralize(len(account.runs), 'run')} compared with each other's across agents and with "
-        f"{pluralize(sum(own.compared for own in counts), 'notebook')}"
+        f"{pluralize(len(account.runs), 'run')} compared with each other across agents and with "
+        f"{pluralize(sum(counted.compared for counted in counts), 'notebook')}"
     )
     for count, what in (
-        (sum(own.gone for own in counts), "gone"),
-        (sum(own.missing for own in counts), "not downloaded"),
-        (sum(own.unread for own in counts), "could not be read"),
+        (sum(counted.gone for counted in counts), "gone"),
+        (sum(counted.missing for counted in counts), "not downloaded"),
+        (sum(counted.unread for counted in counts), "could not be read"),
     ):
         text += f", {count} {what}" if count else ""
     if account.groups:
@@ -67,12 +67,12 @@ def account_text(account: PlagiarismAccount) -> str:
 
 
 def page(name: str, found: Pairs, account: PlagiarismAccount) -> str:
-    """The pairs of a run group as one self-contained page of HTML without scripts."""
+    """Return the pairs of a run group as one self-contained HTML page without scripts."""
     pairs = []
-    for pair in found.pairs[:_MOST]:
+    for pair in found.pairs[:_MAX_PAIRS]:
         passages = [  # escaped here, since the template would cut the code
-            (_lines(own.lines), escape(plain(own.text)), _lines(own.other_lines), escape(plain(own.other_text)))
-            for own in pair.passages
+            (_lines(part.lines), escape(plain(part.text)), _lines(part.other_lines), escape(plain(part.other_text)))
+            for part in pair.passages
         ]
         pairs.append((pair, pair_title(pair), passages))
     template = environment().get_template("plagiarism.html")

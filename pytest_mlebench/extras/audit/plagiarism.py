@@ -1,8 +1,8 @@
-"""Plagiarism: whose code is in an agent's code, by fingerprints (see ``audit.fingerprints``).
+"""Plagiarism: finds code of notebooks and other runs in an agent's code, by fingerprints (see ``audit.fingerprints``).
 
 ``docs/trust.md`` says what is compared with what, and which pairs are reported. Runs of one agent are not compared with
-each other: its seeds resemble each other as they should. A pair of two runs is never a violation, since both agents may
-have copied the same source, or use the same model.
+each other, because its seeds are expected to be similar. A pair of two runs is never a violation, because both agents
+may have copied the same source, or use the same model.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pytest_mlebench.results.findings import Finding, NotebooksRead, PlagiarismA
 SCANNER = "plagiarism"
 NEAR_TOTAL = 0.9
 LARGE = 1000
-"""Characters of tokens by which a copy is a program, not a snippet: about 60 lines."""
+"""Characters of tokens from which a copy is a program, not a snippet: about 60 lines."""
 MAX_FILES, MAX_CHARACTERS, _MAX_FAILED = 200, 4 << 20, 3
-"""Programs of one run that are compared; and those that could not be read, after which the others are not tried."""
+"""Limits for one run: programs that are compared, their characters, and failures before the rest is skipped."""
 _MAX_PAIRS, _MAX_PASSAGES, _MAX_LINES, _MAX_LINE = 20, 12, 200, 300
 _GAP = 60
 """Characters of tokens that may differ within a passage."""
@@ -32,7 +32,7 @@ _GAP = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Passage:
-    """Lines that two programs share: numbers of the first and the last line in each, and the lines."""
+    """Lines that two programs share: the first and last line number in each, and the text."""
 
     lines: tuple[int, int]
     other_lines: tuple[int, int]
@@ -58,7 +58,7 @@ class Pair:
     share: float
     other_share: float
     size: int
-    """Characters of tokens that are shared."""
+    """Number of shared characters of tokens."""
     passages: tuple[Passage, ...]
 
     @property
@@ -69,7 +69,7 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """All pairs of a group above the threshold, the most alike first."""
+    """All pairs of a group above the threshold, the most similar first."""
 
     parameters: Parameters
     pairs: tuple[Pair, ...]
@@ -77,32 +77,32 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class _Document:
-    """A program with its fingerprints. ``owner`` is a run's id, or a notebook's name; ``agent`` is empty for those."""
+    """A program with its fingerprints. ``owner`` is a run id, or a notebook's name if ``agent`` is empty."""
 
     owner: str
     agent: str
     file: str
     prints: Fingerprints
     places: Mapping[int, Sequence[int]]
-    """Of the fingerprints without those of the agent's scaffold."""
+    """Positions of the fingerprints, without those that are ignored."""
     size: int
     group: str = ""
 
 
 @dataclass
 class _Documents:
-    """All that is compared of one competition."""
+    """All programs of one competition that are compared."""
 
-    own: list[_Document] = field(default_factory=list)
+    audited: list[_Document] = field(default_factory=list)
     others: list[_Document] = field(default_factory=list)
     notebooks: list[_Document] = field(default_factory=list)
 
 
 class Comparison:
-    """Takes up runs one by one, and compares them in the end.
+    """Collects runs one by one, and compares them at the end.
 
-    ``notebooks`` gives what is here of a competition's notebooks, ``scaffold`` the files of an agent's own folder,
-    which are disregarded in its code, as are the files of ``shared`` in all code.
+    ``notebooks`` returns a competition's downloaded notebooks. ``scaffold`` returns the files of an agent's own folder,
+    which are ignored in its code. The files of ``shared`` are ignored in all code.
     """
 
     def __init__(
@@ -124,22 +124,22 @@ class Comparison:
         self._not_compared: list[str] = []
 
     def add(self, run: AuditedRun, *, group: str = "") -> None:
-        """Take up a run that is audited; or, with the name of another ``group``, one to compare with."""
+        """Add a run to audit or, with the name of another ``group``, a run to compare with."""
         record = run.record
         found = list(self._documents(run, group))
         documents = self._by_competition[record.competition_id]
-        (documents.others if group else documents.own).extend(found)
+        (documents.others if group else documents.audited).extend(found)
         if not group:
             self._runs.append(record.run_id)
             if not found:
                 self._without_code.append(record.run_id)
 
     def __call__(self) -> tuple[tuple[Finding, ...], Pairs, PlagiarismAccount]:
-        """The findings, all pairs, and what was compared with what."""
+        """Return the findings, all pairs, and what was compared with what."""
         pairs: list[Pair] = []
         read: dict[str, NotebooksRead] = {}
         for id, documents in sorted(self._by_competition.items()):
-            if documents.own:
+            if documents.audited:
                 read[id] = self._read_notebooks(id, documents)
                 pairs += _pairs(id, documents, self.parameters)
         pairs.sort(key=lambda pair: -max(pair.share, pair.other_share))
@@ -158,7 +158,7 @@ class Comparison:
         record = run.record
         ignored = self._ignored_of(record.agent)
         left, failed, seen = MAX_CHARACTERS, 0, set()
-        programs = [own for own in run.code if Path(own.file).suffix.lower() in LANGUAGES and own.text.strip()]
+        programs = [p for p in run.code if Path(p.file).suffix.lower() in LANGUAGES and p.text.strip()]
         for number, program in enumerate(programs):
             left -= len(program.text)
             if number >= MAX_FILES or left < 0 or failed >= _MAX_FAILED:
@@ -184,14 +184,14 @@ class Comparison:
         return _Document(owner, agent, file, prints, places, size, group)
 
     def _prints(self, text: str, suffix: str, *, raw: bool = False) -> Fingerprints | None:
-        """Fingerprints, taken once of each text."""
+        """Return the fingerprints of a text, which are computed once."""
         key = _digest(f"{suffix} {raw} {text}")
         if key not in self._known:
             self._known[key] = self._fingerprinter(text, suffix, raw=raw)
         return self._known[key]
 
     def _ignored_of(self, agent: str) -> frozenset[int]:
-        """Fingerprints of an agent's scaffold and of what all share."""
+        """Return the fingerprints of an agent's scaffold and of the shared files."""
         name = agent.split("/")[0]
         if name not in self._ignored:
             found: set[int] = set()
@@ -237,7 +237,7 @@ def _digest(text: str) -> str:
 
 
 def _covered(places: Iterable[int], kgram: int) -> int:
-    """Characters in the union of ``[place, place + kgram)``."""
+    """Count the characters in the union of ``[place, place + kgram)``."""
     total, end = 0, -1
     for place in sorted(places):
         total += place + kgram - max(place, end)
@@ -246,23 +246,23 @@ def _covered(places: Iterable[int], kgram: int) -> int:
 
 
 def _pairs(id: str, documents: _Documents, parameters: Parameters) -> Iterator[Pair]:
-    """The pairs of one competition above the threshold.
+    """Yield the pairs of one competition above the threshold.
 
     An index of fingerprints finds candidates, so that programs that share little are never compared.
     """
-    against = [*documents.notebooks, *documents.own, *documents.others]
+    against = [*documents.notebooks, *documents.audited, *documents.others]
     index: defaultdict[int, list[int]] = defaultdict(list)
     for number, document in enumerate(against):
         for hash in document.places:
             index[hash].append(number)
-    for document in documents.own:
+    for document in documents.audited:
         shared: Counter[int] = Counter()
         for hash in document.places:
             shared.update(index[hash])
         found = []
         for number, count in shared.items():
             other = against[number]
-            # Fingerprints lie at uneven distances, so half of what their number would have to be is a safe bound.
+            # Fingerprints are unevenly spaced, so half of the expected number is a safe lower bound.
             enough = 2 * count >= parameters.threshold * min(len(document.places), len(other.places))
             if other.agent != document.agent and enough and (pair := _pair(id, document, other, parameters)):
                 found.append((pair, other))
@@ -300,9 +300,9 @@ def _pair(id: str, document: _Document, other: _Document, parameters: Parameters
 
 
 def _passages(document: _Document, other: _Document, kgram: int) -> list[Passage]:
-    """The longest passages that two programs share, in the order of the first one."""
+    """Return the longest passages that two programs share, in the order of the first program."""
     common = document.places.keys() & other.places.keys()
-    # What occurs often says little about which place was copied.
+    # A frequent hash does not tell which of its places was copied.
     matches = sorted((a, b) for hash in common for a in document.places[hash][:3] for b in other.places[hash][:3])
     chains: list[list[tuple[int, int]]] = []
     open_chains: list[list[tuple[int, int]]] = []
@@ -351,7 +351,7 @@ def _findings(pairs: Iterable[Pair]) -> Iterator[Finding]:
         what = f"the public notebook {pair.other}" if pair.kind == "notebook" else f"the code of run {pair.other}"
         text = f"{_percent(pair.share)} of it is in {what}"
         if pair.other_share >= NEAR_TOTAL:
-            text += f", {_percent(pair.other_share)} of which it has"
+            text += f", and it has {_percent(pair.other_share)} of that"
         first = max(pair.passages, key=lambda passage: len(passage.text), default=None)
         yield Finding(
             run_id=pair.run_id,

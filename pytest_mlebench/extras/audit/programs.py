@@ -1,6 +1,6 @@
-"""What an agent's programs say: constants, imports and calls of its code, and the commands it gave.
+"""Reads an agent's programs: constants, imports and calls of its code, and the commands that it gave.
 
-Comments and docstrings are left out, so that who writes "never read the answers" is not taken for one who does.
+Comments and docstrings are ignored, so that a comment such as "never read the answers" does not count as reading them.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ MAX_FILES = 2000
 MAX_FILE_BYTES = 4 << 20
 MAX_TOTAL_BYTES = 64 << 20
 MAX_PARSED, _MAX_TOTAL_PARSED = 400_000, 8_000_000
-"""Characters of Python code, of a file and of all files of a run, that are parsed."""
+"""Maximum characters of Python code that are parsed, in one file and in all files of a run."""
 MAX_NODES = 300_000
-"""Of a syntax tree."""
+"""Maximum nodes of a syntax tree."""
 MAX_LINE = 200_000
-"""Characters of a line that are searched, in windows: patterns take a time that grows with the square of these."""
+"""Maximum characters of a line that are searched, in windows, since patterns take quadratic time."""
 _WINDOW, _OVERLAP = 1000, 200
 _MAX_STEPS, _MAX_PARTS, _MAX_DEPTH = 300_000, 50, 20
-"""Of putting texts together from constants: nodes in a program, texts and depth of one."""
+"""Limits on joining constants to strings: nodes of a program, and the parts and depth of one string."""
 _SUFFIXES = (".py", ".sh", ".bash", ".ipynb", ".r", ".jl", ".pl", ".js", ".cpp", ".c", ".txt", "")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{40,}={0,2}")
 _MAX_DECODED = 1 << 20
@@ -46,10 +46,10 @@ _COMMENT = re.compile(r"(^|\s)#.*$")
 
 @dataclass(frozen=True)
 class Program:
-    """A file of code, or the commands of one step of a trajectory (then ``call`` is the number of the model call).
+    """A file of code, or the commands of one tool call (then ``call`` is the number of the model call).
 
-    Whoever wrote it may want to harm who reads it: Python beyond ``MAX_PARSED`` characters is not parsed, syntax trees
-    are not kept, and what is looked at is bounded.
+    It is untrusted: Python beyond ``MAX_PARSED`` characters is not parsed, syntax trees are not kept, and the number of
+    nodes is limited.
     """
 
     file: str
@@ -59,16 +59,16 @@ class Program:
     max_nodes: int = MAX_NODES
 
     def nodes(self) -> Iterator[ast.AST]:
-        """The nodes of its syntax tree, at most ``max_nodes``; none where it is no Python, or too large to parse."""
+        """Return up to ``max_nodes`` nodes of its syntax tree; none if it is not Python, or too large to parse."""
         tree = self._tree()
         return iter(()) if tree is None else islice(ast.walk(tree), self.max_nodes)
 
     def line(self, number: int) -> str:
-        """The text of a line, counted from 1."""
+        """Return the text of a line, counted from 1."""
         return self._source[number - 1].strip() if 0 < number <= len(self._source) else ""
 
     def search(self, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
-        """The number and the text of each line in which a pattern occurs; of a long line, the part around it."""
+        """Yield the number and text of each line that matches a pattern; of a long line, only the matching part."""
         for number, line in enumerate(self.facts.lines, 1):
             for start in range(0, max(1, min(len(line), MAX_LINE) - _OVERLAP), _WINDOW - _OVERLAP):
                 part = line[start : start + _WINDOW]
@@ -88,7 +88,7 @@ class Program:
         if not self.file.endswith((".py", ".ipynb")) or self._is_too_large:
             return None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the agent's code, about escapes and the like
+            warnings.simplefilter("ignore")  # the agent's code may have invalid escapes and the like
             try:
                 return ast.parse(self.text)
             except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -100,15 +100,15 @@ class Program:
         if self.file.endswith((".py", ".ipynb")) and self._is_too_large:
             unread.append("this code is too large to be parsed: only its lines were searched")
         if any(len(line) > MAX_LINE for line in self._source):
-            unread.append("this code has a line that is too long to be searched whole")
+            unread.append("this code has a line that is too long to be searched completely")
         if tree is None:
             lines = tuple(_COMMENT.sub("", line[:MAX_LINE]) for line in self._source)
             return ProgramFacts(lines=lines, unread=tuple(unread))
         nodes = list(islice(ast.walk(tree), self.max_nodes + 1))
-        budget = _Steps()
+        budget = _NodeBudget()
         joined = tuple(_joined(nodes[: self.max_nodes], budget))
         if len(nodes) > self.max_nodes or budget.left <= 0:
-            unread.append("this code is too deep or too large to be read whole")
+            unread.append("this code is too deep or too large to be read completely")
         return ProgramFacts(
             is_python=True,
             lines=self._without_comments(nodes),
@@ -133,28 +133,28 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramFacts:
-    """What scanners read of a program, found in one pass over its syntax tree; texts with the line of each."""
+    """What scanners read of a program, collected in one pass over its syntax tree. Strings have line numbers."""
 
     lines: tuple[str, ...]
-    """Without comments and, in Python, without docstrings; numbers stay those of the file."""
+    """Lines without comments and, in Python, without docstrings, numbered as in the file."""
     is_python: bool = False
-    """Whether it is Python that could be parsed."""
+    """Whether it is Python code that could be parsed."""
     joined: tuple[tuple[int, str], ...] = ()
-    """What is put together from constants: ``"a" + "b"``, ``Path("a") / "b"``, ``join("a", "b")``."""
+    """Strings that are joined from constants: ``"a" + "b"``, ``Path("a") / "b"``, ``join("a", "b")``."""
     decoded: tuple[tuple[int, str], ...] = ()
-    """What its constants hold in base64 or in hexadecimal digits."""
+    """Text that its constants contain in base64 or in hexadecimal digits."""
     unread: tuple[str, ...] = ()
-    """What of it was too much to be read."""
+    """What could not be read completely."""
 
 
 @dataclass
-class _Steps:
-    """How many more nodes may be looked at to put texts together."""
+class _NodeBudget:
+    """How many more nodes may be visited to join strings."""
 
     left: int = _MAX_STEPS
 
 
-def _joined(nodes: Iterable[ast.AST], budget: _Steps) -> Iterator[tuple[int, str]]:
+def _joined(nodes: Iterable[ast.AST], budget: _NodeBudget) -> Iterator[tuple[int, str]]:
     for node in nodes:
         if isinstance(node, ast.BinOp | ast.Call | ast.JoinedStr):
             parts = _constants(node, budget)
@@ -173,7 +173,7 @@ def _decoded_constants(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
 
 
 def _decoded(text: str) -> str | None:
-    """What a text encodes; None where this is not readable text."""
+    """Decode base64 or hexadecimal digits; None if the result is not readable text."""
     if not _ENCODED.fullmatch(text):
         return None
     altchars = b"-_" if "-" in text or "_" in text else None
@@ -185,25 +185,25 @@ def _decoded(text: str) -> str | None:
     return None
 
 
-_PASSED = (ast.BinOp, ast.Call, ast.JoinedStr, ast.FormattedValue, ast.keyword, ast.List, ast.Tuple)
+_TRAVERSED = (ast.BinOp, ast.Call, ast.JoinedStr, ast.FormattedValue, ast.keyword, ast.List, ast.Tuple)
 
 
-def _constants(node: ast.AST, budget: _Steps) -> list[str]:
-    """Text constants below a node, in the order of the source; a call's are those of its function and arguments."""
+def _constants(node: ast.AST, budget: _NodeBudget) -> list[str]:
+    """Return the string constants below a node in source order. A call has those of its function and arguments."""
     found: list[str] = []
     waiting = [(node, 0)]
     while waiting and len(found) < _MAX_PARTS and budget.left > 0:
         budget.left -= 1
-        own, depth = waiting.pop()
-        if isinstance(own, ast.Constant):
-            found += [own.value[:500]] if isinstance(own.value, str) else []
-        elif isinstance(own, _PASSED) and depth < _MAX_DEPTH:
-            waiting += [(child, depth + 1) for child in reversed(list(ast.iter_child_nodes(own)))]
+        current, depth = waiting.pop()
+        if isinstance(current, ast.Constant):
+            found += [current.value[:500]] if isinstance(current.value, str) else []
+        elif isinstance(current, _TRAVERSED) and depth < _MAX_DEPTH:
+            waiting += [(child, depth + 1) for child in reversed(list(ast.iter_child_nodes(current)))]
     return found
 
 
 def code_of(run_dir: Path) -> tuple[list[Program], list[str]]:
-    """The code that a run left, within bounds; and the names of files that were not read."""
+    """Return the code that a run left, up to a limit, and the names of files that were not read."""
     found, left_out = list[Program](), list[str]()
     count, size, parsed = 0, MAX_TOTAL_BYTES, _MAX_TOTAL_PARSED
     try:
@@ -229,7 +229,7 @@ def code_of(run_dir: Path) -> tuple[list[Program], list[str]]:
 
 
 def notebook_code(text: str) -> str:
-    """The code of a notebook's cells; empty where it cannot be read."""
+    """Return the code of a notebook's cells; empty if it cannot be read."""
     try:
         cells = loads(text)["cells"]
         sources = [cell["source"] for cell in cells if cell.get("cell_type") == "code"]
@@ -239,16 +239,16 @@ def notebook_code(text: str) -> str:
 
 
 def commands_of(trajectory: Mapping[str, Any] | None) -> Iterator[Program]:
-    """What an agent's models had run: the arguments of their tool calls, one program for each call."""
+    """Yield the arguments of the tool calls of an agent's models, one program for each call."""
     for step, call in own_steps(trajectory):
-        for made in as_objects(step.get("tool_calls")):
-            if isinstance(arguments := made.get("arguments"), Mapping):
+        for tool_call in as_objects(step.get("tool_calls")):
+            if isinstance(arguments := tool_call.get("arguments"), Mapping):
                 texts = [value for value in arguments.values() if isinstance(value, str)]
                 yield Program("trajectory.json", "\n".join(texts) or json.dumps(arguments)[:MAX_FILE_BYTES], call)
 
 
 def own_steps(trajectory: Mapping[str, Any] | None) -> Iterator[tuple[Mapping[str, Any], int | None]]:
-    """The steps of all conversations that were not copied from another, with the number of their model call."""
+    """Yield the steps of all conversations, except copied ones, with the number of their model call."""
     for one in [] if trajectory is None else [trajectory, *as_objects(trajectory.get("subagent_trajectories"))]:
         for step in steps_of(one):
             if not step.get("is_copied_context"):

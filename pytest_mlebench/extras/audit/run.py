@@ -1,4 +1,4 @@
-"""A run as an audit sees it: what it left, read once and within bounds."""
+"""A run to audit: the files that it left, each read once and up to a limit."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from pytest_mlebench.sandbox.collection import digest_of
 
 _TRAJECTORY_BYTES = 256 << 20
 _ROWS = 200_000
-"""Rows of a submission that are compared."""
+"""Maximum rows of a submission that are compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedRun:
-    """A run to audit. ``dataset`` is None where the data is not here, ``peers`` are the group's other runs
-    of the competition, with the SHA-256 of their submissions."""
+    """A run to audit. ``dataset`` is None if the data is not on this machine. ``peers`` are the group's other runs on
+    the competition, with the SHA-256 of their submissions."""
 
     record: RunRecord
     run_dir: Path
@@ -38,22 +38,22 @@ class AuditedRun:
     provider_tools: bool = False
 
     @cached_property
-    def _left(self) -> tuple[list[Program], list[str]]:
+    def _code(self) -> tuple[list[Program], list[str]]:
         return code_of(self.run_dir)
 
     @property
     def code(self) -> list[Program]:
         """The code that the agent left."""
-        return self._left[0]
+        return self._code[0]
 
     @property
     def not_read(self) -> list[str]:
-        """Code that was too much to read."""
-        return self._left[1]
+        """Names of code files that could not be read, or exceeded a limit."""
+        return self._code[1]
 
     @cached_property
     def programs(self) -> list[Program]:
-        """Its code, and the commands that its models gave."""
+        """The agent's code, and the commands that its models issued."""
         return [*self.code, *commands_of(self.trajectory)]
 
     @cached_property
@@ -74,7 +74,7 @@ class AuditedRun:
 
     @cached_property
     def rows(self) -> list[list[str]]:
-        """The rows of its submission below the head, the first ones of many; none where it is no CSV."""
+        """The first rows of its submission, without the header; none if it is not a CSV file."""
         return _rows(self.submission)
 
     @cached_property
@@ -83,12 +83,12 @@ class AuditedRun:
 
     @cached_property
     def perfect_rows(self) -> list[list[str]]:
-        """Those of the perfect submission, which is private."""
+        """The rows of the perfect submission, which is private."""
         return [] if self.dataset is None else _rows(self.dataset.perfect_submission)
 
     @cached_property
     def test_ids(self) -> frozenset[str]:
-        """The ids that are to be predicted, as the sample submission or else the submission itself has them."""
+        """The ids to predict, from the sample submission or, without one, from the submission."""
         return frozenset(row[0] for row in self.sample_rows or self.rows if row and len(row[0]) > 1)
 
 
@@ -103,7 +103,7 @@ def _rows(path: Path | None) -> list[list[str]]:
 
 
 def runs_of(group: RunGroup, graders: Regrader | None = None) -> Iterator[AuditedRun]:
-    """The runs of a group; ``graders`` know competitions and data. Raises OSError where its files cannot be read."""
+    """Yield the runs of a group. ``graders`` finds competitions and data. Raises OSError if files cannot be read."""
     digests = {
         record.run_id: digest_of(path)
         for record in group.records

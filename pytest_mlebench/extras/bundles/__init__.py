@@ -1,1 +1,1 @@
-"""Run groups packed so that somebody else can verify them."""
+"""Run groups packed so that others can verify them."""

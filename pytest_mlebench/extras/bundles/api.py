@@ -31,19 +31,19 @@ def bundle(
 ) -> Bundle:
     """Pack a run group into the file ``path``, so that others can verify it.
 
-    ``leave_out`` has kinds of files (see ``bundle.KINDS``), and ``sign`` is an SSH key. Raises UsageError, also where
-    ``verify`` would reject the bundle.
+    ``leave_out`` names kinds of files (see ``bundle.KINDS``), and ``sign`` is an SSH key. Raises UsageError, for
+    example if ``verify`` would reject the bundle.
     """
     if unknown := sorted(set(leave_out) - KINDS.keys()):
         raise UsageError(f"leave_out: {unknown[0]!r} is not one of {', '.join(KINDS)}")
-    own = group if isinstance(group, RunGroup) else bench.group(group)
+    run_group = group if isinstance(group, RunGroup) else bench.group(group)
     graders = cache(bench.regrader)
     return write_bundle(
-        own.folder,
+        run_group.folder,
         expanded(path),
         leave_out=leave_out,
-        extra={TABLES: json_text(group_files(own)[TABLES]).encode()},
-        missing_runs=len(own.planned - own.runs.keys()),
+        extra={TABLES: json_text(group_files(run_group)[TABLES]).encode()},
+        missing_runs=len(run_group.planned - run_group.runs.keys()),
         key=None if sign is None else expanded(sign),
         check=lambda made: verification.objections(made, graders, group_files),
     )
@@ -60,12 +60,12 @@ def verify(
     """Check a bundle with the data and the graders of this machine.
 
     ``digest`` is the one that was published with it, ``allowed_signers`` a file of the keys that may have signed it,
-    and ``max_bytes`` the most that it may unpack to. Raises UsageError, and DataError for a file that is not a bundle
-    or was changed.
+    and ``max_bytes`` the maximum unpacked size. Raises UsageError, or DataError if the file is not a bundle or was
+    changed.
     """
     file = expanded(path)
     if not is_bundle(file):
-        raise UsageError(f"{file} is not a bundle: `mlebench bundle` makes one")
+        raise UsageError(f"{file} is not a bundle: create one with `mlebench bundle`")
     if digest is not None and not re.fullmatch("(sha256:)?[0-9a-fA-F]{64}", digest):
         raise UsageError(f"digest: {digest!r} is not 64 hexadecimal digits, as `mlebench bundle` prints them")
     with tempfile.TemporaryDirectory(prefix="mlebench-verify-") as scratch:
@@ -79,7 +79,7 @@ def verify(
 
 
 def group_files(group: RunGroup) -> Mapping[str, Any]:
-    """What a group's reports and tables must hold according to its records, by file name."""
+    """Return what a group's reports and tables must contain according to its records, by file name."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / group.name
         folder.mkdir()

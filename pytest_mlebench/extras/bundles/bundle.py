@@ -1,12 +1,12 @@
-"""A bundle: a run group packed into one file, so that somebody else can verify it.
+"""A bundle: a run group packed into one file, so that others can verify it.
 
-It is a tar archive compressed with Zstandard: ``index.json``, perhaps ``index.json.sig`` (an SSH signature of it), and
-then the content of each file as ``blobs/<SHA-256>``, once where several files have the same. The index says which path
-has which content, and what was left out. Its own SHA-256 is the bundle's digest: whoever knows it knows every byte.
+It is a tar archive compressed with Zstandard. It contains ``index.json``, optionally ``index.json.sig`` (an SSH
+signature of the index), and then each distinct file content once, as ``blobs/<SHA-256>``. The index maps paths to
+contents, and lists what was left out. Its own SHA-256 is the bundle's digest, which thus covers every byte.
 
-A bundle that somebody sends is untrusted: nothing but regular members in this order is accepted, each of the size and
-the digest that the index says, and never more in total than the reader allows. Paths come from the index alone, and are
-relative names of files that do not exist yet, in a folder that is new.
+Bundles are untrusted input. Only regular members in this order are accepted, each with the size and digest in the
+index, and only up to a total size. Paths come from the index alone. They are relative, and are written as new files in
+a new folder.
 """
 
 from __future__ import annotations
@@ -50,54 +50,54 @@ MADE_BY = f"pytest-mlebench {__version__}"
 SUFFIX = ".tar.zst"
 INDEX, SIGNATURE, BLOBS = "index.json", "index.json.sig", "blobs/"
 TABLES = "tables.json"
-"""Beside the group's own files: the tables and statistics that its maker saw."""
+"""File that is added to those of the group: the tables and statistics that its maker saw."""
 MISSING_RUNS = "planned runs without a record"
 ODD_NAMES = "files with names that other systems do not bear"
 MAX_INDEX_BYTES = 64 << 20
 MAX_FILES = 200_000
 MAX_BYTES = 256 << 30
-"""What a reader unpacks at most, by default."""
+"""Default maximum size of an unpacked bundle."""
 _MAX_PATH, _MAX_NAME, _MAX_DEPTH = 2048, 255, 60
 _WINDOW_LOG = 27
-"""2 to this power: the bytes of memory that a bundle may ask for to be decompressed."""
+"""Base-2 logarithm of the bytes of memory that decompressing a bundle may use."""
 _CHUNK = 1 << 20
 _LEVEL = 6
 _MAX_PADDING = 1 << 20
 _SHOWN = 10
 JUDGE = "judge"
-"""In a run group: the votes of an audit's judge."""
+"""Folder of a run group with the votes of an audit's judge."""
 _IN_GROUP = (record.MANIFEST, record.METADATA, record.EVENTS, FINDINGS, TABLES)
 _PREFIXES = ("grading_report", "regraded-", "familiarity-")
 _IN_RUN = (record.RECORD, record.RUNNING, record.RUN_LOG, TRAJECTORY, CALLS, BODIES, record.FILES)
 _FOLDERS = {"submission": "submissions", SNAPSHOTS: "snapshots", LLM: "ledgers", "code": "code", "logs": "logs"}
-"""The kinds of the files in a run's folders."""
+"""Kind of the files in each folder of a run."""
 _IN_FILES = {_FOLDERS[name] for name in record.COLLECTED}
-"""Those of its archive."""
+"""Kinds of the files in the archive of a run."""
 _NEVER = (record.LOCK, record.WORKERS, record.REPORT, PAIRS, PAIRS_PAGE, CONFTEST)
-"""What only matters where the group was made, is made from the rest, or holds other people's notebooks."""
+"""Files that matter only to the maker, are generated from the rest, or contain other people's notebooks."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise ValueError(f"it has the key {twice[:100]!r} twice")
+        duplicate = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"it has the duplicate key {duplicate[:100]!r}")
     return values
 
 
 UNIQUE_KEYS = json_decoder(object_pairs_hook=_unique)
-"""Reads JSON in which no key comes twice: readers would take different values from it."""
+"""JSON decoder that rejects duplicate keys, since other programs may use another of their values."""
 
 KINDS: Mapping[str, str] = {
-    "submissions": "what agents left in submission/",
-    "snapshots": "submissions as they were during the runs",
-    "ledgers": "the lists of model calls, without what was said",
-    "recordings": "what was said in model calls",
+    "submissions": "the files in submission/",
+    "snapshots": "copies of the submissions during the runs",
+    "ledgers": "the lists of model calls, without their content",
+    "recordings": "the content of model calls",
     "trajectories": "the steps of each run",
     "code": "the code that agents left",
-    "logs": "the logs of agents, and what they printed",
+    "logs": "the logs and output of agents",
 }
-"""What a bundle can leave out."""
+"""Kinds of files that a bundle can leave out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ class BundledFile:
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """What a bundle does not hold: how many files and bytes, and why."""
+    """Files that a bundle does not contain: how many, their bytes, and why."""
 
     what: str
     files: int
@@ -121,7 +121,7 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class BundleIndex:
-    """What a bundle holds."""
+    """The index of a bundle."""
 
     format: str
     version: int
@@ -133,28 +133,28 @@ class BundleIndex:
 
     @property
     def size(self) -> int:
-        """The bytes of all files."""
+        """Total bytes of all files."""
         return sum(entry.size for entry in self.files)
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle that was unpacked into ``folder``; its content is that of the index, whose SHA-256 is ``digest``."""
+    """A bundle that was unpacked into ``folder``. ``digest`` is the SHA-256 of ``content``."""
 
     index: BundleIndex
     digest: str
     content: bytes
-    """The index as it was signed."""
+    """The bytes of the index, as it was signed."""
     signature: bytes | None
     folder: Path
 
     def lacks(self, kind: str) -> bool:
-        """Whether files of a kind were left out by choice."""
-        return any(own.what == kind for own in self.index.left_out)
+        """Return whether files of a kind were left out by choice."""
+        return any(entry.what == kind for entry in self.index.left_out)
 
 
 def kind_of(path: str) -> str:
-    """The kind (see ``KINDS``) of a file of a group; empty for what every bundle holds."""
+    """Return the kind (see ``KINDS``) of a group's file; empty for files that every bundle contains."""
     _, _, inside = path.partition("/")
     if not inside or inside in (record.RECORD, record.RUNNING):
         return ""
@@ -175,11 +175,11 @@ def write_bundle(
     key: Path | None = None,
     check: Callable[[Bundle], Sequence[str]] = lambda bundle: (),
 ) -> Bundle:
-    """Pack a group's folder into the file ``target``, at once or not at all.
+    """Pack a group's folder into the file ``target``, completely or not at all.
 
-    ``leave_out`` has kinds of files (see ``KINDS``), ``extra`` files that are not in the folder. ``missing_runs`` is
-    the number of planned runs without a record, which the index states; ``key`` is an SSH key that signs the index.
-    ``check`` gives reasons why the group must not be packed. Raises UsageError, and OSError.
+    ``leave_out`` names kinds of files (see ``KINDS``), ``extra`` has files that are not in the folder. ``missing_runs``
+    is the number of planned runs without a record, for the index. ``key`` is an SSH key that signs the index. ``check``
+    returns reasons not to pack the group. Raises UsageError or OSError.
     """
     with TemporaryDirectory(prefix="mlebench-bundle-") as scratch:
         found, omitted = _survey(group_dir, frozenset(leave_out), frozenset(extra or ()), Path(scratch))
@@ -215,15 +215,15 @@ def _write(
     if len(content) > MAX_INDEX_BYTES or len(files) > MAX_FILES:
         raise UsageError(f"{group_dir} has too many files for a bundle: {len(files)}")
     signature = None if key is None else sign(content, key)
-    made = Bundle(index, hashlib.sha256(content).hexdigest(), content, signature, group_dir)
+    bundle = Bundle(index, hashlib.sha256(content).hexdigest(), content, signature, group_dir)
     partial = target.with_name(f".{target.name}.part")
     options: dict[int, int] = {
         CompressionParameter.compression_level: _LEVEL,
         CompressionParameter.nb_workers: os.cpu_count() or 1,
     }
     try:
-        partial.open("wb").close()  # a target that cannot be written is noticed first
-        if objections := check(made):
+        partial.open("wb").close()  # fails early if the target cannot be written
+        if objections := check(bundle):
             shown = "\n  ".join(first(objections, _SHOWN))
             raise UsageError(f"{group_dir} was not packed, since `mlebench verify` would reject the bundle:\n  {shown}")
         with partial.open("wb") as file, ZstdFile(file, "w", options=options) as out:
@@ -243,13 +243,13 @@ def _write(
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
-    return made
+    return bundle
 
 
 def _survey(
     group_dir: Path, leave_out: frozenset[str], reserved: frozenset[str], scratch: Path
 ) -> tuple[list[tuple[str, Path]], tuple[LeftOut, ...]]:
-    """The files to pack, by path; and what is left out."""
+    """Return the files to pack, by path, and what is left out."""
     kept: list[tuple[str, Path]] = []
     omitted: dict[tuple[str, str], list[int]] = {}
     for folder, folders, names in os.walk(group_dir):
@@ -262,7 +262,7 @@ def _survey(
             if inside in _NEVER or inside.startswith("__pycache__/"):
                 continue
             if not stat.S_ISREG(status.st_mode):
-                why = ("links and special files", "they are no regular files")
+                why = ("links and special files", "they are not regular files")
             elif kind in leave_out:
                 why = (kind, "by --leave-out")
             elif not _is_safe(inside) or inside in reserved:
@@ -278,7 +278,7 @@ def _survey(
 
 
 def _without(run_dir: Path, leave_out: frozenset[str], folder: Path, omitted: dict[tuple[str, str], list[int]]) -> Path:
-    """A run's archive without some kinds of files; these are added to what is omitted. Raises DataError."""
+    """Write a run's archive without some kinds of files, and add these to what is omitted. Raises DataError."""
     kept = [name for name in record.COLLECTED if _FOLDERS[name] not in leave_out]
     for file in copy_files(run_dir, folder, kept):
         kind = _FOLDERS[file.path.partition("/")[0]]
@@ -289,7 +289,7 @@ def _without(run_dir: Path, leave_out: frozenset[str], folder: Path, omitted: di
 def _add(out: Any, name: str, reader: IO[bytes], size: int) -> None:
     header = tarfile.TarInfo(name)
     header.size, header.mode = size, 0o644
-    # The usual form bears 8 GiB; larger files get GNU's binary sizes, which every tar reads.
+    # A plain header holds sizes up to 8 GiB. Larger files get GNU's binary sizes, which every tar program reads.
     out.write(header.tobuf(tarfile.GNU_FORMAT))
     left = size
     while left:
@@ -302,7 +302,7 @@ def _add(out: Any, name: str, reader: IO[bytes], size: int) -> None:
 
 
 def _is_safe(path: str) -> bool:
-    """Whether this is the relative path of a file that no system takes for anything else."""
+    """Return whether this is a relative path of a file that every system interprets in the same way."""
     parts = path.split("/")
     try:
         encoded = [part.encode() for part in parts]
@@ -318,25 +318,25 @@ def _is_safe(path: str) -> bool:
 
 
 def read_bundle(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Bundle:
-    """Unpack a bundle into a new folder below ``parent``, of the group's name; every file then has the size and the
-    digest that the index says.
+    """Unpack a bundle into a new folder below ``parent``, named after the group. Each file is verified by size and
+    digest.
 
-    Raises DataError for a file that is not a bundle, or not a whole and honest one, and OSError.
+    Raises DataError if the file is not a bundle, or is truncated or changed, and OSError.
     """
     try:
         with ZstdFile(source, options={DecompressionParameter.window_log_max: _WINDOW_LOG}) as stream:
             return _unpack(_Members(stream), parent, max_bytes)
     except (ZstdError, EOFError) as error:
-        raise DataError(f"{source} is not a bundle: it is not compressed with Zstandard, or was cut off") from error
+        raise DataError(f"{source} is not a bundle: it is not compressed with Zstandard, or is truncated") from error
     except ValueError as error:
         raise DataError(f"{source} is not a bundle, or was changed: {reason(error)}") from error
 
 
 def unpack(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Path:
-    """Write the run group of a bundle to a new folder below ``parent``, at once or not at all; returns that folder.
+    """Write the run group of a bundle to a new folder below ``parent``, completely or not at all; return that folder.
 
-    Files that are no part of a run group are left out: nothing of a stranger's choice gets a name that a program
-    would read. Raises UsageError where there is such a folder, and as ``read_bundle`` does.
+    Files that are not part of a run group are skipped, so that a bundle cannot plant files that a program would read.
+    Raises UsageError if the folder exists, and the errors of ``read_bundle``.
     """
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -352,7 +352,7 @@ def unpack(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Path:
                 elif path.name == record.FILES and entry.path.count("/") == 1:
                     check_files(path.parent)
             bundle.folder.rename(target)
-    except FilesError as error:  # the archive of a run that no session writes
+    except FilesError as error:  # a run's archive is not one that sessions write
         raise DataError(f"{source}: {str(error).replace(f'{bundle.folder}/', '')}") from error
     except OSError as error:
         raise UsageError(f"{parent} cannot be written: {reason(error)}") from error
@@ -360,7 +360,7 @@ def unpack(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Path:
 
 
 def is_known(path: str) -> bool:
-    """Whether a file of a group has a name that sessions, and this program's commands, give."""
+    """Return whether sessions or commands of this package write group files of this name."""
     top, _, inside = path.partition("/")
     if not inside:
         return top in _IN_GROUP or (top.endswith(".json") and top.startswith(_PREFIXES))
@@ -368,7 +368,7 @@ def is_known(path: str) -> bool:
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether a file begins as bundles do."""
+    """Return whether a file begins like a bundle."""
     try:
         with path.open("rb") as file:
             return file.read(4) == b"\x28\xb5\x2f\xfd"
@@ -385,7 +385,7 @@ def _unpack(members: _Members, parent: Path, max_bytes: int) -> Bundle:
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise ValueError(f"its index is not that of a {FORMAT}")
     if values.get("version") != VERSION:
-        raise ValueError(f"it has version {values.get('version')!r} of the format, and this program reads {VERSION}")
+        raise ValueError(f"it has version {values.get('version')!r} of the format, but this program reads {VERSION}")
     index = parse(BundleIndex, values)
     _check_index(index, max_bytes)
     paths: dict[str, list[str]] = {}
@@ -395,7 +395,7 @@ def _unpack(members: _Members, parent: Path, max_bytes: int) -> Bundle:
         if sizes.setdefault(entry.sha256, entry.size) != entry.size:
             raise ValueError(f"{entry.path} has the digest of a file of another size")
     if index.size > (free := shutil.disk_usage(parent).free):
-        raise DataError(f"it unpacks to {format_size(index.size)}, and {parent} has {format_size(free)} left")
+        raise DataError(f"it unpacks to {format_size(index.size)}, but {parent} has {format_size(free)} left")
     folder = parent / index.run_group
     folder.mkdir()
     signature: bytes | None = None
@@ -406,17 +406,17 @@ def _unpack(members: _Members, parent: Path, max_bytes: int) -> Bundle:
             continue
         digest = name.removeprefix(BLOBS)
         if not name.startswith(BLOBS) or digest not in paths:
-            raise ValueError(f"its member {name[:100]!r} is not in the index, or comes twice")
+            raise ValueError(f"its member {name[:100]!r} is not in the index, or is a duplicate")
         if size != sizes[digest]:
             raise ValueError(f"{paths[digest][0]} has {size} bytes and not {sizes[digest]}")
         try:
             _extract(members, folder, paths.pop(digest), size, digest)
-        except FileExistsError as error:  # where names differ in their case or in the form of their accents alone
-            raise DataError(f"two paths of the bundle are one file on this system: {error.filename}") from error
+        except FileExistsError as error:  # the names differ only in case or Unicode form
+            raise DataError(f"two paths of the bundle are the same file on this system: {error.filename}") from error
     members.end()
     if paths:
         missing = min(names[0] for names in paths.values())
-        raise ValueError(f"{missing} is missing, with {len(paths) - 1} other contents")
+        raise ValueError(f"{missing} is missing, along with {len(paths) - 1} other contents")
     return Bundle(index, hashlib.sha256(content).hexdigest(), content, signature, folder)
 
 
@@ -424,21 +424,21 @@ def _check_index(index: BundleIndex, max_bytes: int) -> None:
     if not _is_safe(index.run_group) or "/" in index.run_group:
         raise ValueError(f"{index.run_group[:100]!r} is not the name of a run group")
     if len(index.files) > MAX_FILES:
-        raise ValueError(f"it has {len(index.files)} files, and at most {MAX_FILES} are read")
+        raise ValueError(f"it has {len(index.files)} files, but at most {MAX_FILES} are allowed")
     if any(entry.size < 0 for entry in index.files) or index.size > max_bytes:
-        raise ValueError(f"it unpacks to {format_size(index.size)}, and at most {format_size(max_bytes)} are allowed")
+        raise ValueError(f"it unpacks to {format_size(index.size)}, but at most {format_size(max_bytes)} are allowed")
     known: set[str] = set()
     for entry in index.files:
         if not _is_safe(entry.path):
-            raise ValueError(f"its index has the path {entry.path[:100]!r}, which is none within a run group")
+            raise ValueError(f"its index has the path {entry.path[:100]!r}, which is not within a run group")
         if entry.path in known:
-            raise ValueError(f"its index has {entry.path} twice")
+            raise ValueError(f"its index has the duplicate path {entry.path}")
         if len(entry.sha256) != 64 or not set(entry.sha256) <= set("0123456789abcdef"):
-            raise ValueError(f"its index has no SHA-256 for {entry.path}")
+            raise ValueError(f"its index has no valid SHA-256 for {entry.path}")
         known.add(entry.path)
     for path in known:
         if above := next((str(p) for p in Path(path).parents if str(p) in known), None):
-            raise ValueError(f"its index has {above} as a file and as a folder")
+            raise ValueError(f"its index has {above} as both a file and a folder")
 
 
 def _extract(members: _Members, folder: Path, paths: list[str], size: int, digest: str) -> None:
@@ -452,7 +452,7 @@ def _extract(members: _Members, folder: Path, paths: list[str], size: int, diges
             file.write(chunk)
             left -= len(chunk)
     if found.hexdigest() != digest:
-        raise ValueError(f"{paths[0]} is not the file that the index says: its SHA-256 differs")
+        raise ValueError(f"{paths[0]} does not match the index: its SHA-256 differs")
     for other in others:
         other.parent.mkdir(parents=True, exist_ok=True)
         with one.open("rb") as reader, other.open("xb") as file:
@@ -460,14 +460,14 @@ def _extract(members: _Members, folder: Path, paths: list[str], size: int, diges
 
 
 class _Members:
-    """The regular members of a tar stream, one after the other; raises ValueError for anything else."""
+    """Reads the regular members of a tar stream in order. Raises ValueError for anything else."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._padding = 0
 
     def next(self) -> tuple[str, int] | None:
-        """Name and size of the next member, whose content is read next; None at the end."""
+        """Return the name and size of the next member, whose content comes next; None at the end."""
         self._discard_padding()
         block = self._exactly(tarfile.BLOCKSIZE)
         if not block.strip(b"\0"):
@@ -481,15 +481,15 @@ class _Members:
         return header.name, header.size
 
     def end(self) -> None:
-        """Raises ValueError where more follows the end of the archive, which other programs might read."""
+        """Raise ValueError if data follows the end of the archive, which other programs might read."""
         left = _MAX_PADDING
         while block := self._stream.read(tarfile.BLOCKSIZE):
             left -= len(block)
             if left < 0 or block.strip(b"\0"):
-                raise ValueError("more follows its end")
+                raise ValueError("data follows its end")
 
     def read(self, size: int) -> bytes:
-        """Bytes of the current member; the padding after it is left out with the next member."""
+        """Return bytes of the current member. ``next`` skips the padding after it."""
         self._padding = (self._padding + size) % tarfile.BLOCKSIZE
         return self._exactly(size)
 
@@ -503,7 +503,7 @@ class _Members:
         while left:
             part = self._stream.read(min(left, _CHUNK))
             if not part:
-                raise ValueError("it was cut off")
+                raise ValueError("it is truncated")
             parts.append(part)
             left -= len(part)
         return b"".join(parts)
@@ -515,12 +515,12 @@ _SECONDS = 60
 
 
 def sign(content: bytes, key: Path) -> bytes:
-    """The signature of content with a private key, or a public one whose private key an agent holds.
+    """Return the signature of content with a private key, or with a public key whose private key an SSH agent holds.
 
-    Raises UsageError. A passphrase is asked for on the terminal.
+    Asks for a passphrase on the terminal. Raises UsageError.
     """
     if not key.is_file():
-        raise UsageError(f"--sign: there is no key {key}")
+        raise UsageError(f"--sign: key not found: {key}")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "index"
         file.write_bytes(content)
@@ -532,7 +532,7 @@ def sign(content: bytes, key: Path) -> bytes:
 
 
 def check(content: bytes, signature: bytes, allowed_signers: Path | None) -> tuple[bool, str]:
-    """Whether a signature is good, and by whom or why not. Raises UsageError.
+    """Return whether a signature is valid, and by whom or why not. Raises UsageError.
 
     ``allowed_signers`` is a file of those who may have signed (see ssh-keygen(1)).
     """
@@ -544,11 +544,11 @@ def check(content: bytes, signature: bytes, allowed_signers: Path | None) -> tup
         common = ("-n", NAMESPACE, "-s", str(file))
         done = _ssh_keygen("-Y", "check-novalidate", *common, content=content)
         if done.returncode:
-            return False, f"the signature is not of this index: {_line(done.stderr or done.stdout)}"
+            return False, f"the signature does not match the index: {_line(done.stderr or done.stdout)}"
         key = re.search(r"SHA256:\S+", done.stdout.decode("utf-8", "replace"))
         fingerprint = key[0] if key else "an unknown key"
         if allowed_signers is None:
-            return True, f"good, by the key {fingerprint}; --allowed-signers says whose that is"
+            return True, f"good, by the key {fingerprint}; --allowed-signers shows whose it is"
         found = _ssh_keygen("-Y", "find-principals", "-s", str(file), "-f", str(allowed_signers))
         for signer in found.stdout.decode("utf-8", "replace").splitlines():
             arguments = ("-Y", "verify", "-f", str(allowed_signers), "-I", signer, *common)
@@ -572,9 +572,9 @@ def _ssh_keygen(
     except FileNotFoundError as error:
         raise UsageError("ssh-keygen is not installed: signatures need OpenSSH 8.2 or later") from error
     except subprocess.TimeoutExpired as error:
-        raise UsageError(f"ssh-keygen did not end within {_SECONDS} s") from error
+        raise UsageError(f"ssh-keygen did not finish within {_SECONDS} s") from error
 
 
 def _line(text: bytes) -> str:
     lines = text.decode("utf-8", "replace").strip().splitlines()
-    return lines[-1][:300] if lines else "ssh-keygen does not say why"
+    return lines[-1][:300] if lines else "ssh-keygen gave no reason"

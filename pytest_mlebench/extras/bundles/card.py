@@ -1,4 +1,4 @@
-"""What verifying a bundle came to: its card, and the claims for which a bundle holds no evidence, named each time."""
+"""The result of verifying a bundle: its card, and the claims that verification does not check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pytest_mlebench.runs.files import NOT_GRADED
 
 
 class CheckResult(StrEnum):
-    """What checking the files came to, the best result first."""
+    """The result of a check, the best one first."""
 
     verified = "agrees"
     unchecked = "cannot be checked"
@@ -39,7 +39,8 @@ class Check:
     def of(
         cls, name: str, wrong: Iterable[str], detail: str, *, unchecked: str = "", lacking: Iterable[str] = ()
     ) -> Check:
-        """The result, by what is ``wrong``; ``unchecked`` says why it cannot be checked, ``lacking`` for what."""
+        """Return a check that differs if anything is ``wrong``. ``unchecked`` is why, and ``lacking`` what, is not
+        checked."""
         if differences := tuple(wrong):
             return cls(name, CheckResult.differs, pluralize(len(differences), "difference"), differences)
         if unchecked:
@@ -49,10 +50,10 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """What is known of a bundle. ``profile`` is empty and ``findings`` is None where its group cannot be read.
+    """The result of verifying a bundle. ``profile`` is empty and ``findings`` is None if its group cannot be read.
 
-    ``findings`` are those of the audit that verifying runs itself, ``warnings`` stand above everything else, and
-    ``not_checked`` names every claim of the bundle that was not, or cannot be, checked.
+    ``findings`` are those of the new audit, ``warnings`` come before everything else, and ``not_checked`` lists every
+    claim of the bundle that was not, or cannot be, checked.
     """
 
     run_group: str
@@ -71,7 +72,7 @@ class Card:
 
     @property
     def violations(self) -> int:
-        """Runs with a violation."""
+        """Number of runs with a violation."""
         return 0 if self.findings is None else sum(v is Verdict.violation for v in self.findings.verdicts.values())
 
     @property
@@ -84,31 +85,30 @@ class Card:
 
     @property
     def headline(self) -> str:
-        """What a reader must know, for example ``files are consistent and scores reproduce; 3 of 3 runs have
-        violations``."""
-        own = [check.name for check in self.checks if check.result is self.result]
+        """Summary for a reader, such as ``files are consistent and scores reproduce; 3 of 3 runs have violations``."""
+        names = [check.name for check in self.checks if check.result is self.result]
         if self.result is CheckResult.verified:
             files = "files are consistent and scores reproduce"
         else:
-            files = f"{self.result} ({', '.join(own) if len(own) < 4 else f'{len(own)} checks'})"
+            files = f"{self.result} ({', '.join(names) if len(names) < 4 else f'{len(names)} checks'})"
         audited = "not audited" if self.findings is None else of_verdicts(self.findings.verdicts.values())
         return f"{files}; {audited}"
 
 
 _SHOWN_REASONS = 20
-"""Reasons that are shown of each check, and findings."""
+"""Maximum reasons that are shown of a check, and maximum findings."""
 
 
 def card_sections(card: Card) -> Iterator[Section]:
-    """What verifying a bundle came to: the verdict first, then each check, the findings, and what was not checked."""
+    """Yield the sections of a card: the verdict first, then each check, the findings, and what was not checked."""
     remarks = [*card.warnings, *(f"{check.name}: {check.result}: {check.detail}" for check in card.checks)]
-    remarks += [f"{own.name}: {text}" for own in card.checks for text in first(own.reasons, _SHOWN_REASONS)]
+    remarks += [f"{check.name}: {text}" for check in card.checks for text in first(check.reasons, _SHOWN_REASONS)]
     remarks += [f"left out: {text}" for text in card.left_out]
     remarks += [f"SHA-256 of the index: {card.digest}"]
     if card.result is CheckResult.verified and all(check.name != "signature" for check in card.checks):
         remarks.append(
-            "not signed: it shows that the files agree with each other and with the data; a published digest or a "
-            "signature shows whose they are"
+            "not signed: the files agree with each other and with the data, but only a published digest or a signature "
+            "shows whose they are"
         )
     yield Section(f"{card.run_group}: {card.headline}", remarks=remarks)
     if found := list(_findings(card)):
@@ -119,58 +119,58 @@ def card_sections(card: Card) -> Iterator[Section]:
 
 
 def _findings(card: Card) -> Iterator[str]:
-    """The worst findings first."""
+    """Yield the findings, the worst ones first."""
     found = () if card.findings is None else card.findings.findings
-    for own in sorted(found, key=lambda own: -own.verdict.rank):
-        place = f" [{own.file}{'' if own.line is None else f':{own.line}'}]" if own.file else ""
-        yield f"{own.run_id}: {own.verdict} ({own.scanner}): {own.text}{place}"
+    for finding in sorted(found, key=lambda finding: -finding.verdict.rank):
+        place = f" [{finding.file}{'' if finding.line is None else f':{finding.line}'}]" if finding.file else ""
+        yield f"{finding.run_id}: {finding.verdict} ({finding.scanner}): {finding.text}{place}"
 
 
 ALWAYS = (
     "machines: processors, memory, GPUs, operating systems, versions of Python and of libraries are as the maker says",
-    "times: they agree with each other, and come from the maker's clocks",
+    "times: they agree with each other, but come from the maker's clocks",
     "how runs ended: exit codes, signals, details, and errors of the harness are as the maker says",
     "sandboxes: images, network policy, connections, checks of submissions, GPU use and confinement are as the maker "
     "says",
     "permissions: what the user granted and which secrets agents had are as the maker says; what was used agrees with "
     "the sandboxes and connections in the records",
-    "agents: whether the definition and the folder in the manifest are what ran",
-    "code and logs: whether the code in the bundle made the submissions (`mlebench reproduce` runs it again)",
+    "agents: whether the definition and the folder in the manifest are those that ran",
+    "code and logs: whether the code in the bundle produced the submissions (`mlebench reproduce` reruns it)",
     "model calls: whether ledgers and recordings are what providers answered and charged",
-    "completeness: whether runs, seeds or earlier groups were left out of plan and records alike",
+    "completeness: whether runs, seeds or earlier groups were left out of both plan and records",
     "sessions: options, title, note, owner and the log of events are as the maker says",
 )
-"""What no bundle can show."""
+"""Claims that no bundle can prove."""
 _SHOWN = 5
 
 
 def not_checked(bundle: Bundle, group: RunGroup | None) -> Iterator[str]:
-    """Every claim of a bundle that verifying it does not check; ``group`` is None where it cannot be read."""
+    """Yield every claim of a bundle that verification does not check. ``group`` is None if it cannot be read."""
     yield from ALWAYS
     if group is None:
         return
     if bundle.signature is None:
         yield "who made the bundle: it is not signed"
     if bundle.index.made_by != MADE_BY:
-        yield f"tables: what only {bundle.index.made_by[:50]}, which made the bundle, or only this version has in them"
+        yield f"tables: values that only {bundle.index.made_by[:50]}, which made the bundle, or only this version has"
     skipped = sum((p.error or "").startswith(NOT_GRADED) for record in group.records for p in record.timeline)
     if silent_records := sum(not record.permissions for record in group.records):
-        yield f"permissions: what the user granted, of {pluralize(silent_records, 'run')} whose records do not say it"
+        yield f"permissions: what the user granted, for {pluralize(silent_records, 'run')} whose records do not say it"
     if skipped:
         yield f"timelines: {pluralize(skipped, 'snapshot')} were never graded"
     silent = [r for r in group.records if r.usage.calls and not (group.folder / r.run_id / BODIES).is_file()]
     if silent:
-        yield f"model calls: what was said in {pluralize(len(silent), 'run')}, which is not in the bundle"
+        yield f"model calls: their content in {pluralize(len(silent), 'run')}, which is not in the bundle"
     if off := sum(record.usage.gateway == "off" for record in group.records):
-        yield f"model calls: {pluralize(off, 'run')} called models past the gateway, which left no ledger"
+        yield f"model calls: {pluralize(off, 'run')} bypassed the gateway, which left no ledger"
     if sources := {record.data_source for record in group.records} - {""}:
         yield f"data: that it was fetched from {', '.join(sorted(sources))[:300]}"
     if jobs := sum(bool(record.job) for record in group.records):
-        yield f"jobs: which cluster job did a run, of {pluralize(jobs, 'run')}"
+        yield f"jobs: which cluster job executed a run, for {pluralize(jobs, 'run')}"
     if (bundle.folder / FINDINGS).is_file():
-        yield "the audit in the bundle: a judge's votes and comparisons with notebooks are not made again"
+        yield "the audit in the bundle: a judge's votes and comparisons with notebooks are not repeated"
     if list(bundle.folder.glob(MEASURED)):
-        yield "familiarity: models are not asked again for the probabilities that it follows from"
+        yield "familiarity: models are not asked again for the probabilities that it is based on"
     if attempts := len(runs_in_progress(group.folder)):
         yield f"interrupted attempts: {pluralize(attempts, 'directory')} of runs without a record"
     if earlier := len(list(group.folder.glob(f"*/{RECORD}"))) - len(group.records):
@@ -179,12 +179,12 @@ def not_checked(bundle: Bundle, group: RunGroup | None) -> Iterator[str]:
 
 
 def _unknown(bundle: Bundle, group: RunGroup) -> Iterator[str]:
-    """Files, and keys of records, that verifying knows nothing of."""
+    """Yield files, and keys of records, that verification does not know."""
     files = [entry.path for entry in bundle.index.files if not is_known(entry.path)]
     if files:
         more = ", …" if len(files) > _SHOWN else ""
-        yield f"{pluralize(len(files), 'file')} that are no part of a run group: {', '.join(files[:_SHOWN])}{more}"
+        yield f"{pluralize(len(files), 'file')} that are not part of a run group: {', '.join(files[:_SHOWN])}{more}"
     for record in group.records:
         values = loads((group.folder / record.run_id / RECORD).read_bytes())
         if isinstance(values, dict) and (keys := sorted(values.keys() - record.to_json().keys())):
-            yield f"{record.run_id}: keys that a record does not have: {', '.join(keys)[:200]}"
+            yield f"{record.run_id}: unknown keys of the record: {', '.join(keys)[:200]}"

@@ -1,4 +1,4 @@
-"""Running the code that an agent left again, alone, and comparing what it gives with the run's submission."""
+"""Reruns the code that an agent left, on its own, and compares the result with the run's submission."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_mlebench.sandbox.redaction import tail
 
 SCRIPT = "reproduce.sh"
 CLOSE = 0.01
-"""Scores are close that differ by no more than this share of the larger one."""
+"""Scores are close if they differ by at most this share of the larger one."""
 _NOTEBOOKS = "run_notebook.py"
 _PROGRAMS = {".py": "python3", ".sh": "bash", ".r": "Rscript", ".ipynb": f'python3 "$AGENT_DIR/{_NOTEBOOKS}"'}
 _START = """\
@@ -30,7 +30,7 @@ _SHOWN, _LINE = 8, 200
 
 
 class Likeness(StrEnum):
-    """How what a solution gives compares with the run's submission."""
+    """How the submission of a rerun compares with the run's."""
 
     equal = "equal"
     close = "close"
@@ -40,7 +40,7 @@ class Likeness(StrEnum):
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What running a solution again came to; ``score`` is that of its submission."""
+    """The result of a rerun. ``score`` is that of its submission."""
 
     likeness: Likeness
     detail: str
@@ -48,15 +48,15 @@ class Reproduction:
 
 
 def program_of(run_dir: Path, chosen: str | None = None) -> str:
-    """The program, by its path within ``code``, that makes the submission again.
+    """Return the program, by its path within ``code``, that produces the submission again.
 
-    That is the one ``chosen``, or ``reproduce.sh``, or the only program at the top of ``code``, or the only one below
-    it: Python, shell, R, or a Jupyter notebook. Raises UsageError where it is not known.
+    This is the ``chosen`` one, else ``reproduce.sh``, else the only program at the top of ``code``, else the only one
+    below it. Programs are in Python, shell or R, or Jupyter notebooks. Raises UsageError if there is no such program.
     """
     with open_files(run_dir) as files:
-        left = [file for file in files.below("code") if file.suffix in _PROGRAMS]
-    found = [file.path.removeprefix("code/") for file in left]
-    named = ", ".join(first(found, _SHOWN)) or "there is none"
+        programs = [file for file in files.below("code") if file.suffix in _PROGRAMS]
+    found = [file.path.removeprefix("code/") for file in programs]
+    named = ", ".join(first(found, _SHOWN)) or "none"
     if chosen is not None:
         if chosen not in found:
             raise UsageError(f"--program: {chosen} is not among the programs in code/ of {run_dir.name}: {named}")
@@ -74,27 +74,27 @@ def program_of(run_dir: Path, chosen: str | None = None) -> str:
 
 
 def as_agent(record: RunRecord, run_dir: Path, folder: Path, program: str) -> Agent:
-    """An agent, made in a new folder, that runs a program of the run in the run's image, and asks no model."""
-    own = folder / "reproduce"
-    unpack(run_dir, own, folders=("code",))
-    shutil.copyfile(Path(__file__).with_name(_NOTEBOOKS), own / _NOTEBOOKS)
+    """Create an agent in a new folder that runs a program of the run, in the run's image and without models."""
+    agent_dir = folder / "reproduce"
+    unpack(run_dir, agent_dir, folders=("code",))
+    shutil.copyfile(Path(__file__).with_name(_NOTEBOOKS), agent_dir / _NOTEBOOKS)
     interpreter = _PROGRAMS[Path(program).suffix.lower()]
     start = _START.format(interpreter=interpreter.split()[0], command=f"{interpreter} {shlex.quote(f'./{program}')}")
-    (own / "start.sh").write_text(start, encoding="utf-8")
+    (agent_dir / "start.sh").write_text(start, encoding="utf-8")
     image = record.sandbox.image or "mlebench-env"
-    (own / "Dockerfile").write_text(f"FROM {image}\nARG AGENT_DIR\nCOPY . ${{AGENT_DIR}}\n", encoding="utf-8")
-    return Agent(id="reproduce", folder=own, start=own / "start.sh", dockerfile=own / "Dockerfile")
+    (agent_dir / "Dockerfile").write_text(f"FROM {image}\nARG AGENT_DIR\nCOPY . ${{AGENT_DIR}}\n", encoding="utf-8")
+    return Agent(id="reproduce", folder=agent_dir, start=agent_dir / "start.sh", dockerfile=agent_dir / "Dockerfile")
 
 
 def compare(record: RunRecord, run_dir: Path, again: RunRecord, again_dir: Path) -> Reproduction:
-    """Compare the submission of the run ``again`` with that of the run that is reproduced.
+    """Compare the submission of the run ``again`` with that of the original run.
 
-    The detail may hold text of the program.
+    The detail may contain output of the program.
     """
     report = again.report
     if not report.submission_exists:
         how = "; ".join(filter(None, (str(again.ending), again.detail, _last_line(again_dir / RUN_LOG))))
-        return Reproduction(Likeness.does_not_run, f"it leaves no submission ({how})", None)
+        return Reproduction(Likeness.does_not_run, f"it left no submission ({how})", None)
     ours, theirs = run_dir / SUBMISSION, again_dir / SUBMISSION
     if ours.is_file() and digest_of(ours) == digest_of(theirs):
         return Reproduction(Likeness.equal, "its submission is the same, byte for byte", report.score)
@@ -109,5 +109,5 @@ def compare(record: RunRecord, run_dir: Path, again: RunRecord, again_dir: Path)
 
 
 def _last_line(log: Path) -> str:
-    """The last line that a program printed, cut to a bounded length."""
+    """Return the last line that a program printed, cut to a maximum length."""
     return next(reversed(tail(log).strip().splitlines()), "").strip()[-_LINE:]

@@ -1,8 +1,8 @@
 """Runs the code cells of a Jupyter notebook, from the first to the last, as one program.
 
-It is copied beside an agent's code and run by the Python of the sandbox, which need not have this package: standard
-library only. With IPython the cells run as in Jupyter. Without it, shell commands and the magics that notebooks use
-most are understood, what only shows something is left out, and anything else ends the program with a line that says so.
+It is copied next to an agent's code and run by the Python of the sandbox, which may not have this package, so it only
+uses the standard library. With IPython, the cells run as in Jupyter. Without it, shell commands and the most common
+magics work, and magics that only display something are ignored. Any other magic is an error.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Any
 _R = "cells-of-the-notebook.R"
 _SHELLS = ("bash", "sh", "script")
 _TRANSPARENT = ("time", "timeit", "capture", "prun")
-_SHOWN = ("html", "javascript", "js", "latex", "markdown", "svg")
+_DISPLAY_ONLY = ("html", "javascript", "js", "latex", "markdown", "svg")
 _MAGIC = re.compile(r"(?P<indent>\s*)%(?P<name>\w+)[ \t]*(?P<rest>.*)")
 _COMMAND = re.compile(r"(?P<indent>\s*)(?P<names>[\w., ]+=\s*)?!(?P<rest>.*)")
 _HELP = re.compile(r"\s*(\?{1,2}[\w.]+|[\w.]+\?{1,2})\s*")
 
 
 def run(path: str) -> None:
-    """Run a notebook's cells; raises SystemExit where one fails, or something is missing."""
+    """Run a notebook's cells. Raises SystemExit if one fails, or something is missing."""
     try:
         with Path(path).open(encoding="utf-8") as file:
             notebook = json.load(file)
@@ -50,12 +50,12 @@ def run(path: str) -> None:
 
 
 def _language(notebook: Any) -> str:
-    """The language of a notebook's kernel, in small letters; Python where it is not said."""
+    """Return the language of a notebook's kernel in lower case; Python if the notebook does not state it."""
     metadata = notebook.get("metadata")
     for name, key in (("language_info", "name"), ("kernelspec", "language")):
-        own = metadata.get(name) if isinstance(metadata, dict) else None
-        if isinstance(own, dict) and isinstance(own.get(key), str):
-            return str(own[key]).lower()
+        values = metadata.get(name) if isinstance(metadata, dict) else None
+        if isinstance(values, dict) and isinstance(values.get(key), str):
+            return str(values[key]).lower()
     return "python"
 
 
@@ -67,7 +67,7 @@ def _run_with_r(cells: list[str]) -> None:
 
 
 def _run_with_ipython(shell_class: Any, cells: list[str]) -> None:
-    shell_class.enable_gui = lambda self, gui=None: None  # of `%matplotlib`: its own raises an error
+    shell_class.enable_gui = lambda self, gui=None: None  # for `%matplotlib`, whose default raises an error
     shell = shell_class.instance(colors="nocolor")
     for source in cells:
         if not shell.run_cell(source).success:
@@ -75,7 +75,7 @@ def _run_with_ipython(shell_class: Any, cells: list[str]) -> None:
 
 
 def _run_plain(cells: list[str]) -> None:
-    """Without IPython. The cells' names are those of the main module, so that their classes can be pickled."""
+    """Run the cells without IPython, in the namespace of the main module, so that their classes can be pickled."""
     main = types.ModuleType("__main__")
     main.__dict__.update(display=print, _shell=partial(_shell, main), _shell_lines=partial(_shell_lines, main))
     sys.modules["__main__"] = main
@@ -90,7 +90,7 @@ def _run_plain(cells: list[str]) -> None:
 
 
 def _without_cell_magic(cell: str, number: int) -> str:
-    """The Python of a cell; what a magic of the whole cell asks for is done at once."""
+    """Return the Python code of a cell. A magic for the whole cell is executed at once."""
     head, _, body = cell.lstrip().partition("\n")
     if not head.startswith("%%"):
         return cell
@@ -104,13 +104,13 @@ def _without_cell_magic(cell: str, number: int) -> str:
         *options, target = rest.split()
         with Path(target).open("a" if "-a" in options else "w", encoding="utf-8") as file:
             file.write(body)
-    elif name not in _SHOWN:
+    elif name not in _DISPLAY_ONLY:
         raise SystemExit(f"cell {number}: %%{name} needs IPython, which is not installed here")
     return ""
 
 
 def _plain(source: str, number: int) -> str:
-    """Python for a cell with shell commands and magics; a cell that is Python already stays as it is."""
+    """Return Python code for a cell with shell commands and magics. A cell that is already Python is unchanged."""
     try:
         compile(source, f"cell {number}", "exec")
     except (SyntaxError, ValueError):
@@ -147,7 +147,7 @@ def _line_magic(name: str, rest: str, number: int) -> str:
 
 
 def _filled(main: types.ModuleType, command: str) -> str:
-    """A command with the values of names in braces, as IPython has it."""
+    """Return a command with names in braces replaced by their values, as in IPython."""
     values = main.__dict__
     return re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], found[0])), command)
 

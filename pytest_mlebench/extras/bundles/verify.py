@@ -1,9 +1,8 @@
-"""Verifying a bundle: every number that can be computed again is, what the files say of each other must agree, and the
-runs are audited here, whatever an audit in the bundle says.
+"""Verifies a bundle: recomputes its numbers, compares its files with each other, and audits its runs again.
 
-Every claim is computed again from the evidence in the bundle, must agree with other claims, or is named under ``not
-checked``, each time. Nothing in a bundle decides which: what is left out, and what another version wrote, cannot be
-checked, which is not the same as verified. What no verification can find is listed in ``docs/trust.md``.
+Every claim is computed again from the evidence in the bundle, must agree with other claims, or is listed under ``not
+checked``. Nothing in a bundle decides which. Data that was left out, or written by another version, cannot be checked,
+which does not count as verified. ``docs/trust.md`` lists what no verification can find.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ from pytest_mlebench.records.record import RECORD, SUBMISSION, RunRecord
 from pytest_mlebench.results.findings import LOCAL, NOT_ISOLATED, Findings
 from pytest_mlebench.results.profile import fairness_profile
 from pytest_mlebench.runs.files import NOT_GRADED, FilesError, check_files, read_validation_score
-from pytest_mlebench.runs.regrade import Regrader, differences, same_score, took_too_much
+from pytest_mlebench.runs.regrade import Regrader, differences, exceeded_limit, same_score
 from pytest_mlebench.sandbox.collection import FOLDER as SNAPSHOTS
 from pytest_mlebench.sandbox.collection import digest_of
 
 _MAX_JSON_BYTES = 64 << 20
 
 Files = Callable[[RunGroup], Mapping[str, Any]]
-"""What a group's own JSON files, by name, must hold according to its records."""
+"""Returns what a group's own JSON files, by name, must contain according to its records."""
 
 
 def verify(
@@ -55,14 +54,14 @@ def verify(
 ) -> Card:
     """Check an unpacked bundle with this machine's data.
 
-    ``regrader`` makes that of a version of the benchmark, ``files`` computes the group's reports and tables, ``digest``
-    is what the bundle's must be. Raises UsageError for what the caller got wrong.
+    ``regrader`` returns the grader of a version of the benchmark, ``files`` computes the group's reports and tables,
+    and ``digest`` is the expected one of the bundle. Raises UsageError for invalid arguments.
     """
     card = Card(
         run_group=bundle.index.run_group,
         digest=bundle.digest,
         checks=tuple(_origin(bundle, digest, allowed_signers)),
-        left_out=tuple(f"{own.what}: {own.files} ({own.why})" for own in bundle.index.left_out),
+        left_out=tuple(f"{entry.what}: {entry.files} ({entry.why})" for entry in bundle.index.left_out),
         not_checked=tuple(not_checked(bundle, None)),
     )
     try:
@@ -82,7 +81,7 @@ def verify(
 
 
 def objections(bundle: Bundle, regrader: Callable[[str], Regrader], files: Files) -> list[str]:
-    """Why ``verify`` would reject a group that is to be packed, as far as that shows without grading anything again."""
+    """Return why ``verify`` would reject a group that is to be packed, as far as this shows without grading again."""
     there = tuple(entry for entry in bundle.index.files if (bundle.folder / entry.path).is_file())
     bundle = replace(bundle, index=replace(bundle.index, files=there))
     try:
@@ -91,11 +90,11 @@ def objections(bundle: Bundle, regrader: Callable[[str], Regrader], files: Files
         checks.append(_tables(bundle, group, None, files, of_maker=True))
     except _UNREADABLE as error:
         return [_why(error)]
-    return [f"{own.name}: {why}" for own in checks if own.result is CheckResult.differs for why in own.reasons]
+    return [f"{c.name}: {why}" for c in checks if c.result is CheckResult.differs for why in c.reasons]
 
 
 def _warnings(group: RunGroup) -> Iterator[str]:
-    """What a reader must know before everything else."""
+    """Yield what a reader must know first."""
     local = sum(record.sandbox.name == LOCAL for record in group.records)
     if local:
         which = "" if local == len(group.records) else f" for {local} of {pluralize(len(group.records), 'run')}"
@@ -112,7 +111,7 @@ def _warnings(group: RunGroup) -> Iterator[str]:
 
 
 _UNREADABLE = (UsageError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
-"""A group that cannot be read, or values of the right type that no session writes."""
+"""Errors of a group that cannot be read, or has values that no session writes."""
 
 
 def _why(error: Exception) -> str:
@@ -120,13 +119,13 @@ def _why(error: Exception) -> str:
 
 
 def _read(bundle: Bundle) -> RunGroup:
-    """The group of a bundle, whose records are where they say they are. Raises UsageError, and ValueError."""
-    own = [
+    """Read a bundle's group, and check that each record is in its run's folder. Raises UsageError or ValueError."""
+    entries = [
         e for e in bundle.index.files if e.path.endswith(".json") and e.path.count("/") == e.path.endswith(f"/{RECORD}")
     ]
-    if large := [entry.path for entry in own if entry.size > _MAX_JSON_BYTES]:
+    if large := [entry.path for entry in entries if entry.size > _MAX_JSON_BYTES]:
         raise ValueError(f"{large[0]} is larger than any record")
-    for path in (bundle.folder / entry.path for entry in own):
+    for path in (bundle.folder / entry.path for entry in entries):
         try:
             loads(path.read_bytes(), decoder=UNIQUE_KEYS)
         except ValueError as error:
@@ -136,7 +135,7 @@ def _read(bundle: Bundle) -> RunGroup:
         raise ValueError(f"there is no version {group.version[:20]!r} of the benchmark")
     folders = {path.parent.name for path in bundle.folder.glob(f"*/{RECORD}")}
     if elsewhere := [record.run_id for record in group.records if record.run_id not in folders]:
-        raise ValueError(f"the record of the run {elsewhere[0][:100]!r} is in the folder of another")
+        raise ValueError(f"the record of the run {elsewhere[0][:100]!r} is in the folder of another run")
     return group
 
 
@@ -145,7 +144,7 @@ def _group_checks(
 ) -> tuple[list[Check], Findings]:
     graders = regrader(group.version)
     checks = list(_consistency(bundle, group, graders))
-    same = "digests and verification are those of this machine's data"
+    same = "digests and verification match this machine's data"
     checks.append(Check.of("data", _data(group, graders), same))
     check, again = _grades(bundle, group, graders)
     checks += [check, _tables(bundle, group, again, files)]
@@ -154,7 +153,7 @@ def _group_checks(
 
 
 def _consistency(bundle: Bundle, group: RunGroup, graders: Regrader) -> Iterator[Check]:
-    """What needs neither data nor graders."""
+    """Yield the checks that need neither data nor grading."""
     yield Check.of("records", _records(bundle, group, graders), pluralize(len(group.records), "run"))
     checked = Check.of(
         "settings",
@@ -162,7 +161,7 @@ def _consistency(bundle: Bundle, group: RunGroup, graders: Regrader) -> Iterator
         "limits, agents, data, models and times agree with the records",
     )
     if (run_by := group.manifest.run_by) and checked.result is CheckResult.verified:
-        why = f"{run_by} did the runs, and records no sessions, limits or model calls that could be checked"
+        why = f"the runs are from {run_by}, which records no sessions, limits or model calls to check"
         yield replace(checked, result=CheckResult.unchecked, detail="the runs were imported", reasons=(why,))
     else:
         yield checked
@@ -173,15 +172,15 @@ def _consistency(bundle: Bundle, group: RunGroup, graders: Regrader) -> Iterator
 def _origin(bundle: Bundle, digest: str | None, allowed_signers: Path | None) -> Iterator[Check]:
     count = pluralize(len(bundle.index.files), "file")
     if digest is not None and digest.lower() != bundle.digest:
-        found = f"you gave {digest}; the SHA-256 of a file is not its digest, which `mlebench bundle` prints"
-        yield Check("index", CheckResult.differs, "its digest is not the one that you gave", (found,))
+        found = f"you gave {digest}; the digest is not the SHA-256 of the file: `mlebench bundle` prints it"
+        yield Check("index", CheckResult.differs, "it does not have the digest that you gave", (found,))
     else:
-        yield Check("index", CheckResult.verified, f"{count}, each with the SHA-256 that the index says")
+        yield Check("index", CheckResult.verified, f"{count}, each with the SHA-256 in the index")
     if bundle.signature is not None:
         is_good, text = check_signature(bundle.content, bundle.signature, allowed_signers)
         yield Check("signature", CheckResult.verified if is_good else CheckResult.differs, text)
     elif allowed_signers is not None:
-        yield Check("signature", CheckResult.differs, "it is not signed, and --allowed-signers asks for a signature")
+        yield Check("signature", CheckResult.differs, "it is not signed, but --allowed-signers requires a signature")
 
 
 def _records(bundle: Bundle, group: RunGroup, graders: Regrader) -> Iterator[str]:
@@ -197,11 +196,11 @@ def _records(bundle: Bundle, group: RunGroup, graders: Regrader) -> Iterator[str
     for entry in bundle.index.files:
         run_dir, _, inside = entry.path.partition("/")
         if inside and run_dir not in recorded | interrupted and run_dir != JUDGE_FOLDER:
-            yield f"{run_dir[:100]}: it left files, and has no record"
+            yield f"{run_dir[:100]}: it left files, but has no record"
             recorded.add(run_dir)
     missing = group.planned - group.runs.keys()
-    if len(missing) != sum(own.files for own in bundle.index.left_out if own.what == MISSING_RUNS):
-        yield from (f"{_key(key)}: planned, and has no record" for key in sorted(missing))
+    if len(missing) != sum(left.files for left in bundle.index.left_out if left.what == MISSING_RUNS):
+        yield from (f"{_key(key)}: planned, but has no record" for key in sorted(missing))
     for record in group.records:
         yield from (f"{record.run_id}: {why}" for why in _record(record, bundle, group, graders))
 
@@ -217,23 +216,23 @@ def _record(record: RunRecord, bundle: Bundle, group: RunGroup, graders: Regrade
     for name in ("outcome", "last_change"):
         if not isinstance(raw, dict) or raw.get(name) != written[name]:
             raw = raw if isinstance(raw, dict) else {}
-            yield f"{name.replace('_', ' ')} is {raw.get(name)!r:.100}, and {written[name]!r:.100} follows"
+            yield f"{name.replace('_', ' ')} is {raw.get(name)!r:.100}, but the record implies {written[name]!r:.100}"
     if not record.run_id.startswith(record.key.run_prefix):
-        yield f"its directory is not that of a run of {_key(record.key)}"
+        yield f"its directory name does not match a run of {_key(record.key)}"
     if record.run_group != bundle.index.run_group or group.manifest.run_group != record.run_group:
         yield (
-            f"it is of the run group {record.run_group[:100]!r}, and this is {bundle.index.run_group[:100]!r} "
+            f"it belongs to the run group {record.run_group[:100]!r}, but this is {bundle.index.run_group[:100]!r} "
             "(`mlebench groups --rename` renames a group)"
         )
     if record.report.competition_id != record.competition_id:
-        yield f"its grade is one of {record.report.competition_id[:100]}"
+        yield f"its grade is for {record.report.competition_id[:100]}"
     if record.competition_id in graders.catalogue:
         competition = graders.catalogue[record.competition_id]
         label = split_label(competition.split, competition.version, is_twin=bool(record.twin))
         if (record.split, record.category) != (label, competition.category):
-            yield f"it counts for {record.split[:50]} / {record.category[:50]}, which the competition is not of"
+            yield f"it counts for {record.split[:50]} / {record.category[:50]}, but the competition does not"
     if (found := read_validation_score(run_dir)) != record.validation_score and not bundle.lacks("submissions"):
-        yield f"the agent expected the score {found}, and the record says {record.validation_score}"
+        yield f"the agent expected the score {found}, but the record says {record.validation_score}"
     try:
         check_files(run_dir)
     except FilesError as error:
@@ -247,13 +246,13 @@ def _data(group: RunGroup, graders: Regrader) -> Iterator[str]:
             continue
         here = dataset.is_verified
         if here is not None and record.data_verified is not None and here is not record.data_verified:
-            yield f"{record.run_id}: data_verified is {record.data_verified}, and with the same data here {here}"
+            yield f"{record.run_id}: data_verified is {record.data_verified}, but {here} with the same data here"
         if record.synthetic_data not in (None, dataset.is_synthetic):
-            yield f"{record.run_id}: synthetic_data is {record.synthetic_data}, and with the same data here not"
+            yield f"{record.run_id}: synthetic_data is {record.synthetic_data}, but not with the same data here"
 
 
 def _grades(bundle: Bundle, group: RunGroup, graders: Regrader) -> tuple[Check, RunGroup | None]:
-    """Every submission and every snapshot graded anew, and the group with these grades; None if some have none."""
+    """Grade all submissions and snapshots again. Also return the group with these grades; None if any is missing."""
     wrong: list[str] = []
     lacking: list[str] = []
     again: list[RunRecord] = []
@@ -269,26 +268,26 @@ def _grades(bundle: Bundle, group: RunGroup, graders: Regrader) -> tuple[Check, 
         report = graders.submission(record, run_dir)
         again.append(replace(record, report=report))
         found = [*differences(record.report, report), *_certainty(record.report, report)]
-        if found and (slow := took_too_much(record.report) or took_too_much(report)):
+        if found and (slow := exceeded_limit(record.report) or exceeded_limit(report)):
             lacking.append(f"{record.run_id}: {slow}, which depends on the machine")
         else:
             wrong += [f"{record.run_id}: {text}" for text in found]
         for text, is_unknown in _timeline(record, run_dir, graders, bundle.lacks("snapshots")):
             (lacking if is_unknown else wrong).append(f"{record.run_id}: {text}")
     points = [point for record in group.records for point in record.timeline if not _is_ungraded(point)]
-    detail = f"{pluralize(len(again), 'submission')} graded anew, {pluralize(len(points), 'snapshot')} too"
-    unknown = sum(any(text.startswith(f"{own.run_id}: ") for text in lacking) for own in group.records)
+    detail = f"{pluralize(len(again), 'submission')} graded again, {pluralize(len(points), 'snapshot')} too"
+    unknown = sum(any(text.startswith(f"{record.run_id}: ") for text in lacking) for record in group.records)
     unchecked = f"{unknown} of {pluralize(len(group.records), 'run')}" if lacking or not group.records else ""
     check = Check.of("grades", wrong, detail, unchecked=unchecked, lacking=lacking)
     return check, None if lacking else replace(group, records=tuple(again))
 
 
-def _certainty(told: Report, found: Report) -> Iterator[str]:
-    if told.firm is not found.firm:
-        yield f"firm {told.firm}, now {found.firm}"
+def _certainty(recorded: Report, found: Report) -> Iterator[str]:
+    if recorded.firm is not found.firm:
+        yield f"firm {recorded.firm}, now {found.firm}"
     for name in ("score_low", "score_high"):
-        if not same_score(getattr(told, name), getattr(found, name)):
-            yield f"{name.replace('_', ' ')} {getattr(told, name)}, now {getattr(found, name)}"
+        if not same_score(getattr(recorded, name), getattr(found, name)):
+            yield f"{name.replace('_', ' ')} {getattr(recorded, name)}, now {getattr(found, name)}"
 
 
 def _is_ungraded(point: TimelinePoint) -> bool:
@@ -298,7 +297,7 @@ def _is_ungraded(point: TimelinePoint) -> bool:
 def _timeline(
     record: RunRecord, run_dir: Path, graders: Regrader, snapshots_left_out: bool
 ) -> Iterator[tuple[str, bool]]:
-    """How a run's timeline differs from its files, and whether that is only not known."""
+    """Yield how a run's timeline differs from its files, and whether the difference is only unknown."""
     named = set()
     for point in record.timeline:
         parts = Path(point.file).parts
@@ -307,15 +306,15 @@ def _timeline(
         if not (point.file == SUBMISSION or (len(parts) == 2 and parts[0] == SNAPSHOTS)) or ".." in parts:
             yield f"its timeline has the file {point.file[:100]!r}", False
         elif not path.is_file():
-            # Only a file that the bundle leaves out on purpose may be absent, and then its grade is not known.
+            # Only a file that the bundle leaves out on purpose may be absent. Its grade is then unknown.
             left_out = snapshots_left_out and parts[0] == SNAPSHOTS
             yield f"{point.file[:100]} of its timeline {'was left out' if left_out else 'is missing'}", left_out
         elif _is_ungraded(point):
             if point.score is not None or point.medal is not None or point.final:
-                yield f"after {point.seconds:g} s it was not graded, and has a grade", False
+                yield f"after {point.seconds:g} s it was not graded, but has a grade", False
         else:
             report = graders.grade(record, path)
-            slow = bool(took_too_much(point) or took_too_much(report))
+            slow = bool(exceeded_limit(point) or exceeded_limit(report))
             yield from ((f"after {point.seconds:g} s its {text}", slow) for text in _regraded(point, report))
     final = [point for point in record.timeline if point.final]
     ends = record.timeline[-1:] if record.report.submission_exists else ()
@@ -332,41 +331,41 @@ def _timeline(
             yield f"its timeline does not have the snapshot {path.name[:100]}", False
 
 
-def _regraded(told: TimelinePoint, found: Report) -> Iterator[str]:
-    if not same_score(told.score, found.score):
-        yield f"score was {told.score}, and is {found.score}"
-    elif told.medal != found.medal:
-        yield f"medal was {told.medal}, and is {found.medal}"
-    elif (told.error is None) != (found.error is None):
-        yield f"error was {told.error!r:.100}, and is {found.error!r:.100}"
+def _regraded(recorded: TimelinePoint, found: Report) -> Iterator[str]:
+    if not same_score(recorded.score, found.score):
+        yield f"score was {recorded.score}, now {found.score}"
+    elif recorded.medal != found.medal:
+        yield f"medal was {recorded.medal}, now {found.medal}"
+    elif (recorded.error is None) != (found.error is None):
+        yield f"error was {recorded.error!r:.100}, now {found.error!r:.100}"
 
 
 def _tables(bundle: Bundle, group: RunGroup, again: RunGroup | None, files: Files, *, of_maker: bool = False) -> Check:
-    """``of_maker``: the group is being packed, and its tables are yet to be made."""
+    """Compare reports and tables with recomputed ones. ``of_maker``: the group is being packed, without tables yet."""
     wrong = []
     for recomputed in (group, *([again] if again is not None else [])):
         for name, values in files(recomputed).items():
             path = bundle.folder / name
             if not path.is_file():
                 continue
-            told = loads(path.read_bytes())
+            recorded = loads(path.read_bytes())
             if bundle.index.made_by != MADE_BY:  # another version may know other columns
-                values = _common(values, told)
-                told = _common(told, values)
-            found = next(_unequal(told, loads(json.dumps(values)), ""), None)
+                values = _common(values, recorded)
+                recorded = _common(recorded, values)
+            found = next(_unequal(recorded, loads(json.dumps(values)), ""), None)
             if found is not None:
                 wrong.append(f"{name}: {found}")
     if not of_maker and not (bundle.folder / TABLES).is_file():
         wrong.append(f"{TABLES} is missing")
-    return Check.of("tables", dict.fromkeys(wrong), "reports, tables and statistics computed again are the same")
+    return Check.of("tables", dict.fromkeys(wrong), "recomputed reports, tables and statistics are the same")
 
 
 _IGNORED = ("created_at", "submission_path", "error")
-"""When and where something was graded, and a text that may name a path."""
+"""Keys that are not compared: when and where something was graded, and a text that may contain a path."""
 
 
 def _common(values: Any, other: Any) -> Any:
-    """The values without the keys that the other ones lack."""
+    """Return the values without the keys that the other ones lack."""
     if isinstance(values, Mapping) and isinstance(other, Mapping):
         return {key: _common(value, other[key]) for key, value in values.items() if key in other}
     if isinstance(values, list | tuple) and isinstance(other, list | tuple) and len(values) == len(other):
@@ -374,18 +373,18 @@ def _common(values: Any, other: Any) -> Any:
     return values
 
 
-def _unequal(told: Any, found: Any, path: str) -> Iterator[str]:
-    if isinstance(told, Mapping) and isinstance(found, Mapping):
-        for key in sorted(told.keys() | found.keys()):
+def _unequal(recorded: Any, found: Any, path: str) -> Iterator[str]:
+    if isinstance(recorded, Mapping) and isinstance(found, Mapping):
+        for key in sorted(recorded.keys() | found.keys()):
             if key not in _IGNORED:
-                yield from _unequal(told.get(key), found.get(key), f"{path}.{key}" if path else str(key))
-    elif isinstance(told, list) and isinstance(found, list):
-        if len(told) != len(found):
-            yield f"{path} has {len(told)} entries, and {len(found)} follow from the records"
-        for number, (one, other) in enumerate(zip(told, found, strict=False)):
+                yield from _unequal(recorded.get(key), found.get(key), f"{path}.{key}" if path else str(key))
+    elif isinstance(recorded, list) and isinstance(found, list):
+        if len(recorded) != len(found):
+            yield f"{path} has {len(recorded)} entries, but {len(found)} follow from the records"
+        for number, (one, other) in enumerate(zip(recorded, found, strict=False)):
             yield from _unequal(one, other, f"{path}[{number}]")
-    elif type(told) in (int, float) and type(found) in (int, float):  # bool is a kind of int
-        if not math.isclose(told, found, rel_tol=2e-5, abs_tol=2e-5):
-            yield f"{path} is {told}, and {found} follows from the records"
-    elif type(told) is not type(found) or told != found:
-        yield f"{path} is {told!r:.100}, and {found!r:.100} follows from the records"
+    elif type(recorded) in (int, float) and type(found) in (int, float):  # bool is a subclass of int
+        if not math.isclose(recorded, found, rel_tol=2e-5, abs_tol=2e-5):
+            yield f"{path} is {recorded}, but {found} follows from the records"
+    elif type(recorded) is not type(found) or recorded != found:
+        yield f"{path} is {recorded!r:.100}, but {found!r:.100} follows from the records"

@@ -1,4 +1,4 @@
-"""What a bundle says of model calls: records against ledgers, ledgers against recordings and trajectories."""
+"""Checks model calls in a bundle: records against ledgers, and ledgers against recordings and trajectories."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _GATEWAYS = (None, "on", "off", "replay")
 def models(
     bundle: Bundle, group: RunGroup, *, max_calls: int = MAX_CALLS_BYTES, max_trajectory: int = MAX_TRAJECTORY_BYTES
 ) -> Check:
-    """The ledgers against what the records say of models; ledgers and trajectories of more bytes are not read."""
+    """Compare the ledgers with the records. Ledgers and trajectories that are larger than the limits are not read."""
     asked = [record for record in group.records if record.llm.get("calls")]
     if bundle.lacks("ledgers"):
         return Check("models", CheckResult.unchecked, "the ledgers were left out")
@@ -35,19 +35,19 @@ def models(
         path = bundle.folder / record.run_id / CALLS
         if path.is_file() and path.stat().st_size <= max_calls:
             found = [f"{record.run_id}: {why}" for why in _run(record, path.parents[1], bundle, max_trajectory)]
-            # A run that was ended from outside has a ledger, and a record that counts nothing.
+            # A run that was ended from outside has a ledger, but its record has no counts.
             (wrong if record.sandbox.name or record.llm else lacking).extend(found)
         elif record.llm.get("calls") or (path.parents[1] / BODIES).exists():
             lacking.append(f"{record.run_id}: it has no ledger of its calls")
         elif any(record.llm.get(name) for name in ("known_cost", "cost", "models")):
             wrong.append(f"{record.run_id}: it has costs or models without a call")
-    detail = f"ledgers of {pluralize(len(asked), 'run')} have the calls of the records"
+    detail = f"ledgers of {pluralize(len(asked), 'run')} match the calls of the records"
     unchecked = "calls were not recorded" if lacking else ""
     return Check.of("models", wrong, detail, unchecked=unchecked, lacking=lacking)
 
 
 def _gateways(group: RunGroup) -> Iterator[str]:
-    """Runs whose way to models is not that of their group."""
+    """Yield the runs whose gateway differs from that of their group."""
     options = group.manifest.options
     one_session = len(group.manifest.sessions) == 1  # the manifest has the last session's options
     for record in group.records:
@@ -55,19 +55,19 @@ def _gateways(group: RunGroup) -> Iterator[str]:
         if gateway not in _GATEWAYS or (gateway is None and record.llm):
             yield f"{record.run_id}: its gateway was {str(gateway)[:50]!r}"
         elif gateway == "off" and len(record.llm) > 1:
-            yield f"{record.run_id}: it had no gateway, and its record counts calls"
+            yield f"{record.run_id}: it had no gateway, but its record counts calls"
         elif gateway is not None and one_session:
             expected = "replay" if options.get("--llm-replay") else options.get("--llm-gateway", gateway)
             if gateway != expected:
-                yield f"{record.run_id}: its gateway was {gateway}, and that of the group {str(expected)[:50]}"
+                yield f"{record.run_id}: its gateway was {gateway}, but that of the group {str(expected)[:50]}"
 
 
 def _run(record: RunRecord, run_dir: Path, bundle: Bundle, max_trajectory: int) -> Iterator[str]:
-    """How a run's record, ledger, recording and trajectory contradict each other."""
+    """Yield how a run's record, ledger, recording and trajectory contradict each other."""
     lines = read_calls(run_dir)
     numbers = [line.get("number") for line in lines]
     if len(set(map(str, numbers))) < len(numbers) or not all(type(number) is int for number in numbers):
-        yield "its ledger has calls without a number of their own"
+        yield "its ledger has calls without a unique number"
     try:
         calls = [_call(line) for line in lines]
     except (ValueError, TypeError, InvalidOperation):
@@ -77,31 +77,31 @@ def _run(record: RunRecord, run_dir: Path, bundle: Bundle, max_trajectory: int) 
     for call in calls:
         totals.add(call)
     if record.llm.get("gateway") == "off" and calls:
-        yield "it had no gateway, and a ledger of one"
+        yield "it had no gateway, but has a ledger of one"
     yield from _unlike(totals, record)
     if calls and not all(0 <= call.seconds <= record.seconds + SLACK_SECONDS for call in calls):
-        yield "a call took longer than the run, or less than no time"
+        yield "a call took longer than the run, or a negative time"
     if unknown := _steps_without_call(run_dir / TRAJECTORY, numbers, max_trajectory):
-        yield f"its trajectory has the call {unknown[0]}, which its ledger has not"
+        yield f"its trajectory has the call {unknown[0]}, which its ledger lacks"
     answered = {call.number for call in calls if call.kind == "generate" and (call.status or 999) < 400}
     if (run_dir / BODIES).is_file():
-        said = {body.get("number") for body in read_bodies(run_dir)}
-        if answered and not answered & said:
-            yield "its recording is empty, and its ledger has answered calls"
-        if stray := {str(number) for number in said - set(numbers)}:
-            yield f"its recording has the call {min(stray)[:50]}, which its ledger has not"
+        recorded = {body.get("number") for body in read_bodies(run_dir)}
+        if answered and not answered & recorded:
+            yield "its recording is empty, but its ledger has answered calls"
+        if stray := {str(number) for number in recorded - set(numbers)}:
+            yield f"its recording has the call {min(stray)[:50]}, which its ledger lacks"
     elif (run_dir / TRAJECTORY).is_file() and not bundle.lacks("recordings"):
-        yield "it has a trajectory, and no recording that it could be made from"
-    spent = [point.calls for point in record.timeline if point.calls is not None]
-    if spent != sorted(spent) or any(not 0 <= number <= totals.calls for number in spent):
+        yield "it has a trajectory, but no recording to build it from"
+    call_counts = [point.calls for point in record.timeline if point.calls is not None]
+    if call_counts != sorted(call_counts) or any(not 0 <= number <= totals.calls for number in call_counts):
         yield "its timeline counts other calls than its ledger"
-    paid = [point.cost for point in record.timeline if point.cost is not None]
-    if paid != sorted(paid) or any(not 0 <= cost <= float(totals.cost) + _TOLERANCE for cost in paid):
+    costs = [point.cost for point in record.timeline if point.cost is not None]
+    if costs != sorted(costs) or any(not 0 <= cost <= float(totals.cost) + _TOLERANCE for cost in costs):
         yield "its timeline counts other costs than its ledger"
 
 
 def _call(line: Mapping[str, Any]) -> Call:
-    """A line of a ledger. Raises ValueError, TypeError, or InvalidOperation for one that no gateway writes."""
+    """Parse a line of a ledger. Raises ValueError, TypeError, or InvalidOperation if no gateway writes such a line."""
     cost = None if line.get("cost") is None else Decimal(repr(line["cost"]))
     if cost is not None and (not cost.is_finite() or cost < 0):
         raise ValueError("a cost must be a number of dollars")
@@ -112,23 +112,23 @@ def _call(line: Mapping[str, Any]) -> Call:
 
 
 def _unlike(totals: Totals, record: RunRecord) -> Iterator[str]:
-    """Sums that a record has otherwise than its ledger."""
-    told, found = record.llm, totals.to_json()
-    called = {name: own["calls"] for name, own in totals.models.items()}
+    """Yield the totals that differ between a record and its ledger."""
+    recorded, found = record.llm, totals.to_json()
+    called = {name: counted["calls"] for name, counted in totals.models.items()}
     if called != record.models_called:
-        yield f"its ledger has {counts({'': called})}, and its record {counts({'': record.models_called})}"
+        yield f"its ledger has {counts({'': called})}, but its record {counts({'': record.models_called})}"
     required = ("calls", "tokens", "known_cost", "models") if totals.calls else ()
     for name, value in found.items():
-        if name in _NOT_IN_LEDGERS or (name not in told and name not in required):
+        if name in _NOT_IN_LEDGERS or (name not in recorded and name not in required):
             continue
         # Seconds are a sum of rounded times.
-        if not _same(told.get(name), value, tolerance=1.0 if name == "seconds" else _TOLERANCE):
+        if not _same(recorded.get(name), value, tolerance=1.0 if name == "seconds" else _TOLERANCE):
             what = "cost" if name == "known_cost" else name.replace("_", " ")
-            yield f"{what}: its ledger has {value!r:.100}, and its record {told.get(name)!r:.100}"
+            yield f"{what}: its ledger has {value!r:.100}, but its record {recorded.get(name)!r:.100}"
 
 
 def _same(one: Any, other: Any, *, tolerance: float = _TOLERANCE) -> bool:
-    """Whether two JSON values are equal but for rounding; NaN equals nothing."""
+    """Return whether two JSON values are equal except for rounding. NaN equals nothing."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, int | float) and isinstance(other, int | float):
@@ -137,7 +137,7 @@ def _same(one: Any, other: Any, *, tolerance: float = _TOLERANCE) -> bool:
 
 
 def _steps_without_call(path: Path, known: Iterable[Any], max_bytes: int) -> list[int]:
-    """The numbers of calls that a run's trajectory has, and its ledger has not."""
+    """Return the numbers of calls that a run's trajectory has but its ledger lacks."""
     if not path.is_file() or path.stat().st_size > max_bytes:
         return []
     trajectory, numbers = loads(path.read_bytes()), set(known)

@@ -77,15 +77,15 @@ def _run_one(options: argparse.Namespace) -> int:
         logger.info("another job does this run, or the run has ended")
         return 0
     restarts = int(os.environ.get("SLURM_RESTART_COUNT") or 0) if plan.engine == "slurm" else 0
-    with sigterm_interrupts(), plans.shown_as_alive(folder, plan.name, socket.gethostname(), restarts=restarts):
+    with sigterm_interrupts(), plans.signal_alive(folder, plan.name, socket.gethostname(), restarts=restarts):
         try:
             record = plans.record_by(group, plan.key, {plan.name, *plan.earlier})
             record = record or _do(replace(plan, attempt=plan.attempt + restarts), group)
         except MLEBenchError as error:
             if not plans.is_superseded(folder, plan.name) and plan.name not in plans.ended_names(group):
-                plans.note_end(group, plan.name, JobEnd(error=str(error)))
+                plans.report_end(group, plan.name, JobEnd(error=str(error)))
             raise
-        plans.note_end(group, plan.name, JobEnd(run_id=record.run_id))
+        plans.report_end(group, plan.name, JobEnd(run_id=record.run_id))
     logger.info("%s: %s", record.run_id, record.outcome.label)
     return 0
 
@@ -132,7 +132,7 @@ def _check_not_replaced(plan: JobPlan, group: Path) -> None:
     if plans.is_superseded(folder, plan.name):
         raise ClusterError("another job has replaced this one")
     if (record := plans.record_by(group, plan.key, plan.earlier)) is not None:
-        plans.note_end(group, plan.name, JobEnd(run_id=record.run_id))
+        plans.report_end(group, plan.name, JobEnd(run_id=record.run_id))
         raise ClusterError(f"an earlier job has recorded this run after all: {record.run_id}")
 
 

@@ -148,7 +148,7 @@ def _job(folder: Path, name: str) -> Job:
         return Job(name=name, folder=folder)
 
 
-def note_end(group: Path, name: str, end: JobEnd) -> None:
+def report_end(group: Path, name: str, end: JobEnd) -> None:
     """Report that a job has ended; must be called last. Raises OSError."""
     folder = group / JOBS / _ENDED
     folder.mkdir(parents=True, exist_ok=True)
@@ -182,7 +182,7 @@ def read_alive(folder: Path, name: str) -> Alive | None:
 
 
 @contextmanager
-def shown_as_alive(folder: Path, name: str, node: str, *, restarts: int = 0) -> Iterator[None]:
+def signal_alive(folder: Path, name: str, node: str, *, restarts: int = 0) -> Iterator[None]:
     """Context manager: signal that the job is alive, and end it if the session has replaced it with another job.
 
     A node that was considered lost may come back, with a job that no session waits for any more.

@@ -105,7 +105,7 @@ class RunQueue:
         if jobs:
             self._engine.cancel(jobs)
         for name in self._live.keys() - plans.ended_names(self._group):
-            plans.note_end(self._group, name, JobEnd(cancelled=True))
+            plans.report_end(self._group, name, JobEnd(cancelled=True))
         self._live.clear()
         return len(jobs)
 
@@ -131,14 +131,14 @@ class RunQueue:
                 id = self._engine.submit(job, self._command(folder / plans.PLAN, plan.name), self._resources(plan))
             except QueueFull as error:
                 # The job may have reached the engine nevertheless.
-                plans.note_end(self._group, plan.name, JobEnd(cancelled=True))
+                plans.report_end(self._group, plan.name, JobEnd(cancelled=True))
                 self._full_until = time.monotonic() + self._full_seconds
                 if not self._live and self._reported_full != str(error):  # no job of ours will make room
                     self._reported_full = str(error)
                     self._reporter(Note(f"{self._engine.name} takes no more jobs for now: {error}"))
                 return
             except ClusterError as error:
-                plans.note_end(self._group, plan.name, JobEnd(cancelled=True))
+                plans.report_end(self._group, plan.name, JobEnd(cancelled=True))
                 self._refused[plan.key] = tries = self._refused.get(plan.key, 0) + 1
                 if tries >= _ATTEMPTS or str(error) in self._final:  # other runs were refused for the same reason
                     self._final.add(str(error))
@@ -207,7 +207,7 @@ class RunQueue:
             record = self._record_lost(plan, status.cause, status.reason)
         except MLEBenchError as error:
             return [RunResult(key=plan.key, error=f"its job was lost ({status.reason}): {error}")]
-        plans.note_end(self._group, plan.name, JobEnd(run_id=record.run_id))
+        plans.report_end(self._group, plan.name, JobEnd(run_id=record.run_id))
         return [RunResult(key=plan.key, record=record)]
 
 
@@ -222,7 +222,7 @@ def stop(group: Path, engines: Mapping[str, Callable[[], Engine]]) -> int:
             raise ClusterError(f"{group} has jobs of the engine {name}, which is not installed")
         engines[name]().cancel([job for plan, job in found if plan.engine == name])
     for plan, _ in found:
-        plans.note_end(group, plan.name, JobEnd(cancelled=True))
+        plans.report_end(group, plan.name, JobEnd(cancelled=True))
     return len(found)
 
 

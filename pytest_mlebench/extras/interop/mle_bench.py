@@ -30,7 +30,7 @@ EXPERIMENTS = "run_group_experiments.csv"
 def export(group: RunGroup, request: Request) -> Iterator[str]:
     """Write the ``runs/`` folder, and warn about runs that MLE-bench counts differently."""
     yield from map(str, export_mle_bench(group, request.folder(group)))
-    for reason in counted_otherwise(group):
+    for reason in count_differences(group):
         logger.warning("warning: %s", reason)
 
 
@@ -70,7 +70,7 @@ def export_mle_bench(group: RunGroup, target: Path) -> list[Path]:
     return folders
 
 
-def counted_otherwise(group: RunGroup) -> Iterator[str]:
+def count_differences(group: RunGroup) -> Iterator[str]:
     """Yield the reasons why MLE-bench's figures for the exported group differ from those in our report.
 
     MLE-bench takes the i-th report of a competition as seed i, so after a missing run, later seeds move up. It also

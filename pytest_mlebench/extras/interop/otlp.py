@@ -44,12 +44,12 @@ _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*[:=]\s*(.*)")
 _RETRIED = (408, 429, *range(500, 600))
 
 
-class NotTaken(Exception):
-    """A server did not accept spans, for this reason. ``for_good`` means that a retry would not help."""
+class SendError(Exception):
+    """A server did not accept spans, for this reason. ``is_permanent`` means that a retry would not help."""
 
-    def __init__(self, why: str, *, for_good: bool = False) -> None:
+    def __init__(self, why: str, *, is_permanent: bool = False) -> None:
         super().__init__(why)
-        self.for_good = for_good
+        self.is_permanent = is_permanent
 
 
 def export(group: RunGroup, request: Request) -> Iterator[str]:
@@ -62,8 +62,8 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
         for record in group.records:
             total += sender.send(spans.of(record, group.folder / record.run_id))
             sent += 1
-    except NotTaken as error:
-        hint = "" if error.for_good else "; the same command sends them again, and no span is recorded twice"
+    except SendError as error:
+        hint = "" if error.is_permanent else "; the same command sends them again, and no span is recorded twice"
         raise UsageError(
             f"{sender.shown}: {error}; {sent} of {pluralize(len(group.records), 'run')} were sent{hint}"
         ) from error
@@ -129,7 +129,7 @@ class Sender:
         """Number of spans that the server rejected although it accepted the request."""
 
     def send(self, spans: Iterable[Span]) -> int:
-        """Send spans in batches, and return their number. Raises NotTaken."""
+        """Send spans in batches, and return their number. Raises SendError."""
         batch: list[Span] = []
         size = total = 0
         for span in spans:
@@ -151,7 +151,7 @@ class Sender:
             return self._batch(spans[:half]) + self._batch(spans[half:])
         if not 200 <= status < 300:
             why = "a span is too large for it (413)" if status == 413 else f"it answered {status}"
-            raise NotTaken(f"{why}{_excerpt(answer)}", for_good=True)
+            raise SendError(f"{why}{_excerpt(answer)}", is_permanent=True)
         self._count_rejected(answer)
         return len(spans)
 
@@ -168,7 +168,7 @@ class Sender:
         return content
 
     def _post(self, content: bytes) -> tuple[int, bytes]:
-        """Send a request, with retries. Returns the status and body of the answer. Raises NotTaken."""
+        """Send a request, with retries. Returns the status and body of the answer. Raises SendError."""
         why, pause = "", 0.5
         for attempt in range(self._attempts):
             if attempt:
@@ -190,7 +190,7 @@ class Sender:
             why = f"it answered {answer.status}{_excerpt(body)}"
             after = answer.headers.get("Retry-After", "")
             pause = min(float(after), _MAX_WAIT) if re.fullmatch(r"\d{1,6}", after) else pause
-        raise NotTaken(why)
+        raise SendError(why)
 
     def _count_rejected(self, answer: bytes) -> None:
         found = self._service.ExportTraceServiceResponse()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pytest_mlebench.errors import reason
 from pytest_mlebench.extras.interop.facts import cached, cleaner
-from pytest_mlebench.extras.interop.otlp import NotTaken, Sender, headers_of
+from pytest_mlebench.extras.interop.otlp import Sender, SendError, headers_of
 from pytest_mlebench.extras.interop.otlp_spans import RunSpans
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.record import RunRecord
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MOST = 1000
 """Maximum number of runs that wait to be sent. Further runs are left to ``mlebench export``."""
-DRAIN = 10.0
+DRAIN_SECONDS = 10.0
 """Seconds that the end of a session waits for unsent traces."""
 _RETRY_SECONDS = 60.0
 _MAX_RECORDING = 64 << 20
@@ -45,7 +45,9 @@ def create(settings: Settings, url: str, group: Path) -> LiveTraces:
 class LiveTraces:
     """See ``plugin.reporting.Live``. At most ``most`` runs wait, and ``close`` takes at most ``drain`` seconds."""
 
-    def __init__(self, sender: Sender, spans: RunSpans, group: Path, *, most: int = MOST, drain: float = DRAIN) -> None:
+    def __init__(
+        self, sender: Sender, spans: RunSpans, group: Path, *, most: int = MOST, drain: float = DRAIN_SECONDS
+    ) -> None:
         self._sender, self._spans, self._group = sender, spans, group
         self._most, self._drain = most, drain
         self._queue: SimpleQueue[tuple[RunRecord, Path] | None] = SimpleQueue()
@@ -102,9 +104,9 @@ class LiveTraces:
         try:
             self._sender.send(self._spans.of(record, run_dir))
             lost = 0
-        except NotTaken as error:
+        except SendError as error:
             self._problem = str(error)
-            if not error.for_good:
+            if not error.is_permanent:
                 return False
         except Exception as error:  # an agent's recording must not stop the session
             self._problem = f"{record.run_id}: {type(error).__name__}: {reason(error)}"

@@ -20,7 +20,7 @@ from pytest_mlebench.data.download.transfers import in_parallel
 from pytest_mlebench.data.preparing import Head, NotPushed
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.extras.remote_data import index
-from pytest_mlebench.extras.remote_data.storage import Absent, Storage
+from pytest_mlebench.extras.remote_data.storage import ObjectNotFound, Storage
 from pytest_mlebench.io.files import shuffled
 from pytest_mlebench.io.progress import ByteCounter, Reporter, Step
 
@@ -33,7 +33,7 @@ class PullSource(Storage):
         name = index.Layout(competition).head
         try:
             return index.parse_head(self.read(name, index.HEAD_BYTES, reporter), competition)
-        except Absent:
+        except ObjectNotFound:
             raise NotPushed(
                 f"{competition.id}: {self.url} has no data for it ({name} is missing); "
                 f"push it from where it is prepared: {push_command(self, competition)}"
@@ -41,7 +41,7 @@ class PullSource(Storage):
         except index.IndexDamaged as error:
             raise _damaged(self, competition, name, str(error)) from error
 
-    def bytes_there(self, work: Path) -> int:
+    def bytes_pulled(self, work: Path) -> int:
         """Bytes in the files that an earlier call of ``pull`` left."""
         found = (os.path.join(folder, name) for folder, _, names in os.walk(work) for name in names)  # noqa: PTH118
         return sum(os.lstat(path).st_size for path in found)
@@ -70,7 +70,7 @@ class PullSource(Storage):
             name = layout.list_of(side)
             try:
                 entries = index.read_list(self.read(name, index.LIST_BYTES, reporter), known.parts[side])
-            except (Absent, index.IndexDamaged) as error:
+            except (ObjectNotFound, index.IndexDamaged) as error:
                 raise _damaged(self, competition, name, str(error)) from error
             wanted = (entry for entry in entries if side in only or f"{side}/{entry.name}" in only)
             todo += ((side, entry) for entry in shuffled(wanted))
@@ -169,7 +169,7 @@ class _Pull:
 
         try:
             self.storage.retry(transfer, name, self.reporter, lambda: download.size, self.stopped)
-        except Absent:
+        except ObjectNotFound:
             raise _damaged(self.storage, self.competition, name, "it is missing, and the index lists it") from None
         if download.size < entry.size:
             why = f"{self.storage.where(name)} has {download.size} bytes instead of {entry.size}"

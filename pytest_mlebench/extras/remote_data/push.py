@@ -14,7 +14,7 @@ from pytest_mlebench.data.preparing import NotPushed
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.extras.remote_data import index
 from pytest_mlebench.extras.remote_data.pull import PullSource, SharedCount, digest_of, push_command
-from pytest_mlebench.extras.remote_data.storage import Absent
+from pytest_mlebench.extras.remote_data.storage import ObjectNotFound
 from pytest_mlebench.io.progress import Reporter, Step
 from pytest_mlebench.io.values import loads
 
@@ -86,7 +86,7 @@ class _Push:
         try:
             if self._claimed() != self._head.digest:
                 raise self._refused("has a part of other data of it, whose push was stopped or continues")
-        except Absent:
+        except ObjectNotFound:
             if self._storage.sizes(self._layout.folder, self._reporter):
                 raise self._refused("has files of it that no index lists") from None
             note = json.dumps({"sha256": self._head.digest}).encode()

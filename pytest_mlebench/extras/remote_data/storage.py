@@ -32,7 +32,7 @@ _TRANSIENT = {408, 425, 429}
 _PERMANENT = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR}
 
 
-class Absent(DataError):
+class ObjectNotFound(DataError):
     """The object does not exist."""
 
 
@@ -64,7 +64,7 @@ class Storage:
         return f"{self.url}/{name}"
 
     def read(self, name: str, limit: int, reporter: Reporter = silent) -> bytes:
-        """Read a small object. Raises Absent, and DataError if it has more than ``limit`` bytes."""
+        """Read a small object. Raises ObjectNotFound, and DataError if it has more than ``limit`` bytes."""
 
         def get() -> bytes:
             found = bytearray()
@@ -80,8 +80,8 @@ class Storage:
     def blocks(self, name: str, start: int, size: int) -> tuple[int, Iterator[bytes]]:
         """Return the start, and an iterator of the bytes from there to ``size``. Without ranges, a store starts at 0.
 
-        There are no retries. Raises TransientError, Absent or DataError, also during iteration. A shorter object
-        yields fewer bytes.
+        There are no retries. Raises TransientError, ObjectNotFound or DataError, also during iteration. A shorter
+        object yields fewer bytes.
         """
         if self.scheme not in ("http", "https"):
             return start, self._ranges(name, start, size)
@@ -118,7 +118,7 @@ class Storage:
             try:
                 with _translated(self, folder):
                     found = self._fs.find(root, detail=True)
-            except Absent:
+            except ObjectNotFound:
                 return {}
             return {path[len(root) + 1 :]: about["size"] for path, about in found.items() if path != root}
 
@@ -156,7 +156,7 @@ class Storage:
         """Remove an object, or all objects below a folder. Missing objects are ignored."""
 
         def drop() -> None:
-            with suppress(Absent), _translated(self, name):
+            with suppress(ObjectNotFound), _translated(self, name):
                 self._fs.rm(f"{self._root}/{name}", recursive=recursive)
 
         self.retry(drop, name, reporter)
@@ -210,7 +210,7 @@ def _options(scheme: str, policy: RetryPolicy) -> dict[str, Any]:
 
 @contextmanager
 def _translated(storage: Storage, name: str, *, writing: bool = False) -> Iterator[None]:
-    """Context manager: turn errors of a store into TransientError, Absent or DataError."""
+    """Context manager: turn errors of a store into TransientError, ObjectNotFound or DataError."""
     try:
         yield
     except (DataError, TransientError):
@@ -224,7 +224,7 @@ def _translation(storage: Storage, where: str, error: Exception, *, writing: boo
     if isinstance(error, FileNotFoundError) or status == 404:
         if writing:
             return DataError(f"{where} cannot be written: does the bucket exist? ({_text(error)})")
-        return Absent(f"{where} does not exist")
+        return ObjectNotFound(f"{where} does not exist")
     if type(error).__name__ in _NO_CREDENTIALS:
         return DataError(f"{where}: no valid credentials were found in the environment: {_text(error)}")
     is_forbidden = storage.scheme == "gs" and str(error).startswith("Forbidden")  # gcsfs gives no other sign

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.errors import MLEBenchError
-from pytest_mlebench.io.processes import owned
+from pytest_mlebench.io.processes import owned_prefix
 
 MAX_ANSWER = 64 << 20
 """Maximum bytes of one answer."""
@@ -41,7 +41,7 @@ class StepChannel:
     @contextmanager
     def open(self, unix_socket: Path | None = None) -> Iterator[str]:
         """Context manager: listen on this socket, or by default on a new one. Yields its path."""
-        with tempfile.TemporaryDirectory(prefix=owned("mlebench-steps-")) as folder:
+        with tempfile.TemporaryDirectory(prefix=owned_prefix("mlebench-steps-")) as folder:
             path = unix_socket or Path(folder, "steps.sock")
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.bind(str(path))

@@ -1,4 +1,4 @@
-"""The application: its pages behind their guard."""
+"""The application: its pages, protected by the guard."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _PAGES: Mapping[str, Callable[..., Any]] = {
     "/run/{group}/{run}/files/{path:path}": files.files,
     "/run/{group}/{run}/raw/{path:path}": files.raw,
 }
-"""What answers at each address: functions of the site and the request."""
+"""Handlers by address: functions of the site and the request."""
 
 
 def application(
     index: RunIndex, *, address: str, token: str | None = None, lifespan: Lifespan[Any] | None = None
 ) -> ASGIApp:
-    """The application, behind its guard; with a token, whoever asks must bring it."""
+    """Return the application with its guard. With a ``token``, every client must present it."""
     site = Site(index)
     routes = [Route(path, partial(page, site)) for path, page in _PAGES.items()]
     routes += [Route("/-/view.css", site.stylesheet), Route("/-/{script}.js", site.script)]

@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
 def _view(options: argparse.Namespace) -> int:
     if not 0 <= options.port < 65536:
         raise UsageError(f"--port: {options.port} is not between 0 and 65535")
-    try:  # here, so that the list of all commands needs no web server
+    try:  # a late import, so that other commands need no web server
         from pytest_mlebench.extras.viewer.server import serve
     except ModuleNotFoundError as error:
         if error.name not in ("starlette", "uvicorn", "anyio"):
@@ -48,12 +48,12 @@ def _view(options: argparse.Namespace) -> int:
         runs_dir = open_group(str(runs_dir), runs_dir)
 
     def ready(url: str) -> None:
-        print(f"{url}\nthe run groups below {runs_dir}; Ctrl-C ends this", flush=True)
+        print(f"{url}\nshowing the run groups in {runs_dir}; press Ctrl-C to stop", flush=True)
         if options.open:
             import webbrowser
 
             if not webbrowser.open(url):
-                print("no browser could be opened: open the address yourself", file=sys.stderr)
+                print("could not open a browser: open the address yourself", file=sys.stderr)
 
     serve(runs_dir, address=options.address, port=options.port, ready=ready)
     return 0

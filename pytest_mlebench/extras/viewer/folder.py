@@ -1,4 +1,4 @@
-"""Reading below one folder, and nothing else: no links, no special files, no more bytes than asked for."""
+"""Reads files below one folder only, without following links, and up to a given number of bytes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class NotReadable(Exception):
-    """There is no such file, or none that may be read; the text says why."""
+    """A file does not exist or must not be read. The text says why."""
 
 
 @dataclass(frozen=True)
 class FolderFile:
-    """A file below a folder; ``path`` is relative to it. ``refused`` says why it is not shown."""
+    """A file below a folder. ``path`` is relative to it. ``refused`` says why it is not shown."""
 
     path: str
     size: int
@@ -30,10 +30,10 @@ class FolderFile:
 
 @contextmanager
 def opened(root: Path, *parts: str) -> Iterator[int]:
-    """The descriptor of a regular file below ``root``; each part is a name. Raises NotReadable.
+    """Open a regular file below ``root`` and yield its descriptor. Each part is a name. Raises NotReadable.
 
-    Each folder on the way is opened by its own name within the last one, so that nothing that is exchanged meanwhile
-    leads elsewhere.
+    Each folder on the way is opened by name within the previous one, so that a folder that is replaced meanwhile cannot
+    lead elsewhere.
     """
     if not parts or not all(map(_is_name, parts)):
         raise NotReadable("there is no such file")
@@ -59,7 +59,7 @@ def _replaced(old: int, new: int) -> int:
 
 
 def read(root: Path, *parts: str, start: int = 0, size: int) -> tuple[bytes, int]:
-    """Bytes of a file from ``start`` on, at most ``size``, and how many it has in all. Raises NotReadable."""
+    """Return up to ``size`` bytes of a file from ``start`` on, and the size of the file. Raises NotReadable."""
     with opened(root, *parts) as descriptor:
         total = os.fstat(descriptor).st_size
         found = bytearray()
@@ -69,14 +69,14 @@ def read(root: Path, *parts: str, start: int = 0, size: int) -> tuple[bytes, int
 
 
 def size_of(root: Path, *parts: str) -> int | None:
-    """The size of a file; None where there is none."""
+    """Return the size of a file; None if it does not exist or is not readable."""
     with suppress(NotReadable), opened(root, *parts) as descriptor:
         return os.fstat(descriptor).st_size
     return None
 
 
 def changed_at(path: Path) -> int:
-    """When a file or folder was changed, in nanoseconds; 0 where there is none."""
+    """Return when a file or folder was changed, in nanoseconds; 0 if it does not exist."""
     try:
         return path.lstat().st_mtime_ns
     except OSError:
@@ -84,7 +84,7 @@ def changed_at(path: Path) -> int:
 
 
 def is_folder(root: Path, *parts: str) -> bool:
-    """Whether there is a folder of this name that is not a link."""
+    """Return whether there is a folder of this name that is not a link."""
     with suppress(OSError, ValueError):
         folders = [root.joinpath(*parts[: k + 1]) for k in range(len(parts))]
         return all(map(_is_name, parts)) and all(stat.S_ISDIR(path.lstat().st_mode) for path in folders)
@@ -96,18 +96,18 @@ def _is_name(part: str) -> bool:
 
 
 def listing(folder: Path) -> tuple[Sequence[FolderFile], bool]:
-    """The files below a folder by path, and whether there are more than ``MAX_ENTRIES``."""
+    """Return the files below a folder by path, and whether there are more than ``MAX_ENTRIES``."""
     found: list[FolderFile] = []
     waiting = [("", 0)]
     while waiting:
         prefix, depth = waiting.pop()
         try:
             with os.scandir(folder / prefix) as entries:
-                own = sorted(entries, key=lambda entry: entry.name)[: MAX_ENTRIES + 1]
+                sorted_entries = sorted(entries, key=lambda entry: entry.name)[: MAX_ENTRIES + 1]
         except OSError:
             continue
         folders = []
-        for entry in own:
+        for entry in sorted_entries:
             if len(found) >= MAX_ENTRIES:
                 return found, True
             try:
@@ -121,6 +121,6 @@ def listing(folder: Path) -> tuple[Sequence[FolderFile], bool]:
             elif stat.S_ISREG(about.st_mode):
                 found.append(FolderFile(path, about.st_size))
             else:
-                found.append(FolderFile(path, 0, "a link" if stat.S_ISLNK(about.st_mode) else "no regular file"))
+                found.append(FolderFile(path, 0, "a link" if stat.S_ISLNK(about.st_mode) else "not a regular file"))
         waiting += reversed(folders)
     return found, False

@@ -1,4 +1,4 @@
-"""What stands before every page: who may ask, what may be asked, and what a browser may do with the answer."""
+"""Guards every page: who may request it, which requests are allowed, and what a browser may do with the response."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "mlebench-view"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-"""Addresses that only this machine can reach."""
+"""Addresses that are reachable only from this machine."""
 NONCE = "mlebench.nonce"
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 
 
 def policy(nonce: str) -> str:
-    """The Content-Security-Policy of a page: scripts are ours alone, and nothing comes from or goes elsewhere."""
+    """Return a page's Content-Security-Policy: only our scripts run, and nothing is loaded from or sent elsewhere."""
     return (
         f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; style-src-attr 'unsafe-inline'; "
         "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -39,14 +39,14 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
 FILE_POLICY = "sandbox; default-src 'none'"
-"""Of an agent's file: whatever a browser takes it for, it does nothing."""
+"""Policy for an agent's file: whatever type a browser detects, the file can do nothing."""
 
 
 class Guard:
-    """Lets requests through that name this server by a name of its own, only read, and bring the token if there is one.
+    """Passes on requests that use one of this server's own names, only read, and present the token if there is one.
 
-    A page elsewhere can make a browser ask us: by a name that it makes lead here (DNS rebinding), which the header Host
-    tells, or across sites, which Sec-Fetch-Site tells. The token comes once in the address, then in a cookie.
+    Another site can make a browser send requests here: with a name that it resolves to this server (DNS rebinding),
+    which Host reveals, or across sites, which Sec-Fetch-Site reveals. The token is first in the URL, then in a cookie.
     """
 
     def __init__(self, app: ASGIApp, *, address: str, token: str | None) -> None:
@@ -59,7 +59,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
-            raise ValueError(f"no {scope['type']} here")
+            raise ValueError(f"{scope['type']} is not supported")
         headers = Headers(scope=scope)
         nonce = scope[NONCE] = secrets.token_urlsafe(16)
 
@@ -73,11 +73,11 @@ class Guard:
 
         answer: ASGIApp = self._app
         if not self._is_ours(headers.getlist("host")):
-            answer = _refusal(421, "this server is not known by that name; use the address that it printed")
+            answer = _refusal(421, "this server does not use that name; use the address that it printed")
         elif scope["method"] not in ("GET", "HEAD"):
-            answer = PlainTextResponse("this server only shows\n", 405, {"Allow": "GET, HEAD"})
+            answer = PlainTextResponse("this server is read-only\n", 405, {"Allow": "GET, HEAD"})
         elif headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
-            answer = _refusal(403, "no other page may ask this server")
+            answer = _refusal(403, "requests from other sites are not allowed")
         elif self._token is not None:
             answer = self._with_token(Request(scope), self._token)
         await answer(scope, receive, send_guarded)
@@ -90,7 +90,7 @@ class Guard:
             return True
         if self._local_only:
             return False
-        try:  # nobody can make an address lead elsewhere
+        try:  # an IP address cannot be rebound
             ipaddress.ip_address(name)
         except ValueError:
             return False
@@ -100,9 +100,9 @@ class Guard:
         given = request.query_params.get("token")
         if given is not None:
             if not _same(given, token):
-                return _refusal(403, "that is not the token of this server; use the address that it printed")
+                return _refusal(403, "invalid token for this server; use the address that it printed")
             rest = [pair for pair in parse_qsl(request.url.query, keep_blank_values=True) if pair[0] != "token"]
-            path = "/" + request.url.path.lstrip("/")  # "//elsewhere" would be another server
+            path = "/" + request.url.path.lstrip("/")  # "//elsewhere" would name another server
             answer = RedirectResponse(path + (f"?{urlencode(rest)}" if rest else ""), 303)
             answer.set_cookie(COOKIE, token, httponly=True, samesite="strict")
             return answer
@@ -111,7 +111,7 @@ class Guard:
         except CookieError:
             cookie = None
         if cookie is None or not _same(cookie.value, token):
-            return _refusal(403, "this server asks for its token: open the address that it printed, with ?token=…")
+            return _refusal(403, "this server requires a token: open the address that it printed, with ?token=…")
         return self._app
 
 

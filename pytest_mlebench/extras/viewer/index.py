@@ -1,6 +1,5 @@
-"""An index of run groups in SQLite, beside them: made from their files, kept current by their times, never the only
-place of anything. One that is missing, damaged or of another version is made anew.
-"""
+"""An index of run groups in SQLite, stored next to them. It is built from their files and updated when these change,
+and contains no other data. An index that is missing, damaged or of another version is rebuilt."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ _TEXT = 500
 
 @dataclass(frozen=True, kw_only=True)
 class ListedRun:
-    """A run that has a record, as lists show it. ``reason`` is why it has no valid submission."""
+    """A run that has a record, as shown in lists. ``reason`` is why it has no valid submission."""
 
     group_name: str
     run_id: str
@@ -65,7 +64,7 @@ class ListedRun:
     score_low: float | None = None
     score_high: float | None = None
     latest: int = 1
-    """0 where a later run has the same agent, competition and seed."""
+    """0 if a later run has the same agent, competition and seed."""
 
     @property
     def result(self) -> Outcome:
@@ -84,7 +83,7 @@ FACETS = {
     "firm": "firm",
     "version": "bench_version",
 }
-"""What runs can be chosen by, with the column of each."""
+"""What runs can be filtered by, with the column of each."""
 ORDERS = {
     "ended": "ended_at",
     "outcome": f"instr('{' '.join(Outcome)}', outcome)",
@@ -103,17 +102,17 @@ ORDERS = {
     "submissions": "submissions",
     "started": "started_at",
 }
-"""What runs can be sorted by, with the term of each."""
+"""What runs can be sorted by, with the SQL expression of each."""
 _CAN_BE_NULL = ("score", "percentile", "cost", "calls")
 _SEARCHED = ("group_name", "competition_id", "agent", "models", "reason", "ending", "run_id")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """Which runs are looked for: ``facets`` has values by ``FACETS``, ``words`` must all be in what a run says.
+    """Which runs to find: ``facets`` has values by ``FACETS``, and every one of ``words`` must occur in a run's texts.
 
-    Of ``outcome``, ``medal`` and ``failure`` stand for several. ``order`` is one of ``ORDERS``, with ``-`` before it
-    for the largest first.
+    For ``outcome``, ``medal`` and ``failure`` stand for several values. ``order`` is one of ``ORDERS``, with ``-``
+    before it for descending order.
     """
 
     facets: Mapping[str, Sequence[str]]
@@ -123,7 +122,7 @@ class Search:
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """A run group, as lists show it. ``counts`` are its latest runs by outcome; ``problem`` is why it is unreadable."""
+    """A run group in a list. ``counts`` are its latest runs by outcome. ``problem`` is why it is unreadable."""
 
     name: str
     created_at: str = ""
@@ -137,14 +136,14 @@ class Group:
     interrupted: int = 0
     counts: Mapping[str, int]
     cost: float | None = None
-    """What finished runs spent on models; None where they asked none."""
+    """Cost of the models that finished runs called; None if they called none."""
     cost_is_complete: bool = True
     canonical: bool | None = None
     differences: Sequence[str] = ()
     title: str = ""
     models: Sequence[str] = ()
     seconds: float = 0.0
-    """The sum of its finished runs' time."""
+    """Total time of its finished runs."""
     broken: Sequence[str] = ()
     problem: str = ""
 
@@ -167,7 +166,7 @@ pragma user_version = {_VERSION};
 
 
 class RunIndex:
-    """The run groups directly below ``runs_dir``; ``only`` one of them if it is named. Usable from any thread."""
+    """The run groups directly below ``runs_dir``, or ``only`` one of them. Usable from any thread."""
 
     def __init__(self, runs_dir: Path, only: str | None = None) -> None:
         self.runs_dir = runs_dir
@@ -177,19 +176,19 @@ class RunIndex:
         self._reading = threading.Lock()
         self._passing = threading.Lock()
         self.left: int | None = None
-        """How many groups are still to be read for the first time; None before that is known."""
+        """How many groups are yet to be read for the first time; None if this is not known yet."""
         self.is_kept = True
-        """Whether it is on disk, so that the next start has it."""
+        """Whether it is stored on disk, for the next start."""
         self._database = self._open()
         self._live = {group.name for group in self.groups() if group.running or group.interrupted}
-        """Groups that had runs in progress when they were last looked at."""
+        """Groups that had runs in progress when they were last checked."""
 
     def close(self) -> None:
         with self._lock:
             self._database.close()
 
     def groups(self) -> list[Group]:
-        """All groups, the one that was used last first."""
+        """Return all groups, the most recently used first."""
         found = [_group(text) for (text,) in self._all("select about from groups")]
         return sorted(found, key=lambda group: (group.used, group.name), reverse=True)
 
@@ -198,7 +197,7 @@ class RunIndex:
         return _group(rows[0][0]) if rows else None
 
     def runs(self, *groups: str, competition: str | None = None) -> list[ListedRun]:
-        """The latest runs of these groups (all, if none is named), of one competition if it is given."""
+        """Return the latest runs of these groups (all if none is named), of one competition if it is given."""
         wanted, values = ["latest"], list[Any]()
         if groups:
             wanted.append(f"group_name in ({', '.join('?' * len(groups))})")
@@ -209,7 +208,7 @@ class RunIndex:
         return self._runs(" and ".join(wanted), values)
 
     def search(self, search: Search, *, start: int, count: int) -> tuple[list[ListedRun], int]:
-        """Runs of all groups that are looked for, ``count`` of them from ``start`` on, and how many there are."""
+        """Return ``count`` matching runs of all groups from ``start`` on, and the number of all matches."""
         where, values = _condition(search)
         term = ORDERS[search.order.removeprefix("-")]
         way = "desc" if search.order.startswith("-") else "asc"
@@ -219,14 +218,14 @@ class RunIndex:
         return self._runs(f"{where} order by {order} limit ? offset ?", [*values, count, start]), total
 
     def facets(self) -> dict[str, list[tuple[str, int]]]:
-        """The values of each facet with the number of its runs."""
+        """Return the values of each facet, with the number of runs of each."""
         found: dict[str, list[tuple[str, int]]] = {name: [] for name in FACETS}
         for name, value, count in self._all("select facet, value, sum(count) from facets group by 1, 2 order by 1, 2"):
             found[name].append((value, count))
         return found
 
     def competitions(self) -> list[tuple[str, int, int, int]]:
-        """Each competition with the number of its runs, of those with a medal, and of the groups."""
+        """Return each competition with the numbers of its runs, of those with a medal, and of its groups."""
         medals = ", ".join(f"'{medal}'" for medal in MEDALS)
         return self._all(
             f"select competition_id, count(*), sum(outcome in ({medals})), count(distinct group_name) "
@@ -234,9 +233,9 @@ class RunIndex:
         )
 
     def refresh(self, *, thorough: bool = False) -> None:
-        """Take in what has changed: in groups whose folder or manifest is newer, or that had runs in progress.
+        """Update groups whose folder or manifest is newer, or that had runs in progress.
 
-        ``thorough``: look at each run of each group. Where another thread is at it, this does nothing.
+        ``thorough``: check each run of each group. Does nothing if another thread is updating the index.
         """
         if not self._passing.acquire(blocking=False):
             return
@@ -248,14 +247,14 @@ class RunIndex:
             changed = [name for name in names if thorough or self._is_due(name, known.get(name))]
             self.left = sum(name not in known for name in changed)
             for name in sorted(changed, key=lambda name: name in known):
-                with self._reading:  # one by one: who asks for one group need not wait for all
+                with self._reading:  # one by one, so that a request for one group need not wait for all
                     self._refresh_group(name)
                 self.left -= name not in known
         finally:
             self._passing.release()
 
     def refresh_group(self, name: str) -> Group | None:
-        """Take in what has changed in a group; None where there is none of this name."""
+        """Update a group, and return it; None if there is no group of this name."""
         if name not in self._names():
             return None
         with self._reading:
@@ -342,7 +341,7 @@ class RunIndex:
             used=(changed_at(folder / MANIFEST) or changed_at(folder)) / 1e9,
             agents=sorted({key[0] for key in keys}),
             splits=sorted(
-                {run.split for run in runs} | {str(own["split"]) for own in noted.values() if "split" in own}
+                {run.split for run in runs} | {str(entry["split"]) for entry in noted.values() if "split" in entry}
             ),
             version=str(manifest.settings.get("bench_version") or next((run.bench_version for run in runs), "v1")),
             planned=len(keys),
@@ -401,7 +400,7 @@ class RunIndex:
         return self._connected(":memory:")
 
     def _rebuild(self) -> None:
-        """Begin anew, in memory where the disk has failed."""
+        """Start with an empty database, in memory if the disk fails."""
         self._database.close()
         with suppress(OSError):
             (self.runs_dir / FILE).unlink()
@@ -412,7 +411,7 @@ class RunIndex:
         database = sqlite3.connect(path, check_same_thread=False, timeout=5)
         try:
             database.execute("pragma cache_size = -8000")
-            database.execute("pragma synchronous = off")  # it can be made anew
+            database.execute("pragma synchronous = off")  # it can be rebuilt
             (version,) = database.execute("pragma user_version").fetchone()
             if version not in (0, _VERSION):
                 raise sqlite3.DatabaseError("of another version")
@@ -436,7 +435,7 @@ _DELETIONS = ("delete from groups where name = ?", "delete from runs where group
 _COUNTED = (
     "insert into facets select group_name, '{0}', {1}, count(*) from runs where group_name = ? and latest group by {1}"
 )
-"""How many runs of a group there are of each value of a facet and its column: lists of all runs show the sums."""
+"""Counts the runs of a group by the values of a facet and its column. Lists of all runs show the sums."""
 _ALL_OLD = "update runs set latest = 0 where group_name = ?"
 _LATEST = """
 update runs set latest = 1 where group_name = ? and folder in (select folder from (
@@ -449,7 +448,7 @@ def _condition(search: Search) -> tuple[str, list[Any]]:
     wanted, values = ["latest"], list[Any]()
     for name, chosen in search.facets.items():
         several = {"medal": MEDALS, "failure": FAILED} if name == "outcome" else {}
-        plain = [value for own in chosen for value in several.get(own, (own,))]
+        plain = [value for choice in chosen for value in several.get(choice, (choice,))]
         if plain:
             wanted.append(f"{FACETS[name]} in ({', '.join('?' * len(plain))})")
             values += plain
@@ -508,4 +507,4 @@ def _folders(folder: Path) -> list[str]:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-    return [name for name in names if name.encode("utf-8", "replace").decode() == name]  # others have no address
+    return [name for name in names if name.encode("utf-8", "replace").decode() == name]  # others have no URL

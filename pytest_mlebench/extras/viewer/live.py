@@ -1,4 +1,4 @@
-"""What changes while agents run: runs in progress with what they have spent, and server-sent events that say so."""
+"""Shows what changes while agents run: the time and cost of runs in progress, and server-sent events about changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LOG_LINES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class LiveRun:
-    """A run in progress, as the page of its group shows it. Times in seconds."""
+    """A run in progress, as shown on the page of its group. Times are in seconds."""
 
     run: RunInProgress
     elapsed: float
@@ -54,14 +54,14 @@ class LiveRun:
 
 
 class Calls:
-    """What runs have asked of models, from their ledgers, of which each byte is read once. Usable from any thread."""
+    """The model calls of runs, from their ledgers. Each byte is read only once. Usable from any thread."""
 
     def __init__(self) -> None:
         self._known: dict[Path, tuple[int, list[CallMark]]] = {}
         self._lock = threading.Lock()
 
     def of(self, group_dir: Path, run: str) -> list[CallMark]:
-        """The calls so far, with seconds since 1970."""
+        """Return the calls so far, with seconds since 1970."""
         with self._lock:
             place, marks = self._known.get(group_dir / run, (0, []))
             try:
@@ -99,15 +99,15 @@ def _mark(line: bytes) -> CallMark | None:
 
 
 def running(group_dir: Path, calls: Calls) -> tuple[list[LiveRun], list[LiveRun]]:
-    """The runs of a group in progress, and those that were interrupted."""
+    """Return the runs of a group that are in progress, and those that were interrupted."""
     found: tuple[list[LiveRun], list[LiveRun]] = [], []
     for run in runs_in_progress(group_dir):
-        made = calls.of(group_dir, run.run_dir.name)
+        model_calls = calls.of(group_dir, run.run_dir.name)
         shown = LiveRun(
             run=run,
             elapsed=max(0.0, time.time() - run.started),
-            calls=len(made),
-            cost=sum(call.cost for call in made) if made else None,
+            calls=len(model_calls),
+            cost=sum(call.cost for call in model_calls) if model_calls else None,
             log=log_end(group_dir, run.run_dir.name),
         )
         found[run.interrupted].append(shown)
@@ -115,7 +115,7 @@ def running(group_dir: Path, calls: Calls) -> tuple[list[LiveRun], list[LiveRun]
 
 
 def log_end(group_dir: Path, run: str, lines: int = _LOG_LINES, size: int = 8192) -> list[str]:
-    """The last lines of a run's log that say something."""
+    """Return the last lines of a run's log that are not empty."""
     for name in (RUN_LOG + TAIL_SUFFIX, RUN_LOG):
         total = size_of(group_dir, run, name)
         if total:
@@ -129,7 +129,7 @@ def log_end(group_dir: Path, run: str, lines: int = _LOG_LINES, size: int = 8192
 
 
 def group_state(group_dir: Path) -> str:
-    """Differs from an earlier one if something has changed that the page of a group shows; cheap to get."""
+    """Return a digest that changes with what the page of a group shows. It is cheap to compute."""
     parts = []
     try:
         with os.scandir(group_dir) as entries:
@@ -151,7 +151,7 @@ def group_state(group_dir: Path) -> str:
 
 
 def log_state(group_dir: Path, run: str) -> str:
-    """The size of a run's log, and whether the run has ended."""
+    """Return the size of a run's log, and whether the run is in progress."""
     try:
         with opened(group_dir, run, RUN_LOG) as descriptor:
             return f"{os.fstat(descriptor).st_size} {int(not (group_dir / run / 'run.json').exists())}"
@@ -160,7 +160,7 @@ def log_state(group_dir: Path, run: str) -> str:
 
 
 async def changes(state: Callable[[], str]) -> AsyncIterator[str]:
-    """Server-sent events: the state each time that it has changed, and a comment now and then, which keeps the line."""
+    """Yield server-sent events: each new state, and a comment at intervals to keep the connection open."""
     last, quiet = await run_in_threadpool(state), 0.0
     yield f"retry: 2000\nevent: state\ndata: {last}\n\n"
     while True:

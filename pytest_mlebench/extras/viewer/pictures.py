@@ -1,4 +1,4 @@
-"""Pictures of one run and of one competition, drawn as the report's plots are."""
+"""Pictures of one run and of one competition, drawn like the report's plots."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BUCKETS = 120
 
 @dataclass(frozen=True)
 class CallMark:
-    """A model call, for a picture: when it began in seconds, its tokens, and whether it failed."""
+    """A model call in a picture: when it began in seconds, its tokens and cost, and whether it failed."""
 
     seconds: float
     tokens: int
@@ -34,9 +34,9 @@ class CallMark:
 
 
 def run_timeline(record: RunRecord, calls: Sequence[CallMark], link: str, *, name: str = "timeline") -> Markup:
-    """Scores of a run's submissions over its time, with the medals' thresholds and what it asked of models.
+    """Draw the scores of a run's submissions over time, with the medal thresholds and the model calls.
 
-    Each mark leads to ``link`` with the second it stands for.
+    Each mark links to ``link`` followed by its second.
     """
     end = max([record.seconds, *(point.seconds for point in record.timeline), 1.0])
     unit, size = next((unit for unit in SECONDS if end >= 2 * unit[1]), SECONDS[-1])
@@ -68,14 +68,14 @@ def run_timeline(record: RunRecord, calls: Sequence[CallMark], link: str, *, nam
         body="".join(body),
         margins=(_LEFT, _RIGHT),
     )
-    return Markup(panel.svg().replace(' role="img"', ' role="group"', 1))  # its marks can be followed
+    return Markup(panel.svg().replace(' role="img"', ' role="group"', 1))  # its marks are links
 
 
 def _scores(record: RunRecord, scores: Sequence[float], end: float, bottom: float, link: str) -> list[str]:
     thresholds = {name: value for name, value in record.thresholds.items() if math.isfinite(value)}
     low, high = min([*scores, *thresholds.values()]), max([*scores, *thresholds.values()])
     spread = max(thresholds.values(), default=high) - min(thresholds.values(), default=low)
-    if spread and (high - low) > 12 * spread:  # one absurd score would flatten all others
+    if spread and (high - low) > 12 * spread:  # an extreme score would flatten all others
         middle = thresholds.get("median", scores[-1])
         low, high = max(low, middle - 6 * spread), min(high, middle + 6 * spread)
     if high <= low:
@@ -107,13 +107,13 @@ def _scores(record: RunRecord, scores: Sequence[float], end: float, bottom: floa
 
 
 def _mark(point: TimelinePoint, end: float, height: float, link: str) -> str:
-    said = f"after {format_duration(point.seconds)}: " + (
+    label = f"after {format_duration(point.seconds)}: " + (
         format_score(point.score) if point.score is not None else f"not valid: {point.error or 'no score'}"
     )
-    said += f", {point.medal}" if point.medal else ""
-    said += f", {pluralize(point.calls, 'call')}" if point.calls is not None else ""
-    said += f", {format_dollars(point.cost)}" if point.cost is not None else ""
-    said += ", the last one" if point.final else ""
+    label += f", {point.medal}" if point.medal else ""
+    label += f", {pluralize(point.calls, 'call')}" if point.calls is not None else ""
+    label += f", {format_dollars(point.cost)}" if point.cost is not None else ""
+    label += ", the last one" if point.final else ""
     colour = f"f-{point.medal}" if point.medal else "f-failure" if point.score is None else "f-agent0"
     radius = 6.5 if point.final else 5
     x = at(min(1.0, point.seconds / end))
@@ -122,15 +122,15 @@ def _mark(point: TimelinePoint, end: float, height: float, link: str) -> str:
         if point.score is not None
         else f'<text x="{x}" y="{height + 4:.1f}" class="c m f-failure">✕</text>'
     )
-    return _linked(f"{link}{point.seconds:.0f}", said, shape)
+    return _linked(f"{link}{point.seconds:.0f}", label, shape)
 
 
-def _linked(href: str, said: str, shape: str) -> str:
-    return f'<a href="{href}" class="mark" aria-label="{safe(said)}"><title>{safe(said)}</title>{shape}</a>'
+def _linked(href: str, label: str, shape: str) -> str:
+    return f'<a href="{href}" class="mark" aria-label="{safe(label)}"><title>{safe(label)}</title>{shape}</a>'
 
 
 def _calls(calls: Sequence[CallMark], end: float, foot: float) -> list[str]:
-    """Tokens by time, as bars; what had no answer is marked."""
+    """Draw tokens over time as bars, and mark failed calls."""
     tokens, failed = [0] * _BUCKETS, [0] * _BUCKETS
     for call in calls:
         k = min(_BUCKETS - 1, max(0, int(_BUCKETS * call.seconds / end)))
@@ -156,12 +156,12 @@ def _calls(calls: Sequence[CallMark], end: float, foot: float) -> list[str]:
 
 
 def _at_the_end(y: float, label: str) -> str:
-    """A label behind the end of the axis."""
+    """Return a label after the end of the axis."""
     return text("100%", y, label, "s f-muted", dx=12)
 
 
 def short(count: int) -> str:
-    """A count in at most a few characters."""
+    """Format a count in a few characters."""
     return f"{count / 1e6:.1f} M" if count >= 1e6 else f"{count / 1e3:.0f} k" if count >= 1000 else str(count)
 
 
@@ -170,9 +170,9 @@ _TICKS = (0, 25, 50, 75, 90, 99)
 
 
 def leaderboard(board: Leaderboard, runs: Sequence[ListedRun], link: Callable[[ListedRun], str]) -> Markup:
-    """Runs with a score on the scale of the leaderboard, a row for each agent, with the fields of the medals.
+    """Draw runs with a score on the scale of the leaderboard, one row for each agent and group, with areas for medals.
 
-    Each mark leads to the ``link`` of its run.
+    Each mark links to the ``link`` of its run.
     """
     rows = list(dict.fromkeys(f"{run.agent} · {run.group_name}" for run in runs))[:60]
     bottom = 26 + _ROW * len(rows)
@@ -193,9 +193,9 @@ def leaderboard(board: Leaderboard, runs: Sequence[ListedRun], link: Callable[[L
         row, beaten = f"{run.agent} · {run.group_name}", share_beaten(board, run.score)
         if row in rows and beaten is not None:
             k = rows.index(row)
-            said = f"{run.agent}, seed {run.seed} in {run.group_name}: {format_score(run.score)}, {run.result.label}"
+            label = f"{run.agent}, seed {run.seed} in {run.group_name}: {format_score(run.score)}, {run.result.label}"
             sign = marker(k % (AGENTS * AGENTS), at(position(beaten)), 20 + _ROW * (k + 0.5) + 3, 5.5)
-            body.append(_linked(link(run), said, sign))
+            body.append(_linked(link(run), label, sign))
     panel = Panel(
         name="leaderboard",
         title="Runs on the leaderboard",
@@ -205,4 +205,4 @@ def leaderboard(board: Leaderboard, runs: Sequence[ListedRun], link: Callable[[L
         body="".join(body),
         margins=(_NAME, 16),
     )
-    return Markup(panel.svg().replace(' role="img"', ' role="group"', 1))  # its marks can be followed
+    return Markup(panel.svg().replace(' role="img"', ' role="group"', 1))  # its marks are links

@@ -1,4 +1,4 @@
-"""Serving the application: on this machine alone, or elsewhere with a token."""
+"""Serves the application, on this machine alone or, with a token, on other addresses."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from pytest_mlebench.extras.viewer.index import RunIndex
 from pytest_mlebench.records.record import MANIFEST
 
 REFRESH = 300.0
-"""Seconds between two looks at every run of every group; what is in progress is looked at as it is shown."""
+"""Seconds between two checks of every run of every group. Runs in progress are checked when they are shown."""
 
 
 def serve(runs_dir: Path, *, address: str, port: int, ready: Callable[[str], None]) -> None:
     """Serve the run groups below ``runs_dir``, or one of them, until interrupted.
 
-    ``ready`` is called with the address to open once it can be. On an address that others reach, whoever asks must
-    bring the token in it. Raises UsageError.
+    ``ready`` is called with the URL as soon as the server accepts connections. If other machines can reach the address,
+    clients must present the token in that URL. Raises UsageError.
     """
     only = None
     if not runs_dir.is_dir():
-        raise UsageError(f"{runs_dir} is not a folder: name the one that holds run groups")
+        raise UsageError(f"{runs_dir} is not a folder: name the one that contains run groups")
     runs_dir = runs_dir.resolve()
     if (runs_dir / MANIFEST).is_file():
         runs_dir, only = runs_dir.parent, runs_dir.name
@@ -63,7 +63,7 @@ def serve(runs_dir: Path, *, address: str, port: int, ready: Callable[[str], Non
     thread = threading.Thread(target=keep_current, name="mlebench-view-index", daemon=True)
     thread.start()
     try:
-        with suppress(KeyboardInterrupt):  # which is how it ends
+        with suppress(KeyboardInterrupt):  # stops the server
             uvicorn.Server(config).run(sockets=[listening])
     finally:
         stop.set()
@@ -77,16 +77,16 @@ def _listening(address: str, port: int) -> socket.socket:
     try:
         family, *_, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listening = socket.socket(family, socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:  # UnicodeError: it cannot be the name of a host
+    except (OSError, UnicodeError) as error:  # UnicodeError: it is not a valid host name
         raise UsageError(f"--address: {address} is not an address of this machine: {reason(error)}") from error
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(where)
-        listening.listen(128)  # who opens the address as soon as it is printed waits for the first answer
+        listening.listen(128)  # a client that connects early waits for the first response
     except OSError as error:
         listening.close()
         raise UsageError(
-            f"{address}:{port} cannot be listened on: {error.strerror}; choose another with --port, 0 for any"
+            f"cannot listen on {address}:{port}: {error.strerror}; choose another port with --port (0 for any)"
         ) from error
     return listening
 

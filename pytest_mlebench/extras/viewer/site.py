@@ -1,4 +1,4 @@
-"""What the pages of the viewer share: what is kept in memory, templates with their filters, and kinds of answers."""
+"""What the pages of the viewer share: caches, templates with their filters, and types of responses."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from pytest_mlebench.results.summary import split_rank
 _ASSETS = Path(__file__).parent / "assets"
 _SCRIPTS = ("app.js", "trajectory.js", "log.js")
 _KEPT_GROUPS = 6
-"""Groups whose records are kept in memory, for their results and comparisons."""
+"""Maximum groups whose records are kept in memory, for their results and comparisons."""
 
 
 class Missing(MLEBenchError):
-    """There is no such page; the text says what there is instead."""
+    """The page does not exist. The text says what is missing."""
 
 
 class Site:
-    """What all pages share: the index, what is kept in memory, the templates. Usable from any thread."""
+    """What all pages share: the index, caches and templates. Usable from any thread."""
 
     def __init__(self, index: RunIndex) -> None:
         self.index = index
         self.trajectories = Trajectories()
         self.calls = Calls()
         self.group_parts: tuple[Any, dict[str, Any]] = (None, {})
-        """What the page of a group showed last of its records, after what it was made of."""
+        """The parts that the page of a group last showed, after what they were computed from."""
         self._reader = lru_cache(_KEPT_GROUPS)(GroupReader)
         self._group = lru_cache(_KEPT_GROUPS)(lambda folder, state: self._reader(folder).read())
         self._lock = Lock()
@@ -74,7 +74,7 @@ class Site:
         return Response(self._scripts[name], media_type="text/javascript", headers=headers)
 
     def problem(self, request: Request, error: Exception) -> Response:
-        """A page for what is not there, or cannot be shown."""
+        """Return a page for what does not exist or cannot be shown."""
         status = 404 if isinstance(error, Missing | NotReadable) else 400
         text = str(error) or "this cannot be shown"
         title = "Not found" if isinstance(error, Missing) else "This cannot be shown"
@@ -102,7 +102,7 @@ class Site:
         )
         if not export:
             return HTMLResponse(text, status)
-        text = re.sub(r' (?:href|action)="/[^"]*"', "", text)  # they would lead nowhere in a file
+        text = re.sub(r' (?:href|action)="/[^"]*"', "", text)  # they lead nowhere in a saved file
         name = re.sub(r"[^\w.-]+", "-", units.plain(title)).strip("-.")[:80] or "view"
         return attachment(text, f"{name}.html")
 
@@ -114,19 +114,19 @@ class Site:
         return found
 
     def read(self, name: str) -> RunGroup:
-        """A group with all its records, which are kept while nothing changes."""
+        """Return a group with all its records. They are cached until something changes."""
         folder = self.index.runs_dir / name
         state = group_state(folder)
         with self._lock:
             return self._group(folder, state)
 
     def runs(self, group: str) -> list[ListedRun]:
-        """The runs of a group that have ended, in the order of its table."""
+        """Return the runs of a group that have ended, in the order of its table."""
         found = self.index.runs(group)
         return sorted(found, key=lambda run: (split_rank(run.split), run.competition_id, run.agent, run.seed))
 
     def place(self, request: Request) -> RunPlace:
-        """The run that an address names."""
+        """Return the run that a URL names."""
         return self.run(request.path_params["group"], request.path_params["run"])
 
     def run(self, group: str, run_id: str) -> RunPlace:
@@ -141,7 +141,7 @@ class Site:
         return self.trajectories.read(place.folder, place.run_id, agent=place.record.agent if place.record else "agent")
 
     def run_context(self, place: RunPlace, tab: str) -> dict[str, Any]:
-        """What all pages of a run show; ``tab`` is the one that is open."""
+        """Return what all pages of a run show. ``tab`` is the open one."""
         group, run_id, record = place.group, place.run_id, place.record
         runs = [run.run_id for run in self.runs(group.name)]
         at = runs.index(run_id) if run_id in runs else None
@@ -149,7 +149,7 @@ class Site:
         suffix = "" if tab == "overview" else f"/{tab}"
         unfinished = None
         if record is None:
-            unfinished = next((own for own in runs_in_progress(place.folder) if own.run_dir.name == run_id), None)
+            unfinished = next((one for one in runs_in_progress(place.folder) if one.run_dir.name == run_id), None)
         about = record or unfinished
         name = f"{about.competition_id}, {about.agent}, seed {about.seed}" if about is not None else run_id
         return {
@@ -177,7 +177,7 @@ class Site:
 
 @dataclass(frozen=True)
 class RunPlace:
-    """A run that has a folder; ``folder`` is that of its group."""
+    """A run that has a folder. ``folder`` is that of its group."""
 
     group: Group
     run_id: str
@@ -185,12 +185,12 @@ class RunPlace:
 
     @property
     def base(self) -> str:
-        """The address of its pages."""
+        """The URL of its pages."""
         return f"/run/{seg(self.group.name)}/{seg(self.run_id)}"
 
     @cached_property
     def record(self) -> RunRecord | None:
-        """Its record; None for one that has not ended. Raises UsageError."""
+        """Its record; None if it has not ended. Raises UsageError."""
         try:
             content, _ = read(self.folder, self.run_id, RECORD, size=8 << 20)
         except NotReadable:
@@ -202,19 +202,19 @@ class RunPlace:
 
 
 def events(state: Callable[[], str]) -> StreamingResponse:
-    """Server-sent events: the state each time that it has changed."""
+    """Return server-sent events with each new state."""
     return StreamingResponse(changes(state), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
 def attachment(text: str, name: str) -> Response:
-    """A page that a browser saves."""
+    """Return a page that a browser saves."""
     ascii_name = name.encode("ascii", "replace").decode().replace('"', "'").replace("?", "-")
     disposition = f'attachment; filename="{ascii_name}"'
     return HTMLResponse(text, headers={"Content-Disposition": disposition, "Content-Security-Policy": FILE_POLICY})
 
 
 def whole_number(text: str | None, least: int, most: int) -> int:
-    """A whole number of an address, within bounds; the least where it is none."""
+    """Parse a whole number in a URL, within bounds; ``least`` if it is not one."""
     if text is None or not text.isascii() or not text.isdecimal() or len(text) > 18:
         return least
     return max(least, min(most, int(text)))
@@ -224,12 +224,12 @@ NOTHING = "–"
 
 
 def seg(text: str) -> str:
-    """A name as a part of an address."""
+    """Quote a name as a segment of a URL."""
     return quote(text, safe="")
 
 
 def moment(text: str | None) -> Markup:
-    """A time, which the script shows in the reader's zone."""
+    """Return a time as HTML. The script shows it in the reader's time zone."""
     if not text:
         return Markup(NOTHING)
     shown = units.plain(text[:16].replace("T", " "))
@@ -244,7 +244,7 @@ def _optional(shown: Callable[[Any], str]) -> Callable[[Any], str]:
     def text(value: Any) -> str:
         try:
             return NOTHING if value is None else shown(value)
-        except (TypeError, ValueError):  # a record that something else wrote
+        except (TypeError, ValueError):  # a record by another program
             return str(value)
 
     return text

@@ -1,4 +1,4 @@
-"""A run's trajectory as steps that a page can show in part, and that can be searched."""
+"""A run's trajectory as steps that can be searched, and shown in parts."""
 
 from __future__ import annotations
 
@@ -30,36 +30,36 @@ MAX_BYTES = 128 << 20
 MAX_STEPS = 20_000
 MAX_CONVERSATIONS = 200
 SHOWN = 20_000
-"""Characters that are shown of one message, argument or result."""
+"""Maximum characters that are shown of one message, argument or result."""
 PAGE = 40
-"""Steps of a page, or of what is loaded as the reader scrolls."""
+"""Steps on a page, and steps loaded at a time while the reader scrolls."""
 FOUND = 300
 _BUILD_SECONDS = 10.0
 _KEPT = 2
-"""Trajectories that are kept in memory."""
+"""Maximum trajectories in memory."""
 _SNIPPET = 80
 _DIFF_LINES = 600
 _BARS = 2000
 _LINKS = 50
 _KIND = {name: name for name in ("user", "agent", "system")}
 KINDS = ("user", "system", "agent", "tool", "reasoning", "error")
-"""What steps can be filtered by: who spoke, and whether a step calls a tool, reasons, or failed."""
+"""What steps can be filtered by: their source, and whether they call a tool, reason, or failed."""
 _FOLDED = 24
-"""Lines from which on a text is folded."""
+"""Texts with more lines are folded."""
 Stamp = tuple[tuple[int, int] | None, ...]
-"""Times and sizes of the files that a trajectory comes from."""
+"""Times and sizes of the files that a trajectory is built from."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a step: ``kind`` is message, reasoning, call or result; ``html`` is its text, safe."""
+    """A part of a step. ``kind`` is message, reasoning, call or result, and ``html`` is its text as safe HTML."""
 
     kind: str
     title: str
     html: Markup
     lines: int
     is_text: bool = False
-    """Whether ``html`` has paragraphs of its own, not lines as they were written."""
+    """Whether ``html`` has paragraphs, not preformatted lines."""
     is_error: bool = False
     left_out: int = 0
     diff: Markup | None = None
@@ -71,7 +71,7 @@ class Block:
 
 @dataclass(frozen=True)
 class OutlineStep:
-    """What an outline shows of a step; ``seconds`` since the first one, ``cost`` in dollars."""
+    """A step in an outline. ``seconds`` are since the first step, ``cost`` is in dollars."""
 
     number: int
     source: str
@@ -86,7 +86,7 @@ class OutlineStep:
     model: str
     moment: str
     kinds: frozenset[str]
-    """Those of ``KINDS`` that it is of."""
+    """The ``KINDS`` that apply to it."""
 
     @property
     def tokens(self) -> int:
@@ -95,7 +95,7 @@ class OutlineStep:
 
 @dataclass(frozen=True)
 class Hit:
-    """A step in which something was found, with the text around it."""
+    """A step that contains the searched text, with the text around it."""
 
     number: int
     before: str
@@ -109,7 +109,7 @@ class Conversation:
     def __init__(self, values: Mapping[str, Any], number: int, in_all: str) -> None:
         self.number = number
         self.in_all = in_all
-        """The totals of all conversations of the run."""
+        """Totals of all conversations of the run."""
         self.title = one_line(run_details.title_of(values, number))[:200]
         self.totals = run_details.totals(values)
         steps = run_details.steps_of(values)
@@ -122,19 +122,19 @@ class Conversation:
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
-        """How many steps there are of each kind that occurs."""
+        """The number of steps of each kind that occurs."""
         found = Counter(kind for step in self.steps for kind in step.kinds)
         return {kind: found[kind] for kind in KINDS if found[kind]}
 
     def chosen(self, kinds: Sequence[str]) -> Sequence[int]:
-        """The numbers of the steps that are of one of these kinds; all of them where none is named."""
+        """Return the numbers of the steps of these kinds; all if none is named."""
         if not kinds:
             return range(1, len(self) + 1)
         return [step.number for step in self.steps if not step.kinds.isdisjoint(kinds)]
 
     @cached_property
     def links(self) -> Sequence[Markup]:
-        """A link for each step, for outlines; made once, as there are thousands."""
+        """A link for each step, for outlines. Cached, because there may be thousands."""
         return [
             Markup(
                 f'<li class="{_KIND.get(step.source, "other")}{" failed" if step.is_error else ""}">'
@@ -147,15 +147,15 @@ class Conversation:
 
     @cached_property
     def bars(self) -> Markup:
-        """A bar for each step, as high as its tokens, or for several where there are thousands: a few paths in all."""
+        """A bar for each step, or for several if there are thousands, as high as their tokens. Drawn as a few paths."""
         count = min(len(self), _BARS)
         peak = max((step.tokens for step in self.steps), default=0)
         paths: dict[str, list[str]] = {"other": [], "user": [], "failed": []}
         for k in range(count):
-            own = self.steps[k * len(self) // count : (k + 1) * len(self) // count]
-            spoken = all(step.source in ("user", "system") for step in own)
-            kind = "failed" if any(step.is_error for step in own) else "user" if spoken else "other"
-            height = 12 + 88 * max(step.tokens for step in own) // peak if peak else 12
+            group = self.steps[k * len(self) // count : (k + 1) * len(self) // count]
+            spoken = all(step.source in ("user", "system") for step in group)
+            kind = "failed" if any(step.is_error for step in group) else "user" if spoken else "other"
+            height = 12 + 88 * max(step.tokens for step in group) // peak if peak else 12
             paths[kind].append(f"M{k} 100V{100 - height}h1V100z")
         drawn = "".join(f'<path class="{kind}" d="{"".join(parts)}"/>' for kind, parts in paths.items() if parts)
         return Markup(
@@ -164,13 +164,13 @@ class Conversation:
         )
 
     def outline(self, kinds: Sequence[str]) -> Iterator[Sequence[Markup]]:
-        """A link for each step of these kinds, or for each, in groups of which a page draws those in sight."""
+        """Yield links to the steps of these kinds, or to all, in groups. A browser lays out only the visible groups."""
         numbers = self.chosen(kinds)
         for start in range(0, len(numbers), _LINKS):
             yield [self.links[number - 1] for number in numbers[start : start + _LINKS]]
 
     def raw(self, number: int) -> str:
-        """A step as JSON, as it was recorded."""
+        """Return a step as JSON, as it was recorded."""
         return json.dumps(self._raw[number - 1], indent=2, ensure_ascii=False)
 
     @property
@@ -178,7 +178,7 @@ class Conversation:
         return [step.number for step in self.steps if step.is_error]
 
     def blocks(self, number: int) -> Iterator[Block]:
-        """What a step holds."""
+        """Yield the parts of a step."""
         for title, text in run_details.blocks(self._raw[number - 1]):
             kind, _, name = title.partition(" ")
             if kind == "calls":
@@ -187,7 +187,7 @@ class Conversation:
                 yield _block(kind or "message", "" if kind == "message" else kind, text)
 
     def find(self, words: str) -> list[Hit]:
-        """Steps that hold this text, whatever its case."""
+        """Return the steps that contain this text, ignoring case."""
         wanted, found = words.casefold(), list[Hit]()
         for number, raw in enumerate(self._raw, 1):
             for text in _texts(raw):
@@ -202,7 +202,7 @@ class Conversation:
         return found
 
     def at(self, moment: float) -> int:
-        """The number of the last step that began by then, in seconds since 1970; 1 where none did."""
+        """Return the number of the last step that began by this moment, in seconds since 1970; 1 if none did."""
         begun = [
             step.number for step in self.steps if (began := timestamp(step.moment)) is not None and began <= moment
         ]
@@ -242,11 +242,11 @@ class Conversation:
                 is_copied=bool(raw.get("is_copied_context")),
                 model=one_line(str(raw.get("model_name") or "")[:80]),
                 moment=str(raw.get("timestamp") or "")[:40],
-                kinds=frozenset(kind for kind, own in kinds.items() if own and kind in KINDS),
+                kinds=frozenset(kind for kind, applies in kinds.items() if applies and kind in KINDS),
             )
 
     def _diff(self, number: int, name: str, text: str) -> Markup | None:
-        """How a program differs from the one that the same tool was given last, where they are alike."""
+        """Return the differences from the last similar program that was given to the same tool."""
         if text.count("\n") < 4 or len(text) > SHOWN:
             return None
         for earlier in range(number - 1, max(0, number - 12), -1):
@@ -258,7 +258,7 @@ class Conversation:
 
 
 def diff(old: str, new: str, name: str) -> Markup | None:
-    """The lines that differ, with those around them; None where the texts are alien to each other, or long."""
+    """Return the lines that differ, with context; None if the texts have little in common, or are long."""
     before, after = plain(old).split("\n"), plain(new).split("\n")
     if max(len(before), len(after)) > _DIFF_LINES or old == new:
         return None
@@ -272,14 +272,14 @@ def diff(old: str, new: str, name: str) -> Markup | None:
 
 
 class Trajectories:
-    """Reads trajectories, and keeps the last ones, by their files' times. Usable from any thread."""
+    """Reads trajectories, and caches the last ones by the times of their files. Usable from any thread."""
 
     def __init__(self) -> None:
         self._read = lru_cache(_KEPT)(_conversations)
         self._lock = threading.Lock()
 
     def read(self, group_dir: Path, run: str, *, agent: str = "agent") -> Sequence[Conversation]:
-        """The conversations of a run, the main one first; none where nothing was recorded. Raises NotReadable."""
+        """Return the conversations of a run, the main one first; none if nothing was recorded. Raises NotReadable."""
         stamp = _stamp(group_dir, run)
         with self._lock:  # one at a time: each may take much memory
             return self._read(group_dir, run, agent, stamp)
@@ -293,7 +293,7 @@ def _conversations(group_dir: Path, run: str, agent: str, stamp: Stamp) -> Seque
 
 
 def has_trajectory(group_dir: Path, run: str) -> bool:
-    """Whether there is something that a trajectory can be made of."""
+    """Return whether there are files to build a trajectory from."""
     return any(stamp is not None for stamp in _stamp(group_dir, run)[:2])
 
 
@@ -315,7 +315,7 @@ def _values(group_dir: Path, run: str, agent: str) -> Mapping[str, Any]:
     except NotReadable:
         for name in (BODIES, CALLS):
             with opened(group_dir, run, *name.split("/")):
-                pass  # no link, or there is nothing to build from
+                pass  # raises NotReadable for a link, or if the file is missing
         return build(group_dir / run, agent=agent, seconds=_BUILD_SECONDS) or {}
     if size > MAX_BYTES:
         raise NotReadable(f"{TRAJECTORY} is larger than {MAX_BYTES >> 20} MiB: `mlebench trajectory` shows it")
@@ -357,7 +357,7 @@ def _is_error(text: str) -> bool:
 
 
 def timestamp(text: Any) -> float | None:
-    """A moment in seconds since 1970; None where it is none, or has no time zone."""
+    """Return a moment in seconds since 1970; None if it is not a time, or has no time zone."""
     if isinstance(text, str) and len(text) <= 40:
         with suppress(ValueError, OverflowError):
             moment = datetime.fromisoformat(text)

@@ -1,5 +1,5 @@
-"""Text of agents as safe HTML, in linear time: terminal colours as classes, code in colours, long lines cut; Markdown
-that neither loads nor leads anywhere."""
+"""Renders text of agents as safe HTML in linear time: terminal colours as classes, code with colours, long lines cut,
+and Markdown that cannot load or link to anything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from pytest_mlebench.io.units import plain
 
 MAX_LINE = 4000
-"""Characters that are shown of one line."""
+"""Maximum characters that are shown of one line."""
 _SGR = re.compile(r"\x1b\[([0-9;]{0,40})m")
 _NAMES = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 
@@ -31,26 +31,26 @@ ERRORS = (
     b"no such file or directory",
     b"fatal",
 )
-"""Words of a line about a failure, in lower case. One pattern for all would take a hundred times as long."""
+"""Lower-case words in lines about a failure. One pattern for all of them would take a hundred times as long."""
 
 
 def is_error(content: bytes) -> bool:
-    """Whether text tells of a failure."""
+    """Return whether text is about a failure."""
     content = content.lower()
     return any(words in content for words in ERRORS)
 
 
 def coloured(line: str, further: int = 0) -> Markup:
-    r"""A line of a log with the colours that its author meant, and nothing else that a terminal would obey.
+    r"""Return a line of a log as HTML, with its colours but without other terminal control codes.
 
-    ``further`` is how much of it is not here.
+    ``further`` is the number of characters of the line that were not read.
 
     >>> coloured("\x1b[1;31mred\x1b[0m <b>")
     Markup('<span class="t-bold t-red">red</span> &lt;b&gt;')
     """
     left_out = max(0, len(line) - MAX_LINE) + max(0, further)
     line = line[:MAX_LINE].rstrip("\r\n")
-    if "\r" in line:  # progress bars: the last state that they left
+    if "\r" in line:  # a progress bar: keep its last state
         line = line.rsplit("\r", 1)[-1]
     parts, classes = [], frozenset[str]()
     pieces = _SGR.split(line)
@@ -78,7 +78,7 @@ def _after(classes: frozenset[str], codes: str) -> frozenset[str]:
         elif number == 39:
             found &= {*_STYLES.values()}
         elif number in (38, 48):
-            break  # what follows is a colour of a palette, not a code
+            break  # the rest is a palette colour, not a code
     return frozenset(found)
 
 
@@ -101,7 +101,7 @@ CODE_SUFFIXES = (".py", ".sh", ".json", ".yaml", ".yml", ".toml", ".ipynb", ".r"
 
 
 def code(text: str) -> Markup:
-    """Code with classes for comments, strings, numbers and keywords, of whatever language it is.
+    """Return code of any language with classes for comments, strings, numbers and keywords.
 
     >>> code("x = 1  # <b>")
     Markup('x = <span class="k-n">1</span>  <span class="k-c"># &lt;b&gt;</span>')
@@ -126,7 +126,7 @@ def code(text: str) -> Markup:
 
 
 def looks_like_code(text: str) -> bool:
-    """Whether a text has the marks of a program."""
+    """Return whether a text looks like a program."""
     head = text[:2000]
     return bool(
         re.search(r"(?m)^\s{0,40}(?:import |from \w+ import |def |class |for |if |#!|\$ |print\()|[;{}]\s{0,9}$", head)
@@ -135,7 +135,7 @@ def looks_like_code(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a log: the place of its first byte, its safe text, and whether it is about a failure."""
+    """A line of a log: the position of its first byte, its safe HTML, and whether it is about a failure."""
 
     place: int
     html: Markup
@@ -143,9 +143,9 @@ class Line:
 
 
 def lines_of(content: bytes, start: int) -> Iterator[Line]:
-    """The lines of ``content``, which begins at byte ``start`` of its file."""
+    """Yield the lines of ``content``, which begins at byte ``start`` of its file."""
     place = 0
-    for raw in re.split(rb"(?<=\n)", content):  # splitlines would take other characters for the end of a line
+    for raw in re.split(rb"(?<=\n)", content):  # splitlines would also split at other characters
         if not raw:
             continue
         text = raw[: 4 * MAX_LINE].decode("utf-8", "replace")
@@ -154,11 +154,11 @@ def lines_of(content: bytes, start: int) -> Iterator[Line]:
 
 
 _DEEP = 40
-"""Lists and quotations that are nested this deep are shown as they were written: the parser would leave text out."""
+"""Lists and quotations that are nested this deep are shown as source, because the parser would omit text."""
 
 
 def markdown(text: str) -> Markup:
-    """Headings, lists, tables, emphasis and code as HTML; links, images and HTML stay as they were written.
+    """Render headings, lists, tables, emphasis and code as HTML. Links, images and HTML stay as plain text.
 
     >>> markdown("**fit** <b> [here](http://example.com)")
     Markup('<p><strong>fit</strong> &lt;b&gt; [here](http://example.com)</p>\\n')
@@ -168,7 +168,7 @@ def markdown(text: str) -> Markup:
     if any(token.level >= _DEEP - 2 for token in tokens):
         return Markup('<pre tabindex="0">{}</pre>').format(text)
     for token in tokens:
-        if token.type.startswith("heading_"):  # the headings of a page are its own
+        if token.type.startswith("heading_"):  # only the page itself has headings
             token.tag = "p"
             if token.nesting == 1:
                 token.attrJoin("class", "heading")
@@ -176,7 +176,7 @@ def markdown(text: str) -> Markup:
 
 
 def _fence(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    """A block of code with what the writer called it."""
+    """Render a block of code with its title."""
     token = tokens[index]
     name = Markup('<p class="block-title">{}</p>').format(token.info.strip()) if token.info.strip() else ""
     return f'{name}<pre tabindex="0">{code(token.content)}</pre>\n'

@@ -1,23 +1,23 @@
 "use strict";
-// Without this script the page is complete, but neither filtered nor sorted.
-const openRows = new Set(); // rows whose details are unfolded
-let ended = new AbortController(); // of the listeners to a table that is exchanged
+// Sorts and filters the table of runs. Without this script, the page is complete.
+const openRows = new Set(); // ids of rows with open details
+let listeners = new AbortController(); // removes the listeners of a replaced table
 
-function furnishRuns(again = false) {
+function initRuns(again = false) {
   const table = document.getElementById("table");
   if (!table) return;
-  ended.abort();
-  ended = new AbortController();
-  const { signal } = ended;
+  listeners.abort();
+  listeners = new AbortController();
+  const { signal } = listeners;
   const form = document.getElementById("filters");
   const count = document.getElementById("count");
   const groups = [...table.tBodies].map((body) => ({ body, head: body.rows[0], rows: [...body.rows].slice(1) }));
   const rows = groups.flatMap((group) => group.rows);
   const chips = [...form.querySelectorAll("[name=outcome]")];
-  const flat = table.createTBody(); // the runs in another order than by competition
-  const unfolded = new Map(); // a row's details, in a row of their own below it
+  const flatBody = table.createTBody(); // the runs, unless they are ordered by competition
+  const detailRows = new Map(); // rows with open details, and the row below with these
   const cell = (row, name) => row.getElementsByClassName(name)[0].textContent;
-  const facts = new Map(
+  const rowData = new Map(
     groups.flatMap(({ body, rows }) =>
       rows.map((row) => [
         row,
@@ -38,14 +38,14 @@ function furnishRuns(again = false) {
   );
 
   function matches(row, { text, outcome, sort, ...others }) {
-    const own = facts.get(row);
-    const wanted = outcome.split(",");
-    if (outcome && !wanted.includes(own.outcome) && !(wanted.includes("any") && "medal" in row.dataset)) return false;
-    if (Object.entries(others).some(([name, value]) => value && own[name] !== value)) return false;
-    return text.toLowerCase().split(/\s+/).every((word) => own.text.includes(word));
+    const data = rowData.get(row);
+    const outcomes = outcome.split(",");
+    if (outcome && !outcomes.includes(data.outcome) && !(outcomes.includes("any") && "medal" in row.dataset)) return false;
+    if (Object.entries(others).some(([name, value]) => value && data[name] !== value)) return false;
+    return text.toLowerCase().split(/\s+/).every((word) => data.text.includes(word));
   }
 
-  function wanted() {
+  function chosenFilters() {
     const fields = [...form.elements].filter((field) => field.name && field.type !== "checkbox");
     const chosen = Object.fromEntries(fields.map((field) => [field.name, field.value]));
     chosen.outcome = chips.filter((chip) => chip.checked).map((chip) => chip.value).join(",");
@@ -53,7 +53,7 @@ function furnishRuns(again = false) {
   }
 
   function filter() {
-    const chosen = wanted();
+    const chosen = chosenFilters();
     let shown = 0;
     for (const { head, rows } of groups) {
       let any = false;
@@ -61,7 +61,7 @@ function furnishRuns(again = false) {
         row.hidden = !matches(row, chosen);
         any ||= !row.hidden;
         shown += !row.hidden;
-        if (unfolded.has(row)) unfolded.get(row).hidden = row.hidden;
+        if (detailRows.has(row)) detailRows.get(row).hidden = row.hidden;
       }
       head.hidden = !any;
     }
@@ -72,7 +72,7 @@ function furnishRuns(again = false) {
   }
 
   const positions = new Map([...table.tHead.rows[0].cells].map((header, index) => [header.classList[0], index]));
-  function add(row, name, ...content) {
+  function addCell(row, name, ...content) {
     const added = row.insertCell(positions.get(name));
     added.className = name;
     added.append(...content);
@@ -88,14 +88,14 @@ function furnishRuns(again = false) {
       if (key === name) header.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
       else header.removeAttribute("aria-sort");
     }
-    const withDetails = (row) => (unfolded.has(row) ? [row, unfolded.get(row)] : [row]);
+    const withDetails = (row) => (detailRows.has(row) ? [row, detailRows.get(row)] : [row]);
     table.classList.toggle("flat", order !== "");
     for (const { body, head, rows } of groups) {
       if (order === "") body.append(...rows.flatMap(withDetails));
       else if (!rows[0].querySelector(".competition")) {
         for (const row of rows) {
-          add(row, "competition", body.dataset.id);
-          add(row, "thresholds", ...head.querySelector(".thresholds").cloneNode(true).childNodes);
+          addCell(row, "competition", body.dataset.id);
+          addCell(row, "thresholds", ...head.querySelector(".thresholds").cloneNode(true).childNodes);
         }
       }
       body.hidden = order !== "";
@@ -103,23 +103,23 @@ function furnishRuns(again = false) {
     if (order === "") return;
     const keys = new Map(
       rows.map((row) => {
-        const own = row.getElementsByClassName(name)[0];
-        if (name === "seed") return [row, Number(own.textContent)];
-        if (!("v" in own.dataset)) return [row, own.textContent];
-        return [row, own.dataset.v === "" ? null : Number(own.dataset.v.replace("inf", "Infinity"))];
+        const cell = row.getElementsByClassName(name)[0];
+        if (name === "seed") return [row, Number(cell.textContent)];
+        if (!("v" in cell.dataset)) return [row, cell.textContent];
+        return [row, cell.dataset.v === "" ? null : Number(cell.dataset.v.replace("inf", "Infinity"))];
       }),
     );
     const inOrder = [...rows].sort((one, other) => {
       const [a, b] = [keys.get(one), keys.get(other)];
-      if (a === null || b === null) return (a === null) - (b === null); // what has no value comes last either way
+      if (a === null || b === null) return (a === null) - (b === null); // rows without a value come last in both directions
       return sign * (typeof a === "number" ? Math.sign(a - b) || 0 : a.localeCompare(b));
     });
-    flat.append(...inOrder.flatMap(withDetails));
+    flatBody.append(...inOrder.flatMap(withDetails));
   }
 
-  function fold(details) {
+  function toggleDetails(details) {
     const row = details.closest("tr");
-    if (details.open === unfolded.has(row)) return;
+    if (details.open === detailRows.has(row)) return;
     if (details.open) {
       const below = document.createElement("tr");
       below.className = "more-row";
@@ -128,66 +128,66 @@ function furnishRuns(again = false) {
       cell.className = "unfolded";
       cell.append(details.querySelector(".more"));
       row.after(below);
-      unfolded.set(row, below);
+      detailRows.set(row, below);
     } else {
-      details.append(unfolded.get(row).querySelector(".more"));
-      unfolded.get(row).remove();
-      unfolded.delete(row);
+      details.append(detailRows.get(row).querySelector(".more"));
+      detailRows.get(row).remove();
+      detailRows.delete(row);
     }
     row.classList.toggle("opened", details.open);
     if (details.open) openRows.add(row.id);
     else openRows.delete(row.id);
   }
 
-  function fill(given) {
+  function applyFilters(params) {
     for (const field of form.elements) {
       if (!field.name || field.type === "checkbox") continue;
-      field.value = given.get(field.name) ?? "";
+      field.value = params.get(field.name) ?? "";
       if (field.selectedIndex === -1) field.value = "";
     }
-    const outcomes = (given.get("outcome") ?? "").split(",");
+    const outcomes = (params.get("outcome") ?? "").split(",");
     for (const chip of chips) chip.checked = outcomes.includes(chip.value);
     filter();
   }
 
-  function show(id) {
+  function showRun(id) {
     const row = document.getElementById(id);
     if (!rows.includes(row)) return;
-    if (row.hidden) fill(new URLSearchParams());
+    if (row.hidden) applyFilters(new URLSearchParams());
     const details = row.querySelector("details");
     details.open = true;
-    fold(details);
+    toggleDetails(details);
     row.scrollIntoView({ block: "center" });
     details.querySelector("summary").focus({ preventScroll: true });
   }
 
-  // The address names a run (#run-…), a part of the page (#runs), or the filters and the order (#agent=aide&sort=-score).
-  function follow(again = false) {
+  // The URL fragment is a run (#run-…), a section (#runs), or filters and sort order (#agent=aide&sort=-score).
+  function followFragment(again = false) {
     const hash = location.hash.slice(1);
     if (hash.startsWith("run-") && !again) {
       try {
-        show(decodeURIComponent(hash));
+        showRun(decodeURIComponent(hash));
       } catch {
-        return; // no address that this page has made
+        return; // not a fragment that this page created
       }
     } else if (hash === "" || hash.includes("=")) {
-      fill(new URLSearchParams(hash));
+      applyFilters(new URLSearchParams(hash));
       if (hash && !again) document.getElementById("runs").scrollIntoView();
     }
   }
 
-  function remember(method) {
-    const given = new URLSearchParams(Object.entries(wanted()).filter(([, value]) => value));
+  function updateFragment(method) {
+    const params = new URLSearchParams(Object.entries(chosenFilters()).filter(([, value]) => value));
     try {
-      history[method](null, "", `#${given.size ? given : "runs"}`);
+      history[method](null, "", `#${params.size ? params : "runs"}`);
     } catch {
-      return; // a frame without an address of its own
+      return; // a frame without a URL
     }
   }
 
-  function change(method) {
+  function filterChanged(method) {
     filter();
-    remember(method);
+    updateFragment(method);
   }
 
   for (const [name, header] of headers) {
@@ -196,36 +196,36 @@ function furnishRuns(again = false) {
     button.append(...header.childNodes);
     button.addEventListener("click", () => {
       form.elements.sort.value = form.elements.sort.value === name ? `-${name}` : name;
-      change("pushState");
+      filterChanged("pushState");
     });
     header.append(button);
     for (const [sign, arrow] of [["", "↑"], ["-", "↓"]]) {
       form.elements.sort.append(new Option(`${button.textContent.toLowerCase()} ${arrow}`, sign + name));
     }
   }
-  function reach() { // whoever uses the keyboard scrolls what is too wide
+  function updateFocusable() { // makes wide panels scrollable with the keyboard
     for (const panel of document.getElementsByClassName("panel")) {
       if (panel.scrollWidth > panel.clientWidth) panel.setAttribute("tabindex", "0");
       else panel.removeAttribute("tabindex");
     }
   }
-  reach();
-  addEventListener("resize", reach, { signal });
+  updateFocusable();
+  addEventListener("resize", updateFocusable, { signal });
   form.hidden = false;
-  form.addEventListener("input", (event) => change(event.target.name === "text" ? "replaceState" : "pushState"));
-  form.addEventListener("reset", () => setTimeout(() => change("pushState")));
+  form.addEventListener("input", (event) => filterChanged(event.target.name === "text" ? "replaceState" : "pushState"));
+  form.addEventListener("reset", () => setTimeout(() => filterChanged("pushState")));
   form.addEventListener("submit", (event) => event.preventDefault());
-  table.addEventListener("toggle", (event) => fold(event.target), true);
-  addEventListener("hashchange", () => follow(), { signal });
+  table.addEventListener("toggle", (event) => toggleDetails(event.target), true);
+  addEventListener("hashchange", () => followFragment(), { signal });
   document.addEventListener("click", (event) => {
     const mark = event.target.closest("[data-run]");
     if (!mark) return;
     const address = `#${encodeURIComponent(rows[mark.dataset.run].id)}`;
-    if (location.hash === address) follow();
+    if (location.hash === address) followFragment();
     else location.hash = address;
   }, { signal });
-  for (const row of rows.filter((own) => openRows.has(own.id))) row.querySelector("details").open = true;
-  follow(again);
+  for (const row of rows.filter(({ id }) => openRows.has(id))) row.querySelector("details").open = true;
+  followFragment(again);
 }
-furnishRuns();
-addEventListener("refreshed", () => furnishRuns(true)); // the viewer exchanges the table of a live group
+initRuns();
+addEventListener("refreshed", () => initRuns(true)); // the viewer replaces the table of a live group

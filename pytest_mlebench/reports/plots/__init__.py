@@ -1,6 +1,6 @@
-"""Plots of run groups as self-contained SVG, for the HTML report and as files: here those of every run.
+"""Plots of run groups as self-contained SVG, for the HTML report and as files.
 
-Outcomes as competitions × seeds, agents side by side, and scores on the leaderboards.
+This module draws the plots that show every run: outcomes by competition and seed, and scores on the leaderboards.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from pytest_mlebench.results.summary import split_rank
 
 
 def plots(view: Overview) -> list[Plot]:
-    """All plots of run groups, the grid of outcomes first; none if no run has a record."""
+    """Return all plots of run groups, the grid of outcomes first; empty if no run has a record."""
     records = view.records
     if not records:
         return []
-    # Rates on data that is not known to be the reference's do not stand beside the published ones.
+    # Rates on unverified data are not comparable with the published results.
     published = () if any(summary.unverified for summary in view.summaries) else published_results()
     agents = agents_in(view)
     drawn = [heat_map(records, view.planned, agents=agents), medal_rates(view.summaries, published, agents=agents)]
-    real = [record for record in records if not record.twin]  # twins have leaderboards of their own
+    real = [record for record in records if not record.twin]  # twins have different leaderboards
     if boards := known_leaderboards(real):
         drawn.append(score_plot(real, boards, agents=agents))
-    further = [
+    optional = [
         over_time_plot(records, timelines(records), agents=agents),
         time_plot(records, agents=agents),
         cost_plot(records, agents=agents),
     ]
-    return [*drawn, *(plot for plot in further if plot is not None)]
+    return [*drawn, *(plot for plot in optional if plot is not None)]
 
 
 def agents_in(view: Overview) -> list[str]:
-    """All agents, those without a record too: an agent has the same sign in each plot."""
+    """Return all agents, even without records, so that an agent has the same mark in every plot."""
     return sorted({key.agent for key in view.planned} | set(svg.agents_of(view.records)))
 
 
 def write_plots(view: Overview, folder: Path) -> list[Path]:
-    """Write each plot as ``<name>.svg`` and return the files; raises UsageError where it cannot."""
+    """Write each plot as ``<name>.svg`` and return the files; raises UsageError if that fails."""
     drawn = {folder / f"{plot.name}.svg": plot for plot in plots(view)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -63,35 +63,35 @@ def write_plots(view: Overview, folder: Path) -> list[Path]:
 
 
 def run_numbers(records: Iterable[RunRecord]) -> dict[RunKey, int]:
-    """The place of each run in the table of runs, by which a mark finds its row."""
+    """Return each run's index in the table of runs, which links marks to rows."""
     return {record.key: number for number, record in enumerate(in_order(records))}
 
 
 def known_leaderboards(records: Iterable[RunRecord]) -> dict[str, Leaderboard]:
-    """The leaderboards of those competitions that are bundled."""
+    """Return the leaderboards of the bundled competitions among these runs."""
     catalogue = default_catalogue()
     ids = {record.competition_id for record in records}
     return {id: catalogue[id].leaderboard for id in catalogue.ids if id in ids}
 
 
 def medal_shares(board: Leaderboard) -> Mapping[str, float]:
-    """The share of the teams, in per cent, that the last team with each medal leaves behind."""
+    """Return the percentage of teams that the last team with each medal beats."""
     return {medal: 100 * (1 - rank / board.teams) for medal, rank in medal_ranks(board.teams).items()}
 
 
 def share_beaten(board: Leaderboard, score: float | None) -> float | None:
-    """The share of the teams, in per cent, that a score leaves behind or equals; None for no score.
+    """Return the percentage of teams that a score beats or equals; None for no score.
 
-    As ``Leaderboard.percentile``, but finer at the top, where gold may ask for the best 0.3 %: the thresholds of the
-    medals are places on the leaderboard too. So a score's medal is always that of its place.
+    Like ``Leaderboard.percentile``, but also uses the medal thresholds, because gold may require the top 0.3 %. A mark
+    is therefore always in the area of its medal.
     """
     if score is None or math.isnan(score):
         return None
-    places = [(100.0 - p, threshold) for p, threshold in enumerate(board.percentiles, 1)]
-    places += [(share, getattr(board, medal)) for medal, share in medal_shares(board).items()]
+    positions = [(100.0 - p, threshold) for p, threshold in enumerate(board.percentiles, 1)]
+    positions += [(share, getattr(board, medal)) for medal, share in medal_shares(board).items()]
     if not board.percentiles:
-        places.append((50.0, board.median))
-    met = (share for share, s in places if (score <= s if board.lower_is_better else score >= s))
+        positions.append((50.0, board.median))
+    met = (share for share, s in positions if (score <= s if board.lower_is_better else score >= s))
     return max(met, default=0.0)
 
 
@@ -103,7 +103,7 @@ _TICKS = (0, 25, 50, 75, 90, 99)
 def score_plot(
     records: Sequence[RunRecord], leaderboards: Mapping[str, Leaderboard], *, agents: Sequence[str] = ()
 ) -> Plot:
-    """A panel for each split, a row for each competition whose leaderboard is given."""
+    """Plot a panel for each split, with a row for each competition in ``leaderboards``."""
     shown = [record for record in records if record.competition_id in leaderboards]
     agents = agents or svg.agents_of(shown)
     unknown = {record.competition_id for record in records} - leaderboards.keys()
@@ -116,15 +116,15 @@ def score_plot(
         name="scores",
         title="Scores on the leaderboards",
         caption="Percentage of the leaderboard's teams that each run beats.",
-        more="The scale is stretched towards the top. Marks in the coloured areas earned bronze, silver or gold. "
-        "A number next to a name counts runs without a score."
+        more="The scale is expanded towards the top. Marks in the coloured areas earned bronze, silver or gold. "
+        "The number next to a name counts runs without a score."
         + (f" Competitions without a known leaderboard are left out: {len(unknown)}." if unknown else ""),
         panels=[*panels, _legend(), *svg.agents_key("scores", agents)],
     )
 
 
 def position(share: float) -> float:
-    """Where on the axis, from 0 to 1, a share of the teams in per cent lies; the best tenth gets a third of it."""
+    """Return the axis position, from 0 to 1, of a percentage of teams; the top tenth gets a third of the axis."""
     return 1 - math.sqrt(max(0.0, 100 - share) / 100)
 
 
@@ -157,7 +157,7 @@ def _panel(
         _row(_TOP + k * height, id, by_competition[id], leaderboards[id], agents, numbers)
         for k, id in enumerate(sorted(by_competition, key=lambda id: (-typical(id), id)))
     ]
-    body += [fields for fields, _ in rows]
+    body += [areas for areas, _ in rows]
     body += [svg.line(_x(tick), _TOP - 3, _x(tick), bottom) for tick in _TICKS if tick != 50]
     body.append(svg.line(_x(50), _TOP - 3, _x(50), bottom, "s-muted dash"))
     body += [marks for _, marks in rows]
@@ -182,15 +182,15 @@ def _row(
     agents: Sequence[str],
     numbers: Mapping[RunKey, int],
 ) -> tuple[str, str]:
-    """The fields of the medals, and what stands on top of the grid."""
+    """Return the medal areas, which are drawn below the grid, and the marks, drawn above it."""
     height = _row_height(agents)
     base = y + height / 2 + 4
     shares = medal_shares(board)
     ends = {"bronze": shares["silver"], "silver": shares["gold"], "gold": 100.0}
-    fields = ""
+    areas = ""
     for medal, end in ends.items():
         width = svg.at(position(end) - position(shares[medal]))
-        fields += svg.rect(_x(shares[medal]), y + 1, width, height - 2, f"f-{medal} faint")
+        areas += svg.rect(_x(shares[medal]), y + 1, width, height - 2, f"f-{medal} faint")
     marks = [svg.named(id, svg.text(-_LEFT, base, svg.fitting(id, _LEFT - 26)))]
     marks.append(svg.line(0, y + height - 0.5, "100%", y + height - 0.5))
     without = sum(share is None for _, share in runs)
@@ -206,21 +206,21 @@ def _row(
             f'<g data-run="{numbers[record.key]}"><title>{svg.safe(label)}</title>'
             f"{svg.marker(number, _x(share), middle, 3.5 if len(agents) > 1 else 4.5)}</g>"
         )
-    return fields, "".join(marks)
+    return areas, "".join(marks)
 
 
 def _row_height(agents: Sequence[str]) -> float:
-    """Agents stand one below the other."""
+    """Row height: each agent has its own line within the row."""
     return 13 + _STEP * len(agents)
 
 
 def _legend() -> Panel:
-    signs = enumerate(reversed(MEDALS))
-    body = [svg.rect(90 * k, 0, 17, 15, f"f-{medal} faint") + svg.text(90 * k + 23, 11.5, medal) for k, medal in signs]
+    medals = enumerate(reversed(MEDALS))
+    body = [svg.rect(90 * k, 0, 17, 15, f"f-{medal} faint") + svg.text(90 * k + 23, 11.5, medal) for k, medal in medals]
     return Panel(
         name="scores-key",
-        title="What the fields mean",
-        description=f"Fields: places of {', '.join(MEDALS)}.",
+        title="What the areas mean",
+        description=f"Areas: ranks of {', '.join(MEDALS)}.",
         width=300,
         height=18,
         body="".join(body),
@@ -231,13 +231,13 @@ def _legend() -> Panel:
 _LABEL, _GAP, _MAP_TOP = 190, 8, 48
 _MAP_WIDTH = 340
 _NAME = 76
-"""The least width of an agent's columns, so that its name fits over them."""
+"""Minimum width of an agent's columns, so that its name fits above them."""
 
 
 def heat_map(
     records: Sequence[RunRecord], planned: Mapping[RunKey, str] | None = None, *, agents: Sequence[str] = ()
 ) -> Plot:
-    """A panel for each split, the best competitions first. ``planned`` is the split of each planned run."""
+    """Plot a panel for each split, best competitions first. ``planned`` maps planned runs to their splits."""
     splits = {record.key: record.split for record in records} | dict(planned or {})
     agents = agents or sorted({key.agent for key in splits})
     numbers = run_numbers(records)
@@ -248,7 +248,7 @@ def heat_map(
     return Plot(
         name="outcomes",
         title="Every run’s outcome",
-        caption="A row for each competition, the best first; a cell for each seed.",
+        caption="A row for each competition, best first; a cell for each seed.",
         more="Filled cells are valid submissions; outlined cells are runs without one.",
         panels=[
             *panels,
@@ -267,8 +267,8 @@ def _map_panel(
     numbers: Mapping[RunKey, int],
 ) -> Panel:
     runs = {record.key: record for record in records if record.split == split}
-    own = list(runs.values())
-    competitions = sorted({key.competition_id for key in keys}, key=lambda id: (_mean_rank(id, own), id))
+    finished = list(runs.values())
+    competitions = sorted({key.competition_id for key in keys}, key=lambda id: (_mean_rank(id, finished), id))
     columns: dict[str, list[int]] = {}
     for agent, seed in sorted({(key.agent, key.seed) for key in keys}):
         columns.setdefault(agent, []).append(seed)
@@ -292,12 +292,12 @@ def _map_panel(
                 if key in keys:
                     x = starts[agent] + k * widths[agent]
                     body.append(_cell(x, y, widths[agent], numbers.get(key), runs.get(key)))
-    medals = sum(record.report.any_medal for record in own)
+    medals = sum(record.report.any_medal for record in finished)
     width = max(starts[agent] + widths[agent] * len(seeds) for agent, seeds in columns.items())
     return Panel(
         name=f"outcomes-{number}",
         title=f"Outcomes of the runs on split {split}",
-        description=f"{medals} of {len(own)} runs earned a medal. The table of runs has every one.",
+        description=f"{medals} of {len(finished)} runs earned a medal. The table of runs lists all runs.",
         width=max(_MAP_WIDTH, width),
         height=_MAP_TOP + svg.CELL * len(competitions),
         body="".join(body),
@@ -327,7 +327,7 @@ def _map_legend(records: Sequence[RunRecord], missing: int) -> Panel:
         y += svg.CELL * 1.3
     return Panel(
         name="outcomes-key",
-        title="What the signs mean",
+        title="What the symbols mean",
         description="; ".join(f"{outcome.letter}: {outcome.label}" for outcome in outcomes),
         width=_MAP_WIDTH,
         height=y,
@@ -337,6 +337,6 @@ def _map_legend(records: Sequence[RunRecord], missing: int) -> Panel:
 
 
 def _mean_rank(competition_id: str, records: Sequence[RunRecord]) -> float:
-    own = [record.outcome for record in records if record.competition_id == competition_id]
-    # All failures count alike.
-    return fmean(min(outcome.rank, FAILURES[0].rank) for outcome in own) if own else len(Outcome)
+    outcomes = [record.outcome for record in records if record.competition_id == competition_id]
+    # All failures have the same rank.
+    return fmean(min(outcome.rank, FAILURES[0].rank) for outcome in outcomes) if outcomes else len(Outcome)

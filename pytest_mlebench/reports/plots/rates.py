@@ -1,4 +1,4 @@
-"""Any-medal rates: by split, among the published results, and over time and money, from snapshots."""
+"""Plots of any-medal rates: by split with the published results, and over time and cost from snapshots."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from pytest_mlebench.results.summary import SplitSummary, split_rank
 
 _RATES_WIDTH, _ROW, _RATES_TOP = 400, 24, 42
 _NAME, _VALUE = 176, 84
-"""What the names on the left and the numbers on the right of the axis take."""
+"""Widths of the names on the left and the numbers on the right of the axis."""
 
 
 @dataclass(frozen=True)
 class _Line:
     name: str
     rate: Rate
-    number: int | None = None  # an agent of this group, not a published one
+    number: int | None = None  # index of an agent of this report; None for a published result
     comparable: bool = True
     interval: Interval | None = None
 
@@ -53,14 +53,14 @@ def medal_rates(
     best: int = 5,
     agents: Sequence[str] = (),
 ) -> Plot:
-    """A panel for each split, with the ``best`` comparable results that are published and those nearest to ours."""
+    """Plot a panel for each split, with the ``best`` comparable published results and those nearest to ours."""
     agents = agents or sorted({summary.label for summary in summaries})
     splits = sorted({summary.split for summary in summaries}, key=lambda split: (split != "all", split_rank(split)))
     chosen = _chosen(published, summaries, best)
     panels = []
     for k, split in enumerate(splits):
         lines = [
-            _Line(_own_name(summary), summary.any_medal, agents.index(summary.label), interval=summary.interval)
+            _Line(_name_of(summary), summary.any_medal, agents.index(summary.label), interval=summary.interval)
             for summary in summaries
             if summary.split == split and not isnan(summary.any_medal.mean)
         ]
@@ -74,11 +74,11 @@ def medal_rates(
     notes = sorted({result.note for result in chosen if not result.comparable})
     return Plot(
         name="rates",
-        title="Any-medal rates" + (" among the published ones" if chosen else ""),
+        title="Any-medal rates" + (" and published results" if chosen else ""),
         caption="Percentage of competitions with a medal ± standard error.",
         more="The thick whisker is the standard error over seeds; the thin one is the 95 % interval over competitions."
         + (" Filled marks are this report’s agents, rings are published results." if chosen else "")
-        + (f" † does not compare ({', '.join(notes)})." if notes else ""),
+        + (f" † not comparable ({', '.join(notes)})." if notes else ""),
         panels=panels,
         columns=4,
     )
@@ -97,10 +97,10 @@ def _chosen(
             chosen += [*better[-1:], *comparable[len(better) : len(better) + 1]]
     floor = min((result.rates["all"].mean for result in comparable[:best]), default=0.0)
     chosen += [r for r in published if not r.comparable and r.rates["all"].mean >= floor]
-    return [result for result in published if any(result is one for one in chosen)]
+    return [result for result in published if any(result is other for other in chosen)]
 
 
-def _own_name(summary: SplitSummary) -> str:
+def _name_of(summary: SplitSummary) -> str:
     if summary.is_provisional:
         return f"{summary.label} (provisional)"
     whole = summary.covers_split or summary.split not in SPLITS
@@ -119,14 +119,14 @@ def _rates_panel(number: int, split: str, lines: Sequence[_Line]) -> Panel:
     body = [text(-_NAME, 14, split, "h f-ink")]
     for tick in (0, 25, 50, 75, 100):
         body.append(line(at(tick / 100), _RATES_TOP - 4, at(tick / 100), bottom))
-        if tick % 50 == 0:  # on a phone there is no room for more
+        if tick % 50 == 0:  # more labels would not fit on a phone
             body.append(text(at(tick / 100), _RATES_TOP - 9, f"{tick} %" if tick == 100 else str(tick), "s m f-muted"))
-    for k, one in enumerate(lines):
-        body += _row(_RATES_TOP + k * _ROW, one)
+    for k, row in enumerate(lines):
+        body += _row(_RATES_TOP + k * _ROW, row)
     return Panel(
         name=f"rates-{number}",
         title=f"Any-medal rates on split {split}",
-        description="; ".join(f"{one.name}: {one.rate}" for one in lines),
+        description="; ".join(f"{row.name}: {row.rate}" for row in lines),
         width=_RATES_WIDTH,
         height=bottom,
         body="".join(body),
@@ -134,26 +134,26 @@ def _rates_panel(number: int, split: str, lines: Sequence[_Line]) -> Panel:
     )
 
 
-def _row(y: float, one: _Line) -> list[str]:
-    """A name, its mark with a whisker, and its number, on one line."""
-    mean, error = one.rate.mean, one.rate.standard_error
-    own = one.number is not None
-    style = "f-ink b" if own else "f-ink" if one.comparable else "f-muted"
-    colour = f"agent{one.number % AGENTS}" if one.number is not None else "muted"
+def _row(y: float, row: _Line) -> list[str]:
+    """Draw a name, its mark with whiskers, and its rate on one line."""
+    mean, error = row.rate.mean, row.rate.standard_error
+    is_ours = row.number is not None
+    style = "f-ink b" if is_ours else "f-ink" if row.comparable else "f-muted"
+    colour = f"agent{row.number % AGENTS}" if row.number is not None else "muted"
     middle = y + _ROW / 2
     body = [
         line(-_NAME, y, "100%", y),
-        named(one.name, text(-_NAME, middle + 4, fitting(one.name, (_NAME - 10) * (0.85 if own else 1)), style)),
-        text("100%", middle + 4, f"{mean:.1f}{one.rate.spread}", f"e {style}", dx=_VALUE),
+        named(row.name, text(-_NAME, middle + 4, fitting(row.name, (_NAME - 10) * (0.85 if is_ours else 1)), style)),
+        text("100%", middle + 4, f"{mean:.1f}{row.rate.spread}", f"e {style}", dx=_VALUE),
     ]
-    if one.interval is not None:
-        body.append(line(at(one.interval.low / 100), middle, at(one.interval.high / 100), middle, f"s-{colour}"))
+    if row.interval is not None:
+        body.append(line(at(row.interval.low / 100), middle, at(row.interval.high / 100), middle, f"s-{colour}"))
     if error:
         low, high = at(max(0, mean - error) / 100), at(min(100, mean + error) / 100)
-        body.append(line(low, middle, high, middle, f"s-{colour}", width=3 if own else 1.2))
-    if one.number is not None:
-        return [*body, marker(one.number, at(mean / 100), middle, 5)]
-    dash = "" if one.comparable else " dash"
+        body.append(line(low, middle, high, middle, f"s-{colour}", width=3 if is_ours else 1.2))
+    if row.number is not None:
+        return [*body, marker(row.number, at(mean / 100), middle, 5)]
+    dash = "" if row.comparable else " dash"
     circle = (
         f'<circle cx="{at(mean / 100)}" cy="{n(middle)}" r="3.5" class="f-paper s-muted{dash}" stroke-width="1.5"/>'
     )
@@ -162,14 +162,14 @@ def _row(y: float, one: _Line) -> list[str]:
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _PLOT = 440, 42, 104, 34, 200
 _CURVE = 1000.0
-"""The width that curves are drawn for."""
+"""Width of the viewBox of curves."""
 _LINE = 14
-"""The least distance of two labels."""
+"""Minimum vertical distance between two labels."""
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """An axis of seconds or dollars, from 0 on: ticks at this distance in this unit."""
+    """An axis from 0 in seconds or dollars. ``distance`` between ticks is in ``unit``, ``end`` is not."""
 
     unit: str
     distance: float
@@ -183,33 +183,33 @@ class _Axis:
         ticks = max(1, -int(-largest / size // distance))
         return cls(unit, distance, ticks, distance * ticks * size)
 
-    def place(self, amount: float) -> float:
-        """Where this amount lies, from 0 to ``_CURVE``."""
+    def position(self, amount: float) -> float:
+        """The position of this amount, from 0 to ``_CURVE``."""
         return _CURVE * amount / self.end
 
 
 def over_time_plot(
     records: Sequence[RunRecord], timelines: Sequence[Timeline], *, agents: Sequence[str]
 ) -> Plot | None:
-    """A panel for each split, over time and over money; None where no run has snapshots."""
+    """Plot a panel for each split over time, and one over cost; None if no run has snapshots."""
     if not any(timeline.with_snapshots for timeline in timelines):
         return None
     panels: list[Panel] = []
     for split in dict.fromkeys(timeline.split for timeline in timelines):
-        own = [timeline for timeline in timelines if timeline.split == split]
+        of_split = [timeline for timeline in timelines if timeline.split == split]
         runs = [record for record in records if record.split == split]
         longest = max((record.seconds for record in runs), default=0.0)
-        panels.append(_panel(f"over-time-{len(panels)}", f"{split}, over time", own, agents, longest, SECONDS))
-        dearest = max((record.cost or 0.0 for record in runs), default=0.0)
-        priced = [timeline for timeline in own if timeline.priced]
-        if dearest and priced:
-            panels.append(_panel(f"over-cost-{len(panels)}", f"{split}, over money", priced, agents, dearest, DOLLARS))
+        panels.append(_panel(f"over-time-{len(panels)}", f"{split}, over time", of_split, agents, longest, SECONDS))
+        highest = max((record.cost or 0.0 for record in runs), default=0.0)
+        priced = [timeline for timeline in of_split if timeline.priced]
+        if highest and priced:
+            panels.append(_panel(f"over-cost-{len(panels)}", f"{split}, over cost", priced, agents, highest, DOLLARS))
     return Plot(
         name="over-time",
         title="Any-medal rates while agents ran",
-        caption="Percentage of runs whose submission at that time, or cost, would have earned a medal.",
-        more="Where a line falls, a medal was given up for a worse submission. The mark at the right is the final "
-        "result, the dashed line what each run’s best submission would have given.",
+        caption="Percentage of runs whose submission at that time or cost would have earned a medal.",
+        more="A line falls when an agent replaces a medal-winning submission with a worse one. The mark at the right "
+        "is the final rate; the dashed line is the rate if each run had kept its best submission.",
         panels=panels,
     )
 
@@ -226,14 +226,14 @@ def _panel(
     bottom = _TOP + _PLOT
 
     def x(amount: float) -> float:
-        return min(_CURVE, axis.place(amount))
+        return min(_CURVE, axis.position(amount))
 
     def y(rate: float) -> float:
         return bottom - _PLOT * rate / 100
 
     body = [text(-_LEFT, 14, shortened(title, 50), "h f-ink")]
     body += grid(_PLOT, bottom, axis.ticks, axis.distance, axis.unit)
-    words, curves, ends = [], [], []
+    descriptions, curves, ends = [], [], []
     for timeline in timelines:
         number = agents.index(timeline.agent)
         steps = timeline.over_time if units is SECONDS else timeline.over_cost
@@ -244,16 +244,16 @@ def _panel(
         if units is SECONDS and timeline.best > timeline.final:
             body.append(line(0, y(timeline.best), "100%", y(timeline.best), f"dash {colour}"))
         ends.append((y(final), number, timeline.agent, f"{final:.0f} %"))
-        said = f"{timeline.agent}: {final:.1f} % at the end"
+        description = f"{timeline.agent}: {final:.1f} % at the end"
         if timeline.medals_lost:
-            said += f", {timeline.best:.1f} % with each run's best"
-        words.append(said)
+            description += f", {timeline.best:.1f} % with each run's best"
+        descriptions.append(description)
     body.append(stretched(_CURVE, bottom, "".join(curves)))
     body += _labels(ends)
     return Panel(
         name=name,
         title=f"Any-medal rate on {title}",
-        description="; ".join(words),
+        description="; ".join(descriptions),
         width=_WIDTH,
         height=bottom + 22 + max(0, _LINE * len(ends) - _PLOT),
         body="".join(body),
@@ -262,13 +262,13 @@ def _panel(
 
 
 def _labels(ends: Sequence[tuple[float, int, str, str]]) -> list[str]:
-    """The agents' marks at the ends of their lines, each with its name, none over another."""
+    """Draw each agent's mark at the end of its line, and names that do not overlap."""
     found, last = [], 0.0
     for y, number, agent, rate in sorted(ends):
         last = max(y, last + _LINE)
         found.append(marker(number, "100%", y, 5))
-        shown = text("100%", last + 4, f"{fitting(agent, _RIGHT - 46)} {rate}", dx=11)
-        found.append(named(agent, shown))
+        label = text("100%", last + 4, f"{fitting(agent, _RIGHT - 46)} {rate}", dx=11)
+        found.append(named(agent, label))
     return found
 
 
@@ -284,7 +284,7 @@ DOLLARS = (("$", 1.0), ("¢", 0.01), ("m$", 0.001), ("µ$", 0.000001))
 
 @dataclass(frozen=True)
 class _Quantity:
-    """What runs spend: how much a run did, its units from the largest, and how it is called."""
+    """Time or cost: the amount that a run spent, units in descending order, and words for it."""
 
     amount: Callable[[RunRecord], float]
     units: tuple[tuple[str, float], ...]
@@ -302,10 +302,10 @@ _COST = _Quantity(lambda record: record.cost or 0.0, DOLLARS, "cost", "")
 
 
 def time_plot(records: Sequence[RunRecord], *, agents: Sequence[str] = ()) -> Plot:
-    """A panel for each agent."""
+    """Plot a panel for each agent."""
     return Plot(
         name="time",
-        title="Medals over time spent",
+        title="Medals over time",
         caption="Percentage of runs that had ended by each time, by outcome.",
         more="The top edge of bronze is the share of runs with a medal by that time.",
         panels=_panels(records, _TIME, agents),
@@ -313,17 +313,17 @@ def time_plot(records: Sequence[RunRecord], *, agents: Sequence[str] = ()) -> Pl
 
 
 def cost_plot(records: Sequence[RunRecord], *, agents: Sequence[str]) -> Plot | None:
-    """A panel for each agent; None where no run has a known cost."""
+    """Plot a panel for each agent; None if no run has a known cost."""
     known = [record for record in records if record.cost is not None]
     if not any(record.cost for record in known):
         return None
     unknown = sum(bool(record.usage.calls) and record.cost is None for record in records)
     return Plot(
         name="cost",
-        title="Medals over money spent",
+        title="Medals over cost",
         caption="Percentage of runs that cost no more than each amount, by outcome.",
         more="The top edge of bronze is the share of runs with a medal at that cost."
-        + (f" Left out: {pluralize(unknown, 'run')} of unknown cost." if unknown else ""),
+        + (f" Left out: {pluralize(unknown, 'run')} with unknown cost." if unknown else ""),
         panels=_panels(known, _COST, agents),
     )
 
@@ -333,7 +333,7 @@ def _panels(records: Sequence[RunRecord], quantity: _Quantity, agents: Sequence[
     agents = agents or shown
     longest = max(map(quantity.amount, records), default=1.0) or 1.0
     runs = {agent: [record for record in records if record.agent == agent] for agent in shown}
-    return [_spent_panel(agents.index(agent), own, longest, len(agents), quantity) for agent, own in runs.items()]
+    return [_spent_panel(agents.index(name), found, longest, len(agents), quantity) for name, found in runs.items()]
 
 
 def _spent_panel(number: int, records: Sequence[RunRecord], longest: float, agents: int, quantity: _Quantity) -> Panel:
@@ -348,25 +348,26 @@ def _spent_panel(number: int, records: Sequence[RunRecord], longest: float, agen
     if agents > 1:
         body.append(marker(number, 5 - _LEFT, 9.5))
     medals = [record for record in records if record.report.any_medal]
-    summary = _in_words(medals, sum(map(quantity.amount, records)), quantity)
+    summary = _totals(medals, sum(map(quantity.amount, records)), quantity)
     body.append(text(-_LEFT, 33, summary, "f-muted"))
-    # By outcome, the best first; all those that failed as one.
+    # By outcome, best first; all failures form one group.
     ranked = sorted(records, key=lambda record: min(record.outcome.rank, FAILURES[0].rank))
-    runs = {sign: list(own) for sign, own in groupby(ranked, lambda r: r.outcome if r.outcome.passed else None)}
+    runs = {outcome: list(of) for outcome, of in groupby(ranked, lambda r: r.outcome if r.outcome.passed else None)}
     curves: list[str] = []
     below: list[float] = []
-    for outcome, own in runs.items():
-        below = sorted([*below, *map(quantity.amount, own)])
-        curves.insert(0, _area(below, axis.place, y, outcome))  # gold in front, all runs at the back
+    for outcome, with_outcome in runs.items():
+        below = sorted([*below, *map(quantity.amount, with_outcome)])
+        curves.insert(0, _area(below, axis.position, y, outcome))  # gold in front, all runs at the back
     body.append(stretched(_CURVE, bottom, "".join(curves)))
     body += grid(_SPENT_HEIGHT, bottom, axis.ticks, axis.distance, axis.unit)
-    for k, (outcome, own) in enumerate(runs.items()):
+    for k, (outcome, with_outcome) in enumerate(runs.items()):
         left, top = 170 * (k % 2) - _LEFT, bottom + 28 + 20 * (k // 2)
-        sign, what = (outcome_cell(0, 0, outcome), outcome.label) if outcome else (_FAILED, "no valid submission")
-        body.append(f'<g transform="translate({left} {n(top)})">{sign}{text(24, 13, f"{what}: {len(own)}")}</g>')
+        cell, what = (outcome_cell(0, 0, outcome), outcome.label) if outcome else (_FAILED, "no valid submission")
+        label = text(24, 13, f"{what}: {len(with_outcome)}")
+        body.append(f'<g transform="translate({left} {n(top)})">{cell}{label}</g>')
     return Panel(
         name=f"{quantity.name}-{number}",
-        title=f"Medals of {agent} over {quantity.name} spent",
+        title=f"Medals of {agent} over {quantity.name}",
         description=summary,
         width=_SPENT_WIDTH,
         height=bottom + 28 + 20 * -(-len(runs) // 2),
@@ -378,14 +379,14 @@ def _spent_panel(number: int, records: Sequence[RunRecord], longest: float, agen
 def _area(
     amounts: Sequence[float], x: Callable[[float], float], y: Callable[[int], float], outcome: Outcome | None
 ) -> str:
-    """What lies below the steps of a count that grows by one at each of these amounts; of failures with an outline."""
-    steps = {n(x(amount)): n(y(k)) for k, amount in enumerate(amounts, 1)}  # of several at a place, the last counts
+    """Draw the area below a step curve that rises by one at each amount; for failures with an outline."""
+    steps = {n(x(amount)): n(y(k)) for k, amount in enumerate(amounts, 1)}  # at equal positions, the last one wins
     path = f"M0 {n(y(0))}" + "".join(f"H{at}V{height}" for at, height in steps.items()) + f"H{n(_CURVE)}"
     area = f'<path d="{path}V{n(y(0))}z" class="f-{outcome.colour if outcome else "card"}"/>'
     return area if outcome else f'{area}<path d="{path}" class="hollow s-failure dash"/>'
 
 
-def _in_words(medals: Sequence[RunRecord], spent: float, quantity: _Quantity) -> str:
+def _totals(medals: Sequence[RunRecord], spent: float, quantity: _Quantity) -> str:
     if not medals:
         return f"no medal in {quantity.in_words(spent)}{quantity.of_agents}"
     amounts = sorted(map(quantity.amount, medals))
@@ -397,5 +398,5 @@ def _in_words(medals: Sequence[RunRecord], spent: float, quantity: _Quantity) ->
 
 
 def tick_distance(length: float) -> float:
-    """A round distance between ticks, so that there are at most eight."""
+    """Return a round distance between ticks that gives at most eight of them."""
     return next(step for step in (0.5, 1, 2, 3, 4, 6, 12, 24, 48, 100, 200, 500, 1000, 10**6) if length / step <= 8)

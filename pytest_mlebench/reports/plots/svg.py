@@ -1,7 +1,7 @@
-"""SVG by hand: text, shapes, and plots made of panels that a page may lay out as it likes.
+"""Hand-written SVG: text, shapes, and plots made of panels that a page can arrange freely.
 
-Text has one size, whatever the width: a wide panel stretches its axis, whose positions are in per cent (``at``), and
-leaves all else as it is. Curves are drawn in a nested element that is stretched as a whole (``stretched``).
+A wide panel stretches only its axis, whose positions are in per cent (``at``), so text keeps its size. Curves are drawn
+in a nested element that is stretched as a whole (``stretched``).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import AGENTS, stylesheet
 
 GAP = 28
-"""Pixels between the panels of a plot's file."""
+"""Distance between the panels of a plot file, in pixels."""
 SCHEME = ":root{color-scheme:light dark}@media print{:root{color-scheme:light}}"
-"""Makes the colours follow the reader's choice of a light or a dark screen; paper is light."""
+"""CSS for the reader's light or dark colour scheme; printing is always light."""
 STYLE = (
     "text{font:11.5px system-ui,'Segoe UI',Helvetica,Arial,sans-serif}svg svg{overflow:visible}"
     ".b{font-weight:650}.h{font-size:13px;font-weight:650}.c{font-size:11px;font-weight:700}.s{font-size:11px}"
@@ -27,17 +27,17 @@ STYLE = (
     "path{vector-effect:non-scaling-stroke}"
 )
 CELL = 18
-"""Pixels of an outcome's sign, and between two rows of them."""
+"""Size of an outcome's cell, and distance between rows of cells, in pixels."""
 _CHARACTER = 6.8
-"""Pixels that a character takes, on average."""
+"""Average width of a character, in pixels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """A part of a plot that stands alone. Sizes in pixels; ``name`` is unique on a page.
+    """An independent part of a plot. Sizes are in pixels; ``name`` is unique on a page.
 
-    ``width`` is that of a file, and the least on a page. With ``margins`` at the left and right the panel is as wide
-    as the page lets it be: x is 0 after the left margin, and 100 % before the right one.
+    ``width`` is the width in a file, and the minimum on a page. A panel with left and right ``margins`` takes the
+    available width: x is 0 at the left margin and 100 % at the right one.
     """
 
     name: str
@@ -48,12 +48,12 @@ class Panel:
     body: str
     margins: tuple[float, float] | None = None
     is_key: bool = False
-    """Whether it only says what the signs of the others mean."""
+    """Whether this is a legend of the other panels."""
     file_only: bool = False
-    """Whether a page leaves it out, since it has one legend of agents for all plots."""
+    """Whether pages leave this out, because they have one legend of agents for all plots."""
 
     def svg(self) -> str:
-        """An element for a page, which has the stylesheet."""
+        """Return an element for a page; the page provides the stylesheet."""
         if self.margins is None:
             return _root(self.name, self.title, self.description, n(self.width), n(self.height), self.body)
         left, right = map(n, self.margins)
@@ -61,7 +61,7 @@ class Panel:
         return f'<div style="padding:0 {right}px 0 {left}px">{element}</div>'
 
     def placed(self, x: float, y: float) -> str:
-        """The panel within a file."""
+        """Return the panel as a nested element at a position in a file."""
         left, right = self.margins or (0.0, 0.0)
         size = f'width="{n(self.width - left - right)}" height="{n(self.height)}"'
         return f'<svg x="{n(x + left)}" y="{n(y)}" {size}>{self.body}</svg>'
@@ -69,9 +69,9 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """Panels with a common title; ``columns`` is how many of them stand side by side where there is room.
+    """Panels with a common title. ``columns`` is the maximum number of columns in a file.
 
-    ``caption`` is one line, ``more`` is the explanation behind it.
+    ``caption`` is one line; ``more`` is a longer explanation.
     """
 
     name: str
@@ -87,11 +87,11 @@ class Plot:
 
     @property
     def wide(self) -> bool:
-        """Whether a page should give it a row of its own."""
+        """Whether a page should give this plot a full row."""
         return sum(not panel.is_key for panel in self.panels) > 1
 
     def file(self) -> str:
-        """A file of its own: the panels in columns, each as full as the highest panel, under the title."""
+        """Return a standalone SVG file: the title, then the panels in columns of similar height."""
         columns = _columns(self.panels, self.columns)
         characters = max(60, int(sum(_width(column) for column in columns) / 5.6))
         words = f"{self.caption} {self.more}"
@@ -107,12 +107,12 @@ class Plot:
                 y += panel.height + GAP
             x += _width(column) + GAP
             bottom = max(bottom, y)
-        ground = '<rect class="f-paper" width="100%" height="100%"/>'
+        background = '<rect class="f-paper" width="100%" height="100%"/>'
         style = f"<style>{SCHEME}{STYLE}{stylesheet()}</style>"
         description = " ".join(
             [self.caption, self.more, *(f"{panel.title}: {panel.description}" for panel in self.panels)]
         )
-        root = _root(self.name, self.title, description, n(x), n(bottom), style + ground + "".join(body))
+        root = _root(self.name, self.title, description, n(x), n(bottom), style + background + "".join(body))
         return root.replace("<svg ", f'<svg viewBox="0 0 {n(x)} {n(bottom)}" ', 1) + "\n"
 
 
@@ -121,7 +121,7 @@ def _columns(panels: Sequence[Panel], count: int) -> list[list[Panel]]:
     full = max([*heights, (sum(heights) + GAP * len(heights)) / count - GAP])
     columns: list[list[Panel]] = [[]]
     for panel in panels:
-        height = sum(own.height + GAP for own in columns[-1]) + panel.height
+        height = sum(above.height + GAP for above in columns[-1]) + panel.height
         if columns[-1] and len(columns) < count and height > full + GAP / 2:
             columns.append([])
         columns[-1].append(panel)
@@ -145,17 +145,17 @@ Place = float | str
 
 
 def n(value: Place) -> str:
-    """A number without needless digits."""
+    """Format a number without a trailing ``.0``."""
     return value if isinstance(value, str) else f"{value:.1f}".removesuffix(".0")
 
 
 def at(share: float) -> str:
-    """The place of this share of the axis, from 0 to 1."""
+    """Convert a fraction of the axis, from 0 to 1, to a position in per cent."""
     return f"{100 * share:.1f}".removesuffix(".0") + "%"
 
 
 def stretched(width: float, height: float, body: str) -> str:
-    """What is drawn for this width, stretched to the whole axis; it must not hold text."""
+    """Stretch a drawing of this width to the whole axis; it cannot contain text."""
     return (
         f'<svg width="100%" height="{n(height)}" viewBox="0 0 {n(width)} {n(height)}" preserveAspectRatio="none">'
         f"{body}</svg>"
@@ -163,7 +163,7 @@ def stretched(width: float, height: float, body: str) -> str:
 
 
 def safe(content: str) -> str:
-    """Text for an element or an attribute."""
+    """Escape text for an element or an attribute."""
     return escape(plain(content))
 
 
@@ -183,7 +183,7 @@ def line(x1: Place, y1: float, x2: Place, y2: float, classes: str = "s-line", *,
 
 
 def grid(height: float, bottom: float, ticks: int, distance: float, unit: str) -> list[str]:
-    """Lines and numbers of a plot of shares, with this many ticks along the axis."""
+    """Draw the grid and labels of a plot of percentages, with this many ticks along the axis."""
     found = []
     for share in (0, 25, 50, 75, 100):
         y = bottom - height * share / 100
@@ -197,7 +197,7 @@ def grid(height: float, bottom: float, ticks: int, distance: float, unit: str) -
 
 
 def shortened(content: str, characters: int) -> str:
-    """A name without its middle, since names of a kind often differ at their ends."""
+    """Shorten a name in the middle, because related names often differ at the end."""
     if len(content) <= characters:
         return content
     end = (characters - 1) // 2
@@ -205,17 +205,17 @@ def shortened(content: str, characters: int) -> str:
 
 
 def fitting(content: str, pixels: float) -> str:
-    """A name that is no wider than this."""
+    """Shorten a name to this width."""
     return shortened(content, max(2, int(pixels / _CHARACTER)))
 
 
 def named(content: str, shown: str) -> str:
-    """Elements with a name that may be shown in part: the whole of it appears under the pointer."""
+    """Wrap elements with a tooltip that has the full name."""
     return f"<g><title>{safe(content)}</title>{shown}</g>"
 
 
 def marker(number: int, x: Place, y: float, radius: float = 4) -> str:
-    """The sign of the agent with this number: a colour and a shape, of which 36 pairs differ, with an edge."""
+    """Draw the mark of the agent with this number: one of 36 combinations of colour and shape."""
     classes = f"f-agent{number % AGENTS} s-paper"
     kind = (number + number // AGENTS) % AGENTS
     if not kind:
@@ -226,7 +226,7 @@ def marker(number: int, x: Place, y: float, radius: float = 4) -> str:
 
 
 def outcome_cell(x: float, y: float, outcome: Outcome, width: float = CELL) -> str:
-    """The sign of an outcome, in a field of 18 pixels' height."""
+    """Draw the cell of an outcome, ``CELL`` pixels high."""
     if outcome.passed:
         box, ink = rect(x, y, width - 1, CELL - 1, f"f-{outcome.colour}", radius=2), f"f-on-{outcome.colour}"
     else:
@@ -240,10 +240,10 @@ def agents_of(records: Iterable[RunRecord]) -> list[str]:
 
 
 def agents_key(name: str, agents: Sequence[str]) -> list[Panel]:
-    """The legend of agents in a plot's file; none for a single agent."""
+    """Return the legend of agents for a plot file; empty for a single agent."""
     if len(agents) < 2:
         return []
-    body = [marker(k, 8, 17 * k + 8) + text(23, 17 * k + 12, shortened(own, 50)) for k, own in enumerate(agents)]
+    body = [marker(k, 8, 17 * k + 8) + text(23, 17 * k + 12, shortened(agent, 50)) for k, agent in enumerate(agents)]
     return [
         Panel(
             name=f"{name}-agents",
@@ -259,9 +259,9 @@ def agents_key(name: str, agents: Sequence[str]) -> list[Panel]:
 
 
 def legend(agents: Sequence[str]) -> list[tuple[str, str]]:
-    """The sign of each agent as an element, with its name; none for a single agent."""
-    signs = [f'<svg width="14" height="14" aria-hidden="true">{marker(k, 7, 7, 5)}</svg>' for k in range(len(agents))]
-    return list(zip(signs, agents, strict=True)) if len(agents) > 1 else []
+    """Return (mark, agent) pairs, each mark as an element; empty for a single agent."""
+    marks = [f'<svg width="14" height="14" aria-hidden="true">{marker(k, 7, 7, 5)}</svg>' for k in range(len(agents))]
+    return list(zip(marks, agents, strict=True)) if len(agents) > 1 else []
 
 
 def _shape(kind: int, x: float, y: float, r: float, classes: str) -> str:

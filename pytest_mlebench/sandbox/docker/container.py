@@ -27,7 +27,7 @@ from docker.types import DeviceRequest, DriverConfig, LogConfig, Mount, Ulimit
 from pytest_mlebench import defaults
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.files import bundled
-from pytest_mlebench.io.processes import owned, owner_labels, sigterm_interrupts
+from pytest_mlebench.io.processes import owned_prefix, owner_labels, sigterm_interrupts
 from pytest_mlebench.io.progress import Note, Reporter
 from pytest_mlebench.records.outcome import Limits
 from pytest_mlebench.sandbox.docker.client import PODMAN, ContainerClient, client_errors
@@ -43,7 +43,7 @@ _TERMINALS = 128
 _OWN_KERNEL = ("runsc", "kata")
 
 
-def own_files(folder: Path, public: Path) -> None:
+def create_mount_sources(folder: Path, public: Path) -> None:
     """Create what a run's mounts need in its folder."""
     # A mount's options cannot contain every path: `:` and `,` are separators, and the length is limited.
     (folder / "data").symlink_to(public.resolve())
@@ -58,8 +58,11 @@ def shared_data(public: Path) -> Mount:
     return Mount(DATA, str(public.resolve()), type="bind", read_only=True)
 
 
-def own_mounts(folder: Path, runtime: str) -> Sequence[Mount]:
-    """Return the mounts of ``own_files`` and of terminals: anonymous volumes, which are removed with the container."""
+def run_mounts(folder: Path, runtime: str) -> Sequence[Mount]:
+    """Return the mounts of ``create_mount_sources`` and of terminals.
+
+    They are anonymous volumes, which are removed with the container.
+    """
     mounts = [_volume(DATA, "overlay", f"ro,lowerdir={folder}/data:{folder}/nothing")]
     if not any(name in runtime for name in _OWN_KERNEL):
         options = f"nosuid,noexec,newinstance,ptmxmode=0666,mode=0620,gid=5,max={_TERMINALS}"
@@ -112,7 +115,7 @@ def limited_disk(limit: int, image_layers: Sequence[Path], volumes: Sequence[str
     mounted over every folder of the container, whose own layer is read-only. So the kernel enforces the limit, and
     nothing is copied.
     """
-    folder = Path(tempfile.mkdtemp(prefix=owned(PREFIX), dir="/var/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix=owned_prefix(PREFIX), dir="/var/tmp"))
     try:
         disk, root = folder / "disk", folder / "root"
         disk.mkdir()

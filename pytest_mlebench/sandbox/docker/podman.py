@@ -25,7 +25,7 @@ import docker
 from docker.errors import APIError, DockerException
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.io.processes import owned
+from pytest_mlebench.io.processes import owned_prefix
 from pytest_mlebench.sandbox.contract import PODMAN_FOLDER
 from pytest_mlebench.sandbox.docker.client import (
     DOCKER,
@@ -234,7 +234,7 @@ def _seccomp_file(profile: str) -> Path:
 
 def _create_folder() -> Path:
     """Create a folder for the lifetime of this process. Later sessions and ``mlebench clean`` remove leftover ones."""
-    folder = Path(tempfile.mkdtemp(prefix=owned(PODMAN_FOLDER), dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix=owned_prefix(PODMAN_FOLDER), dir="/tmp"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 

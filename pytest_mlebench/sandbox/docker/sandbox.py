@@ -30,9 +30,9 @@ from pytest_mlebench.sandbox.docker.container import (
     USERS,
     Container,
     configuration,
+    create_mount_sources,
     limited_disk,
-    own_files,
-    own_mounts,
+    run_mounts,
     run_self_test,
     shared_data,
 )
@@ -43,7 +43,7 @@ from pytest_mlebench.sandbox.gpus import Gpu, GpuPool
 from pytest_mlebench.sandbox.limits import DiskWatcher, FreeSpaceWatcher, Machine, RunEnd, apply, describe, disk_share
 from pytest_mlebench.sandbox.network.policy import NETWORKS, Network, check_form
 from pytest_mlebench.sandbox.redaction import Redactor, tail
-from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS, HOME, Wiring, run_inside, want_descriptors, wire
+from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS, HOME, Wiring, raise_descriptor_limit, run_inside, wire
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ class DockerSandbox:
         self._privileged = options.privileged
         self._gpu_pool = GpuPool(options.gpu_ids)
         self._reporter = reporter
-        want_descriptors()
+        raise_descriptor_limit()
         self._engine = open_client(options.engine, options.runtime)
         self.name = self._engine.name
         self._info = self._engine.info
@@ -275,7 +275,7 @@ class DockerSandbox:
         disk = self._limited_disk(task, image, stack)
         runtime = options.runtime or self._engine.default_runtime
         quota = limits.disk if has_quota(self._info) and not disk else None
-        own_files(wiring.folder.parent, task.public)
+        create_mount_sources(wiring.folder.parent, task.public)
 
         def start(mounts: Sequence[Mount]) -> None:
             settings = configuration(
@@ -294,7 +294,7 @@ class DockerSandbox:
 
         notes = [f"not enforced by this engine: {name}" for name in self._engine.unenforced]
         try:
-            start(own_mounts(wiring.folder.parent, runtime))
+            start(run_mounts(wiring.folder.parent, runtime))
         except SandboxError as error:
             if not _NO_MOUNT.search(str(error)):
                 raise

@@ -26,7 +26,7 @@ from pytest_mlebench import defaults
 from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.errors import SandboxError, number
 from pytest_mlebench.io.files import remove_tree
-from pytest_mlebench.io.processes import owned, sigterm_interrupts
+from pytest_mlebench.io.processes import owned_prefix, sigterm_interrupts
 from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.records.outcome import Limits, SandboxAccount
@@ -35,7 +35,7 @@ from pytest_mlebench.sandbox import contract
 from pytest_mlebench.sandbox.checker import SubmissionChecker
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter, SubmissionFile, taking_snapshots
 from pytest_mlebench.sandbox.gpus import GpuPool, GpuUsage
-from pytest_mlebench.sandbox.limits import RunEnd, apply, describe, own_processors
+from pytest_mlebench.sandbox.limits import RunEnd, apply, assigned_processors, describe
 from pytest_mlebench.sandbox.local import supervisor
 from pytest_mlebench.sandbox.network.policy import NETWORKS
 from pytest_mlebench.sandbox.redaction import LogWriter, Redactor, environment_secrets, tail, validations
@@ -171,7 +171,7 @@ class LocalSandbox:
         task.run_dir.mkdir(parents=True, exist_ok=True)
         # In the run directory, which is usually on the same file system as the data, as hard links require.
         parent = task.run_dir.parent if task.anonymous else task.run_dir
-        home = Path(tempfile.mkdtemp(prefix=owned(contract.LOCAL_HOME), dir=parent)).resolve()
+        home = Path(tempfile.mkdtemp(prefix=owned_prefix(contract.LOCAL_HOME), dir=parent)).resolve()
         redactor = Redactor({*task.launch.secrets, *environment_secrets()})
         limits = task.limits
         size = limits.collect_bytes if limits.disk is None else min(limits.collect_bytes, limits.disk)
@@ -226,8 +226,8 @@ def _supervise(home: Path, task: contract.Task, environment: dict[str, str], red
         "output": writer,
         "time_limit": limits.time_limit,
         "grace": task.grace,
-        "memory_group": f"{owned(contract.MEMORY_GROUP)}{secrets.token_hex(4)}",
-        "cpus": own_processors(task),
+        "memory_group": f"{owned_prefix(contract.MEMORY_GROUP)}{secrets.token_hex(4)}",
+        "cpus": assigned_processors(task),
         "limits": {
             "memory": limits.memory,
             "file_size": limits.disk,

@@ -36,17 +36,17 @@ def test_clips_without_labels_are_left_out() -> None:
     assert lwlrap([[0, 0], [1, 0]], [[0.1, 0.9], [0.1, 0.9]]) == lwlrap([[1, 0]], [[0.1, 0.9]])
 
 
-def test_without_any_label_there_is_no_score() -> None:
+def test_no_labels_at_all_give_no_score() -> None:
     assert math.isnan(lwlrap([[0, 0]], [[0.1, 0.9]]))
 
 
 @given(LABELS, SCORES)
-def test_it_follows_its_definition(labels: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
+def test_the_score_follows_its_definition(labels: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
     assert lwlrap(labels, scores) == pytest.approx(by_definition(labels, scores))
 
 
 @given(LABELS)
-def test_scores_that_are_the_truth_are_perfect(labels: NDArray[np.float64]) -> None:
+def test_scores_equal_to_the_truth_are_perfect(labels: NDArray[np.float64]) -> None:
     assert lwlrap(labels, labels) == pytest.approx(1)
 
 

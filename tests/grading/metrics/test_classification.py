@@ -27,7 +27,7 @@ def test_log_loss_is_the_mean_logarithm_of_the_true_class_probability() -> None:
     )
 
 
-def test_log_loss_of_certain_and_right_predictions_is_that_of_the_clipped_probability() -> None:
+def test_log_loss_of_certain_correct_predictions_uses_the_clipped_probability() -> None:
     assert log_loss([[1, 0], [0, 1]], [[1, 0], [0, 1]]) == pytest.approx(EPS)
 
 
@@ -40,12 +40,12 @@ def test_log_loss_does_not_rescale_rows() -> None:
     assert log_loss([[1, 0]], [[0.3, 0.3]]) == pytest.approx(-math.log(0.3))
 
 
-def test_log_loss_weighs_classes_by_the_truth() -> None:
+def test_log_loss_weights_classes_by_the_truth() -> None:
     assert log_loss([[0.5, 0.5]], [[0.2, 0.8]]) == pytest.approx(-(math.log(0.2) + math.log(0.8)) / 2)
 
 
 @given(problems)
-def test_log_loss_is_that_of_scikit_learn(case: tuple[NDArray[np.int64], NDArray[np.float64]]) -> None:
+def test_log_loss_matches_scikit_learn(case: tuple[NDArray[np.int64], NDArray[np.float64]]) -> None:
     truth, probability = case
     labels = range(truth.shape[1])
     assert log_loss(truth, probability) == pytest.approx(metrics.log_loss(truth.argmax(1), probability, labels=labels))
@@ -70,12 +70,12 @@ def test_log_loss_lies_between_the_perfect_and_the_worst(case: tuple[NDArray[np.
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 3)), max_size=9).map(lambda pairs: [(0, 0), (1, 0), *pairs])
 )
-def test_the_matthews_correlation_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
+def test_the_matthews_correlation_matches_scikit_learn(pairs: list[tuple[int, int]]) -> None:
     truth, predicted = zip((0, 0), (1, 0), *pairs, strict=True)
     assert matthews_corrcoef(truth, predicted) == metrics.matthews_corrcoef(truth, predicted)
 
 
-def test_the_matthews_correlation_takes_any_number_of_different_labels() -> None:
+def test_the_matthews_correlation_accepts_any_number_of_distinct_labels() -> None:
     labels = np.arange(2**63, 2**63 + 200_000, dtype=np.uint64)
     assert matthews_corrcoef(labels, labels) == 1  # a matrix of all pairs of labels would take 320 GB
     assert matthews_corrcoef(np.arange(200_000) % 2, labels) == 0

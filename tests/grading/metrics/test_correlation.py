@@ -33,7 +33,7 @@ def test_kendall_tau_of_lists_without_pairs_is_undefined() -> None:
 
 
 @pytest.mark.parametrize("predicted", ["ab", "abd", "aab", "abcd"])
-def test_kendall_tau_refuses_other_items(predicted: str) -> None:
+def test_kendall_tau_rejects_different_items(predicted: str) -> None:
     with pytest.raises(ValueError, match="same items"):
         kendall_tau(["abc"], [predicted])
 
@@ -45,26 +45,26 @@ def test_kendall_tau_is_one_for_the_true_order_and_minus_one_for_its_reverse(ord
 
 
 @given(st.integers(2, 9).flatmap(lambda n: st.permutations(range(n))))
-def test_kendall_tau_of_one_list_equals_that_of_scipy(order: list[int]) -> None:
+def test_kendall_tau_of_one_list_matches_scipy(order: list[int]) -> None:
     expected = stats.kendalltau(range(len(order)), order).statistic
     assert kendall_tau([range(len(order))], [order]) == pytest.approx(expected)
 
 
 @given(ORDERS, st.randoms())
-def test_kendall_tau_does_not_hang_on_the_order_of_the_lists(orders: list[list[int]], random: Random) -> None:
+def test_kendall_tau_does_not_depend_on_the_order_of_the_lists(orders: list[list[int]], random: Random) -> None:
     shuffled = random.sample(orders, len(orders))
     assert kendall_tau([sorted(order) for order in orders], orders) == kendall_tau(
         [sorted(order) for order in shuffled], shuffled
     )
 
 
-def test_pearson_is_worked_out_by_hand() -> None:
+def test_pearson_matches_a_hand_calculation() -> None:
     # Deviations (-1, 0, 1) and (-4/3, 2/3, 2/3): 2 / sqrt(2 * 24 / 9).
     assert pearson([1, 2, 3], [1, 3, 3]) == pytest.approx(2 / math.sqrt(2 * 24 / 9))
 
 
 @given(COLUMNS)
-def test_pearson_equals_that_of_scipy_where_it_is_defined(columns: tuple[list[float], list[float]]) -> None:
+def test_pearson_matches_scipy_if_it_is_defined(columns: tuple[list[float], list[float]]) -> None:
     true, predicted = columns
     defined = len(set(true)) > 1 and len(set(predicted)) > 1
     score = pearson(true, predicted)
@@ -72,7 +72,7 @@ def test_pearson_equals_that_of_scipy_where_it_is_defined(columns: tuple[list[fl
 
 
 @given(COLUMNS, st.floats(0.01, 100), st.floats(-100, 100))
-def test_pearson_does_not_hang_on_scale_and_shift(
+def test_pearson_does_not_depend_on_scale_and_shift(
     columns: tuple[list[float], list[float]], scale: float, shift: float
 ) -> None:
     true, predicted = map(np.array, columns)
@@ -80,7 +80,7 @@ def test_pearson_does_not_hang_on_scale_and_shift(
 
 
 @given(COLUMNS, st.randoms())
-def test_pearson_does_not_hang_on_the_order_of_rows(columns: tuple[list[float], list[float]], random: Random) -> None:
+def test_pearson_does_not_depend_on_the_order_of_rows(columns: tuple[list[float], list[float]], random: Random) -> None:
     true, predicted = map(np.array, columns)
     order = random.sample(range(len(true)), len(true))
     assert pearson(true[order], predicted[order]) == pytest.approx(pearson(true, predicted), nan_ok=True)
@@ -98,7 +98,7 @@ def test_pearson_of_huge_values_does_not_overflow() -> None:
     assert pearson([1, 2, 4], [1e200, 2e200, 4e200]) == pytest.approx(1)
 
 
-def test_pearson_takes_columns_one_by_one() -> None:
+def test_pearson_is_computed_per_column() -> None:
     scores = pearson([[1, 1], [2, 2], [3, 3]], [[3, 7], [2, 7], [1, 7]])
     assert scores == pytest.approx([-1, math.nan], nan_ok=True)
 
@@ -109,19 +109,19 @@ def test_spearman_gives_ties_their_mean_rank() -> None:
 
 
 @given(COLUMNS)
-def test_spearman_equals_that_of_scipy_where_it_is_defined(columns: tuple[list[float], list[float]]) -> None:
+def test_spearman_matches_scipy_if_it_is_defined(columns: tuple[list[float], list[float]]) -> None:
     true, predicted = columns
     if len(set(true)) > 1 and len(set(predicted)) > 1:
         assert spearman(true, predicted) == pytest.approx(stats.spearmanr(true, predicted).statistic)
 
 
 @given(COLUMNS)
-def test_spearman_hangs_on_ranks_alone(columns: tuple[list[float], list[float]]) -> None:
+def test_spearman_depends_only_on_ranks(columns: tuple[list[float], list[float]]) -> None:
     true, predicted = map(np.array, columns)
     assert spearman(true, np.exp(predicted)) == pytest.approx(spearman(true, predicted), nan_ok=True)
 
 
-def test_spearman_ranks_infinite_values_and_text_like_any_other() -> None:
+def test_spearman_ranks_infinite_values_and_text_like_other_values() -> None:
     assert spearman([1, 2, 3], [0, 5, np.inf]) == pytest.approx(1)
     assert spearman(pd.Series([1, 2, 3]), pd.Series(["0.1", "0.2", "high"])) == pytest.approx(1)
 

@@ -24,13 +24,13 @@ SIZES = st.floats(0.2, 4).map(lambda value: round(value, 2))
 UPRIGHT_BOXES = st.tuples(PLACES, PLACES, PLACES, SIZES, SIZES, SIZES, st.floats(-7, 7))
 
 
-def test_boxes_that_share_a_quarter_of_each() -> None:
+def test_boxes_that_overlap_by_a_quarter() -> None:
     assert box_iou([[0, 0, 2, 2]], [[1, 1, 3, 3]]) == pytest.approx(1 / 7)
     assert coco_iou([[0, 0, 2, 2]], [[1, 1, 2, 2]]) == pytest.approx(1 / 7)
 
 
 @given(arrays(float, (5, 4), elements=st.floats(0, 9)), arrays(float, (3, 4), elements=st.floats(0, 9)))
-def test_ways_to_give_a_box_agree(a: np.ndarray, b: np.ndarray) -> None:
+def test_box_formats_agree(a: np.ndarray, b: np.ndarray) -> None:
     a[:, 2:] += 0.5
     b[:, 2:] += 0.5
     pairs = np.array([[coco_iou([first], [second])[0] for second in b] for first in a])
@@ -53,7 +53,7 @@ def test_a_missing_corner_gives_no_overlap_or_is_ignored() -> None:
     assert coco_iou([[np.nan, 0, 1, 1]], [[0, 0, 1, 1]]) == 1
 
 
-def test_no_boxes_make_an_empty_matrix() -> None:
+def test_no_boxes_give_an_empty_matrix() -> None:
     assert box_iou([], [[0, 0, 1, 1]]).shape == (0, 1)
 
 
@@ -69,12 +69,12 @@ def test_upright_boxes_overlap_as_much_as_their_polygons(first: tuple[float, ...
 
 
 @given(UPRIGHT_BOXES)
-def test_an_upright_box_turned_right_round_is_the_same(box: tuple[float, ...]) -> None:
+def test_an_upright_box_after_a_full_turn_is_the_same(box: tuple[float, ...]) -> None:
     turned = (*box[:6], box[6] + np.pi)
     assert upright_box_iou([box, box], [box, turned]) == pytest.approx([1, 1])
 
 
-def test_an_upright_box_far_away_in_height_overlaps_nothing() -> None:
+def test_an_upright_box_at_a_distant_height_overlaps_nothing() -> None:
     box = [0, 0, 0, 1, 1, 1, 0]
     boxes = [[0, 0, z, 1, 1, height, 0] for z, height in ((5, 1), (np.inf, 1), (0, np.inf), (np.inf, np.inf))]
     assert upright_box_iou([box] * 4, boxes).tolist() == [0, 0, 0, 0]
@@ -84,12 +84,12 @@ def test_no_upright_boxes_have_no_overlaps() -> None:
     assert upright_box_iou(np.empty((0, 7)), np.empty((0, 7))).shape == (0,)
 
 
-def test_upright_boxes_that_lie_apart_or_one_in_the_other() -> None:
+def test_disjoint_and_nested_upright_boxes() -> None:
     box, small, apart = [0, 0, 0, 4, 4, 4, 0.3], [0, 0, 0, 2, 2, 2, 1], [9, 0, 0, 2, 2, 2, 1]
     assert upright_box_iou([box, box], [small, apart]) == pytest.approx([1 / 8, 0])
 
 
-def test_each_prediction_takes_the_best_that_is_left() -> None:
+def test_each_prediction_takes_the_best_remaining_match() -> None:
     assert greedy_match([[0.9, 0.8], [0.95, 0.7], [0.6, 0.6]], 0.5).tolist() == [0, 1, -1]
 
 
@@ -97,7 +97,7 @@ def test_an_overlap_equal_to_the_threshold_is_not_enough() -> None:
     assert greedy_match([[0.5]], 0.5).tolist() == [-1]
 
 
-def test_what_cannot_be_compared_matches_nothing() -> None:
+def test_undefined_overlaps_match_nothing() -> None:
     assert greedy_match([[np.nan, 0.6]], 0.5).tolist() == [1]
     assert greedy_match(np.empty((2, 0)), 0.5).tolist() == [-1, -1]
     assert greedy_match(np.empty((0, 2)), 0.5).tolist() == []
@@ -123,7 +123,7 @@ def test_the_area_below_the_curve_uses_the_best_precision_to_the_right() -> None
 
 
 @given(st.lists(HITS, min_size=1, max_size=4))
-def test_groups_do_not_touch_each_other(groups: list[list[bool]]) -> None:
+def test_groups_are_independent(groups: list[list[bool]]) -> None:
     positives = [max(sum(hits), 1) for hits in groups]
     together = average_precisions(
         [hit for hits in groups for hit in hits], np.repeat(np.arange(len(groups)), list(map(len, groups))), positives
@@ -139,12 +139,12 @@ def test_an_area_with_non_increasing_precision_is_at_least_the_step_sum(hits: li
         assert average_precisions(hits, [0] * len(hits), [sum(hits)])[0] >= steps - 1e-12
 
 
-def test_finding_all_first_is_perfect_and_what_follows_costs_nothing() -> None:
+def test_finding_all_first_is_perfect_and_later_predictions_cost_nothing() -> None:
     assert average_precisions([True, True, False], [0, 0, 0], [2]).tolist() == [1]
     assert coco_average_precision([True, True, False], 2) == pytest.approx(1)
 
 
-def test_boxes_in_pairs_overlap_as_each_with_each() -> None:
+def test_pairwise_overlaps_match_the_full_matrix() -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-1, 4, (20, 4)).astype(float) for _ in range(2))
     a[0, 0] = np.nan
@@ -153,7 +153,7 @@ def test_boxes_in_pairs_overlap_as_each_with_each() -> None:
 
 
 @pytest.mark.parametrize("pairs", [1, 7, 10**6])
-def test_matches_in_many_images_are_those_of_each(pairs: int) -> None:
+def test_matching_many_images_equals_matching_each_one(pairs: int) -> None:
     rng = np.random.default_rng(1)
     images = [rng.choice([0.4, 0.6, 0.8, 0.9, np.nan], rng.integers(0, 6, 2)) for _ in range(60)]
     predictions, objects = (np.array([image.shape[side] for image in images]) for side in (0, 1))

@@ -25,7 +25,7 @@ def test_it_is_the_mean_of_the_rows_divergences() -> None:
     assert kl_divergence([[0.5, 0.5], [1.0, 0.0]], [[0.25, 0.75], [0.2, 0.8]]) == pytest.approx((first + second) / 2)
 
 
-def test_a_class_without_truth_adds_nothing() -> None:
+def test_a_class_with_zero_true_probability_adds_nothing() -> None:
     assert kl_divergence([[1, 0, 0]], [[0.5, 0.5, 0]]) == pytest.approx(math.log(2))
 
 

@@ -22,7 +22,7 @@ def test_directions_at_right_angles_are_half_pi_apart() -> None:
     assert angular_error([north, north, east], [east, up, up]) == pytest.approx([np.pi / 2] * 3)
 
 
-def test_an_angle_out_of_range_means_the_direction_of_its_sine_and_cosine() -> None:
+def test_an_angle_out_of_range_is_wrapped() -> None:
     direction, same = [0.5, 1.0], [0.5 + np.pi, -1.0]
     assert angular_error([direction, direction], [same, [0.5 + 4 * np.pi, 1.0]]) == pytest.approx([0, 0], abs=1e-7)
 
@@ -47,7 +47,7 @@ def test_the_angular_error_is_symmetric_and_bounded(true: NDArray[np.float64], p
 
 
 @given(DIRECTIONS)
-def test_a_direction_has_no_angular_error_to_itself(true: NDArray[np.float64]) -> None:
+def test_a_direction_has_zero_angular_error_to_itself(true: NDArray[np.float64]) -> None:
     assert angular_error(true, true) == pytest.approx(np.zeros(7), abs=1e-7)
 
 
@@ -71,13 +71,13 @@ def test_the_antipode_is_half_a_circumference_away() -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_position_that_is_not_finite_has_no_distance(value: float) -> None:
+def test_a_non_finite_position_has_no_distance(value: float) -> None:
     distances = haversine_distance([[37, -122], [37, -122]], [[value, -122.0], [37.0, -122.0]])
     assert np.isnan(distances[0]) and distances[1] == 0
 
 
 @given(LATITUDES, LONGITUDES, LATITUDES, LONGITUDES)
-def test_the_distance_is_the_angle_between_the_places_times_the_radius(
+def test_the_distance_is_the_angle_between_the_positions_times_the_radius(
     latitude: NDArray[np.float64],
     longitude: NDArray[np.float64],
     other: NDArray[np.float64],

@@ -15,7 +15,7 @@ def test_hits_are_pooled_over_all_rows() -> None:
     assert f1_micro([{"a", "b"}, {"c", "d"}], [{"a", "b", "x"}, set()]) == pytest.approx(4 / 7)
 
 
-def test_nothing_true_and_nothing_predicted_scores_zero() -> None:
+def test_no_true_and_no_predicted_labels_score_zero() -> None:
     assert f1_micro([set(), set()], [set(), set()]) == 0
 
 
@@ -24,7 +24,7 @@ def test_an_unseen_label_costs_unless_it_is_ignored() -> None:
     assert f1_micro([{"a"}], [{"a", "x"}], ignore_unseen=True) == 1
 
 
-def test_a_label_that_is_true_in_another_row_is_not_unseen() -> None:
+def test_a_true_label_of_another_row_is_not_unseen() -> None:
     assert f1_micro([{"a"}, {"b"}], [{"a", "b"}, {"b"}], ignore_unseen=True) == pytest.approx(4 / 5)
 
 
@@ -44,7 +44,7 @@ def test_it_agrees_with_scikit_learn_on_binarised_labels(pairs: list[tuple[froze
 
 
 @given(rows, st.randoms(use_true_random=False))
-def test_row_order_does_not_matter_and_the_score_is_a_share(pairs, random) -> None:  # type: ignore[no-untyped-def]
+def test_row_order_does_not_matter_and_the_score_is_between_0_and_1(pairs, random) -> None:  # type: ignore[no-untyped-def]
     shuffled = random.sample(pairs, len(pairs))
     score = f1_micro([t for t, _ in pairs], [p for _, p in pairs])
     assert 0 <= score <= 1
@@ -60,13 +60,13 @@ TEXTS = st.lists(st.sampled_from(["a", "b", "cat", "", " ", "\t", "\n ", "\x1f",
 
 
 @given(st.lists(st.tuples(TEXTS, TEXTS)), st.booleans())
-def test_texts_are_graded_as_the_sets_of_their_labels(pairs: list[tuple[str, str]], ignore_unseen: bool) -> None:
+def test_texts_are_graded_as_sets_of_labels(pairs: list[tuple[str, str]], ignore_unseen: bool) -> None:
     true, predicted = [t for t, _ in pairs], [p for _, p in pairs]
     sets = [[frozenset(text.split()) for text in side] for side in (true, predicted)]
     expected = f1_micro(*sets, ignore_unseen=ignore_unseen)
     assert f1_micro_of_texts(true, predicted, ignore_unseen=ignore_unseen) == expected
 
 
-def test_rows_of_texts_must_be_paired() -> None:
+def test_text_rows_must_be_paired() -> None:
     with pytest.raises(ValueError, match="2 true rows and 1 predicted"):
         f1_micro_of_texts(["a", "b"], ["a"])

@@ -23,7 +23,7 @@ def test_probabilistic_f1_of_decisions_is_the_f1_score(truth: np.ndarray, predic
 
 
 @given(LABELS, PROBABILITIES, st.permutations(range(8)))
-def test_probabilistic_f1_keeps_its_bounds_and_does_not_hang_on_the_order(
+def test_probabilistic_f1_is_bounded_and_independent_of_the_order(
     truth: np.ndarray, probability: np.ndarray, order: list[int]
 ) -> None:
     score = probabilistic_f1(truth, probability)
@@ -31,7 +31,7 @@ def test_probabilistic_f1_keeps_its_bounds_and_does_not_hang_on_the_order(
     assert probabilistic_f1(truth[order], probability[order]) == pytest.approx(score)
 
 
-def test_probabilistic_f1_is_0_without_a_hit_and_with_a_missing_prediction() -> None:
+def test_probabilistic_f1_is_0_without_hits_or_with_a_missing_prediction() -> None:
     assert probabilistic_f1([1, 0], [0, 0]) == probabilistic_f1([1, 0], [0, 1]) == 0
     assert probabilistic_f1([1, 0], [np.nan, 1]) == 0
 

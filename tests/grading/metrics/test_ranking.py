@@ -19,7 +19,7 @@ def by_definition(relevant: frozenset[int], ranked: list[int], k: int) -> float:
     return total / min(len(relevant), k)
 
 
-def test_one_relevant_item_gives_one_over_its_place() -> None:
+def test_one_relevant_item_scores_one_over_its_rank() -> None:
     assert mean_average_precision_at_k([{"a"}], [["x", "y", "a"]], k=5) == pytest.approx(1 / 3)
 
 
@@ -28,11 +28,11 @@ def test_several_relevant_items_are_averaged_over_their_number() -> None:
     assert mean_average_precision_at_k([{"a", "b"}], [["a", "x", "b"]], k=12) == pytest.approx(5 / 6)
 
 
-def test_more_relevant_items_than_places_divide_by_the_number_of_places() -> None:
+def test_with_more_relevant_items_than_k_the_divisor_is_k() -> None:
     assert mean_average_precision_at_k([set("abcde")], [["a", "b"]], k=2) == 1
 
 
-def test_what_stands_behind_place_k_counts_nothing() -> None:
+def test_predictions_after_rank_k_are_ignored() -> None:
     assert mean_average_precision_at_k([{"a"}], [["x", "y", "a"]], k=2) == 0
 
 
@@ -44,11 +44,11 @@ def test_repeated_relevant_items_count_once() -> None:
     assert mean_average_precision_at_k([["a", "a"]], [["a"]], k=3) == 1
 
 
-def test_a_query_without_predictions_or_without_relevant_items_counts_zero() -> None:
+def test_a_query_without_predictions_or_relevant_items_scores_zero() -> None:
     assert mean_average_precision_at_k([{"a"}, {"a"}, set()], [["a"], [], ["a"]], k=3) == pytest.approx(1 / 3)
 
 
-def test_items_are_compared_as_they_are() -> None:
+def test_items_are_compared_without_conversion() -> None:
     assert mean_average_precision_at_k([{"7"}, {("a", 1)}], [["07", "7 "], [("a", 2), ("a", 1)]], k=3) == 0.25
 
 
@@ -58,7 +58,9 @@ def test_queries_must_be_paired() -> None:
 
 
 @given(queries, cuts)
-def test_it_is_the_mean_of_the_definition(pairs: list[tuple[frozenset[int], list[int]]], k: int) -> None:
+def test_the_score_is_the_mean_over_queries_by_definition(
+    pairs: list[tuple[frozenset[int], list[int]]], k: int
+) -> None:
     expected = np.mean([by_definition(relevant, ranked, k) for relevant, ranked in pairs])
     score = mean_average_precision_at_k([r for r, _ in pairs], [p for _, p in pairs], k)
     assert score == pytest.approx(expected)
@@ -66,7 +68,7 @@ def test_it_is_the_mean_of_the_definition(pairs: list[tuple[frozenset[int], list
 
 
 @given(queries, cuts, st.randoms(use_true_random=False))
-def test_the_order_of_queries_does_not_matter(pairs, k, random) -> None:  # type: ignore[no-untyped-def]
+def test_the_order_of_the_queries_does_not_matter(pairs, k, random) -> None:  # type: ignore[no-untyped-def]
     shuffled = random.sample(pairs, len(pairs))
     scores = [mean_average_precision_at_k([r for r, _ in p], [p for _, p in p], k) for p in (pairs, shuffled)]
     assert scores[0] == pytest.approx(scores[1])

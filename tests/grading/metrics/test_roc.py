@@ -25,7 +25,7 @@ def test_a_false_alarm_at_the_top_costs_double() -> None:
     assert late == pytest.approx(1 - 0.2 * 0.2 / 1.4)
 
 
-def test_the_curve_is_interpolated_at_an_edge_that_is_none_of_its_points() -> None:
+def test_the_curve_is_interpolated_at_an_edge_between_its_points() -> None:
     # a tie of a positive and a negative: the curve goes from (0, 0) to (0.5, 0.5), then up to (0.5, 1)
     low, high = 0.4 - 0.08, 0.1 * 0.55 + 0.5 * 0.5
     assert weighted_roc_auc([1, 0, 1, 0], [2, 2, 1, 0]) == pytest.approx((2 * low + high) / 1.4)
@@ -53,6 +53,6 @@ def test_only_the_ranking_matters_and_not_the_order_of_rows(rows, random) -> Non
 
 
 @given(binary_rows)
-def test_the_labels_as_scores_are_perfect(rows: list[tuple[int, int]]) -> None:
+def test_scores_equal_to_the_labels_are_perfect(rows: list[tuple[int, int]]) -> None:
     labels = [label for label, _ in rows]
     assert weighted_roc_auc(labels, labels) == pytest.approx(1)

@@ -51,13 +51,13 @@ def test_the_same_mask_overlaps_itself_fully(mask: np.ndarray) -> None:
     assert iou(runs(mask), runs(mask)) == dice(runs(mask), runs(mask)) == fbeta(runs(mask), runs(mask), beta=2) == 1
 
 
-def test_two_empty_masks_score_what_was_asked_for() -> None:
+def test_two_empty_masks_score_the_given_value() -> None:
     assert iou(EMPTY, EMPTY) == dice(EMPTY, EMPTY) == 1
     assert fbeta(EMPTY, EMPTY, beta=0.5) == 0
     assert np.isnan(dice(EMPTY, EMPTY, empty=np.nan))
 
 
-def test_one_empty_mask_scores_nothing() -> None:
+def test_one_empty_mask_scores_zero() -> None:
     mask = np.array([[3, 8]])
     assert iou(EMPTY, mask) == dice(mask, EMPTY) == fbeta(EMPTY, mask, beta=0.5) == 0
 
@@ -79,7 +79,7 @@ def test_the_dice_of_joined_masks_counts_the_pixels_of_all_images_together(
 
 
 @given(st.lists(st.tuples(MASKS, MASKS), min_size=1, max_size=5))
-def test_the_dice_of_many_pairs_is_that_of_each(pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
+def test_the_dice_of_many_pairs_matches_each_pair(pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
     sides = []
     for side in (0, 1):
         of_side = [runs(pair[side]) for pair in pairs]
@@ -89,7 +89,7 @@ def test_the_dice_of_many_pairs_is_that_of_each(pairs: list[tuple[np.ndarray, np
     np.testing.assert_array_equal(dices(truth, predicted, [SIZE] * len(pairs), empty=np.nan), expected)
 
 
-def test_no_masks_join_to_an_empty_one() -> None:
+def test_joining_no_masks_gives_an_empty_mask() -> None:
     assert join([], []).shape == (0, 2)
 
 
@@ -125,7 +125,7 @@ def test_the_hausdorff_distance_of_large_shapes_agrees_with_scipy() -> None:
     ),
     st.sampled_from([(40_000_000, 12, 12), (12, 9_000, 9_000), (12, 12, 30_000_000), (12, 12, 12)]),
 )
-def test_the_distance_of_runs_in_a_volume_is_that_of_the_masks(
+def test_the_distance_of_runs_in_a_volume_matches_the_masks(
     masks: tuple[np.ndarray, np.ndarray], shape: tuple[int, int, int]
 ) -> None:
     assume(masks[0].any() and masks[1].any())
@@ -181,7 +181,7 @@ def shapes(seed: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.full
 @pytest.mark.parametrize("many", [0, 10**9])
 @pytest.mark.parametrize("few", [10, 10**9])
-def test_the_hausdorff_distance_of_any_shapes_is_that_of_distance_transforms(
+def test_the_hausdorff_distance_matches_distance_transforms(
     many: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segmentation, "_MANY", many)
@@ -208,7 +208,7 @@ def trees(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, KDTree]]:
     return asked
 
 
-def test_pixels_as_far_from_a_shell_as_others_ask_for_few_distances(trees: list[tuple[int, KDTree]]) -> None:
+def test_pixels_equally_far_from_a_shell_need_few_distances(trees: list[tuple[int, KDTree]]) -> None:
     z, y, x = np.indices((60, 60, 60)) - 30
     from_middle = z**2 + y**2 + x**2
     ball, shell = from_middle <= 26**2, (from_middle > 27**2) & (from_middle <= 28**2)
@@ -216,7 +216,7 @@ def test_pixels_as_far_from_a_shell_as_others_ask_for_few_distances(trees: list[
     assert 0 < sum(points for points, _ in trees) < ball.sum() / 25
 
 
-def test_flat_surfaces_on_both_sides_take_few_distances(trees: list[tuple[int, KDTree]]) -> None:
+def test_flat_surfaces_on_both_sides_need_few_distances(trees: list[tuple[int, KDTree]]) -> None:
     sheets, disk = np.zeros((2, 60, 100, 100), dtype=bool)
     sheets[[0, -1]] = True
     disk[30, 30:70, 30:70] = True
@@ -225,7 +225,7 @@ def test_flat_surfaces_on_both_sides_take_few_distances(trees: list[tuple[int, K
     assert 0 < sum(tree.get_n_calls() for tree in {id(tree): tree for _, tree in trees}.values()) < 200 * asked
 
 
-def test_equal_masks_have_no_distance() -> None:
+def test_equal_masks_have_zero_distance() -> None:
     assert hausdorff_distance([[1, 0], [1, 1]], [[1, 0], [1, 1]]) == 0
 
 

@@ -71,13 +71,13 @@ def test_word_jaccard_compares_sets_of_lower_case_words(true: str, predicted: st
     assert word_jaccard([true], [predicted]) == pytest.approx([score])
 
 
-def test_word_jaccard_of_two_empty_texts_is_what_the_caller_says() -> None:
+def test_word_jaccard_of_two_empty_texts_is_the_given_value() -> None:
     assert word_jaccard([" "], [""]) == [0]
     assert np.isnan(word_jaccard([" "], [""], zero_division=np.nan)).all()
 
 
 @given(PAIRS)
-def test_word_jaccard_lies_between_none_and_all_and_is_symmetric(pairs: list[tuple[str, str]]) -> None:
+def test_word_jaccard_is_between_0_and_1_and_symmetric(pairs: list[tuple[str, str]]) -> None:
     true, predicted = unzip(pairs)
     scores = word_jaccard(true, predicted)
     assert ((scores >= 0) & (scores <= 1)).all()

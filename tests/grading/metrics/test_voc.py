@@ -35,7 +35,7 @@ def boxes(rng: np.random.Generator, count: int) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_average_precision_is_that_of_the_development_kit(seed: int) -> None:
+def test_average_precision_matches_the_development_kit(seed: int) -> None:
     rng = np.random.default_rng(seed)
     true, predicted = boxes(rng, 20), boxes(rng, 60).assign(confidence=rng.permutation(60))
     expected = [

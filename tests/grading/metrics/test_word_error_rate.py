@@ -19,11 +19,11 @@ def test_an_empty_prediction_misses_every_word() -> None:
     assert word_error_rate([["the", "house"]], [[]]) == 1
 
 
-def test_too_many_words_cost_more_than_one() -> None:
+def test_surplus_words_can_raise_the_rate_above_one() -> None:
     assert word_error_rate([[1]], [[2, 3, 4]]) == 3
 
 
-def test_another_number_of_rows_is_an_error() -> None:
+def test_a_different_number_of_rows_is_an_error() -> None:
     with pytest.raises(ValueError, match="shorter"):
         word_error_rate([[1], [2]], [[1]])
 
@@ -40,7 +40,7 @@ def test_the_order_of_the_rows_makes_no_difference(pairs: list[tuple[list[int], 
 
 
 @given(PAIRS)
-def test_with_letters_for_words_it_is_the_mean_distance_by_the_mean_length(
+def test_for_letters_the_rate_is_the_mean_distance_over_the_mean_length(
     pairs: list[tuple[list[int], list[int]]],
 ) -> None:
     true, predicted = zip(*pairs, strict=True)

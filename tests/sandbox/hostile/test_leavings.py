@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.sandbox import Ending
-from pytest_mlebench.sandbox.wiring import want_descriptors
+from pytest_mlebench.sandbox.wiring import raise_descriptor_limit
 from tests.sandbox.scripted import MB, SAMPLE, Runner
 
 pytestmark = [pytest.mark.docker, pytest.mark.serial]
@@ -185,6 +185,6 @@ def test_connections_want_all_descriptors_of_the_harness(attack: Runner, few_des
 
 
 def test_connections_leave_descriptors_where_the_process_may_have_more(few_descriptors: int) -> None:
-    want_descriptors()
+    raise_descriptor_limit()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert soft >= min(4096, hard)

@@ -1,4 +1,4 @@
-"""``mlebench audit``: whether the runs of a group were fair, as far as scanners, and perhaps a judge, can tell."""
+"""``mlebench audit``: searches the runs of a group for unfair behaviour, with scanners and optionally a judge."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pytest_mlebench.cli.common import (
     GROUP_HELP,
     add_options,
     is_opened_bundle,
-    note_absent,
     open_group,
     print_json,
     read_bench,
     user_path,
+    warn_if_missing,
 )
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError, reason
@@ -43,9 +43,9 @@ logger = logging.getLogger("pytest_mlebench")
 
 def add(commands: Any) -> None:
     command = commands.add_parser("audit", help="look for unfair behaviour in the runs of a group",
-        description="Search the code, logs, model calls and submissions of a run group for unfair behaviour. What is "
-        "found is evidence for a reader, written to audit.json in the group; the exit status is 1 where one finding is "
-        "a violation.")  # fmt: skip
+        description="Search the code, logs, model calls and submissions of a run group for unfair behaviour. The "
+        "findings are evidence for a reader, and are written to audit.json in the group. The exit status is 1 if any "
+        "finding is a violation.")  # fmt: skip
     command.add_argument("group", metavar="GROUP", nargs="?", help=GROUP_HELP)
     command.add_argument("--json", action="store_true", help="print the findings as JSON")
     command.add_argument("--calibrate", action="store_true",
@@ -53,13 +53,13 @@ def add(commands: Any) -> None:
         "precision and recall")  # fmt: skip
     judge = command.add_argument_group("a language model as a judge")
     judge.add_argument("--judge", metavar="PROVIDER/MODEL",
-        help="also ask this model about code, messages and logs; what it finds is a reason to look, no more"
+        help="also ask this model about code, messages and logs; its findings are only reasons to look"
         )  # fmt: skip
     judge.add_argument("--judge-budget", metavar="DOLLARS", type=_dollars, default=Decimal(5),
-        help="the most that the judge may cost in this call; what it found in earlier ones is not asked again "
+        help="maximum cost of the judge in this call, in US dollars; the votes of earlier calls are reused "
         "(default: 5)")  # fmt: skip
     judge.add_argument("--judge-votes", metavar="N", type=_votes, default=3,
-        help="how often it is asked about each part; more than half must agree (default: 3)")  # fmt: skip
+        help="number of votes on each part; more than half must agree (default: 3)")  # fmt: skip
     _add_plagiarism(command)
     add_options(command, "--runs-dir", "--agents-dir", "--competitions-dir", "--data-dir", "--llm-providers",
         "--prices", "--llm-retries", "--llm-rpm")  # fmt: skip
@@ -86,7 +86,7 @@ def _audit(options: argparse.Namespace) -> int:
     if options.calibrate == (options.group is not None):
         raise UsageError("audit takes either a GROUP or --calibrate")
     if options.calibrate and options.plagiarism:
-        raise UsageError("--plagiarism is for a GROUP, not for --calibrate")
+        raise UsageError("--plagiarism needs a GROUP: it does not apply to --calibrate")
     return _calibrate(options) if options.calibrate else _audit_group(options)
 
 
@@ -95,10 +95,10 @@ def _audit_group(options: argparse.Namespace) -> int:
     group = read_group(open_group(options.group, bench.settings.runs_dir))
     for why in group.broken:
         logger.warning("warning: %s", why)
-    note_absent(bench.store)
+    warn_if_missing(bench.store)
     judge, is_bundle = _judge(options), is_opened_bundle(group.folder)
     if judge is not None and is_bundle:
-        raise UsageError("--judge keeps what it paid for in the run group: `mlebench unbundle` makes one of a bundle")
+        raise UsageError("--judge stores its votes in the run group: unpack the bundle with `mlebench unbundle` first")
     found = audit(bench, group, judge=judge, plagiarism=_compared_with(options, bench.settings))
     if options.plagiarism and found.plagiarism is not None:
         _warn_of_missing(found.plagiarism.notebooks, bench.store)
@@ -127,10 +127,10 @@ def _judge(options: argparse.Namespace) -> JudgeOptions | None:
 
 def _show(group: RunGroup, found: Findings) -> None:
     for record in group.records:
-        own = found.of(record.run_id)
-        if own:
+        findings = found.of(record.run_id)
+        if findings:
             title = f"{found.verdicts[record.run_id]}: {record.agent} on {record.competition_id}, seed {record.seed}"
-            print(Section(title, remarks=[_line(finding) for finding in own]).text(terminal_width()) + "\n")
+            print(Section(title, remarks=[_line(finding) for finding in findings]).text(terminal_width()) + "\n")
     counts = Counter(found.verdicts.values())
     print(f"{pluralize(len(found.runs), 'run')}: {', '.join(f'{counts[verdict]} {verdict}' for verdict in Verdict)}")
     if found.judge is not None:
@@ -149,14 +149,14 @@ def _account(judge: JudgeAccount) -> str:
     cost = "an unknown cost" if judge.cost is None else f"${judge.cost:.4f} of ${judge.budget:g}"
     text = f"judge {judge.model}: {judge.parts_judged} of {pluralize(judge.parts, 'part')} judged by "
     text += f"{pluralize(judge.votes, 'vote')} each, {cost}, {pluralize(judge.calls, 'call')}"
-    text += f"; {judge.votes_kept} of the votes were given in earlier calls" if judge.votes_kept else ""
-    counts = {"answer without the right form": judge.unanswered, "call failed": judge.failed}
+    text += f"; {judge.votes_kept} of the votes are from earlier calls" if judge.votes_kept else ""
+    counts = {"malformed answer": judge.unanswered, "failed call": judge.failed}
     counts["quote that does not occur"] = judge.quotes_dropped
     text += "".join(f"; {count} × {what}" for what, count in counts.items() if count)
     if judge.incomplete:
-        text += f"\nnot judged whole ({_why(judge)}): {', '.join(first(judge.incomplete, 10))}"
+        text += f"\nnot judged completely ({_why(judge)}): {', '.join(first(judge.incomplete, 10))}"
         if judge.interrupted or judge.budget_ended or judge.failed:
-            text += "\nthe same command asks for what is missing, and for nothing twice"
+            text += "\nto judge the rest, run the same command again: the votes so far are reused"
     return text
 
 
@@ -164,10 +164,10 @@ def _why(judge: JudgeAccount) -> str:
     if judge.interrupted:
         return "interrupted"
     if judge.budget_ended:
-        return "the budget ended"
+        return "the budget is exhausted"
     if judge.failed:
         return f"calls failed, the last: {judge.last_error}" if judge.last_error else "calls failed"
-    return "see above, or they left too much"
+    return "see above, or they left too much to read"
 
 
 def _add_plagiarism(command: argparse.ArgumentParser) -> None:
@@ -176,14 +176,14 @@ def _add_plagiarism(command: argparse.ArgumentParser) -> None:
         help="also compare the code of runs with public notebooks (which `mlebench kernels` downloads) and with the "
         "code of other agents on the same competition")  # fmt: skip
     group.add_argument("--with-group", metavar="GROUP", action="append", default=[],
-        help="compare with the runs of this group, too; repeatable")  # fmt: skip
+        help="also compare with the runs of this group; repeatable")  # fmt: skip
     group.add_argument("--boilerplate", metavar="PATH", type=user_path, action="append", default=[],
-        help="code to disregard because agents were given it: a file or a folder; repeatable")  # fmt: skip
+        help="a file or folder of code to ignore because agents were given it; repeatable")  # fmt: skip
     group.add_argument("--pairs", action="store_true", help="print similar code side by side")
 
 
 def _compared_with(options: argparse.Namespace, settings: Settings) -> PlagiarismOptions | None:
-    """What the runs of an audit are compared with; None without ``--plagiarism``. Raises UsageError."""
+    """Return what to compare runs with; None without ``--plagiarism``. Raises UsageError."""
     if not options.plagiarism:
         for name in ("with_group", "boilerplate", "pairs"):
             if getattr(options, name):
@@ -203,16 +203,16 @@ def _compared_with(options: argparse.Namespace, settings: Settings) -> Plagiaris
 
 
 def _warn_of_missing(notebooks: Mapping[str, NotebooksRead], store: DataStore) -> None:
-    missing = {id: own for id, own in notebooks.items() if own.missing}
+    missing = {id: counted for id, counted in notebooks.items() if counted.missing}
     if missing:
         chosen = " ".join(f"-c {id}" for id in missing)
         place = "" if store.is_default else f" --data-dir {shlex.quote(str(store.root))}"
-        counts = ", ".join(f"{id} ({own.missing} of {own.listed})" for id, own in missing.items())
+        counts = ", ".join(f"{id} ({counted.missing} of {counted.listed})" for id, counted in missing.items())
         logger.warning(
-            "warning: notebooks are not downloaded: %s; `mlebench kernels %s%s` does it", counts, chosen, place
+            "warning: notebooks are missing: %s; download them with `mlebench kernels %s%s`", counts, chosen, place
         )
-    if unlisted := [id for id, own in notebooks.items() if not own.listed]:
-        logger.warning("no public notebooks are known of %s", ", ".join(unlisted))
+    if unlisted := [id for id, counted in notebooks.items() if not counted.listed]:
+        logger.warning("no public notebooks are known for %s", ", ".join(unlisted))
 
 
 def _calibrate(options: argparse.Namespace) -> int:
@@ -248,7 +248,7 @@ def _show_calibration(found: Calibration) -> None:
         for method, flagged in case.flagged.items()
         if method in ("scanners", *(["judge"] if found.judge else ())) and flagged != (case.label == "unfair")
     ]
-    title = f"{pluralize(len(found.results), 'case')}: precision and recall, with intervals of 95 %"
+    title = f"{pluralize(len(found.results), 'case')}: precision and recall, with 95 % intervals"
     print(Section(title, [Table(heads, rows)], wrong).text(terminal_width()))
     if found.judge is not None:
         print(_account(found.judge))

@@ -1,4 +1,4 @@
-"""``mlebench familiarity``: whether scores are higher where a base model knows the competitions' texts."""
+"""``mlebench familiarity``: shows whether scores are higher on competitions whose texts a base model knows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.cli.common import (
     GROUP_HELP,
     add_options,
-    note_absent,
     print_json,
     read_bench,
     user_path,
+    warn_if_missing,
     write_output,
 )
 from pytest_mlebench.data.store import DataStore
@@ -42,7 +42,7 @@ def add(commands: Any) -> None:
         "tokens of the competitions' texts. Writes familiarity-MODEL.json and .svg into the group. The server's "
         "answers are cached in the data folder.")  # fmt: skip
     command.add_argument("group", metavar="GROUP", help=GROUP_HELP)
-    command.add_argument("--model", metavar="NAME", required=True, help="the base model, as the server calls it")
+    command.add_argument("--model", metavar="NAME", required=True, help="the name of the base model on the server")
     command.add_argument("--base-url", metavar="URL", required=True,
         help="a server with the completions API, for example http://localhost:8000/v1; it must support `echo` with "
         "`logprobs`, or `prompt_logprobs`")  # fmt: skip
@@ -58,7 +58,7 @@ def add(commands: Any) -> None:
 def _familiarity(options: argparse.Namespace) -> int:
     bench = read_bench(options)
     if not _is_url(options.base_url):
-        raise UsageError(f"--base-url: {options.base_url} is no URL; an example: http://localhost:8000/v1")
+        raise UsageError(f"--base-url: {options.base_url} is not a URL; an example: http://localhost:8000/v1")
     key = "" if options.key is None else os.environ.get(options.key, "")
     if options.key is not None and not key:
         raise UsageError(f"--key: the environment variable {options.key} is not set")
@@ -66,14 +66,14 @@ def _familiarity(options: argparse.Namespace) -> int:
     catalogue = bench.with_settings(bench_version=group.version.removeprefix("v")).catalogue
     here = {id: catalogue[id] for id in {record.competition_id for record in group.records} if id in catalogue}
     found, left_out = familiarity.scores(group.records, here.get)
-    scored = sorted({id for own in found.values() for id in own})
+    scored = sorted({id for by_id in found.values() for id in by_id})
     store = bench.store
-    note_absent(store)
+    warn_if_missing(store)
     texts, ours = _texts(options.texts, [catalogue[id] for id in scored], store)
     left_out |= {id: f"no text in {options.texts}" for id in scored if id not in texts}
     if len(texts) < familiarity.FEWEST:
         raise UsageError(
-            f"{group.name}: a correlation takes at least {familiarity.FEWEST} competitions with a score and a text; "
+            f"{group.name}: a correlation needs at least {familiarity.FEWEST} competitions with a score and a text; "
             f"there are {len(texts)}"
         )
     server = CompletionsServer(options.base_url, options.model, key)
@@ -112,14 +112,14 @@ def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:  # of a port, or of brackets
+    except ValueError:  # an invalid port, or brackets
         return False
 
 
 def _texts(
     folder: Path | None, competitions: Sequence[Competition], store: DataStore
 ) -> tuple[Mapping[str, Mapping[str, str]], int]:
-    """The texts of each competition, by name; without a folder its description, and of how many that is ours."""
+    """Return each competition's texts (by default, its description), and how many are our own descriptions."""
     if folder is not None:
         if not folder.is_dir():
             raise UsageError(f"--texts: {folder} is not a folder")
@@ -134,8 +134,8 @@ def _texts(
         found[competition.id] = {"description.md": path.read_text(encoding="utf-8", errors="replace")}
     if ours:
         logger.warning(
-            "warning: of %d of %d competitions there is only our own description, which no model was trained on as it "
-            "stands; name the original texts with --texts, or prepare with --description=kaggle",
+            "warning: %d of %d competitions have only our own description, which is not the text that models were "
+            "trained on; name the original texts with --texts, or prepare with --description=kaggle",
             ours,
             len(competitions),
         )
@@ -161,7 +161,7 @@ def _show(
     print(Table(heads, rows, frozenset(heads[1:]), ("positions",)).text(terminal_width()) + "\n")
     for id, why in left_out.items():
         print(f"left out: {id}: {why}")
-    said = {one.agent: in_words(one) for one in correlations}
+    summaries = {one.agent: in_words(one) for one in correlations}
     for agent in agents:
-        words = said.get(agent, "no correlation: too few competitions with both, or all scores are alike")
+        words = summaries.get(agent, "no correlation: too few competitions with both, or all scores are equal")
         print(one_line(f"{agent}: {words}"))

@@ -1,4 +1,4 @@
-"""``mlebench kernels``: download the public notebooks that plagiarism is looked for in."""
+"""``mlebench kernels``: downloads the public notebooks that agents' code is compared with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import logging
 from typing import Any
 
-from pytest_mlebench.cli.common import add_options, add_selection, note_absent, print_json, read_bench, selected
+from pytest_mlebench.cli.common import add_options, add_selection, print_json, read_bench, selected, warn_if_missing
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.download.transfers import CredentialsError
 from pytest_mlebench.errors import DataError
@@ -19,8 +19,8 @@ logger = logging.getLogger("pytest_mlebench")
 
 def add(commands: Any) -> None:
     command = commands.add_parser("kernels", help="download competitions' public notebooks, to audit runs",
-        description="Download the public notebooks with the most votes of each competition, beside its data, where "
-        "agents cannot see them. To resume an interrupted download, run the same command again."
+        description="Download the public notebooks with the most votes of each competition. They are stored next to "
+        "its data, where agents cannot see them. To resume an interrupted download, run the same command again."
         )  # fmt: skip
     add_selection(command, required=True)
     add_options(command, "--data-dir")
@@ -36,7 +36,7 @@ def _kernels(options: argparse.Namespace) -> int:
     if any(competition.kernels for competition in chosen):
         source.credentials()
     else:
-        note_absent(store)
+        warn_if_missing(store)
     found: dict[str, dict[str, Any]] = {}
     failed = False
     with shown(len(chosen)) as reporter:
@@ -78,5 +78,5 @@ def _ended(id: str, here: Kernels, folder: str) -> str:
         text += f"; {len(here.gone)} gone or private: {', '.join(here.gone)}"
     if here.missing:
         why = next(iter(here.failed.values()), "")
-        text += f"; {len(here.missing)} missing, the same command asks for them again: {why}"
+        text += f"; {len(here.missing)} missing, run the same command again to retry: {why}"
     return text

@@ -1,1 +1,1 @@
-"""A leaderboard as a static site, made from bundles that are verified and audited while it is built."""
+"""A leaderboard as a static site, built from bundles that are verified and audited in the process."""

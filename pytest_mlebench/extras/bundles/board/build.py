@@ -1,4 +1,4 @@
-"""``Bench.board``: bundles are read one after the other, verified and audited, and become the rows of a leaderboard."""
+"""``Bench.board``: reads, verifies and audits bundles one by one, and builds a leaderboard of them."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from pytest_mlebench.runs.regrade import Regrader
 
 TITLE = "Leaderboard"
 _SHOWN = 10
-"""Reasons that the page lists for a bundle that is not shown."""
+"""Maximum reasons that the page lists for a bundle that is not shown."""
 _TEXT = 300
 _MOST_AGENTS = 50
-"""Agents of one bundle."""
-_GIVEN = ("--title", "--note")
-"""Options that hold a maker's words."""
+"""Maximum agents of one bundle."""
+_FREE_TEXT = ("--title", "--note")
+"""Options with free text of the maker."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """What became of one file."""
+    """The result for one file."""
 
     rejected: Rejected | None = None
     card: Card | None = None
     rows: tuple[Row, ...] = ()
     run_ids: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By agent."""
+    """Run ids by agent."""
     report: str = ""
 
 
@@ -59,12 +59,12 @@ def board(
     max_bytes: int = MAX_BYTES,
     allowed_signers: AnyPath | None = None,
 ) -> tuple[list[Row], list[Rejected]]:
-    """Write a leaderboard as a static site to the folder ``out``; returns its rows, and the bundles without rows.
+    """Write a leaderboard as a static site to the folder ``out``. Return its rows, and the bundles without rows.
 
-    ``bundles`` are files, and folders whose files are taken. Each is verified with the data of this machine and
-    audited; one that fails is listed with the reason. ``max_bytes`` is the most that one may unpack to. With
-    ``allowed_signers``, a file of keys, only bundles that one of these has signed are shown. Raises UsageError for
-    paths that are no bundles, and where ``out`` is a folder that is not such a site.
+    ``bundles`` are files, and folders that contain bundles. Each is verified with the data of this machine and audited;
+    one that fails is listed with the reason. ``max_bytes`` is the maximum unpacked size of a bundle. With
+    ``allowed_signers``, a file of keys, only bundles that one of them signed are shown. Raises UsageError if a path
+    does not exist or has no bundle, or if ``out`` is a folder with other files.
     """
     target = expanded(out)
     files = sorted(set(_files(map(expanded, bundles))), key=lambda file: (file.name, file))
@@ -87,7 +87,7 @@ def board(
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
-    """The bundles that a user names: files as they are, of folders those that are bundles, or are called like one."""
+    """Yield the bundles that a user names: all named files, and files in folders that look like bundles."""
     for path in paths:
         if path.is_file():
             yield path
@@ -102,28 +102,28 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
                 raise UsageError(f"{path} cannot be read: {reason(error)}") from error
             found = [file for file in inside if file.name.endswith(SUFFIX) or is_bundle(file)]
             if not found:
-                raise UsageError(f"{path} has no bundle: `mlebench bundle` makes one")
+                raise UsageError(f"{path} has no bundle: create one with `mlebench bundle`")
             yield from found
 
 
 def _with_shared_runs(entries: list[_Entry]) -> list[_Entry]:
-    """The entries, whose rows say which other bundles have runs of theirs: the same result may be there twice."""
+    """Add a remark to rows whose runs are also in other bundles, since they may repeat the same result."""
 
     def marked(entry: _Entry, row: Row) -> Row:
-        own = entry.run_ids.get(row.agent, frozenset())
+        ids = entry.run_ids.get(row.agent, frozenset())
         digests = sorted(
             other.card.digest[:12]
             for other in entries
-            if other is not entry and other.card is not None and own & other.run_ids.get(row.agent, frozenset())
+            if other is not entry and other.card is not None and ids & other.run_ids.get(row.agent, frozenset())
         )
-        text = f"runs of it are in {pluralize(len(digests), 'other bundle')}: {listed(digests)}"
+        text = f"some of its runs are in {pluralize(len(digests), 'other bundle')}: {listed(digests)}"
         return replace(row, remarks=(*row.remarks, text)) if digests else row
 
     return [replace(entry, rows=tuple(marked(entry, row) for row in entry.rows)) for entry in entries]
 
 
 def _entries(bench: Bench, files: list[Path], max_bytes: int, allowed_signers: Path | None) -> list[_Entry]:
-    """One entry for each file, but one for each digest: the one that is shown, if there is any."""
+    """Return one entry for each file, but only one for each digest: one that is shown, if there is any."""
     graders, hide = cache(bench.regrader), partial(_hide, bench.store.root)
     by_digest: dict[str, _Entry] = {}
     unread: list[_Entry] = []
@@ -148,8 +148,8 @@ def _name(file: Path) -> str:
 
 
 def _hide(data_dir: Path, text: str) -> str:
-    """A text in one line without paths of this machine: temporary ones differ each time, and others tell who built the
-    site."""
+    """Return a text on one line without paths of this machine. Temporary ones change each time, and others reveal who
+    built the site."""
     text = text.replace(str(data_dir), "the data folder")
     for parent in {tempfile.gettempdir(), str(Path(tempfile.gettempdir()).resolve())}:
         text = re.sub(rf"{re.escape(parent)}/[^\s/:]+/", "", text)
@@ -169,7 +169,7 @@ def _entry(
         card = _without_paths(found, hide)
         if (why := _why_not(card)) is None:
             return _shown(bundle, card, graders)
-    except Exception as error:  # whatever is in one bundle, the others are shown
+    except Exception as error:  # a bad bundle must not hide the others
         text = str(error) if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
         why = "its results cannot be shown", [text]
     verdict, reasons = why
@@ -185,10 +185,10 @@ def _entry(
 
 def _shown(bundle: Bundle, card: Card, graders: Callable[[str], Regrader]) -> _Entry:
     if card.findings is not None:
-        card.findings.write(bundle.folder)  # the report shows this audit, whatever one was in the bundle
+        card.findings.write(bundle.folder)  # the report shows this audit, not one in the bundle
     group = _without_words(read_group(bundle.folder))
     if len(group.agents) > _MOST_AGENTS:
-        raise DataError(f"it has {len(group.agents)} agents, and at most {_MOST_AGENTS} are shown")
+        raise DataError(f"it has {len(group.agents)} agents, but at most {_MOST_AGENTS} are shown")
     rows = tuple(replace(row, report=_address(row)) for row in rows_of(group, card, graders(group.version)))
     run_ids = {
         agent: frozenset(record.run_id for record in group.records if record.agent == agent) for agent in group.agents
@@ -197,17 +197,17 @@ def _shown(bundle: Bundle, card: Card, graders: Callable[[str], Regrader]) -> _E
 
 
 def _why_not(card: Card) -> tuple[str, list[str]] | None:
-    """Why a bundle has no rows: a verdict, and the reasons; None if it has some."""
-    grades = next((own for own in card.checks if own.name == "grades"), None)
+    """Return why a bundle has no rows, as a verdict and reasons; None if it has rows."""
+    grades = next((c for c in card.checks if c.name == "grades"), None)
     if card.result is CheckResult.differs:
-        failed = [own for own in card.checks if own.result is CheckResult.differs]
-        return card.headline, [f"{own.name}: {text}" for own in failed for text in (own.reasons or (own.detail,))]
+        failed = [c for c in card.checks if c.result is CheckResult.differs]
+        return card.headline, [f"{c.name}: {text}" for c in failed for text in (c.reasons or (c.detail,))]
     if grades is None or grades.result is not CheckResult.verified:
-        own = () if grades is None else grades.reasons
-        return "its scores cannot be checked", [f"grades: {text}" for text in own] or ["it has no runs"]
+        reasons = () if grades is None else grades.reasons
+        return "its scores cannot be checked", [f"grades: {text}" for text in reasons] or ["it has no runs"]
     if card.violations and card.findings is not None:
-        found = [own for own in card.findings.findings if own.verdict == "violation"]
-        return card.headline, [f"{own.run_id}: {own.text}{f' ({own.file})' if own.file else ''}" for own in found]
+        found = [one for one in card.findings.findings if one.verdict == "violation"]
+        return card.headline, [f"{one.run_id}: {one.text}{f' ({one.file})' if one.file else ''}" for one in found]
     return None
 
 
@@ -215,17 +215,17 @@ def _without_paths(card: Card, hide: Callable[[str], str]) -> Card:
     return replace(
         card,
         checks=tuple(
-            replace(own, detail=hide(own.detail), reasons=tuple(map(hide, own.reasons))) for own in card.checks
+            replace(part, detail=hide(part.detail), reasons=tuple(map(hide, part.reasons))) for part in card.checks
         ),
         not_checked=tuple(map(hide, card.not_checked)),
         warnings=tuple(map(hide, card.warnings)),
-        profile=tuple(replace(own, detail=hide(own.detail)) for own in card.profile),
+        profile=tuple(replace(part, detail=hide(part.detail)) for part in card.profile),
     )
 
 
 def _without_words(group: RunGroup) -> RunGroup:
-    """The group without title and note, which could claim anything at the top of a report."""
-    options = {name: value for name, value in group.manifest.options.items() if name not in _GIVEN}
+    """Return the group without title and note, which could claim anything at the top of a report."""
+    options = {name: value for name, value in group.manifest.options.items() if name not in _FREE_TEXT}
     return replace(group, manifest=replace(group.manifest, options=options))
 
 

@@ -1,7 +1,7 @@
-"""The rows of a leaderboard: an agent's results on a split, with every reason why they may not compare.
+"""The rows of a leaderboard: an agent's results on a split, with every reason why they are not comparable.
 
-Figures come from what verifying a bundle computed again, or found to agree with that. What verifying cannot check is
-shown as the maker's statement (hardware, times), or not at all (costs and models without a ledger that agrees).
+Figures were computed again during verification, or agree with what was. What verification cannot check is shown as the
+maker's statement (hardware, times), or not shown (costs and models without a ledger that agrees).
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from pytest_mlebench.runs.regrade import Regrader
 LEAST_SEEDS = 3
 MEDALS: tuple[Measure, ...] = ("any_medal", "gold", "silver", "bronze")
 _UNLIKE = ("network", "test-set feedback", "sessions")
-"""Lines of the fairness profile that must be canonical for rows to compare, beside time, hardware and models."""
+"""Lines of the fairness profile, besides time, hardware and models, that must be canonical for comparable rows."""
 _STATED = ("external knowledge", "provider tools", "models called")
-"""Lines that keep a row from comparing only where they state a difference: nobody knows what models know."""
+"""Lines that make a row not comparable only if they state a difference, since nobody knows what models know."""
 _SHOWN_MODELS = 5
 _TEXT = 300
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A rate or a mean in per cent, with its 95 % interval over competitions, or a standard error over seeds."""
+    """A rate or mean in percent, with its 95 % interval over competitions, or a standard error over seeds."""
 
     mean: float
     interval: Interval | None = None
@@ -48,7 +48,7 @@ class Figure:
 
     @property
     def spread(self) -> str:
-        """For example ``21–94 %`` or ``± 1.2``; empty where nothing is known of it."""
+        """The interval or error, such as ``21–94 %`` or ``± 1.2``; empty if unknown."""
         if self.interval is not None:
             return f"{self.interval.low:.0f}–{self.interval.high:.0f} %"
         return "" if self.standard_error is None else f"± {self.standard_error:.1f}"
@@ -56,21 +56,21 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One agent on one split; ``rank`` is None for rows that are not ranked.
+    """One agent on one split. ``rank`` is None if the row is not ranked.
 
-    ``reasons`` say why it does not compare, ``remarks`` what else a reader must know. ``not_checked`` is what verifying
-    did not check of this bundle, beside what it never can. A row without a ``digest`` was published elsewhere.
+    ``reasons`` say why it is not comparable, and ``remarks`` what else a reader must know. ``not_checked`` lists what
+    verification did not check, in addition to what it never can. A row without a ``digest`` was published elsewhere.
     """
 
     rank: int | None = None
     agent: str
     split: str
     rates: Mapping[str, Figure]
-    """By the names in ``MEDALS``; published results have ``any_medal`` alone."""
+    """Rates by the names in ``MEDALS``. Published results only have ``any_medal``."""
     without_contaminated: Figure | None = None
     contaminated: tuple[str, ...] = ()
     percentile: Figure | None = None
-    """The mean percentile among the leaderboards' teams."""
+    """Mean percentile among the leaderboards' teams."""
     competitions: int | None = None
     seeds: int | None = None
     hours: float | None = None
@@ -78,7 +78,7 @@ class Row:
     hardware: str = ""
     models: str = ""
     cost: float | None = None
-    """US dollars for a run."""
+    """US dollars per run."""
     cost_text: str = ""
     version: str = "1"
     data: str = ""
@@ -92,22 +92,22 @@ class Row:
     not_checked: tuple[str, ...] = ()
     digest: str = ""
     report: str = ""
-    """The part of the report's address that shows this agent's runs."""
+    """Fragment of the report's address that shows this agent's runs."""
 
     @property
     def is_reported(self) -> bool:
-        """Whether it was published elsewhere, and nobody verified it here."""
+        """Whether it was published elsewhere and not verified here."""
         return not self.digest
 
     @property
     def status(self) -> str:
-        """In one word: ``ranked``, ``reported`` or ``apart`` (it does not compare)."""
+        """One word: ``ranked``, ``reported`` or ``apart`` (not comparable)."""
         return "apart" if self.reasons else "reported" if self.is_reported else "ranked"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rejected:
-    """A bundle without rows, and why; ``digest`` is empty for a file that could not be read. All texts are bounded."""
+    """A bundle without rows, and why. ``digest`` is empty if the file could not be read. All texts are cut."""
 
     file: str
     digest: str = ""
@@ -117,15 +117,15 @@ class Rejected:
 
 
 def rows_of(group: RunGroup, card: Card, graders: Regrader) -> Iterator[Row]:
-    """The rows of a bundle's run group, which ``card`` says can be shown."""
+    """Yield the rows of a bundle's run group, whose ``card`` says that it can be shown."""
     checked = {check.name for check in card.checks if check.result is CheckResult.verified}
     verdicts = {} if card.findings is None else card.findings.verdicts
     for summary in summarise([group]):
-        own = _part(group, summary)
-        profile = fairness_profile(own, card.findings)
-        data = _data(own, graders)
-        hours, time = _time(own)
-        models, cost, cost_text = _models(own, summary, profile, is_checked="models" in checked)
+        part = _part(group, summary)
+        profile = fairness_profile(part, card.findings)
+        data = _data(part, graders)
+        hours, time = _time(part)
+        models, cost, cost_text = _models(part, summary, profile, is_checked="models" in checked)
         yield Row(
             agent=summary.agent[:_TEXT],
             split=summary.split,
@@ -137,17 +137,17 @@ def rows_of(group: RunGroup, card: Card, graders: Regrader) -> Iterator[Row]:
             seeds=summary.seeds,
             hours=hours,
             time=time,
-            hardware=_hardware(own),
+            hardware=_hardware(part),
             models=models,
             cost=cost,
             cost_text=cost_text,
             version=group.version.removeprefix("v"),
             data=data,
-            date=max((record.ended_at[:10] for record in own.records), default=""),
-            reasons=tuple(dict.fromkeys(t[:_TEXT] for t in _reasons(own, summary, card, profile, data, graders))),
+            date=max((record.ended_at[:10] for record in part.records), default=""),
+            reasons=tuple(dict.fromkeys(t[:_TEXT] for t in _reasons(part, summary, card, profile, data, graders))),
             remarks=tuple(_remarks(summary, card)),
             verification=card.headline,
-            audit=of_verdicts(verdicts.get(record.run_id) for record in own.records),
+            audit=of_verdicts(verdicts.get(record.run_id) for record in part.records),
             profile=tuple(replace(line, detail=line.detail[:_TEXT]) for line in profile),
             not_checked=tuple(text for text in card.not_checked if text not in ALWAYS),
             digest=card.digest,
@@ -155,9 +155,9 @@ def rows_of(group: RunGroup, card: Card, graders: Regrader) -> Iterator[Row]:
 
 
 def published_rows(results: Iterable[PublishedResult]) -> Iterator[Row]:
-    """A row for each split of each published result: reported by others, and not verified."""
+    """Yield a row for each split of each published result, as reported by others and not verified."""
     for result in results:
-        reasons = [result.note or "it does not compare"] if not result.comparable else []
+        reasons = [result.note or "it is not comparable"] if not result.comparable else []
         if result.hours is None or result.hours * 3600 != TIME_LIMIT:
             limit = "an unknown time limit" if result.hours is None else f"{result.hours:g} h"
             reasons.append(f"time: {limit} instead of {format_duration(TIME_LIMIT)}")
@@ -180,9 +180,9 @@ def published_rows(results: Iterable[PublishedResult]) -> Iterator[Row]:
 
 
 def ranked(rows: Iterable[Row]) -> list[Row]:
-    """The rows by split; within a split those that compare, with their ranks, then reported ones, then the others.
+    """Sort rows by split. Within a split, comparable rows come first, with ranks, then reported ones, then the others.
 
-    Rank 1 has the best any-medal rate; rates that are equal to two decimals share a rank.
+    Rank 1 has the best any-medal rate. Rates that are equal to two decimals share a rank.
     """
     order = ("ranked", "reported", "apart")
     found = sorted(
@@ -206,10 +206,10 @@ def _sortable(row: Row) -> float:
 
 
 def _part(group: RunGroup, summary: SplitSummary) -> RunGroup:
-    """The runs of one row, with their plan and their agent's settings."""
+    """Return the group with only the runs of one row, their plan and their agent's settings."""
     ids = set(summary.competition_ids)
     settings = group.manifest.settings
-    agents = {id: own for id, own in settings.get("agents", {}).items() if id == summary.agent}
+    agents = {id: definition for id, definition in settings.get("agents", {}).items() if id == summary.agent}
     manifest = replace(
         group.manifest,
         settings={**settings, "agents": agents},
@@ -227,7 +227,7 @@ def _medal_rate(summary: SplitSummary, name: Measure) -> Figure:
 
 
 def _with_interval(summary: SplitSummary, name: Measure, ids: Iterable[str]) -> Figure:
-    """A rate over competitions; its interval is made as that of any medal (see ``SplitSummary.interval``)."""
+    """Return a rate over competitions, with an interval like that of any medal (see ``SplitSummary.interval``)."""
     values = summary.values(name)
     means = [fmean(values[id]) for id in ids]
     return Figure(mean=fmean(means), interval=share_interval(means))
@@ -242,63 +242,63 @@ def _without_contaminated(summary: SplitSummary) -> Figure | None:
 
 
 def _percentile(summary: SplitSummary) -> Figure | None:
-    """None where no seed is counted, or a leaderboard has no percentiles."""
+    """Return the percentile; None if no seed is counted, or a leaderboard has no percentiles."""
     mean = summary.percentile
     if mean is None or summary.is_provisional or len(summary.percentiles) < summary.competitions:
         return None
     return Figure(mean=mean, interval=summary.percentile_interval)
 
 
-def _time(own: RunGroup) -> tuple[float | None, str]:
-    """The time limits: the longest in hours, and all in words."""
-    found = sorted({float(record.limits.get("time_limit") or 0) for record in own.records} - {0.0})
+def _time(group: RunGroup) -> tuple[float | None, str]:
+    """Return the longest time limit in hours, and all time limits in words."""
+    found = sorted({float(record.limits.get("time_limit") or 0) for record in group.records} - {0.0})
     return (found[-1] / 3600 if found else None), listed([format_duration(limit) for limit in found])
 
 
-def _hardware(own: RunGroup) -> str:
-    """The machines of the group's sessions, as its maker states them."""
+def _hardware(group: RunGroup) -> str:
+    """Return the machines of the group's sessions, as its maker states them."""
     machines = dict.fromkeys(
         f"{machine.cpus} × {machine.cpu[:60]}, {format_size(machine.memory)}, "
         + (", ".join(f"{count} × {name[:60]}" for name, count in sorted(machine.gpus.items())) or "no GPU")
-        for session in own.manifest.sessions
+        for session in group.manifest.sessions
         if (machine := session.hardware) is not None
     )
     return "; ".join(list(machines)[:3])
 
 
 def _models(
-    own: RunGroup, summary: SplitSummary, profile: Sequence[ProfileLine], *, is_checked: bool
+    group: RunGroup, summary: SplitSummary, profile: Sequence[ProfileLine], *, is_checked: bool
 ) -> tuple[str, float | None, str]:
-    """Models, the cost of a run, and that in words, as far as ledgers that agree with the records show them."""
+    """Return the models, the cost per run, and that cost in words, if ledgers that agree with the records show them."""
     if not is_checked:
         return "models not checked", None, "not checked"
-    names = sorted({name[:100] for record in own.records for name in record.models_called})
+    names = sorted({name[:100] for record in group.records for name in record.models_called})
     shown = ", ".join([*names[:_SHOWN_MODELS], *(["…"] if len(names) > _SHOWN_MODELS else [])])
     past = any(line.name == "models called" and line.state is State.unknown for line in profile)
     models = f"{shown}; perhaps others" if past and shown else shown or ("models unknown" if past else "no models")
-    spent = spending(replace(record, split=summary.split) for record in own.records)
+    spent = spending(replace(record, split=summary.split) for record in group.records)
     if not spent:
         return models, None, "unknown" if past else "–"
     return models, spent[0].cost_per_run, format_dollars(spent[0].cost_per_run)
 
 
-def _data(own: RunGroup, graders: Regrader) -> str:
-    """``twin`` by the records; else ``real``, ``synthetic`` or ``not verified``, by the data on this machine, whose
-    digests are those of the runs."""
-    if any(record.twin or record.report.generated == TWIN for record in own.records):
+def _data(group: RunGroup, graders: Regrader) -> str:
+    """Return ``twin`` if the records say so; else ``real``, ``synthetic`` or ``not verified``, by the data on this
+    machine, which has the digests of the runs."""
+    if any(record.twin or record.report.generated == TWIN for record in group.records):
         return TWIN
-    found = [graders.dataset(record) for record in {record.competition_id: record for record in own.records}.values()]
+    found = [graders.dataset(record) for record in {record.competition_id: record for record in group.records}.values()]
     if any(dataset is not None and dataset.is_synthetic for dataset in found):
         return "synthetic"
     return "real" if all(dataset is not None and dataset.is_verified for dataset in found) else "not verified"
 
 
 def _reasons(
-    own: RunGroup, summary: SplitSummary, card: Card, profile: Sequence[ProfileLine], data: str, graders: Regrader
+    group: RunGroup, summary: SplitSummary, card: Card, profile: Sequence[ProfileLine], data: str, graders: Regrader
 ) -> Iterator[str]:
-    """Why a row does not compare with others; none if it does."""
+    """Yield why a row is not comparable with others."""
     if card.result is not CheckResult.verified:
-        yield f"unverified: {listed([own.name for own in card.checks if own.result is card.result])} cannot be checked"
+        yield f"unverified: {listed([c.name for c in card.checks if c.result is card.result])} cannot be checked"
     if data != "real":
         yield f"data: {data}"
     missing = _split_ids(summary.split, graders) - set(summary.competition_ids)
@@ -306,16 +306,16 @@ def _reasons(
         whole = len(missing) + summary.competitions
         yield f"split: {summary.competitions} of {pluralize(whole, 'competition')}"
     if summary.seeds < LEAST_SEEDS:
-        yield f"seeds: {summary.seeds} complete, and at least {LEAST_SEEDS} are needed"
+        yield f"seeds: {summary.seeds} complete, but at least {LEAST_SEEDS} are needed"
     lines = {line.name: line for line in profile}
     if lines["time"].state is not State.canonical:
         yield f"time: {lines['time'].detail}"
-    setting = setting_differences(own) or own.manifest.canonical
+    setting = setting_differences(group) or group.manifest.canonical
     if setting is None:
         yield "setting: the machines and limits were not recorded"
     else:
         yield from (f"setting: {text}" for text in setting.differences if not text.startswith("time limit"))
-    yield from (f"setting: {text}" for text in model_differences(own.manifest.settings))
+    yield from (f"setting: {text}" for text in model_differences(group.manifest.settings))
     for line in profile:
         expected = {State.canonical} if line.name in _UNLIKE else {State.canonical, State.unknown}
         if line.name in (*_UNLIKE, *_STATED) and line.state not in expected:
@@ -323,7 +323,7 @@ def _reasons(
 
 
 def _split_ids(split: str, graders: Regrader) -> set[str]:
-    """The competitions of a split, by the label that results have."""
+    """Return the competitions of a split, given the label that results have."""
     name = split_and_version(split)[0]
     chosen = graders.catalogue.split("all") if name == "all" else [c for c in graders.catalogue if c.split == name]
     return {competition.id for competition in chosen}
@@ -332,5 +332,5 @@ def _split_ids(split: str, graders: Regrader) -> set[str]:
 def _remarks(summary: SplitSummary, card: Card) -> Iterator[str]:
     yield from filter(None, [summary.note])
     if summary.indicative:
-        yield f"medals are indicative of {listed(summary.indicative)}: the test differs from Kaggle's"
+        yield f"medals are indicative on {listed(summary.indicative)}: the test differs from Kaggle's"
     yield from card.warnings

@@ -1,7 +1,7 @@
-"""The files of a leaderboard: one page, a page for each bundle, the reports, and the same data as JSON.
+"""Writes the files of a leaderboard: one page, a page for each bundle, the reports, and the same data as JSON.
 
-A site is a folder that is written at once or not at all. ``board.json`` marks it as one, and lists its files: a folder
-with anything else is never overwritten. The same bundles give the same bytes.
+The folder of a site is written completely or not at all. ``board.json`` marks it as a site and lists its files; a
+folder with anything else is never overwritten. The same bundles give the same bytes.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _MEDALS = (("any_medal", "Any medal"), ("gold", "Gold"), ("silver", "Silver"), (
 _COLUMNS = (
     ("rank figure", "Rank"),
     ("agent", "Agent and models"),
-    ("reasons", "Why it does not compare"),
+    ("reasons", "Why it is not comparable"),
     ("split", "Split"),
     *((f"{key} figure", name) for key, name in _MEDALS),
     ("percentile figure", "Percentile"),
     ("seeds figure", "Seeds"),
     ("time", "Time limit and hardware"),
-    ("cost", "Cost of a run"),
+    ("cost", "Cost per run"),
     ("data", "Data"),
     ("date", "Date"),
 )
@@ -53,7 +53,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """What a leaderboard shows; ``cards`` and ``reports`` (pages) are by the digests of their bundles."""
+    """What a leaderboard shows. ``cards`` and ``reports`` (pages) are keyed by the digests of their bundles."""
 
     title: str
     rows: Sequence[Row]
@@ -63,7 +63,7 @@ class Board:
 
 
 def see_writable(target: Path) -> None:
-    """Raises UsageError where a leaderboard cannot be written, before hours of work: see ``write_site``."""
+    """Raise UsageError if ``write_site`` could not write a leaderboard, before hours of work."""
     claimed(target)
     try:
         target.absolute().parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def see_writable(target: Path) -> None:
 
 
 def claimed(target: Path) -> bool:
-    """Whether there is a leaderboard in a folder; raises UsageError for anything else but an absent or empty folder."""
+    """Return whether a folder contains a leaderboard. Raises UsageError unless it does, is empty, or does not exist."""
     try:
         if target.is_symlink():
             raise UsageError(f"{target} is a link: name the folder itself")
@@ -89,16 +89,16 @@ def claimed(target: Path) -> bool:
         raise UsageError(f"{target} cannot be read: {reason(error)}") from error
     if not inside and not folders:
         return False
-    own = _files_of(target)
-    if own is None:
-        raise UsageError(f"{target} is not a leaderboard that `mlebench board` made: name a new or empty folder")
-    if foreign := sorted(inside - own):
-        raise UsageError(f"{target} has a file that is not of the leaderboard, {foreign[0][:100]}: move it away")
+    listed = _files_of(target)
+    if listed is None:
+        raise UsageError(f"{target} is not a leaderboard of `mlebench board`: name a new or empty folder")
+    if others := sorted(inside - listed):
+        raise UsageError(f"{target} has a file that is not part of the leaderboard, {others[0][:100]}: move it away")
     return True
 
 
 def _files_of(folder: Path) -> set[str] | None:
-    """The files of a leaderboard by its own list; None where there is none."""
+    """Return the files that a leaderboard lists; None if there is no leaderboard."""
     try:
         path = folder / DATA
         if path.is_symlink() or path.stat().st_size > _MAX_DATA:
@@ -112,7 +112,7 @@ def _files_of(folder: Path) -> set[str] | None:
 
 
 def write_site(site: Board, target: Path) -> None:
-    """Write a leaderboard to a folder that is absent, empty or one, at once or not at all. Raises UsageError."""
+    """Write a leaderboard atomically to a folder that is new, empty or a leaderboard. Raises UsageError."""
     target = target.absolute()
     files = dict(_files(site))
     values = {
@@ -122,7 +122,7 @@ def write_site(site: Board, target: Path) -> None:
         "title": site.title,
         "files": sorted([*files, DATA]),
         "rows": [{**asdict(row), "status": row.status} for row in site.rows],
-        "rejected": [asdict(own) for own in site.rejected],
+        "rejected": [asdict(entry) for entry in site.rejected],
     }
     files[DATA] = json_text(values)
     try:
@@ -152,11 +152,11 @@ def _files(site: Board) -> Iterator[tuple[str, str]]:
 def _index(site: Board) -> str:
     script = asset("board.js", _ASSETS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    own = [row for row in site.rows if not row.is_reported]
+    verified = [row for row in site.rows if not row.is_reported]
     counts = {
-        "ranked": sum(row.status == "ranked" for row in own),
-        "own_apart": sum(row.status == "apart" for row in own),
-        "published": len(site.rows) - len(own),
+        "ranked": sum(row.status == "ranked" for row in verified),
+        "own_apart": sum(row.status == "apart" for row in verified),
+        "published": len(site.rows) - len(verified),
     }
     return _rendered(
         "board.html",
@@ -180,7 +180,7 @@ def _index(site: Board) -> str:
 
 
 def _card(card: Card, *, has_report: bool) -> str:
-    result, *others = (replace(own, remarks=first(own.remarks, _MOST_REMARKS)) for own in card_sections(card))
+    result, *others = (replace(part, remarks=first(part.remarks, _MOST_REMARKS)) for part in card_sections(card))
     return _rendered(
         "card.html",
         f"Bundle {card.digest[:12]}",
@@ -197,12 +197,12 @@ def _rendered(template: str, title: str, **values: Any) -> str:
 
 
 def _value(figure: Figure | None) -> str:
-    """What a figure is sorted by; empty where there is nothing."""
+    """Return the value that a figure is sorted by; empty if there is none."""
     return "" if figure is None or math.isnan(figure.mean) else f"{figure.mean:.4f}"
 
 
 def _filters(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """The choices of each filter, with how many rows each has; none where there is nothing to choose."""
+    """Yield the filters with their choices and numbers of rows, except those with only one choice."""
     kinds = (("split", "Split", "all splits"), ("data", "Data", "all data"), ("time", "Time limit", "all time limits"))
     for name, label, every in kinds:
         counts = Counter(text for row in rows if (text := getattr(row, name)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from pytest_mlebench.cli.common import add_options, note_absent, read_bench, user_path
+from pytest_mlebench.cli.common import add_options, read_bench, user_path, warn_if_missing
 from pytest_mlebench.extras.bundles.board.build import TITLE, board
 from pytest_mlebench.extras.bundles.commands.bundle import largest
 from pytest_mlebench.io.units import pluralize
@@ -39,7 +39,7 @@ def add(commands: Any) -> None:
 
 def _board(options: argparse.Namespace) -> int:
     bench = read_bench(options, Lines())
-    note_absent(bench.store)
+    warn_if_missing(bench.store)
     rows, rejected = board(
         bench,
         options.bundles,
@@ -48,11 +48,11 @@ def _board(options: argparse.Namespace) -> int:
         max_bytes=largest(options.max_size),
         allowed_signers=options.allowed_signers,
     )
-    own = [row for row in rows if not row.is_reported]
-    ranked = sum(row.rank is not None for row in own)
-    apart = len(own) - ranked
-    reasons = " (the site gives the reasons)" if apart else ""
-    print(f"{options.out / 'index.html'}: {pluralize(ranked, 'ranked row')}, {apart} not comparable{reasons}")
+    verified = [row for row in rows if not row.is_reported]
+    ranked = sum(row.rank is not None for row in verified)
+    unranked = len(verified) - ranked
+    reasons = " (the site gives the reasons)" if unranked else ""
+    print(f"{options.out / 'index.html'}: {pluralize(ranked, 'ranked row')}, {unranked} not comparable{reasons}")
     for one in rejected:
         print(f"not shown: {one.file}: {one.verdict}")
     return 0

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.cli.common import GROUP_HELP, add_options, note_absent, print_json, read_bench, user_path
+from pytest_mlebench.cli.common import GROUP_HELP, add_options, print_json, read_bench, user_path, warn_if_missing
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.bundles import api
 from pytest_mlebench.extras.bundles.bundle import KINDS, MAX_BYTES, SUFFIX, is_bundle, read_bundle, unpack
@@ -31,14 +31,14 @@ def add(commands: Any) -> None:
     command.add_argument("--leave-out", action="append", default=[], choices=KINDS, metavar="KIND",
         help=f"leave out {', '.join(KINDS)} (repeatable)")  # fmt: skip
     command.add_argument(
-        "--sign", type=user_path, metavar="KEY", help="sign it with this SSH key, by `ssh-keygen -Y sign`"
+        "--sign", type=user_path, metavar="KEY", help="sign it with this SSH key, using `ssh-keygen -Y sign`"
     )
-    command.add_argument("--json", action="store_true", help="print as JSON")
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
     add_options(command, "--runs-dir", "--competitions-dir", "--data-dir")
     command.set_defaults(command=_bundle)
 
     unbundle = commands.add_parser("unbundle", help="write the run group of a bundle to a folder")
-    unbundle.add_argument("bundle", type=user_path, metavar="FILE", help="a bundle that `mlebench bundle` made")
+    unbundle.add_argument("bundle", type=user_path, metavar="FILE", help="a bundle that `mlebench bundle` created")
     unbundle.add_argument(
         "--to",
         type=user_path,
@@ -52,7 +52,7 @@ def add(commands: Any) -> None:
 
 def add_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "bundle", nargs="?", type=user_path, metavar="FILE", help="a bundle that `mlebench bundle` made"
+        "bundle", nargs="?", type=user_path, metavar="FILE", help="a bundle that `mlebench bundle` created"
     )
     parser.add_argument(
         "--digest", metavar="SHA256", help="for a bundle: its published digest, which `mlebench bundle` printed"
@@ -67,46 +67,46 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
 def check_unused(options: argparse.Namespace) -> None:
     for name in _OF_BUNDLES:
         if getattr(options, name) is not None:
-            raise UsageError(f"--{name.replace('_', '-')} is of a bundle: mlebench verify FILE")
+            raise UsageError(f"--{name.replace('_', '-')} is only for a bundle: mlebench verify FILE")
 
 
 def _bundle(options: argparse.Namespace) -> int:
     bench = read_bench(options)
-    note_absent(bench.store)
+    warn_if_missing(bench.store)
     group = read_group(find_group(options.group, bench.settings.runs_dir))
     for why in group.broken:
         logger.warning("warning: %s", why)
     target = options.output or Path(f"{group.name}{SUFFIX}")
-    made = api.bundle(bench, group, target, leave_out=options.leave_out, sign=options.sign)
+    packed = api.bundle(bench, group, target, leave_out=options.leave_out, sign=options.sign)
     if options.json:
         print_json(
             {
                 "file": str(target),
-                "digest": made.digest,
-                "signed": made.signature is not None,
-                "files": len(made.index.files),
-                "left_out": [asdict(own) for own in made.index.left_out],
+                "digest": packed.digest,
+                "signed": packed.signature is not None,
+                "files": len(packed.index.files),
+                "left_out": [asdict(entry) for entry in packed.index.left_out],
             }
         )
         return 0
-    size, files = format_size(target.stat().st_size), pluralize(len(made.index.files), "file")
-    print(f"{target}: {pluralize(len(group.records), 'run')}, {files}, {size}{', signed' if made.signature else ''}")
-    for own in made.index.left_out:
-        print(f"left out: {own.what}: {own.files} ({own.why})")
-    print(f"sha256:{made.digest}")
+    size, files = format_size(target.stat().st_size), pluralize(len(packed.index.files), "file")
+    print(f"{target}: {pluralize(len(group.records), 'run')}, {files}, {size}{', signed' if packed.signature else ''}")
+    for entry in packed.index.left_out:
+        print(f"left out: {entry.what}: {entry.files} ({entry.why})")
+    print(f"sha256:{packed.digest}")
     return 0
 
 
 def verify(options: argparse.Namespace) -> int:
-    """Check the bundle of a command line; 0 where its files agree and its runs have no violation, else 1."""
+    """Check the bundle of a command line. Return 0 if its files agree and its runs have no violation, else 1."""
     if options.competition or options.split or options.list:
-        raise UsageError(f"{options.bundle} is a bundle, and -c, --split and --list choose prepared data: name one")
+        raise UsageError(f"{options.bundle} is a bundle, but -c, --split and --list choose prepared data: name one")
     if not options.bundle.is_file():
         what = f"{options.bundle} is not a file" if options.bundle.exists() else f"file not found: {options.bundle}"
         pack = "; to verify a run group, pack it with `mlebench bundle`" if options.bundle.is_dir() else ""
-        raise UsageError(f"{what}; prepared data is chosen by -c, --split or --list{pack}")
+        raise UsageError(f"{what}; choose prepared data with -c, --split or --list{pack}")
     bench = read_bench(options)
-    note_absent(bench.store)
+    warn_if_missing(bench.store)
     card = api.verify(
         bench,
         options.bundle,
@@ -118,12 +118,12 @@ def verify(options: argparse.Namespace) -> int:
         print_json({"result": card.verdict, "headline": card.headline, **asdict(card)})
     else:
         shown = card_sections(card)
-        print("\n\n".join(own.text(terminal_width(), colours=has_colours()) for own in shown))
+        print("\n\n".join(section.text(terminal_width(), colours=has_colours()) for section in shown))
     return 0 if card.result is CheckResult.verified and (options.allow_violations or not card.violations) else 1
 
 
 def largest(size: str | None) -> int:
-    """What a bundle may unpack to, as `--max-size` says; raises UsageError."""
+    """Return the maximum unpacked size in ``--max-size``. Raises UsageError."""
     try:
         return MAX_BYTES if size is None else parse_size(size)
     except ValueError as error:
@@ -132,7 +132,7 @@ def largest(size: str | None) -> int:
 
 def _unbundle(options: argparse.Namespace) -> int:
     if not is_bundle(options.bundle):
-        raise UsageError(f"{options.bundle} is not a bundle: `mlebench bundle` makes one")
+        raise UsageError(f"{options.bundle} is not a bundle: create one with `mlebench bundle`")
     print(unpack(options.bundle, options.to, max_bytes=largest(options.max_size)))
     return 0
 

@@ -1,4 +1,4 @@
-"""``mlebench reproduce``: the code that an agent left, run again without a network and without models."""
+"""``mlebench reproduce``: reruns the code that an agent left, without a network and without models."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def _reproduce(options: argparse.Namespace) -> int:
     if not record.report.submission_exists:
         raise UsageError(f"{run_dir.name} left no submission: there is nothing to compare with")
     chosen = None if options.program is None else program_of(run_dir, options.program)
-    # Nothing is fetched for the image, which is the run's with the code in it.
-    local = settings.sandbox == "local"  # which the user asked for, for this program
+    # Building the image fetches nothing: it only adds the code to the run's image.
+    local = settings.sandbox == "local"  # requested by the user for this program
     bench = bench.with_settings(
         network="llm" if local else "none", build_network="full", trust_agents=("reproduce",) if local else ()
     )
@@ -85,7 +85,7 @@ def _reproduce(options: argparse.Namespace) -> int:
         write_json(run_dir / "reproduced.json", result)
         if found.likeness is Likeness.does_not_run:
             (run_dir / "reproduced.log").write_bytes((how.folder / again.run_id / RUN_LOG).read_bytes()[-(1 << 20) :])
-            logger.info("what it printed: %s", run_dir / "reproduced.log")
+            logger.info("its output: %s", run_dir / "reproduced.log")
     if options.json:
         print_json(result)
     else:

@@ -300,4 +300,4 @@ def _manifest(folder: Path, records: Sequence[RunRecord], bench: Bench, harbor: 
         },
         runs=tuple(PlannedRun(*record.key) for record in records),
     )
-    return manifest.summarised(records)
+    return manifest.with_records(records)

@@ -1,5 +1,5 @@
 "use strict";
-// Every page is complete without this script; it sorts, filters, copies, keeps a page current and listens to the keyboard.
+// Pages are complete without this script. It sorts, filters and copies tables, refreshes pages and handles keys.
 (() => {
   const root = document.documentElement;
   const store = {
@@ -19,7 +19,7 @@
     setTimeout(() => toast.remove(), 2200);
   }
 
-  // Times as how long ago they were; the date in the reader's zone is shown under the pointer
+  // Shows times relative to now, and the date in the reader's time zone as a tooltip
   const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
   const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
   const UNITS = [["year", 31557600], ["month", 2629800], ["week", 604800], ["day", 86400], ["hour", 3600], ["minute", 60]];
@@ -47,7 +47,7 @@
     for (const own of document.querySelectorAll("[data-left]")) own.textContent = clock(Math.max(0, own.dataset.left - now));
   }
 
-  // Tables: order, filter, columns, copies. What is chosen is in the address, so that it can be sent.
+  // Tables: order, filter, columns, copies. The choices are in the URL, so that a reader can share them.
   const state = new URLSearchParams(location.hash.startsWith("#t.") ? location.hash.slice(1) : "");
   const rowsOf = (table) => [...table.tBodies[0].rows];
   function remember(key, value) {
@@ -100,7 +100,7 @@
     return { hidden, names };
   }
   const escapes = { md: (text) => text.replace(/[\\`*_{}[\]<>|~#]/g, "\\$&"), csv: (text) => {
-    const safe = /^\s*[=+\-@]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text; // no formula for a spreadsheet
+    const safe = /^\s*[=+\-@]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text; // so that a spreadsheet runs no formula
     return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   } };
   function copied(table, kind) {
@@ -115,7 +115,7 @@
   async function copy(text) {
     try {
       await navigator.clipboard.writeText(text);
-    } catch { // no secure context: the way before it
+    } catch { // not a secure context: use the older method
       const area = Object.assign(document.createElement("textarea"), { value: text });
       document.body.append(area);
       area.select();
@@ -124,7 +124,7 @@
     }
   }
 
-  function furnish(within) {
+  function enhance(within) {
     times(within);
     for (const table of within.querySelectorAll("table[data-sortable]")) {
       [...table.tHead.rows[0].cells].forEach((header, column) => {
@@ -142,7 +142,7 @@
       order(table);
       filter(table);
     }
-    [...within.querySelectorAll(".statistics table")].forEach((table, k) => { // those of the report's templates
+    [...within.querySelectorAll(".statistics table")].forEach((table, k) => { // tables of the report's templates
       table.id ||= `statistics-${k}`;
       const tools = Object.assign(document.createElement("div"), { className: "tools no-export" });
       tools.dataset.tools = table.id;
@@ -173,22 +173,22 @@
         box.append(label);
       });
     }
-    for (const picture of within.querySelectorAll(".picture")) walkable(picture);
+    for (const picture of within.querySelectorAll(".picture")) addArrowKeys(picture);
     for (const field of within.querySelectorAll("[data-filter]")) field.value = state.get(`t.${field.dataset.filter}.text`) ?? "";
     compare();
   }
-  // A timeline's marks are one stop of the Tab key; arrows go from one to the next, and what it stands for is shown.
-  function walkable(picture) {
+  // Makes a timeline's marks a single tab stop. Arrow keys move between them, and the text of the current mark is shown.
+  function addArrowKeys(picture) {
     const marks = [...picture.querySelectorAll(".mark")];
     if (!marks.length) return;
-    const hint = matchMedia("(hover: none)").matches ? "" : "Arrow keys go from mark to mark, Enter follows one.";
-    const told = Object.assign(document.createElement("p"), { className: "readout muted", textContent: hint });
-    told.setAttribute("aria-hidden", "true"); // a screen reader has the name of the mark that has the focus
-    picture.after(told);
+    const hint = matchMedia("(hover: none)").matches ? "" : "Arrow keys move between marks, Enter opens one.";
+    const readout = Object.assign(document.createElement("p"), { className: "readout muted", textContent: hint });
+    readout.setAttribute("aria-hidden", "true"); // screen readers announce the focused mark
+    picture.after(readout);
     picture.removeAttribute("tabindex");
     marks.forEach((mark, k) => {
       mark.setAttribute("tabindex", k ? "-1" : "0");
-      const tell = () => { told.textContent = mark.getAttribute("aria-label"); };
+      const tell = () => { readout.textContent = mark.getAttribute("aria-label"); };
       mark.addEventListener("pointerenter", tell);
       mark.addEventListener("focus", () => {
         tell();
@@ -208,10 +208,10 @@
     if (!button) return;
     const count = document.querySelectorAll('[name="g"]:checked').length;
     button.disabled = count < 2 || count > 6;
-    button.textContent = count < 2 ? "Choose two to six to compare" : count > 6 ? "At most six" : `Compare ${count} groups`;
+    button.textContent = count < 2 ? "Select two to six to compare" : count > 6 ? "Select at most six" : `Compare ${count} groups`;
   }
 
-  // A page that changes: asked for again when the server says so, its part exchanged, what the reader chose kept.
+  // Live pages: fetches the page again when the server reports a change, replaces the live part, and keeps the reader's choices.
   let refreshing = false;
   async function refresh() {
     const part = document.getElementById("live");
@@ -231,7 +231,7 @@
         if (same) same.open = own.open;
       }
       part.replaceWith(fresh);
-      furnish(fresh);
+      enhance(fresh);
       for (const box of fresh.querySelectorAll('[name="g"]')) box.checked = picked.includes(box.value);
       compare();
       const again = place && fresh.querySelector(place);
@@ -249,7 +249,7 @@
     if (live?.dataset.live) {
       const events = new EventSource(live.dataset.live);
       const changed = (event) => { if (event.data !== document.getElementById("live").dataset.state) refresh(); };
-      events.addEventListener("state", changed); // what changed before this line was open
+      events.addEventListener("state", changed); // changes before the connection was open
       events.addEventListener("change", changed);
       addEventListener("pagehide", () => events.close());
     } else if (live?.dataset.liveEvery) {
@@ -257,7 +257,7 @@
     }
   }
 
-  // The keyboard
+  // Keyboard shortcuts
   let current = null;
   function move(by) {
     const items = [...document.querySelectorAll(".hits li, .list tbody tr:not([hidden]), #table tr[id]:not([hidden])")].filter((own) => own.offsetParent);
@@ -294,7 +294,7 @@
       j: () => move(1), k: () => move(-1),
       n: () => click('[rel="next"]'), p: () => click('[rel="prev"]'),
       u: () => [...document.querySelectorAll(".crumbs a")].pop()?.click(),
-      t: turn, "?": () => document.getElementById("keys").showModal(),
+      t: nextTheme, "?": () => document.getElementById("keys").showModal(),
     };
     const tab = /^[1-6]$/.test(event.key) && document.querySelectorAll(".tabs a")[event.key - 1];
     const act = keys[event.key] ?? (tab ? () => tab.click() : null);
@@ -302,36 +302,36 @@
     event.preventDefault();
     act();
   }
-  function turn() {
+  function nextTheme() {
     store.set("theme", THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length]);
     paint();
-    named();
-    say(`Theme: ${theme() || "as the system"}`);
+    labelThemeButton();
+    say(`Theme: ${theme() || "system"}`);
   }
-  function named() {
+  function labelThemeButton() {
     const button = document.getElementById("theme");
     button.textContent = { "": "Auto", light: "Light", dark: "Dark" }[theme()];
-    button.title = `Theme: ${theme() || "as the system"}`;
+    button.title = `Theme: ${theme() || "system"}`;
   }
 
   addEventListener("DOMContentLoaded", () => {
-    furnish(document);
+    enhance(document);
     follow();
     tick();
     setInterval(tick, 1000);
     for (const own of document.querySelectorAll(".needs-script")) own.hidden = false;
     for (const id of ["theme", "help"]) document.getElementById(id).hidden = false;
-    named();
+    labelThemeButton();
     const [tab, tabs] = [document.querySelector(".tabs [aria-current]"), document.querySelector(".tabs")];
-    if (tab) tabs.scrollLeft = tab.offsetLeft + tab.offsetWidth - tabs.clientWidth; // on a phone they may not all fit
-    document.getElementById("theme").addEventListener("click", turn);
+    if (tab) tabs.scrollLeft = tab.offsetLeft + tab.offsetWidth - tabs.clientWidth; // on a phone, they may not all fit
+    document.getElementById("theme").addEventListener("click", nextTheme);
     document.getElementById("help").addEventListener("click", () => document.getElementById("keys").showModal());
     document.addEventListener("keydown", press);
     document.addEventListener("change", (event) => {
       if (event.target.matches('[name="g"]')) compare();
       if (event.target.matches('[data-send] :is(select, [type="checkbox"])')) event.target.form.requestSubmit();
     });
-    document.addEventListener("formdata", (event) => { // an address without what was not chosen
+    document.addEventListener("formdata", (event) => { // keeps empty fields out of the URL
       for (const [name, value] of [...event.formData]) if (value === "") event.formData.delete(name);
     });
     addEventListener("copy-text", async (event) => {

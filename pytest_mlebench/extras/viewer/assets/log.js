@@ -1,5 +1,5 @@
 "use strict";
-// Parts of a log are loaded as the reader comes near them, and those far away are taken out again.
+// Loads parts of a log as the reader scrolls near them, and removes those far away.
 (() => {
   const box = document.getElementById("log");
   if (!box) return;
@@ -31,17 +31,17 @@
       size = Math.max(size, place(part, "size"));
       if (way === "down") {
         last.after(part);
-        const gone = parts().slice(0, -KEPT);
-        const height = gone.reduce((sum, own) => sum + own.getBoundingClientRect().height, 0);
-        for (const own of gone) own.remove();
-        if (gone.length) box.scrollTop -= height;
+        const excess = parts().slice(0, -KEPT);
+        const height = excess.reduce((sum, part) => sum + part.getBoundingClientRect().height, 0);
+        for (const part of excess) part.remove();
+        if (excess.length) box.scrollTop -= height;
       } else {
         const before = box.scrollHeight;
         first.before(part);
         box.scrollTop += box.scrollHeight - before;
-        for (const own of parts().slice(KEPT)) own.remove();
+        for (const far of parts().slice(KEPT)) far.remove();
       }
-      tell();
+      showRange();
       return true;
     } catch {
       return false;
@@ -49,7 +49,7 @@
       loading = false;
     }
   }
-  function tell() {
+  function showRange() {
     const shown = parts();
     const count = (number) => Number(number).toLocaleString();
     where.textContent = `Bytes ${count(shown[0].dataset.start)} to ${count(shown[shown.length - 1].dataset.end)} of ${count(size)}`;
@@ -85,7 +85,7 @@
         while (await grow("down"));
         box.scrollTop = box.scrollHeight;
       }
-      tell();
+      showRange();
     };
     events.addEventListener("change", changed);
     events.addEventListener("state", changed);

@@ -1,5 +1,5 @@
 "use strict";
-// Steps are loaded as the reader comes near them, and those far away are taken out again.
+// Loads steps as the reader scrolls near them, and removes those far away.
 (() => {
   const box = document.getElementById("steps");
   if (!box) return;
@@ -23,7 +23,7 @@
     found.forEach(furnish);
     return found;
   }
-  // Each step can be collapsed, copied and seen as it was recorded.
+  // Adds buttons to collapse and copy each step.
   function furnish(step) {
     const tools = step.querySelector(".step-tools");
     if (!tools || tools.querySelector("button")) return;
@@ -66,7 +66,7 @@
       let line = more(way);
       if (!needed) line?.remove();
       else {
-        if (line) watcher.unobserve(line); // so that it is looked at anew: a line that stays in sight is not reported again
+        if (line) watcher.unobserve(line); // observe it again: a line that stays in view is not reported again
         else {
           line = Object.assign(document.createElement("p"), { className: "more-steps", textContent: "Loading …" });
           line.dataset.more = way;
@@ -99,7 +99,7 @@
       }
       ends();
     } catch {
-      return; // the links are still there
+      return; // the links still work
     } finally {
       loading = false;
     }
@@ -153,7 +153,7 @@
     const next = by > 0 ? errors.find((own) => own > at) : errors.findLast((own) => own < at);
     if (next) go(next);
   }
-  function mark(within) { // what was searched for
+  function mark(within) { // highlights the searched text
     const words = box.dataset.words.toLowerCase();
     if (!words) return;
     for (const pre of within.querySelectorAll(":is(pre, .said):not([data-marked])")) {
@@ -173,8 +173,8 @@
       }
     }
   }
-  // What is in sight is marked in the outline and on the tape. The observer is asked after layout: reading costs nothing
-  // then, and all is written at the end.
+  // Marks the visible steps in the outline and on the tape. The observer is called after layout, when reading positions is
+  // cheap, so that all writes come last.
   const visible = new Set();
   const outline = document.querySelector(".outline");
   const places = new Map([...links.keys()].map((own, k) => [own, k]));
@@ -224,7 +224,7 @@
     if (doing === "turn") turned(step, step.querySelector(".step-body").hidden);
     if (doing === "copy") {
       const texts = [...step.querySelectorAll(".block > :is(pre, .said), .block > details:not(.diff) > :is(pre, .said)")].map((pre) => pre.textContent);
-      dispatchEvent(new CustomEvent("copy-text", { detail: { text: `${texts.join("\n\n")}\n`, said: `Step ${number(step)} is copied` } }));
+      dispatchEvent(new CustomEvent("copy-text", { detail: { text: `${texts.join("\n\n")}\n`, said: `Step ${number(step)} copied` } }));
     }
     const act = event.target.closest("[data-go]")?.dataset.go;
     if (act === "error") error(1);

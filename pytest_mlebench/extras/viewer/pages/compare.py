@@ -1,4 +1,4 @@
-"""Agents of groups compared, and runs side by side."""
+"""Pages that compare the agents of groups, and show runs side by side."""
 
 from __future__ import annotations
 
@@ -49,23 +49,23 @@ def compare(site: Site, request: Request) -> Response:
 
 
 def side(site: Site, request: Request) -> Response:
-    """The trajectories of runs beside each other: a row holds the steps of the same number, or of the same time."""
+    """Show the trajectories of runs side by side. A row has the steps of the same number or time."""
     names = [name.partition("/")[::2] for name in dict.fromkeys(request.query_params.getlist("r"))]
     if not 2 <= len(names) <= MOST_BESIDE:
-        raise UsageError(f"two to {MOST_BESIDE} runs can stand side by side: ?r=GROUP/RUN&r=GROUP/RUN")
+        raise UsageError(f"two to {MOST_BESIDE} runs can be shown side by side: ?r=GROUP/RUN&r=GROUP/RUN")
     runs = [_beside(site, name, run_id, number) for number, (name, run_id) in enumerate(names)]
     query = request.query_params
     by_time = query.get("by") == "time"
     in_full = "full" in query
-    found = [run["own"] for run in runs]
-    rows = aligned([own.steps if own is not None else () for own in found], by_time=by_time)
+    found = [run["conversation"] for run in runs]
+    rows = aligned([one.steps if one is not None else () for one in found], by_time=by_time)
     size = _ROWS_IN_FULL if in_full else _ROWS
     start = whole_number(query.get("start"), 0, max(0, len(rows) - 1))
 
     def address(**changes: str | int) -> str:
-        own = {"by": "time" if by_time else "", "full": "1" if in_full else "", "start": start} | changes
+        parameters = {"by": "time" if by_time else "", "full": "1" if in_full else "", "start": start} | changes
         pairs = [("r", f"{name}/{run_id}") for name, run_id in names]
-        return f"/side?{urlencode(pairs + [(name, str(value)) for name, value in own.items() if value])}"
+        return f"/side?{urlencode(pairs + [(name, str(value)) for name, value in parameters.items() if value])}"
 
     ids = dict.fromkeys(run["record"].competition_id for run in runs if run["record"] is not None)
     return site.page(
@@ -97,16 +97,16 @@ def _beside(site: Site, name: str, run_id: str, number: int) -> dict[str, Any]:
         "run_id": run_id,
         "base": run.base,
         "record": run.record,
-        "own": found[0] if found else None,
+        "conversation": found[0] if found else None,
         "timeline": timeline,
     }
 
 
 def aligned(columns: Sequence[Sequence[OutlineStep]], *, by_time: bool) -> list[tuple[OutlineStep | None, ...]]:
-    """Rows with at most one step of each column.
+    """Return rows with at most one step of each column.
 
-    ``by_time``: steps share a row if they began within a minute of the first in it; one without a time counts as the
-    one before it. Else those of the same number do.
+    ``by_time``: steps share a row if they began within a minute of its first step, and a step without a time counts as
+    the one before it. Otherwise, steps of the same number share a row.
     """
     if not by_time:
         return list(zip_longest(*columns))
@@ -119,7 +119,7 @@ def aligned(columns: Sequence[Sequence[OutlineStep]], *, by_time: bool) -> list[
     rows: list[tuple[OutlineStep | None, ...]] = []
     row: list[OutlineStep | None] = [None] * len(columns)
     began: float | None = None
-    for seconds, column, step in sorted(waiting, key=lambda own: (own[0], own[2].number)):
+    for seconds, column, step in sorted(waiting, key=lambda item: (item[0], item[2].number)):
         if began is None or row[column] is not None or seconds - began > _SAME_TIME:
             if began is not None:
                 rows.append(tuple(row))
@@ -138,7 +138,7 @@ class _Column:
 
 
 def _matrix(columns: Sequence[_Column], runs: Sequence[ListedRun]) -> dict[str, Any]:
-    """Competitions by agents: each cell's runs, best first, and which agent has the best mean score."""
+    """Return competitions by agents: the runs of each cell, best first, and which agent has the best mean score."""
     cells: dict[tuple[str, str, str], list[ListedRun]] = {}
     for run in runs:
         cells.setdefault((run.competition_id, run.group_name, run.agent), []).append(run)
@@ -146,22 +146,22 @@ def _matrix(columns: Sequence[_Column], runs: Sequence[ListedRun]) -> dict[str, 
     ties, loose = list[str](), any(run.firm == "not firm" for run in runs)
     rows = []
     for id in sorted({run.competition_id for run in runs}):
-        own = {
+        by_agent = {
             column.label: sorted(cells.get((id, column.group, column.agent), []), key=lambda run: run.result.rank)
             for column in columns
         }
-        means = mean_scores([{r.seed: r.score for r in found if r.score is not None} for found in own.values()])
-        scores = dict(zip(own, means, strict=True))
-        best = _best(scores, lower=any(run.lower_is_better for found in own.values() for run in found))
-        if all(own.values()) and len(best) == 1:
+        means = mean_scores([{r.seed: r.score for r in found if r.score is not None} for found in by_agent.values()])
+        scores = dict(zip(by_agent, means, strict=True))
+        best = _best(scores, lower=any(run.lower_is_better for found in by_agent.values() for run in found))
+        if all(by_agent.values()) and len(best) == 1:
             wins[best[0]].append(id)
-        elif all(own.values()):
+        elif all(by_agent.values()):
             ties.append(id)
-        firsts = [found[0] for found in own.values() if found][:MOST_BESIDE]
+        firsts = [found[0] for found in by_agent.values() if found][:MOST_BESIDE]
         pairs = [("r", f"{run.group_name}/{run.run_id}") for run in firsts]
         beside = f"/side?{urlencode(pairs)}" if len(firsts) > 1 else None
         rows.append(
-            {"beside": beside, "id": id, "cells": own, "scores": scores, "best": best if len(best) == 1 else []}
+            {"beside": beside, "id": id, "cells": by_agent, "scores": scores, "best": best if len(best) == 1 else []}
         )
 
     def runs_on(ids: Sequence[str]) -> str:
@@ -175,7 +175,7 @@ def _matrix(columns: Sequence[_Column], runs: Sequence[ListedRun]) -> dict[str, 
 
 
 def _best(scores: Mapping[str, float | None], *, lower: bool) -> list[str]:
-    """Whose mean score is the best: several, if they are equal."""
+    """Return who has the best mean score; several if they are equal."""
     known = {name: score for name, score in scores.items() if score is not None}
     top = (min if lower else max)(known.values(), default=None)
     return [name for name, score in known.items() if score == top]

@@ -1,4 +1,4 @@
-"""Competitions, and all runs of one on its leaderboard."""
+"""Pages of all competitions, and of all runs of one on its leaderboard."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def competition(site: Site, request: Request) -> Response:
     order = sorted(runs, key=lambda run: (run.score is None, sign * (run.score or 0.0), run.group_name))
     board = known.leaderboard if known is not None else None
     places = {}
-    # Twins have leaderboards of their own.
+    # Twins have separate leaderboards.
     on_board = [run for run in order if run.score is not None and not is_twin_label(run.split)]
     for run in on_board:
         share = share_beaten(board, run.score) if board is not None else None

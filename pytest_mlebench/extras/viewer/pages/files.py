@@ -1,4 +1,4 @@
-"""The files that a run left."""
+"""The page of the files that a run left."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def files(site: Site, request: Request) -> Response:
 
 
 def raw(site: Site, request: Request) -> Response:
-    """A file as it is, or a range of it; whatever it is, a browser only saves it. Raises NotReadable."""
+    """Return a file, or a range of it, as a download, whatever its type. Raises NotReadable."""
     run, path = site.place(request), request.path_params["path"]
     with _opened(run, path) as (_, size):
         start, end, status = 0, size, 200
@@ -90,7 +90,7 @@ def raw(site: Site, request: Request) -> Response:
 
 @contextmanager
 def _opened(run: RunPlace, path: str) -> Iterator[tuple[IO[bytes], int]]:
-    """A file of a run's archive or of its folder, and its size. Raises NotReadable."""
+    """Open a file of a run's archive or folder, and yield it with its size. Raises NotReadable."""
     run_dir = run.folder / run.run_id
     if path.split("/")[0] not in COLLECTED or path == SUBMISSION or not (run_dir / FILES).exists():
         with (
@@ -125,21 +125,21 @@ def _shown(run: RunPlace, path: str) -> dict[str, Any]:
 
 
 def _entries(run_dir: Path) -> tuple[Sequence[FolderFile], bool]:
-    """The files of a run directory, with those of its archive, and whether there are more."""
+    """Return the files of a run directory and its archive, and whether there are more."""
     entries, more = listing(run_dir)
     if not (run_dir / FILES).exists():
         return entries, more
     others = [entry for entry in entries if entry.path != FILES]
     try:
         with open_files(run_dir) as files:
-            left = [FolderFile(file.path, file.size) for file in files.below()]
+            archived = [FolderFile(file.path, file.size) for file in files.below()]
     except FilesError as error:
-        left = [FolderFile(FILES, 0, str(error))]
-    return [*left[:MAX_ENTRIES], *others], more or len(left) > MAX_ENTRIES
+        archived = [FolderFile(FILES, 0, str(error))]
+    return [*archived[:MAX_ENTRIES], *others], more or len(archived) > MAX_ENTRIES
 
 
 def _table(text: str, separator: str) -> dict[str, Any]:
-    """The head of a table, as Python's reader of CSV takes it."""
+    """Return the first rows of a table, as Python's CSV reader parses them."""
     rows: list[list[str]] = []
     with suppress(csv.Error):
         for row in csv.reader(io.StringIO(text), delimiter=separator):

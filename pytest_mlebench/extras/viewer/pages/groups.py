@@ -1,4 +1,4 @@
-"""All run groups, and one, whose page is that of its report."""
+"""Pages of all run groups and of one group, which shows its report."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def group(site: Site, request: Request) -> Response:
 
 
 def _parts(site: Site, group: RunGroup) -> dict[str, Any]:
-    """What the page shows of a group's records. Making it takes half a second, so it waits for a run that ends."""
+    """Return what the page shows of a group's records. It takes half a second, so it is cached until a run ends."""
     audit = site.index.runs_dir / group.name / FINDINGS
     state = group, audit.stat().st_mtime_ns if audit.exists() else 0
     if site.group_parts[0] != state:
@@ -92,13 +92,13 @@ async def group_events(site: Site, request: Request) -> Response:
 
 
 def shared_parts(view: Overview) -> dict[str, Any]:
-    """The report's parts that other pages show too; their numbers lead to the list of all runs."""
+    """Return the report's parts that other pages show too. Their numbers link to the list of all runs."""
     agents = {summary.label: (summary.group, summary.agent) for summary in view.summaries}
     groups = [group.name for group in view.groups]
 
     def runs_of(*, agent: str, split: str = "", outcome: str = "") -> str:
         group, name = agents.get(agent, ("", agent))
-        chosen = [*(("group", own) for own in ([group] if group else groups)), ("agent", name)]
+        chosen = [*(("group", group_name) for group_name in ([group] if group else groups)), ("agent", name)]
         return f"/runs?{urlencode([*chosen, *((k, v) for k, v in (('split', split), ('outcome', outcome)) if v)])}"
 
     return {**parts(view, log_bytes=0), "runs_of": runs_of}

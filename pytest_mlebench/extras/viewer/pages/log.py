@@ -1,4 +1,4 @@
-"""A run's log in parts: a page shows some lines, and loads those before and after as the reader scrolls."""
+"""The page of a run's log. It shows some lines, and loads those before and after them as the reader scrolls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pytest_mlebench.io.units import one_line
 from pytest_mlebench.records.record import RUN_LOG
 
 _PART = 64 << 10
-"""Bytes of a part, more or less: it begins and ends with a line, where these are not longer than that."""
+"""Approximate bytes of a part. It begins and ends at line ends, unless a line is longer."""
 _FOUND = 300
 _MAX_SEARCHED = 256 << 20
 _AROUND = 100
@@ -70,7 +70,7 @@ async def log_events(site: Site, request: Request) -> Response:
 
 @dataclass(frozen=True)
 class LogPart:
-    """Lines of a log from byte ``start`` to ``end``, of ``size`` in all."""
+    """Lines of a log from byte ``start`` to ``end``. ``size`` is the size of the log."""
 
     start: int
     end: int
@@ -79,7 +79,7 @@ class LogPart:
 
 
 def _part(group_dir: Path, run: str, *, start: int | None = None, end: int | None = None) -> LogPart:
-    """The lines from ``start`` on, those before ``end``, or without either those at the end. Raises NotReadable."""
+    """Return the lines from ``start`` on, or before ``end``, or at the end of the log. Raises NotReadable."""
     with opened(group_dir, run, RUN_LOG) as descriptor:
         size = os.fstat(descriptor).st_size
         if start is None:
@@ -97,7 +97,7 @@ def _part(group_dir: Path, run: str, *, start: int | None = None, end: int | Non
 
 
 def _around(group_dir: Path, run: str, place: int) -> LogPart:
-    """A part that has the line with this byte. Raises NotReadable."""
+    """Return a part with the line that contains this byte. Raises NotReadable."""
     before, _ = read(group_dir, run, RUN_LOG, start=max(0, place - _PART // 2), size=min(place, _PART // 2))
     first = before.find(b"\n")
     begin = place - len(before) + (first + 1 if first >= 0 and place > _PART // 2 else 0)
@@ -105,9 +105,9 @@ def _around(group_dir: Path, run: str, place: int) -> LogPart:
 
 
 def _find(group_dir: Path, run: str, words: str | None) -> tuple[list[Hit], bool]:
-    """Lines with this text, whatever its case, or for None lines that tell of failures; ``number`` is their first byte.
+    """Return lines with this text, ignoring case, or for None lines about failures. ``number`` is their first byte.
 
-    And whether there are more. Raises NotReadable.
+    Also return whether there are more. Raises NotReadable.
     """
     needles = ERRORS if words is None else (words.encode("utf-8", "replace").lower(),)
     hits: list[Hit] = []
@@ -121,7 +121,7 @@ def _find(group_dir: Path, run: str, words: str | None) -> tuple[list[Hit], bool
             done = -1
             for at in found:
                 if at < done:
-                    continue  # in the same line as the one before
+                    continue  # in the same line as the previous one
                 if len(hits) >= _FOUND:
                     return hits, True
                 begin, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)

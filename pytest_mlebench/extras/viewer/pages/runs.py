@@ -1,4 +1,4 @@
-"""The runs of all groups in one list, what every count leads to; and one run: its overview and its record."""
+"""Pages of the runs of all groups in one list, which every count links to, and of one run and its record."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pytest_mlebench.results.findings import findings
 _RECORD_SHOWN = 2 << 20
 _ROWS = 200
 _ELSEWHERE = {"run", "outcome", "score", "started", "limits", "versions", "connections"}
-"""Details that the overview of a run has in another place, or leaves to its record."""
+"""Details that the overview of a run shows elsewhere, or leaves to its record."""
 
 
 def all_runs(site: Site, request: Request) -> Response:
@@ -36,12 +36,12 @@ def all_runs(site: Site, request: Request) -> Response:
     search = _search(request)
     start = whole_number(request.query_params.get("start"), 0, 1 << 30)
     found, total = site.index.search(search, start=start, count=_ROWS)
-    facets = {name: own for name, own in site.index.facets().items() if len(own) > 1 or search.facets[name]}
+    facets = {name: values for name, values in site.index.facets().items() if len(values) > 1 or search.facets[name]}
 
     def address(**changes: str | int) -> str:
         pairs = [(name, value) for name in FACETS for value in search.facets[name]]
-        own = {"q": " ".join(search.words), "order": search.order, "start": ""} | changes
-        pairs += [(name, str(value)) for name, value in own.items() if value and value != Search.order]
+        parameters = {"q": " ".join(search.words), "order": search.order, "start": ""} | changes
+        pairs += [(name, str(value)) for name, value in parameters.items() if value and value != Search.order]
         return f"/runs?{urlencode(pairs)}" if pairs else "/runs"
 
     return site.page(
@@ -63,7 +63,7 @@ def all_runs(site: Site, request: Request) -> Response:
 
 
 def all_runs_as_csv(site: Site, request: Request) -> Response:
-    """All runs that are looked for, with every column of the index."""
+    """Return all matching runs with every column of the index."""
     search = _search(request)
     headers = {"Content-Disposition": 'attachment; filename="runs.csv"'}
     return StreamingResponse(_lines(site, search), headers=headers, media_type="text/csv; charset=utf-8")
@@ -79,7 +79,7 @@ def _lines(site: Site, search: Search) -> Iterator[str]:
             writer.writerow(name for name in asdict(runs[0]) if name != "latest")
         for run in runs:
             values = [value for name, value in asdict(run).items() if name != "latest"]
-            writer.writerow(no_formula(one_line(own)) if isinstance(own, str) else own for own in values)
+            writer.writerow(no_formula(one_line(value)) if isinstance(value, str) else value for value in values)
         yield text.getvalue()
         start += 1000
 
@@ -100,10 +100,10 @@ def run(site: Site, request: Request) -> Response:
     state = log_state(folder, run_id)
     about: dict[str, Any] = {}
     if record is not None:
-        made, started = site.calls.of(folder, run_id), timestamp(record.started_at)
-        calls = [replace(call, seconds=call.seconds - started) for call in made] if started else []
+        marks, started = site.calls.of(folder, run_id), timestamp(record.started_at)
+        calls = [replace(call, seconds=call.seconds - started) for call in marks] if started else []
         about = {
-            "details": [own for own in run_details(record) if own[0] not in _ELSEWHERE],
+            "details": [detail for detail in run_details(record) if detail[0] not in _ELSEWHERE],
             "siblings": _siblings(site, place.group, record),
             "ladder": _ladder(record),
             "failed": not record.outcome.passed,
@@ -112,7 +112,7 @@ def run(site: Site, request: Request) -> Response:
         if record.timeline or calls:
             about["timeline"] = run_timeline(record, calls, f"{place.base}/trajectory?at=")
     active, stopped = running(folder, site.calls)
-    now = [own for own in (*active, *stopped) if own.id == run_id]
+    now = [one for one in (*active, *stopped) if one.id == run_id]
     return site.page(
         request,
         "run.html",
@@ -143,7 +143,7 @@ def record(site: Site, request: Request) -> Response:
 
 
 def _siblings(site: Site, group: Group, record: RunRecord) -> list[ListedRun]:
-    """The other runs on the same competition, those of the same group first."""
+    """Return the other runs on the same competition, those of the same group first."""
     runs = site.index.runs(competition=record.competition_id)
     others = [run for run in runs if (run.group_name, run.run_id) != (group.name, record.run_id)]
     order = sorted(others, key=lambda run: (run.group_name != group.name, run.agent != record.agent, run.result.rank))
@@ -151,7 +151,7 @@ def _siblings(site: Site, group: Group, record: RunRecord) -> list[ListedRun]:
 
 
 def _ladder(record: RunRecord) -> list[tuple[str, float, bool]]:
-    """The thresholds, the best first, and whether the score meets each: the median must be surpassed."""
+    """Return the thresholds, best first, and whether the score meets each. The median must be surpassed."""
     score, sign = record.score, -1 if record.report.is_lower_better else 1
 
     def meets(name: str, value: float) -> bool:

@@ -1,4 +1,4 @@
-"""A run's trajectory, step by step."""
+"""The pages of a run's trajectory, step by step."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def trajectory(site: Site, request: Request) -> Response:
     found = site.conversations(run)
     query = request.query_params
     which = whole_number(query.get("conversation"), 0, len(found) - 1)
-    own = found[which] if found else None
+    conversation = found[which] if found else None
     start, hits, words = 1, None, query.get("q", "")[:200]
     kinds = _kinds(request)
-    if own is not None:
-        start = whole_number(query.get("from"), 1, max(1, len(own)))
+    if conversation is not None:
+        start = whole_number(query.get("from"), 1, max(1, len(conversation)))
         if "at" in query and run.record is not None and (began := timestamp(run.record.started_at)):
             with suppress(ValueError):
-                start = own.at(began + float(query["at"]))
-        if query.get("from") == "error" and own.errors:
-            start = own.errors[-1]
+                start = conversation.at(began + float(query["at"]))
+        if query.get("from") == "error" and conversation.errors:
+            start = conversation.errors[-1]
         if words:
-            hits = own.find(words)
-    numbers = own.chosen(kinds) if own is not None else []
+            hits = conversation.find(words)
+    numbers = conversation.chosen(kinds) if conversation is not None else []
     export = "export" in query
     first = bisect.bisect_left(numbers, start)
     first = 0 if export else max(0, min(first - (5 if first else 0), len(numbers) - 1))
@@ -44,7 +44,7 @@ def trajectory(site: Site, request: Request) -> Response:
         **site.run_context(run, "trajectory"),
         conversations=found,
         conversation=which,
-        own=own,
+        own=conversation,
         start=start,
         chosen=numbers,
         numbers=numbers[first : first + (_EXPORTED if export else PAGE)],
@@ -56,33 +56,33 @@ def trajectory(site: Site, request: Request) -> Response:
 
 
 def steps(site: Site, request: Request) -> Response:
-    """Some steps as HTML, which the script puts into the page: ``from`` a number on, or ``before`` one."""
-    own, _, _ = _conversation(site, request)
-    numbers = own.chosen(_kinds(request))
+    """Return steps as HTML, which the script inserts into the page: ``from`` a number on, or ``before`` one."""
+    conversation, _, _ = _conversation(site, request)
+    numbers = conversation.chosen(_kinds(request))
     query = request.query_params
     if "before" in query:
-        end = bisect.bisect_left(numbers, whole_number(query["before"], 1, len(own) + 1))
+        end = bisect.bisect_left(numbers, whole_number(query["before"], 1, len(conversation) + 1))
         numbers = numbers[max(0, end - PAGE) : end]
     else:
-        first = bisect.bisect_left(numbers, whole_number(query.get("from"), 1, max(1, len(own))))
+        first = bisect.bisect_left(numbers, whole_number(query.get("from"), 1, max(1, len(conversation))))
         numbers = numbers[first : first + PAGE]
     template = site.environment.get_template("steps.html")
-    return HTMLResponse(template.render(own=own, numbers=numbers, **_addresses(request, own)))
+    return HTMLResponse(template.render(own=conversation, numbers=numbers, **_addresses(request, conversation)))
 
 
 def step(site: Site, request: Request) -> Response:
-    """One step as it was recorded; ``part`` asks for what the script puts into the page."""
-    own, number, text = _conversation(site, request)
+    """Show one step as it was recorded. With ``part``, return only what the script inserts into the page."""
+    conversation, number, text = _conversation(site, request)
     shown = code(text[:_RAW_SHOWN])
     left_out = max(0, len(text) - _RAW_SHOWN)
     if "part" in request.query_params:
         template = site.environment.get_template("step_raw.html")
         return HTMLResponse(template.render(shown=shown, left_out=left_out))
-    context = site.run_context(site.place(request), "trajectory") | _addresses(request, own)
+    context = site.run_context(site.place(request), "trajectory") | _addresses(request, conversation)
     context["crumbs"] = [*context["crumbs"], ("Trajectory", f"{context['steps_page']}from={number}#s-{number}")]
     context["crumb"] = f"Step {number}"
     context["title"] = f"Step {number} of {context['name']}"
-    return site.page(request, "step.html", **context, own=own, number=number, shown=shown, left_out=left_out)
+    return site.page(request, "step.html", **context, own=conversation, number=number, shown=shown, left_out=left_out)
 
 
 def step_as_json(site: Site, request: Request) -> Response:
@@ -92,14 +92,14 @@ def step_as_json(site: Site, request: Request) -> Response:
 
 
 def _conversation(site: Site, request: Request) -> tuple[Conversation, int, str]:
-    """The conversation that is asked for, with the number and the record of its step."""
+    """Return the requested conversation, and the number and JSON of the requested step."""
     found = site.conversations(site.place(request))
     if not found or not len(found[0]):
         raise Missing("this run has no trajectory")
     query = request.query_params
-    own = found[whole_number(query.get("conversation"), 0, len(found) - 1)]
-    number = whole_number(query.get("number"), 1, max(1, len(own)))
-    return own, number, own.raw(number) if "number" in query else ""
+    conversation = found[whole_number(query.get("conversation"), 0, len(found) - 1)]
+    number = whole_number(query.get("number"), 1, max(1, len(conversation)))
+    return conversation, number, conversation.raw(number) if "number" in query else ""
 
 
 def _kinds(request: Request) -> list[str]:
@@ -107,7 +107,7 @@ def _kinds(request: Request) -> list[str]:
     return [kind for kind in KINDS if kind in asked]
 
 
-def _addresses(request: Request, own: Conversation) -> dict[str, Any]:
+def _addresses(request: Request, conversation: Conversation) -> dict[str, Any]:
     base = request.url.path.rpartition("/")[0]
-    which = f"conversation={own.number}&" if own.number else ""
-    return {"conversation": own.number, "base": base, "steps_page": f"{base}/trajectory?{which}"}
+    which = f"conversation={conversation.number}&" if conversation.number else ""
+    return {"conversation": conversation.number, "base": base, "steps_page": f"{base}/trajectory?{which}"}

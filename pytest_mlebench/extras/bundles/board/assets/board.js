@@ -1,5 +1,5 @@
 "use strict";
-// Without this script the table is complete, but neither filtered nor sorted.
+// The table is complete without this script, but cannot be filtered or sorted.
 const table = document.getElementById("board");
 const form = document.getElementById("filters");
 const body = table.tBodies[0];
@@ -9,7 +9,7 @@ const headers = new Map(
     .map((header) => [header.classList[0], header]),
 );
 const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
-let sorted = ""; // a column's name, after "-" where it descends
+let sorted = ""; // a column's name, with "-" before it if descending
 
 function chosen() {
   const found = new FormData(form);
@@ -38,47 +38,47 @@ function show() {
 }
 
 function key(row, name) {
-  const own = row.getElementsByClassName(name)[0];
-  if (!("v" in own.dataset)) return own.firstChild.textContent.trim();
-  return own.dataset.v === "" ? null : Number(own.dataset.v);
+  const cell = row.getElementsByClassName(name)[0];
+  if (!("v" in cell.dataset)) return cell.firstChild.textContent.trim();
+  return cell.dataset.v === "" ? null : Number(cell.dataset.v);
 }
 
 function sort(order) {
   sorted = order;
   const name = order.replace("-", "");
   const sign = order.startsWith("-") ? -1 : 1;
-  for (const [own, header] of headers) {
-    if (own === name) header.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
+  for (const [column, header] of headers) {
+    if (column === name) header.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
     else header.removeAttribute("aria-sort");
   }
   const keys = new Map(order ? rows.map((row) => [row, key(row, name)]) : []);
   const inOrder = !order ? rows : [...rows].sort((one, other) => {
     const [a, b] = [keys.get(one), keys.get(other)];
-    if (a === null || b === null) return (a === null) - (b === null); // what has no value comes last either way
+    if (a === null || b === null) return (a === null) - (b === null); // rows without a value are always last
     return sign * (typeof a === "number" ? a - b : a.localeCompare(b));
   });
   body.append(...inOrder);
 }
 
-// The address names the filters and the order: #split=low&sort=-any_medal.
+// The URL contains the filters and the order: #split=low&sort=-any_medal.
 function remember(method) {
   try {
     history[method](null, "", `#${String(chosen()) || "results"}`);
   } catch {
-    return; // a frame without an address of its own
+    return; // a frame without its own URL
   }
 }
 
 function follow() {
   const hash = location.hash.slice(1);
   if (hash && !hash.includes("=")) return;
-  const given = new URLSearchParams(hash);
+  const params = new URLSearchParams(hash);
   for (const field of form.elements) {
-    if (field.type === "checkbox") field.checked = given.has(field.name);
-    else if (field.name) field.value = given.get(field.name) ?? "";
+    if (field.type === "checkbox") field.checked = params.has(field.name);
+    else if (field.name) field.value = params.get(field.name) ?? "";
     if (field.selectedIndex === -1) field.value = "";
   }
-  const order = given.get("sort") ?? "";
+  const order = params.get("sort") ?? "";
   sort(headers.has(order.replace("-", "")) ? order : "");
   show();
 }
@@ -87,7 +87,7 @@ for (const [name, header] of headers) {
   const button = document.createElement("button");
   button.type = "button";
   button.append(...header.childNodes);
-  const first = header.matches(".figure:not(.rank)") ? ["-", ""] : ["", "-"]; // the highest rates first
+  const first = header.matches(".figure:not(.rank)") ? ["-", ""] : ["", "-"]; // highest rates first
   button.addEventListener("click", () => {
     sort(sorted === first[0] + name ? first[1] + name : first[0] + name);
     remember("pushState");
