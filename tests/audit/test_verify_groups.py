@@ -192,7 +192,7 @@ def test_all_of_an_honest_group_agrees(world: World) -> None:
         Check("data", agrees, "digests and verification match this machine's data"),
         Check("grades", agrees, "1 submission graded again, 2 snapshots too"),
         Check("tables", agrees, "recomputed reports, tables and statistics are the same"),
-        Check("evidence", CheckResult.unchecked, "files that the scanners read were left out: logs"),
+        Check("evidence", CheckResult.unchecked, "scanner input was left out: logs"),
     )
     assert (card.run_group, card.digest, card.left_out) == ("g", "ab12", ("logs: 3 (by choice)",))
     assert card.findings is not None and card.findings.runs == (RUN,)

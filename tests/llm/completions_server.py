@@ -27,6 +27,7 @@ class Scripted:
     way: str = "echo"
     statuses: list[int] = field(default_factory=list)
     said: str = "the model is loading"
+    location: str = ""
     context: int = 1 << 20
     requests: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
@@ -73,6 +74,10 @@ def serving(scripted: Scripted) -> Iterator[Scripted]:
     """Context manager: it answers at ``scripted.url``."""
 
     class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            scripted.keys.append(self.headers.get("Authorization"))
+            self.send_error(404)
+
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             scripted.requests.append(body)
@@ -85,6 +90,8 @@ def serving(scripted: Scripted) -> Iterator[Scripted]:
             content = answer.encode() if isinstance(answer, str) else json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
+            if scripted.location:
+                self.send_header("Location", scripted.location)
             self.end_headers()
             self.wfile.write(content)
 

@@ -52,6 +52,15 @@ def test_what_is_wrong_is_one_line(scripted: Scripted, said: str) -> None:
     assert "\n" not in str(error.value) and scripted.url in str(error.value)
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_does_not_get_the_key(status: int) -> None:
+    with serving(Scripted()) as other, serving(Scripted(statuses=[status] * 9)) as scripted:
+        scripted.location = f"{other.url}/completions"
+        with pytest.raises(CompletionsError, match=rf"returned status {status}: redirects are not followed$"):
+            ask(scripted, key="secret")
+    assert (scripted.keys, other.keys) == (["Bearer secret"], [])
+
+
 def test_a_server_that_is_not_there_is_named() -> None:
     with serving(Scripted()) as scripted:
         pass

@@ -35,6 +35,12 @@ class CompletionsError(MLEBenchError):
     """The server cannot be reached, refuses the request, or returns no probabilities for the text's own tokens."""
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Fails on redirects. urllib would send the API key to whichever host the response names."""
+
+    def redirect_request(self, *_: Any) -> None: ...
+
+
 class _RefusedError(Exception):
     """The server rejected a request as invalid."""
 
@@ -97,12 +103,14 @@ class CompletionsServer:
             if attempt:
                 self.pause(2.0**attempt)
             try:
-                with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+                with urllib.request.build_opener(_NoRedirects).open(request, timeout=_SECONDS) as answer:
                     data = answer.read(_MAX_ANSWER + 1)
             except urllib.error.HTTPError as error:
                 message = error_text(error.read(1 << 16))
                 if error.code in (400, 422):
                     raise _RefusedError(message or f"status {error.code}") from None
+                if 300 <= error.code < 400:
+                    message = "redirects are not followed"
                 problem = f"returned status {error.code}" + (f": {message}" if message else "")
                 if error.code not in _TRANSIENT:
                     break
