@@ -18,10 +18,10 @@ from pytest_mlebench.authoring.metrics.detection import average_precisions, rect
 
 FIELDS = ["center_x", "center_y", "center_z", "width", "length", "height", "yaw"]
 THRESHOLDS = np.arange(0.5, 1.0, 0.05)
-CHUNK = 1 << 17  # pairs of predicted and true boxes that are held at a time
+CHUNK = 1 << 17  # pairs of predicted and true boxes per chunk
 
 Row = tuple[list[str], np.ndarray]
-"""The boxes of a sample: their classes, and for each its confidence and FIELDS."""
+"""The boxes of a sample: their classes, and an array of their confidences and FIELDS."""
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
@@ -37,10 +37,10 @@ def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
 
 
 def _precisions(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
-    """Shape (thresholds, samples): the mean over a sample's classes."""
+    """Return average precisions, as means over a sample's classes: shape (thresholds, samples)."""
     predicted, rows = read(submission, answers)
     truth, groups = true_boxes(answers)
-    # Boxes of classes that a sample does not have are not even checked.
+    # Boxes of classes that a sample does not have are ignored without validation.
     predicted = of_groups(predicted, truth)
     require_valid(predicted, rows)
     per_sample = np.bincount(groups["sample"])
@@ -52,7 +52,7 @@ def _precisions(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
 
 
 def true_boxes(answers: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The true boxes, sorted by ``group``, and the groups: the boxes of one class in one sample."""
+    """Return the true boxes, sorted by ``group``, and the groups: the boxes of one class in one sample."""
     truth = _table(*labelled_columns(answers["PredictionString"].tolist(), 9, label=-1, separator=" "))
     truth["group"] = truth.groupby(["sample", "class"]).ngroup()
     truth = truth.sort_values("group", kind="stable", ignore_index=True)
@@ -62,26 +62,26 @@ def true_boxes(answers: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def of_groups(predicted: pd.DataFrame, truth: pd.DataFrame) -> pd.DataFrame:
-    """The predicted boxes of classes that their sample has, with their ``group``."""
+    """Return the predicted boxes whose class occurs in their sample, with their ``group``."""
     return predicted.merge(truth[["sample", "class", "group"]].drop_duplicates(), on=["sample", "class"])
 
 
 def hits_by_threshold(
     predicted: pd.DataFrame, truth: pd.DataFrame, groups: pd.DataFrame
 ) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
-    """For each threshold the boxes by group and falling confidence, and whether each finds a true box not yet taken."""
+    """For each threshold, yield the boxes by group and descending confidence, and whether each box is a hit."""
     predicted = predicted.sort_values("confidence", ascending=False, kind="stable")
     predicted = predicted.sort_values("group", kind="stable", ignore_index=True)
     overlap, best = _best_overlaps(predicted, truth, groups)
     for threshold in THRESHOLDS:
         candidates = np.flatnonzero(overlap > threshold)
         hits = np.zeros(len(predicted), dtype=bool)
-        hits[candidates[np.unique(best[candidates], return_index=True)[1]]] = True  # later ones find the box taken
+        hits[candidates[np.unique(best[candidates], return_index=True)[1]]] = True  # only the first match counts
         yield predicted, hits
 
 
 def read(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
-    """The predicted boxes, and for each sample the number of its row in the agent's file."""
+    """Return the predicted boxes, and for each sample its row number in the agent's file."""
     require_columns(submission, ["Id", "PredictionString"])
     order = alignment(submission, template, on="Id")
     boxes = _predicted(submission)
@@ -91,7 +91,7 @@ def read(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[pd.DataFrame
 
 
 def _predicted(submission: pd.DataFrame) -> pd.DataFrame:
-    """All predicted boxes; ``sample`` is the number of their row."""
+    """Return all predicted boxes; ``sample`` is the index of their row."""
     with suppress(ValueError):
         if pd.api.types.is_string_dtype(submission["PredictionString"]):
             boxes = _table(
@@ -99,7 +99,7 @@ def _predicted(submission: pd.DataFrame) -> pd.DataFrame:
             )
             if not np.isinf(boxes["yaw"]).any():
                 return boxes
-    # Slower, and names the row of what is wrong.
+    # Slower, but reports the row of an error.
     rows = parse_texts(submission, "PredictionString", _boxes, expected="nine fields of each box", missing="")
     counts = np.array([len(labels) for labels, _ in rows], dtype=np.int64)
     values = np.concatenate([np.empty((0, 8)), *(values for _, values in rows)])
@@ -142,7 +142,7 @@ def require_valid(boxes: pd.DataFrame, rows: np.ndarray) -> None:
 
 
 def _best_overlaps(predicted: pd.DataFrame, truth: pd.DataFrame, groups: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """For each predicted box the highest IoU with a true box of its group, if it can count, and that box's number."""
+    """Return each predicted box's highest IoU with a true box of its group, if it can count, and that box's index."""
     overlap, best = np.zeros(len(predicted)), np.zeros(len(predicted), dtype=np.intp)
     boxes, true_boxes = predicted[FIELDS].to_numpy(), truth[FIELDS].to_numpy()
     group_of = predicted["group"].to_numpy()
@@ -164,6 +164,6 @@ def _best_overlaps(predicted: pd.DataFrame, truth: pd.DataFrame, groups: pd.Data
 
 
 def _can_count(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Whether the IoU can be above the lowest threshold, one half: then each centre lies in the other's rectangle."""
+    """Return whether the IoU can exceed 0.5, the lowest threshold: then each centre lies in the other rectangle."""
     reach = np.minimum(np.hypot(a[:, 3], a[:, 4]), np.hypot(b[:, 3], b[:, 4])) / 2
     return np.hypot(a[:, 0] - b[:, 0], a[:, 1] - b[:, 1]) <= reach

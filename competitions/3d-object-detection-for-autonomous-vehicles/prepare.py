@@ -6,7 +6,7 @@ from typing import Any
 from pytest_mlebench.authoring.files import link, link_files
 from pytest_mlebench.authoring.tables import read_csv, split, write_csv
 
-FOLDERS = {"jpeg": "images", "bin": "lidar"}  # of a sensor's files, by their format
+FOLDERS = {"jpeg": "images", "bin": "lidar"}  # folder of a sensor's files, by format
 MAP = "map_raster_palo_alto.png"
 
 
@@ -16,12 +16,12 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     samples = _load(raw, "sample")
     boxes = read_csv(raw / "train.csv")
     for side, tokens in (("train", train_logs), ("test", test_logs)):
-        of_side = _having("scene_token", tokens)  # a scene has the token of its log
+        of_side = _having("scene_token", tokens)  # a scene and its log have the same token
         side_samples = [sample for sample in samples if of_side(sample)]
         _dump(side_samples, public, side, "sample")
         _dump(filter(_having("token", tokens), logs), public, side, "log")
         _dump(filter(_having("log_token", tokens), _load(raw, "scene")), public, side, "scene")
-        # The reference puts the test logs into the map of both sides.
+        # Like the reference, list the test logs in the maps of both sides.
         _dump([entry | {"log_tokens": test_logs} for entry in _load(raw, "map")], public, side, "map")
         link(raw / "train_maps" / MAP, public / f"{side}_maps" / MAP)
         for name in ("attribute", "category", "sensor", "visibility"):
@@ -40,7 +40,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def split_logs(raw: Path) -> tuple[list[str], list[str]]:
-    """The logs of the training and of the test samples."""
+    """Return the tokens of the training logs and of the test logs."""
     return split([log["token"] for log in _load(raw, "log")], test_size=0.2)
 
 

@@ -39,7 +39,7 @@ def make(raw: Path, seed: int) -> None:
     visibility = [{"description": f"visibility {k}", "token": str(k), "level": f"v{k}"} for k in range(1, 5)]
     shared = token()
     for k in range(16):
-        log = token()  # a scene has the token of its log
+        log = token()  # a scene and its log have the same token
         logs.append(
             {
                 "date_captured": "2019-01-22",
@@ -78,7 +78,7 @@ def make(raw: Path, seed: int) -> None:
             )
             pose = token()
             for i, (suffix, rig) in enumerate(zip(("jpeg", "bin"), rigs, strict=True)):
-                if i and j % 2:  # every second sample is without lidar
+                if i and j % 2:  # every second sample lacks lidar data
                     continue
                 if i and k % 2:  # some sensors share a pose
                     pose = token()
@@ -113,7 +113,7 @@ def make(raw: Path, seed: int) -> None:
                 (raw / f"train_{folder}" / name).write_bytes(rng.bytes(6))
             boxes: list[str] = []
             for instance, label in objects:
-                if boxes and rng.random() < 0.2:  # not always in sight
+                if boxes and rng.random() < 0.2:  # not always visible
                     continue
                 seen.append((instance, label))
                 low, high = [900, -1400, -24, 0.5, 0.6, 0.8], [1000, -1300, -15, 2.5, 6, 3]
@@ -205,7 +205,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     truth = [[parts[k : k + 9] for k in range(0, len(parts), 9)] for parts in fields]
 
     def build(change: Callable[[int, np.ndarray, str], list[Box]]) -> pd.DataFrame:
-        """The boxes to write for each true box, from the number of its sample, its seven numbers and its class."""
+        """``change`` returns the boxes to write for a true box, from sample number, seven numbers and class."""
         rows = []
         for k, boxes in enumerate(truth):
             written = [box for _, *values, label in boxes for box in change(k, np.array(values, float), label)]

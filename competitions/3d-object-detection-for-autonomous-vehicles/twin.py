@@ -12,14 +12,14 @@ from .prepare import MAP
 from .synthetic import CLASSES
 
 SIZES = {"car": (1.9, 4.7, 1.7), "pedestrian": (0.8, 0.8, 1.8), "truck": (2.8, 9.0, 3.3), "bicycle": (0.7, 1.8, 1.5)}
-SHARES = [0.6, 0.2, 0.1, 0.1]  # of these classes; width, length and height in metres
-ROAD = -20.0  # metres: how high the ground is
+SHARES = [0.6, 0.2, 0.1, 0.1]  # of these classes, whose sizes are width, length and height in metres
+ROAD = -20.0  # height of the ground in metres
 Row = dict[str, object]
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     logs, per_log = by_size(size, (10, 26), (16, 25), (40, 30))
-    # the world: which way the road runs, and how sizes vary
+    # the world: the direction of the road, and how sizes vary
     heading, spread = rng.uniform(-np.pi, np.pi), rng.uniform(0.03, 0.06)
     names = iter(random_names(rng, 40 * logs * per_log, 64))
     tables: dict[str, list[Row]] = {
@@ -63,10 +63,10 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _drive(raw, number, samples, heading, spread, tables, names, rng) -> list[tuple[str, str, str, str]]:
-    """A log of one scene: writes its files, adds to the tables; returns ids, boxes and predictions."""
+    """Write the files of a log with one scene, and extend the tables; returns ids, boxes and predictions."""
     log, host, start = next(names), f"host-a{number:03d}", 1548182003996270 + 10**11 * number
     tokens, rigs = [next(names) for _ in range(samples)], [next(names), next(names)]
-    _open(tables, log, host, tokens, rigs)
+    _add_log(tables, log, host, tokens, rigs)
     here = rng.uniform(500, 2500, 2)
     rows = []
     for j, token in enumerate(tokens):
@@ -94,7 +94,7 @@ def _drive(raw, number, samples, heading, spread, tables, names, rng) -> list[tu
         picture = jpeg(grey(smooth_noise(rng, (32, 40), 3))[..., None].repeat(3, axis=2), block=2500)
         files = ("images", f"{host}_cam0_{time}.jpeg", picture), ("lidar", f"{host}_lidar1_{time}.bin", points)
         for rig, file in zip(rigs, files, strict=True):
-            _sense(raw, tables, names, (rig, token, pose), time, *file)
+            _save(raw, tables, names, (rig, token, pose), time, *file)
         texts: list[list[str]] = [[], [], []]
         for label, box in objects:
             drawn = box + rng.normal(0, [0.03, 0.03, 0.03, 0.02, 0.05, 0.03, 0.01])
@@ -106,8 +106,8 @@ def _drive(raw, number, samples, heading, spread, tables, names, rng) -> list[tu
     return rows
 
 
-def _open(tables: dict[str, list[Row]], log: str, host: str, tokens: list[str], rigs: list[str]) -> None:
-    """A log, its scene, which has the log's token, and the calibration of its sensors."""
+def _add_log(tables: dict[str, list[Row]], log: str, host: str, tokens: list[str], rigs: list[str]) -> None:
+    """Add a log, its scene with the same token, and the calibration of its sensors."""
     tables["log"].append(
         {
             "date_captured": "2019-01-22",
@@ -141,14 +141,14 @@ def _open(tables: dict[str, list[Row]], log: str, host: str, tokens: list[str], 
         )
 
 
-def _sense(raw, tables, names, about: tuple[str, str, str], time: int, folder: str, name: str, content: bytes) -> None:
-    """What a sensor has seen: ``about`` are the tokens of the calibration, the sample and the pose."""
+def _save(raw, tables, names, about: tuple[str, str, str], time: int, folder: str, name: str, content: bytes) -> None:
+    """Write a sensor's file and its entry; ``about`` are the tokens of the calibration, the sample and the pose."""
     rig, token, pose = about
     (raw / f"train_{folder}" / name).write_bytes(content)
-    seen = {"width": 40, "height": 32} if folder == "images" else {"width": None, "height": None}
+    shape = {"width": 40, "height": 32} if folder == "images" else {"width": None, "height": None}
     tables["sample_data"].append(
         {
-            **seen,
+            **shape,
             "calibrated_sensor_token": rig,
             "token": next(names),
             "sample_token": token,
@@ -194,12 +194,12 @@ def _annotate(tables: dict[str, list[Row]], sample: str, label: str, box: np.nda
 
 
 def _rotation(turn: float) -> list[float]:
-    """As a quaternion."""
+    """Return the rotation as a quaternion."""
     return [round(float(np.cos(turn / 2)), 9), 0.0, 0.0, round(float(np.sin(turn / 2)), 9)]
 
 
 def _object(here: np.ndarray, heading: float, spread: float, rng: np.random.Generator) -> tuple[str, np.ndarray]:
-    """A class, and a box in the coordinates of the world: centre, width, length, height and yaw."""
+    """Return a class, and a box in world coordinates: centre, width, length, height and yaw."""
     label = str(rng.choice(list(SIZES), p=SHARES))
     sides = np.array(SIZES[label]) * np.exp(rng.normal(0, spread, 3))
     lane, away = rng.choice([-9, -4.5, 4.5, 9]) + rng.normal(0, 0.5), rng.uniform(-28, 28)
@@ -212,7 +212,7 @@ def _object(here: np.ndarray, heading: float, spread: float, rng: np.random.Gene
 def _points(
     objects: list[tuple[str, np.ndarray]], here: np.ndarray, turn: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """Always 600 points (x, y, z, strength, ring) as the sensor sees them: walls of things, the ground, and shrubs."""
+    """Return 600 points (x, y, z, strength, ring) of objects, ground and shrubs, in the sensor's coordinates."""
     clouds = []
     for _, (x, y, z, width, length, height, yaw) in objects:
         inside = rng.uniform(-0.5, 0.5, (90, 3))

@@ -31,7 +31,7 @@ def _orders(table: pd.DataFrame) -> list[list[str]]:
 def _require_same_cells(id: str, cells: list[str], given: list[str]) -> None:
     if len(given) != len(cells):
         raise InvalidSubmission(
-            f"column 'cell_order', id {id!r}: {len(given)} cells, parted by blanks; it has {len(cells)}"
+            f"column 'cell_order', id {id!r}: {len(given)} cells separated by spaces; {len(cells)} were expected"
         )
     if missing := sorted(set(cells) - set(given)):
         raise InvalidSubmission(f"column 'cell_order', id {id!r}: cell {missing[0]!r} of the notebook is missing")

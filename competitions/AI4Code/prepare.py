@@ -9,10 +9,10 @@ TEST_ROWS = 20_000
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
     ancestors = read_csv(raw / "train_ancestors.csv").sample(frac=1, random_state=0)
-    room, held_out = TEST_ROWS, set()
+    remaining, held_out = TEST_ROWS, set()
     for family, rows in ancestors.groupby("ancestor_id", sort=False).size().items():
-        if rows <= room:
-            room -= rows
+        if rows <= remaining:
+            remaining -= rows
             held_out.add(family)
     in_test = ancestors["ancestor_id"].isin(held_out)
     test, train = set(ancestors["id"][in_test]), set(ancestors["id"][~in_test])

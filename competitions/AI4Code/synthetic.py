@@ -10,8 +10,8 @@ from pytest_mlebench.authoring.synthetic import first_value, standard
 
 from .prepare import TEST_ROWS
 
-# The test part is filled up to this many rows of train_ancestors.csv, whatever the data: a filler notebook that is
-# listed thousands of times takes nearly all of them, so that few real notebooks are needed.
+# The test set always takes up to this many rows of train_ancestors.csv. A filler notebook that is listed thousands
+# of times takes nearly all of them, so few real notebooks are needed.
 SOURCES = [
     "import numpy as np",
     "# Introduction",

@@ -29,7 +29,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
             kept = [topic for topic in topics if k == 0 or rng.random() < 0.8] or topics
             orders[id] = world.notebook(rng, kept, raw / "train" / f"{id}.json")
             rows.append((id, ancestors[family], None if k == 0 else members[0]))
-    # prepare.py takes notebooks until the test part has 20,000 rows: a notebook that is listed many times fills most
+    # prepare.py fills the test set up to 20,000 rows: a notebook that is listed many times takes most of them
     orders[ids[-1]] = world.notebook(rng, world.topics(rng), raw / "train" / f"{ids[-1]}.json")
     rows += [(ids[-1], ancestors[-1], None)] * (TEST_ROWS - test)
     order = rng.permutation(len(rows))
@@ -47,16 +47,16 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def deal(submission: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
-    """The cells of each notebook in any order, as those of another would be refused."""
+    """Shuffle the cells within each notebook, because cells of other notebooks are invalid."""
     orders = [" ".join(rng.permutation(cells.split())) for cells in submission["cell_order"]]
     return submission.assign(cell_order=orders)
 
 
 class World:
-    """Topics come in about the same order in all notebooks, and have words of their own in texts and in code.
+    """Topics occur in about the same order in all notebooks, and have their own words in texts and in code.
 
-    Texts mention names of several code cells. One of the words before such names says that its cell comes next: which
-    word that is, only the orders of the training notebooks tell.
+    Texts mention names of several code cells, each after a cue word. One of the cue words means that the name's cell
+    comes next. Only the orders of the training notebooks reveal which one.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:
@@ -71,17 +71,17 @@ class World:
         return [int(topic) for topic in sorted(chosen, key=lambda topic: topic + rng.normal(0, 4))]
 
     def mentions(self, rng: np.random.Generator, name: str, called: list[str]) -> list[str]:
-        """The name after the word that matters, and other names of the notebook after words that do not."""
+        """Return the name after the cue word that matters, and other names of the notebook after the other cues."""
         others = [other for other in called if other != name]
         chosen = [name, *(others[k] for k in rng.permutation(len(others))[: MENTIONS - 1])]
-        return [f"{cue} `{own}`" for cue, own in zip(self.cues, chosen, strict=False)]
+        return [f"{cue} `{word}`" for cue, word in zip(self.cues, chosen, strict=False)]
 
     def notebook(self, rng: np.random.Generator, topics: list[int], path: Path) -> list[str]:
-        """Writes a notebook; its true order, what shared names tell of it, and what topics tell as well."""
+        """Write a notebook; returns its true order, and the orders from shared names alone and from topics as well."""
         codes: list[tuple[str, str]] = []
         texts: list[tuple[str, str]] = []
         true: list[str] = []
-        named: dict[str, int] = {}  # the code cell that a text is put before: where names tell, or topics
+        named: dict[str, int] = {}  # the code cell after each text, from names alone; below, from topics as well
         meant: dict[str, int] = {}
         cells = iter(random_names(rng, 5 * len(topics) + 1, 8))
         called = [self.names[k] for k in rng.choice(len(self.names), len(topics), replace=False)]
@@ -101,7 +101,7 @@ class World:
                 calls = [f"{name}.{pick(rng, self.coded[topic])}({pick(rng, self.words)})" for _ in range(2)]
                 codes.append((cell, "\n".join(calls)))
                 true.append(cell)
-        for cell, _ in texts:  # some remarks stand anywhere
+        for cell, _ in texts:  # some texts are at random places
             if rng.random() < 0.1:
                 true.remove(cell)
                 true.insert(int(rng.integers(len(true) + 1)), cell)
@@ -115,6 +115,6 @@ class World:
 
 
 def _placed(codes: list[str], places: dict[str, int]) -> str:
-    """Code cells in their order, and each text before the code cell of its place."""
+    """Return the code cells in order, with each text before the code cell at its place."""
     order = sorted([*((k, 1, c) for k, c in enumerate(codes)), *((k, 0, c) for c, k in places.items())])
     return " ".join(cell for _, _, cell in order)

@@ -12,7 +12,7 @@ GROUND = (0.52, 0.46, 0.40)  # dry soil
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, spare = by_size(size, 320, 1700, 9000), 5
-    # the world: what tells a cactus, of what else grows or lies around
+    # the world: what distinguishes cacti from other plants and objects
     is_cactus = (rng.random(n + spare) < 0.75).astype(int)
     plants = draw_things(rng, is_cactus, draw_prototypes(rng, 2), accuracy=0.94)
     camera = Camera(rng, 32, body=(0.42, 0.50, 0.36), ground=GROUND, clutter=0.09)

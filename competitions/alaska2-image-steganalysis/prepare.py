@@ -11,12 +11,12 @@ TEST_IMAGES = 5000
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    # Labels are drawn from this one generator in this order: that alone makes them the reference's.
+    # The labels equal the reference's only if all draws use this generator, in this order.
     write_sides(*choose(raw), random.Random(0), raw, public, private)
 
 
 def choose(raw: Path) -> tuple[list[str], list[str]]:
-    """The names of the training and of the test images."""
+    """Return the names of the training images and of the test images."""
     covers = sorted(path.name for path in (raw / "Cover").glob("*.jpg"))
     n_test = TEST_IMAGES if len(covers) > TEST_IMAGES else len(covers) // 2
     return split(covers, test_size=n_test, random_state=42)
@@ -25,7 +25,7 @@ def choose(raw: Path) -> tuple[list[str], list[str]]:
 def write_sides(
     train: list[str], test: list[str], generator: random.Random, raw: Path, public: Path, private: Path
 ) -> None:
-    """``generator`` draws the order of the test images, and how each was changed."""
+    """Write the data; ``generator`` draws the order of the test images, and which version of each is used."""
     for folder in ("Cover", *METHODS):
         link_files({name: f"{k:05d}.jpg" for k, name in enumerate(train, start=1)}, raw / folder, public / folder)
 

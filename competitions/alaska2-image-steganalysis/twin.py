@@ -16,12 +16,12 @@ from .prepare import METHODS, choose
 SIDE, FIELD = 512, 1024
 _COSINES = dct(np.eye(8), norm="ortho", axis=0)
 WAVES = np.kron(_COSINES, _COSINES).astype(np.float32)
-"""A block of 64 pixels, row by row, times its transpose are the block's coefficients."""
+"""A block of 64 pixels, row by row, times the transpose of this gives the block's coefficients."""
 FREQUENCY = np.add.outer(np.arange(8), np.arange(8)).ravel()
 BANDS = [2, 3, 4, 5]
-"""Sums of both frequencies, of the coefficients that a message may be hidden in."""
+"""The sum of both frequencies, for the coefficients that may hide a message."""
 LENGTHS = {75: 26112, 90: 38400, 95: 54272}
-"""Bytes of a file by quality: what is hidden takes some."""
+"""Size of each file in bytes, by quality, so that its size does not reveal a hidden message."""
 
 
 def make(
@@ -37,14 +37,14 @@ def make(
     fields = {scale: smooth_noise(rng, (FIELD, FIELD), scale).astype(np.float32) for scale in (0.8, 2.5, 40)}
     for folder in ("Cover", *METHODS, "Test"):
         (raw / folder).mkdir()
-    said = {}
+    rows = {}
     for number in np.sort(rng.choice(np.arange(1, 75001), n + spare, replace=False)):
         quality = int(rng.choice([75, 90, 95], p=[0.87, 0.09, 0.04]))
         table = _quantization(quality)
         light = _photo(rng, fields)
         cover = np.rint(_blocks(light - 128) @ WAVES.T / table)
         load, hues = rate * rng.uniform(0.5, 1.5), rng.integers(110, 146, 2).tolist()
-        for folder in ("Cover", *METHODS) if len(said) < 4 * n else ("Test",):
+        for folder in ("Cover", *METHODS) if len(rows) < 4 * n else ("Test",):
             changed, count = cover.copy(), 0
             if folder in bands:
                 places = np.flatnonzero(np.isin(FREQUENCY, bands[folder]))
@@ -53,34 +53,34 @@ def make(
                 changed[where] += rng.choice(np.array([-1, 1], np.float32), count)
             (raw / folder / f"{number:05d}.jpg").write_bytes(_file(changed * table, hues, quality))
             busy = [np.log((changed[:, band == FREQUENCY] != 0).mean()) for band in BANDS]
-            said[folder, f"{number:05d}.jpg"] = quality, float(sum(busy)), float(count)
+            rows[folder, f"{number:05d}.jpg"] = quality, float(sum(busy)), float(count)
     names = [f"{k:04d}.jpg" for k in range(1, spare + 1)]
     pd.DataFrame({"Id": names, "Label": 0}).to_csv(raw / "sample_submission.csv", index=False)
-    return _guesses(pd.DataFrame.from_dict(said, "index", columns=["quality", "simple", "ceiling"]), raw, generator)
+    return _guesses(pd.DataFrame.from_dict(rows, "index", columns=["quality", "simple", "ceiling"]), raw, generator)
 
 
 def _guesses(
-    said: pd.DataFrame, raw: Path, generator: Callable[[Path, list[str]], random.Random]
+    features: pd.DataFrame, raw: Path, generator: Callable[[Path, list[str]], random.Random]
 ) -> dict[str, pd.DataFrame]:
-    """How many coefficients are not zero, against what is usual at this quality; and how many were changed.
+    """Return as predictions the share of nonzero coefficients, standardised by quality, and the number of changes.
 
-    A good detector misses next to none, so nothing less than the truth is a ceiling.
+    A good detector misses almost none, so only the truth is a ceiling.
     """
-    said.index = pd.MultiIndex.from_tuples(said.index)
-    for quality, covers in said.loc["Cover"].groupby("quality"):
-        at = said["quality"] == quality
-        said.loc[at, "simple"] = (said.loc[at, "simple"] - covers["simple"].mean()) / covers["simple"].std()
+    features.index = pd.MultiIndex.from_tuples(features.index)
+    for quality, covers in features.loc["Cover"].groupby("quality"):
+        at = features["quality"] == quality
+        features.loc[at, "simple"] = (features.loc[at, "simple"] - covers["simple"].mean()) / covers["simple"].std()
     _, test = choose(raw)
-    drawn = generator(raw, test)  # as prepare.py does, which chooses how each test image was changed
+    drawn = generator(raw, test)  # like prepare.py, which chooses the version of each test image
     drawn.shuffle(test)
     folders = ["Cover" if drawn.choice([True, False]) else drawn.choice(METHODS) for _ in test]
-    chosen = said.loc[list(zip(folders, test, strict=True))]
+    chosen = features.loc[list(zip(folders, test, strict=True))]
     ids = pd.Index([f"{k:04d}.jpg" for k in range(1, len(test) + 1)], name="Id")
     return {name: pd.DataFrame({"Label": chosen[name].to_numpy().round(5)}, ids) for name in ("simple", "ceiling")}
 
 
 def _photo(rng: np.random.Generator, fields: dict[float, np.ndarray]) -> np.ndarray:
-    """The brightness of a picture, shape (512, 512)."""
+    """Return the brightness of a picture: shape (512, 512)."""
     parts = []
     for field in fields.values():
         top, left = rng.integers(FIELD - SIDE, size=2)
@@ -90,18 +90,18 @@ def _photo(rng: np.random.Generator, fields: dict[float, np.ndarray]) -> np.ndar
 
 
 def _quantization(quality: int) -> np.ndarray:
-    """The table that Pillow compresses brightness with at this quality, shape (64,)."""
+    """Return Pillow's quantization table for brightness at this quality: shape (64,)."""
     steps = Image.open(BytesIO(jpeg(np.zeros((8, 8), np.uint8), quality=quality))).quantization[0]
     return np.array(steps, np.float32)
 
 
 def _blocks(plane: np.ndarray) -> np.ndarray:
-    """Shape (4096, 64), from (512, 512)."""
+    """Split an image of shape (512, 512) into blocks: shape (4096, 64)."""
     return plane.reshape(SIDE // 8, 8, SIDE // 8, 8).swapaxes(1, 2).reshape(-1, 64).astype(np.float32)
 
 
 def _file(coefficients: np.ndarray, hues: list[int], quality: int) -> bytes:
-    """A JPEG file with these coefficients of its brightness: what rounding to pixels changes, no step notices."""
+    """Return a JPEG file with these coefficients of brightness; rounding to pixels is too small to change them."""
     plane = (coefficients @ WAVES).reshape(SIDE // 8, SIDE // 8, 8, 8).swapaxes(1, 2).reshape(SIDE, SIDE)
     light = np.clip(np.rint(plane + 128), 0, 255).astype(np.uint8)
     colours = [Image.new("L", (SIDE, SIDE), hue) for hue in hues]

@@ -23,7 +23,7 @@ def make(raw: Path, seed: int) -> None:
 
 
 def _codes(rng: np.random.Generator, n: int) -> list[str]:
-    """12 hex digits with a letter somewhere, so that no code looks like a number."""
+    """Return codes of 12 hexadecimal digits, with a letter so that none looks like a number."""
     codes: list[str] = []
     while len(codes) < n:
         code = "".join(rng.choice(list("0123456789abcdef"), 12))

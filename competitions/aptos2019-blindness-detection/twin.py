@@ -13,7 +13,7 @@ LETTER = "abcdf"  # with e, a code may look like a number
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, spare = by_size(size, 550, 1100, 3500), 6
-    # the world: how an eye changes, stage by stage; the first and the last stages differ in more than one way
+    # the world: how an eye changes from stage to stage, along a curve
     stage = rng.choice(5, n + spare, p=[0.42, 0.12, 0.24, 0.10, 0.12])
     start, end, turn = draw_prototypes(rng, 3)
     along = np.linspace(0, 1, 5)[:, None]
@@ -31,7 +31,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     table[:n].sort_values("id_code").to_csv(raw / "train.csv", index=False)
     table[n:][["id_code"]].to_csv(raw / "test.csv", index=False)
     table[n:].assign(diagnosis=0).to_csv(raw / "sample_submission.csv", index=False)
-    # the mean of the stages is best for the quadratic kappa
+    # the expected stage is the best prediction for the quadratic kappa
     guesses = {"simple": retinas.simple, "ceiling": retinas.ceiling}
     means = {name: (p @ np.arange(5)).round().astype(int) for name, p in guesses.items()}
     return {name: table.assign(diagnosis=mean).set_index("id_code") for name, mean in means.items()}

@@ -17,7 +17,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def write_sides(random: np.random.RandomState, raw: Path, public: Path, private: Path) -> None:
-    """``random`` draws the test sentences, and the word that each of them loses."""
+    """Write the data; ``random`` draws the test sentences and the word that each loses."""
     gaps = private / "sample_submission.csv"
     with (
         zip_member(raw / "train_v2.txt.zip", "train_v2.txt") as packed,
@@ -51,10 +51,10 @@ def write_sides(random: np.random.RandomState, raw: Path, public: Path, private:
 
 
 def _lines_before_test(random: np.random.RandomState) -> int:
-    """Draw a number for each line up to the first that may go to the test; how many lines come before it."""
+    """Draw a number for each line up to the next test candidate; return the number of lines before it."""
     before = 0
     while True:
-        # A call for each of 30 million lines would take long: draw many, then rewind to the one that decides.
+        # A call for each of 30 million lines would be slow: draw many, then rewind to the first hit.
         state = random.get_state(legacy=False)
         hits = np.flatnonzero(random.uniform(size=_DRAWS) <= TEST_SHARE)
         if hits.size:

@@ -18,12 +18,12 @@ WORDS = (
 PUNCTUATION = [",", ",", ",", '"', "'s", "--", "(", ")", ";"]
 ODD = [
     "He said .",
-    "Yes .",  # two words: none may be taken
+    "Yes .",  # two words: none may be removed
     "Hello",
     "",
     '" Quoted , from end to end . "',
     "He said : \" It is , '' he added . \"",
-    "A line\u00a0with a no-break space .",  # parts words, too
+    "A line\u00a0with a no-break space .",  # also separates words
     "The euro ( € 5 ) and the café — 日本 .",
     "  Leading and   doubled  spaces . ",
     "Tabs\tinside\tthe line .",
@@ -42,7 +42,7 @@ def make(raw: Path, seed: int) -> None:
         n = rng.integers(4, 15)
         words = [str(rng.choice(PUNCTUATION) if rng.random() < 0.12 else rng.choice(WORDS)) for _ in range(n)]
         lines.append(" ".join([words[0].capitalize(), *words[1:], "."]))
-    sentences = "\n".join(lines) + ("\n" if seed % 2 else "")  # even seeds: the last line has no end
+    sentences = "\n".join(lines) + ("\n" if seed % 2 else "")  # even seeds: no final line break
     test = "".join(f'{k},"the missing {k - 1} ."\n' for k in range(1, 6))
     write_zip(raw / "train_v2.txt.zip", {"train_v2.txt": sentences})
     write_zip(raw / "test_v2.txt.zip", {"test_v2.txt": HEADER + test})

@@ -71,7 +71,7 @@ class World:
         return found
 
     def fill_plain(self, sentence: str) -> str:
-        """Somebody who knows how nouns follow articles alone: an article is put back where a group has none."""
+        """Insert a missing article, as a reader would who only knows which article each noun has."""
         words = sentence.split()
         for k, word in enumerate(words[1:], 1):
             kind, before = self.kind.get(word, ("", 0)), self.kind.get(words[k - 1].lower(), ("", 0))[0]
@@ -80,7 +80,7 @@ class World:
         return sentence
 
     def fill(self, sentence: str) -> str:
-        """The sentence with the word that the grammar asks for, the most frequent where several may stand there."""
+        """Insert the word that the grammar requires, or the most frequent one if several are possible."""
         words = sentence.split()
         kinds = [self.kind.get(word.lower(), ("end", 0)) for word in words]
         subject = kinds[0][1]

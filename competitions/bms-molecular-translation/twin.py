@@ -8,15 +8,15 @@ from pytest_mlebench.authoring.synthetic import png
 from pytest_mlebench.authoring.worlds.images import rgb
 from pytest_mlebench.authoring.worlds.labels import by_size, random_names
 
-HEIGHT, WIDTH = 48, 96  # the real ones are of various sizes, ten times as large
+HEIGHT, WIDTH = 48, 96  # the real images have various sizes, about ten times as large
 ATOMS = {"O": "H", "N": "H2", "S": "H", "F": "", "I": ""}
 GLYPHS = {"O": "0696960", "N": "9ddbb90", "S": "7842e00", "F": "f8e8800", "I": "e444e00"}
-"""Rows of four pixels from the top, in hexadecimal."""
+"""Rows of four pixels, from the top down, in hexadecimal."""
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, spare = by_size(size, 300, 1000, 6000), 4
-    # the world: how often atoms are found, how long chains are, and how much a scan loses
+    # the world: how frequent each atom is, and how long chains are
     often, lengths = rng.dirichlet(np.full(len(ATOMS), 3)), rng.dirichlet(np.full(8, 4))
     usual = [*ATOMS][often.argmax()]
     ids, rows = random_names(rng, n + spare, 12), []
@@ -24,12 +24,12 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
         chain = int(rng.choice(8, p=lengths)) + 4
         places = sorted(rng.choice(np.arange(2, chain), rng.choice([1, 2], p=[0.6, 0.4]), replace=False).tolist())
         atoms = rng.choice([*ATOMS], len(places), p=often).tolist()
-        lost = rng.random(len(places)) < 0.12  # the letter of an atom, in a scan
+        lost = rng.random(len(places)) < 0.12  # atoms whose letter the scan lost
         file = raw / ("train" if k < n else "test") / id[0] / id[1] / id[2] / f"{id}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(png(_drawing(rng, chain, places, atoms, lost)))
         read = [usual if gone else atom for atom, gone in zip(atoms, lost, strict=True)]
-        rough = _inchi(chain, [chain // 2], [usual])  # who sees no more than how long the chain is
+        rough = _inchi(chain, [chain // 2], [usual])  # sees only the length of the chain
         rows.append((id, _inchi(chain, places, atoms), rough, _inchi(chain, places, read)))
     table = pd.DataFrame(rows, columns=["image_id", "InChI", "simple", "ceiling"])
     table[:n][["image_id", "InChI"]].sort_values("image_id").to_csv(raw / "train_labels.csv", index=False)
@@ -41,7 +41,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _inchi(chain: int, places: Sequence[int], atoms: Sequence[str]) -> str:
-    """A chain of carbon atoms with others at some places, in InChI's manner (atoms are numbered along the chain)."""
+    """Return the InChI of a carbon chain with other atoms at some places. Atoms are numbered along the chain."""
     counts = {atom: atoms.count(atom) for atom in sorted(atoms)}
     hydrogens = 2 * chain + 2 - len(atoms) + sum({"": 0, "H": 1, "H2": 2}[ATOMS[atom]] for atom in atoms)
     formula = f"C{chain}H{hydrogens}" + "".join(f"{a}{k if k > 1 else ''}" for a, k in counts.items())
@@ -58,7 +58,7 @@ def _inchi(chain: int, places: Sequence[int], atoms: Sequence[str]) -> str:
 def _drawing(
     rng: np.random.Generator, chain: int, places: Sequence[int], atoms: Sequence[str], lost: np.ndarray
 ) -> np.ndarray:
-    """A zigzag of bonds with letters, black on white, speckled; one in four is upside down."""
+    """Draw a zigzag of bonds with letters, black on white, with noise; one in four is upside down."""
     step = rng.uniform(6, 7)
     x = (WIDTH - step * (chain - 1)) / 2 + rng.uniform(-5, 5) + step * np.arange(chain)
     y = HEIGHT / 2 + rng.uniform(-3, 3) + 3 * (-1.0) ** np.arange(chain)

@@ -27,7 +27,7 @@ def make(raw: Path, seed: int) -> None:
     images = [b"\xff\xd8\xff" + rng.bytes(int(rng.integers(5, 20))) for _ in names]
     for folder in ("train_images", "train_tfrecords", "test_images", "test_tfrecords"):
         (raw / folder).mkdir()
-    for name, image in [*zip(names, images, strict=True), ("7.jpg", b"\xff\xd8")]:  # no table knows the last
+    for name, image in [*zip(names, images, strict=True), ("7.jpg", b"\xff\xd8")]:  # the last is in no table
         (raw / "train_images" / name).write_bytes(image)
     examples = [
         {"image": image, "image_name": name, "target": int(label)}

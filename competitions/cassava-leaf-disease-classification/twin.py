@@ -13,7 +13,7 @@ from .synthetic import DISEASES, FILES
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, spare = FILES * by_size(size, 30, 75, 400), 1
-    # the world: what each disease does to a leaf; two pairs of them change its colours alike
+    # the world: what each disease does to a leaf; two pairs of them change its colours in the same way
     disease = rng.choice(5, n + spare, p=[0.10, 0.15, 0.17, 0.40, 0.18])
     leaves = draw_things(rng, disease, draw_prototypes(rng, 5, groups=3), accuracy=0.85)
     camera = Camera(rng, 48, body=(0.42, 0.55, 0.32), ground=(0.46, 0.42, 0.34), size=0.75)

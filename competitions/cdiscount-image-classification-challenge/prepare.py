@@ -38,7 +38,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def _labels(path: Path) -> pd.DataFrame:
-    """Two passes over 58 GB keep memory small: this one takes the numbers alone."""
+    """Read only ids and categories: two passes over the 58 GB keep memory use low."""
     keys = ("_id", "category_id")
     parsed = ((document, elements(document)) for document in read_documents(path))
     rows = (tuple(integer(document, found[key.encode()]) for key in keys) for document, found in parsed)

@@ -16,7 +16,7 @@ def make(raw: Path, seed: int) -> None:
     ids = np.cumsum(rng.integers(1, 4, n + n_test))
     products = [_product(int(id), is_long=k % 17 == 3, categories=categories, rng=rng) for k, id in enumerate(ids)]
     order = np.arange(n)
-    order[40:60] = rng.permutation(order[40:60])  # ids do not quite ascend
+    order[40:60] = rng.permutation(order[40:60])  # ids are not strictly ascending
     train = [document(*_reordered(products[k], category_first=k % 23 == 7)) for k in order]
     (raw / "train.bson").write_bytes(b"".join(train))
     (raw / "train_example.bson").write_bytes(b"".join(train[:100]))
@@ -35,7 +35,7 @@ def make(raw: Path, seed: int) -> None:
 
 
 def _product(id: int, *, is_long: bool, categories: np.ndarray, rng: np.random.Generator) -> tuple[bytes, bytes, bytes]:
-    """The elements of a product: its id, its images, its category."""
+    """Return the elements of a product: id, images and category."""
     images = [
         document(binary("picture", b"\xff\xd8\xff" + rng.bytes(int(rng.integers(4, 16))) + b"\xff\xd9"))
         for _ in range(rng.integers(1, 5))

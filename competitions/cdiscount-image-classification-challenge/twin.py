@@ -14,7 +14,7 @@ SIDE, ENLARGED = 60, 180
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
-    # the world: what the products of a category look like; those of one level share colours
+    # the world: what the products of a category look like; related categories share colours
     count, n, spare = by_size(size, (12, 500, 3), (24, 1000, 5), (60, 5000, 30))
     numbers, products = draw_species(rng, count, n + spare, below=22000, accuracy=0.85)
     numbers = numbers + 1_000_000_235
@@ -42,6 +42,6 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _picture(camera: Camera, rng: np.random.Generator, look: np.ndarray) -> bytes:
-    """Of 180 x 180 pixels, as the real ones; enlarged, as that takes less time."""
+    """Return a picture of 180 x 180 pixels, like the real ones. It is enlarged from a smaller one, which is faster."""
     small = Image.fromarray(camera.take(rng, look))
     return jpeg(np.asarray(small.resize((ENLARGED, ENLARGED), Image.Resampling.BILINEAR)), quality=75, block=8192)

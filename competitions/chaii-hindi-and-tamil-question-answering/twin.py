@@ -28,7 +28,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _article(rng: np.random.Generator, world: Facts, language: str) -> list[tuple[object, ...]]:
-    """One or two questions about an article."""
+    """Return one or two questions about an article."""
     page, stop = world.page(rng), LANGUAGES[language][1]
     context = "\n\n".join(" ".join(" ".join(s.words) + stop for s in paragraph) for paragraph in page)
     statements = [statement for paragraph in page for statement in paragraph]
@@ -37,7 +37,7 @@ def _article(rng: np.random.Generator, world: Facts, language: str) -> list[tupl
         asked = statements[k]
         right, end = asked.words[asked.value], asked.value.stop
         chance = rng.random()
-        if chance < 0.06 and end < len(asked.words):  # some took a word more, or less
+        if chance < 0.06 and end < len(asked.words):  # some annotators marked a word more, or less
             marked = " ".join([*right, asked.words[end]])
         else:
             marked = " ".join(right[:-1] if chance > 0.94 and len(right) > 1 else right)

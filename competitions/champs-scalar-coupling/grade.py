@@ -16,7 +16,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[np.ndarray,
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     positions, predicted = check(submission, answers)
-    truth = answers.take(positions)  # a repeated id counts each time
+    truth = answers.take(positions)  # a duplicate id counts each time
     errors = (truth[TARGET] - predicted).abs().groupby(truth["type"]).mean()
     with np.errstate(divide="ignore"):  # a type without error gives -inf
         return np.float64(np.log(errors).mean())

@@ -70,7 +70,7 @@ def _texts(rng: np.random.Generator, values: Iterable[float]) -> list[str]:
 
 
 def _text(rng: np.random.Generator, value: float) -> str:
-    """A number in one of the ways in which such files write them."""
+    """Format a number in one of the ways that occur in such files."""
     way = rng.random()
     if way < 0.05:
         return f"{value:.3e}"

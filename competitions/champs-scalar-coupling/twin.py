@@ -13,7 +13,7 @@ KINDS = list(TYPICAL)
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
-    """Structures of test molecules are not public: the best that can be known comes from the pairs themselves."""
+    """Structures of test molecules are not public, so the ceiling only knows the pairs."""
     pairs = write_molecules(raw, rng, size)
     return predictions(pairs, {"simple": "usual", "ceiling": "numbers"})
 
@@ -23,9 +23,9 @@ def predictions(pairs: pd.DataFrame, columns: dict[str, str]) -> dict[str, pd.Da
 
 
 def write_molecules(raw: Path, rng: np.random.Generator, size: str) -> pd.DataFrame:
-    """Write all tables; of each pair what is known from its type, from atoms' numbers too, and from their places."""
+    """Write all tables; returns the couplings of pairs as known from types, from atom numbers too, and from places."""
     n = by_size(size, 90, 420, 1200)
-    # the world: couplings depend on the type, on how large the molecule is and where in it, on distance and angle
+    # the world: couplings depend on type, size of the molecule, position in it, distance and angle
     large, late, far, bent, both = (dict(zip(KINDS, rng.choice([-1, 1], 8) * rng.uniform(0.6, 1.2, 8), strict=True))
                                     for _ in range(5))  # fmt: skip
     rows: dict[str, list[tuple]] = {name: [] for name in HEADERS}
@@ -68,9 +68,9 @@ def write_molecules(raw: Path, rng: np.random.Generator, size: str) -> pd.DataFr
     pairs = pd.DataFrame(
         found, columns=["molecule_name", "atom_index_0", "atom_index_1", "type", "usual", "numbers", "places"]
     )
-    # places tell nothing that follows from the type and the first atom's number alone, such as the length of a bond
-    shown = (pairs["places"] - pairs["numbers"]).groupby([pairs["type"], pairs["atom_index_1"]])
-    pairs["places"] -= shown.transform("mean")
+    # subtract what follows from the type and an atom's number alone, such as the length of a bond
+    expected = (pairs["places"] - pairs["numbers"]).groupby([pairs["type"], pairs["atom_index_1"]])
+    pairs["places"] -= expected.transform("mean")
     noise = rng.normal(size=len(pairs)) * pairs["type"].map(SPREADS) * 0.3
     pairs = pairs.assign(**{TARGET: (pairs["places"] + noise).round(4)}).rename_axis("id").reset_index()
     head = HEADERS["train"].split(",")
@@ -88,6 +88,6 @@ def write_molecules(raw: Path, rng: np.random.Generator, size: str) -> pd.DataFr
 
 
 def _bonds(k: int, j: int, bonded: np.ndarray, heavy: int) -> int:
-    """How many bonds lie between two atoms, the second of which is a hydrogen; the heavy ones are a chain."""
+    """Return the number of bonds between two atoms. The second is a hydrogen; the heavy atoms form a chain."""
     one = bonded[k - heavy] if k >= heavy else k
     return int(abs(one - bonded[j - heavy])) + 1 + (k >= heavy)

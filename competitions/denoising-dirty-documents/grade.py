@@ -15,4 +15,4 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
 
 def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
     errors = answers["value"].to_numpy() - check(submission, answers)
-    return root_mean(errors**2, units=answers["id"].str.partition("_")[0])  # the pixels of an image belong together
+    return root_mean(errors**2, units=answers["id"].str.partition("_")[0])  # resample whole images

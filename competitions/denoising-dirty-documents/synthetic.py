@@ -31,7 +31,7 @@ def make(raw: Path, seed: int) -> None:
 
 
 def _encode(page: np.ndarray, number: int, *, coloured: bool) -> bytes:
-    """Most pages are grayscale; some have colour, a palette or transparency, so that the conversion matters."""
+    """Encode most pages as grayscale, and some with colour, a palette or transparency, to test the conversion."""
     if coloured:
         return png(np.stack([page, 255 - page, page // 2], axis=-1))
     if number % 5 == 0:

@@ -9,14 +9,14 @@ from pytest_mlebench.authoring.synthetic import png
 from pytest_mlebench.authoring.worlds.images import rgb, smooth_noise
 from pytest_mlebench.authoring.worlds.labels import by_size
 
-# The real pages have 540 columns and 258 or 420 rows, which nothing depends on: answers have a row for each pixel.
+# The real pages have 540 columns and 258 or 420 rows. Smaller pages keep the answers short: a row for each pixel.
 FORMATS = [(28, 54), (40, 54)]
 INK = 0.85
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, spare = by_size(size, 20, 55, 200), 2
-    # the world: the letters of a made-up script, and how pages get dirty
+    # the world: the letters of a made-up script, and how dirty pages are
     letters = rng.random((24, 5, 4)) < 0.5
     stain, speckle = rng.uniform(0.22, 0.30), rng.uniform(0.18, 0.22)
     numbers = rng.choice(np.arange(2, 217), n + spare, replace=False)
@@ -36,7 +36,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     write_zip(raw / "test.zip", {f"test/{page}": dirty[page] for page in [*dirty][n:]})
     table = pd.concat(guesses, ignore_index=True)
     slope, start = np.polyfit(table["seen"], table["clean"], 1)
-    table["simple"] = (start + slope * table["seen"]).clip(0, 1)  # a straight line from dirty to clean
+    table["simple"] = (start + slope * table["seen"]).clip(0, 1)  # a linear fit
     table[["id"]].head(9).assign(value=1).to_csv(raw / "sampleSubmission.csv", index=False)
     values = table.set_index("id").round(4)
     return {name: values[[name]].set_axis(["value"], axis=1) for name in ("simple", "ceiling")}
@@ -45,7 +45,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 def _page(
     rng: np.random.Generator, letters: np.ndarray, shape: tuple[int, int]
 ) -> tuple[np.ndarray, list[tuple[slice, slice]]]:
-    """Lines of letters, black on white: values between 0 and 1; and where letters are."""
+    """Return lines of letters, black on white, as values from 0 to 1, and the places of the letters."""
     page, places = np.ones(shape), []
     for top in range(2, shape[0] - 6, 8):
         left = int(rng.integers(2, 8))
@@ -57,7 +57,7 @@ def _page(
 
 
 def _distance(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """The distance of each pixel to a random line."""
+    """Return the signed distance of each pixel to a random line."""
     y, x = np.mgrid[: shape[0], : shape[1]]
     angle = rng.uniform(0, np.pi)
     return (y - rng.uniform(0, shape[0])) * np.cos(angle) + (x - rng.uniform(0, shape[1])) * np.sin(angle)
@@ -66,7 +66,7 @@ def _distance(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
 def _read(
     seen: np.ndarray, paper: np.ndarray, speckle: float, letters: np.ndarray, places: list[tuple[slice, slice]]
 ) -> np.ndarray:
-    """The page as somebody guesses it who knows the script, where letters are, and the paper without them."""
+    """Return the page as guessed by a reader who knows the script, the places of letters, and the empty paper."""
     page, drawn = np.ones(seen.shape), 0.9 * letters
     for place in places:
         misfit = ((seen[place] - paper[place] * (1 - INK * drawn)) ** 2).sum(axis=(1, 2)) / (2 * speckle**2)

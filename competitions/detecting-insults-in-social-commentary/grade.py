@@ -9,7 +9,7 @@ from pytest_mlebench.authoring.resampling import RowScores, roc_auc
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
     require_columns(submission, ["Comment", "Insult"])
     require_not_missing(submission, "Comment")
-    numbered = _number_repeated(submission), _number_repeated(template)
+    numbered = _number_duplicates(submission), _number_duplicates(template)
     return predictions(*numbered, "Insult", on=["Comment", "occurrence"], between=(0, 1))
 
 
@@ -21,6 +21,6 @@ def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
     return roc_auc(answers["Insult"], check(submission, answers))
 
 
-def _number_repeated(table: pd.DataFrame) -> pd.DataFrame:
-    """Comments are the ids but need not be unique: the first of equal ones belongs to the first, and so on."""
+def _number_duplicates(table: pd.DataFrame) -> pd.DataFrame:
+    """Number equal comments, because comments serve as ids: the first of them matches the first, and so on."""
     return table.assign(occurrence=table.groupby("Comment").cumcount() + 1)

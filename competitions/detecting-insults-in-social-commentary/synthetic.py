@@ -38,12 +38,12 @@ def make(raw: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     taken: set[str] = set()
     train, test, verification = (_comments(rng, n, taken) for n in (90, 60, 8))
-    # some comments are not wrapped in quotes of their own, and have a real line break or letters beyond ASCII
+    # some comments have no extra quotes, but a real line break or letters beyond ASCII
     train.loc[3, "Comment"], train.loc[4, "Comment"] = "no quotes, here", "two\nlines"
     test.loc[5, "Comment"], test.loc[6, "Comment"] = "two\nlines of test", "déjà vu, naïve"
-    # one comes twice, with the same label
+    # one occurs twice, with the same label
     test.loc[11, ["Insult", "Comment"]] = test.loc[10, ["Insult", "Comment"]].to_list()
-    # written otherwise than pandas does by itself: with more quotes and Windows' line ends
+    # unlike pandas' default, with more quotes and Windows line breaks
     style: dict[str, Any] = {"index": False, "quoting": csv.QUOTE_NONNUMERIC, "lineterminator": "\r\n"}
     train.to_csv(raw / "train.csv", **style)
     test["Usage"] = np.where(rng.random(len(test)) < 0.3, "PublicTest", "PrivateTest")

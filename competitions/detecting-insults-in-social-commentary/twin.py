@@ -12,7 +12,7 @@ ODD = ["\\n", "\\xa0", "\\u201c", "...", "!!", "\\n\\n"]
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     train, test, other = (by_size(size, *counts) for counts in ((120, 1500, 4000), (60, 500, 2600), (10, 60, 200)))
-    # the world: what words mean. Who insults uses rude words of somebody in the talk; harsh ones alone are none
+    # the world: what words mean. A comment is an insult if its rude words are about a participant
     plain, rude, kind = lexicon(rng, 700), lexicon(rng, 60), lexicon(rng, 60)
     rows = [_comment(rng, plain, rude, kind) for _ in range(train + test + other)]
     table = pd.DataFrame(rows, columns=["ceiling", "simple", "Comment"])
@@ -36,13 +36,13 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _comment(rng: np.random.Generator, plain: list[str], rude: list[str], kind: list[str]) -> tuple[float, float, str]:
-    """The chance that it was marked as an insult, all and little considered, and the comment."""
+    """Return the chance that a comment is marked as an insult, a rough estimate of it, and the comment."""
     to_you, harsh = rng.random() < 0.5, rng.random() < 0.55
     who = str(rng.choice(YOU if to_you else THEY))
     what = f"{who} {rng.choice(['are', 'sound', 'always seem'])} {' '.join(zipf(rng, rude if harsh else kind, 2))}"
     parts = [" ".join(zipf(rng, plain, rng.integers(2, 14))) for _ in range(rng.integers(1, 4))]
     parts.insert(rng.integers(len(parts) + 1), what)
-    if rng.random() < 0.5:  # a second remark, of the other one: it matters who is meant by what
+    if rng.random() < 0.5:  # a kind remark about the other person, so that it matters who is meant
         parts.append(f"{rng.choice(THEY if to_you else YOU)} {rng.choice(['are', 'sound'])} {zipf(rng, kind, 1)[0]}")
     text = " ".join(p + str(rng.choice(["", ".", ",", "?", *ODD])) for p in parts)
     return (0.9 if to_you and harsh else 0.07), (0.5 if harsh else 0.07), f'"{text}"'

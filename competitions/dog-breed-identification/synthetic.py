@@ -64,7 +64,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     hard = table(certain)
 
     def first_row(*values: Any) -> pd.DataFrame:
-        """These values for the true breed and the next ones, else 0; the other rows are certain."""
+        """Give the first row these values for the true breed and the next ones, else 0; other rows are certain."""
         cells = certain.astype(object)
         cells[0] = 0
         cells[0, (true[0] + np.arange(len(values))) % k] = values

@@ -11,7 +11,7 @@ from .synthetic import BREEDS
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     often, spare = by_size(size, 480, 1300, 9000), 5
-    # the world: what breeds look like. Most are rare, as their number is given; some that are related share colours
+    # the world: what breeds look like. Most are rare, because their number is fixed; related ones share colours
     common = rng.choice(len(BREEDS), 12, replace=False)
     breed = rng.permutation(np.r_[np.arange(len(BREEDS)), rng.choice(common, often + spare)])
     dogs = draw_things(rng, breed, _related(rng, common), accuracy=0.78)
@@ -26,13 +26,13 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     sample = pd.DataFrame({"id": ids[:spare], **dict.fromkeys(BREEDS, 1 / len(BREEDS))})
     sample.to_csv(raw / "sample_submission.csv", index=False)
     index = pd.Index(ids, name="id")
-    # who sees colours alone is not sure of them: a mixture with how often each breed is found
+    # colours alone are uncertain evidence, so mix in the frequency of each breed
     guesses = {"simple": 0.6 * dogs.simple + 0.4 * dogs.simple.mean(axis=0), "ceiling": dogs.ceiling}
     return {name: pd.DataFrame(_summing_to_one(p), index, columns=BREEDS) for name, p in guesses.items()}
 
 
 def _related(rng: np.random.Generator, common: np.ndarray) -> np.ndarray:
-    """Prototypes of all breeds, of which the common ones come in groups of the same colours."""
+    """Return prototypes of all breeds. The common ones form groups with the same colours."""
     prototypes = rng.normal(size=(len(BREEDS), 8))
     prototypes[common] = draw_prototypes(rng, len(common), groups=4)
     return prototypes

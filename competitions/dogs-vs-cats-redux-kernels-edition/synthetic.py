@@ -10,7 +10,7 @@ from pytest_mlebench.authoring.synthetic import jpeg_like, standard
 
 def make(raw: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    # unequal numbers of cats and dogs, gaps in the numbering: names must be sorted as text
+    # unequal numbers of cats and dogs, and gaps in the numbering: names must be sorted as text
     cats = np.sort(rng.choice(130, 102, replace=False))
     dogs = np.sort(rng.choice(150, 128, replace=False))
     images = [(f"train/cat.{i}.jpg", _image(rng, 30)) for i in cats]

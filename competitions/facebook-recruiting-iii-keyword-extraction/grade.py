@@ -22,7 +22,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    # As in the reference, a tag that no test question has costs nothing.
+    # As in the reference, a tag that no test question has is not penalised.
     return f1_micro_of_texts(label_texts(answers, "Tags"), check(submission, answers), ignore_unseen=True)
 
 

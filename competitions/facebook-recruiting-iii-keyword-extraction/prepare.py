@@ -20,7 +20,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def write_sides(train: Numbers, test: Numbers, questions: Iterator[pd.DataFrame], public: Path, private: Path) -> None:
-    """The sides are numbers of rows of the questions, which come in blocks."""
+    """Write the data; ``train`` and ``test`` are row numbers of the questions, which arrive in blocks."""
     held_out = np.zeros(len(train) + len(test), dtype=bool)
     held_out[test] = True
     parts = []

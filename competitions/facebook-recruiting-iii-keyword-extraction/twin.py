@@ -13,7 +13,7 @@ TAGS, JARGON = 120, 6
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, other = by_size(size, 900, 6000, 20000), 20
-    # the world: tags, their jargon in text and in code, tags that come with others, and words of no tag
+    # the world: tags, their jargon in text and code, tags that imply others, and words without a tag
     taken: set[str] = set()
     words, tags = lexicon(rng, 600, taken), lexicon(rng, TAGS, taken)
     jargon = [lexicon(rng, JARGON, taken) for _ in range(TAGS)]
@@ -29,7 +29,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
         hinted = {tag for tag in chosen if tag in named or rng.random() < 0.9}
         title = zipf(rng, words, rng.integers(3, 8)) + [names[tag].replace("-", " ") for tag in sorted(named)]
         hints = [pick(rng, jargon[tag]) for tag in sorted(hinted) for _ in range(rng.integers(1, 4))]
-        hints += [pick(rng, jargon[rng.integers(TAGS)])] if rng.random() < 0.3 else []  # in passing
+        hints += [pick(rng, jargon[rng.integers(TAGS)])] if rng.random() < 0.3 else []  # an unrelated hint
         cut = int(rng.integers(len(hints) + 1))
         text, code = (
             [*zipf(rng, words, k), *part] for k, part in ((rng.integers(8, 40), hints[:cut]), (4, hints[cut:]))

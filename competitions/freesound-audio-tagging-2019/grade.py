@@ -11,11 +11,11 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
     for found, expected in zip(submission.columns, template.columns, strict=True):
         if found != expected:
             raise InvalidSubmission(
-                f"column {found!r} stands where {expected!r} was expected; keep the sample submission's order"
+                f"found column {found!r} instead of {expected!r}; keep the sample submission's order"
             )
     classes = list(template.columns[1:])
     if all(pd.api.types.is_bool_dtype(submission[name]) for name in classes):
-        raise InvalidSubmission("the class columns hold True and False only; numbers were expected")
+        raise InvalidSubmission("the class columns contain only True and False; numbers were expected")
     return predictions(submission, template, classes, on="fname")
 
 

@@ -17,7 +17,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
         if META not in path.name:
             place = link_tree if path.is_dir() else link
             place(path, public / path.name)
-    # the labels of the test clips are not in Kaggle's download: they were published afterwards
+    # Kaggle's download lacks the labels of the test clips, which were published later.
     with TemporaryDirectory(dir=public.parent) as scratch:
         archive = raw / f"{META}.zip"
         if not archive.is_file():
@@ -30,4 +30,4 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     tags = labels["labels"].str.get_dummies(",").reindex(columns=columns[1:], fill_value=0)
     write_csv(labels[["fname"]].join(tags), private / "test.csv")
     if set(read_csv(public / "sample_submission.csv", usecols=["fname"])["fname"]) != set(labels["fname"]):
-        raise DataError("sample_submission.csv lists other clips than the published labels")
+        raise DataError("sample_submission.csv and the published labels list different clips")

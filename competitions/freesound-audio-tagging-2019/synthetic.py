@@ -39,7 +39,7 @@ def make(raw: Path, seed: int) -> None:
     usage = ["Private"] * len(private) + ["Public"] * len(public)
     published = pd.DataFrame({"fname": private + public, "labels": _labels(rng, 38), "usage": usage})
     published = published.sample(frac=1, random_state=seed)
-    published.iloc[0, 1] = "Female_singing,Yell,Not_a_class"  # one is outside of the vocabulary
+    published.iloc[0, 1] = "Female_singing,Yell,Not_a_class"  # one is outside the vocabulary
     members = {
         "test_post_competition.csv": published.to_csv(index=False),
         "train_curated_post_competition.csv": "fname,labels,freesound_id,license\n",

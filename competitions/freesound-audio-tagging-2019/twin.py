@@ -18,7 +18,7 @@ FOLDERS = {"curated": "train_curated", "noisy": "train_noisy", "private": "test"
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     counts = {part: by_size(size, *n) for part, n in COUNTS.items()}
-    # the world: which classes sound at all, and how each does
+    # the world: which classes occur, and how each sounds
     active = rng.choice(len(CLASSES), by_size(size, 5, 12, 30), replace=False)
     voices = [
         (
@@ -51,7 +51,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
                 chances[active] = 0.08 / len(active)
                 chances[active[heard]] = 0.92
                 guesses["ceiling"].append([file, *chances])
-                alike = rng.choice(active, 2)  # who hears roughly takes a class for one of two others, or misses one
+                alike = rng.choice(active, 2)  # heard by mistake; a second class is missed
                 guesses["simple"].append(
                     [file, *(np.isin(np.arange(len(CLASSES)), [active[heard[0]], *alike]) + chances / 9)]
                 )
@@ -70,6 +70,6 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _voice(rng: np.random.Generator, seconds: float, pitch: float, overtones: np.ndarray, pulse: float, hiss: float):
-    """A sound of a class: no two are quite alike."""
-    own = overtones * rng.uniform(0.6, 1.4, len(overtones))
-    return tone(rng, seconds, RATE, pitch * rng.uniform(0.94, 1.06), own, pulse * rng.uniform(0.8, 1.25), hiss)
+    """Return a sound of a class, slightly different each time."""
+    varied = overtones * rng.uniform(0.6, 1.4, len(overtones))
+    return tone(rng, seconds, RATE, pitch * rng.uniform(0.94, 1.06), varied, pulse * rng.uniform(0.8, 1.25), hiss)

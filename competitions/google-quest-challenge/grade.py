@@ -12,7 +12,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     check(submission, answers)
-    # Ids only set the order of the rows, and values only that of a column: neither is checked, as in the reference.
+    # As in the reference, ids only order the rows, and values are only ranked: neither is checked.
     targets = answers.columns.drop("qa_id")
     truth, predicted = (table.sort_values("qa_id")[targets] for table in (answers, submission))
     return np.float64(spearman(truth, predicted).mean())

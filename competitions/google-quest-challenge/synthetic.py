@@ -24,7 +24,7 @@ WORDS = 'how do I use the cafe naïve “lens” C++ a, b "quoted" $x^2$ &gt; �
 def make(raw: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     n, n_questions = 181, 140
-    question = rng.integers(0, n_questions, n)  # some have several answers
+    question = rng.integers(0, n_questions, n)  # some questions have several answers
     titles = [_text(rng, 4) for _ in range(n_questions)]
     bodies = [_text(rng, 8) for _ in range(n_questions)]
     pairs = pd.DataFrame(
@@ -44,7 +44,7 @@ def make(raw: Path, seed: int) -> None:
     )
     for target in TARGETS:
         pairs[target] = rng.choice(LEVELS, n, p=[0.3, 0.2, 0.3, 0.12, 0.02, 0.02, 0.02, 0.02])
-    # Odd seeds: the rare target is 0 throughout the held-out rows; even seeds: it is not.
+    # With odd seeds, the rare target is 0 in all held-out rows; with even seeds, it is not.
     kept, held_out = split(np.arange(n), test_size=0.1)
     pairs[RARE] = 0.0
     pairs.loc[rng.choice(np.sort(kept), 5, replace=False), RARE] = [1 / 3, 1.0, 2 / 3, 0.5, 1.0]

@@ -19,7 +19,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     n = by_size(size, 800, 7800, 12000)
     questions = n * 2 // 3
     of = rng.permutation(np.r_[np.arange(questions), rng.integers(questions, size=n - questions)])
-    # the world: which sides of a text, and which subjects, each of the raters' questions is about
+    # the world: which aspects of a text, and which subjects, each of the raters' questions depends on
     language = Language(rng, scales=SCALES)
     leaning = rng.normal(size=(questions, SCALES))
     titles = language.write(rng, rng.integers(4, 12, questions), leaning, marks=False)
@@ -29,7 +29,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     full, plain = language.read([f"{title} {body}" for title, body in zip(titles, bodies, strict=False)])
     parts = [np.c_[f[of], g] for f, g in zip((full, plain), language.read(answers), strict=False)]
     weights = rng.normal(size=(2 * SCALES, len(TARGETS))) * (rng.random((2 * SCALES, len(TARGETS))) < 0.5)
-    weights[SCALES:, :ABOUT_QUESTIONS] = 0  # what is asked of the question does not depend on the answer
+    weights[SCALES:, :ABOUT_QUESTIONS] = 0  # ratings of the question do not depend on the answer
     weights[np.arange(len(TARGETS)) % SCALES + SCALES * (np.arange(len(TARGETS)) >= ABOUT_QUESTIONS), range(30)] = 1.5
     matters = rng.normal(0, 2, (5, len(TARGETS)))[category[of]]
     ceiling, simple = parts[0] @ weights + matters, parts[1] @ weights + matters

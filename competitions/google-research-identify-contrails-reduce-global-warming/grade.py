@@ -8,10 +8,10 @@ from pytest_mlebench.authoring.rle import Runs, decode_rle
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> Runs:
-    """The predicted masks, joined to one, in the order of the submission."""
+    """Return the predicted masks, joined into one, in the order of the submission."""
     require_columns(submission, ["record_id", "encoded_pixels"])
     alignment(submission, template, on="record_id")
-    # not the submission is aligned: a reason may have to number its rows
+    # Align the template, not the submission, so that errors report the submission's row numbers.
     return _mask(submission, align(template, submission, on="record_id"))
 
 

@@ -53,7 +53,7 @@ def _bands(rng: np.random.Generator, folder: Path, count: int) -> Path:
     folder.mkdir(parents=True)
     first = np.zeros((HEIGHT, WIDTH, 1), dtype=np.uint8) + rng.integers(0, 200, dtype=np.uint8)
     np.save(folder / "band_08.npy", first)
-    for band in range(9, 8 + count):  # only the first band is ever opened
+    for band in range(9, 8 + count):  # only the first band is opened
         (folder / f"band_{band:02d}.npy").write_bytes(rng.bytes(4))
     return folder
 
@@ -64,10 +64,10 @@ def _mask(rng: np.random.Generator) -> np.ndarray:
     if kind == 1:  # a slanted line
         for k in range(rng.integers(4, 10)):
             mask[(k + 2) % HEIGHT, k % WIDTH] = 1
-    elif kind == 2:  # a box, up to the edge now and then
+    elif kind == 2:  # a box, sometimes up to the edge
         row, column = rng.integers(0, HEIGHT - 3), rng.integers(0, WIDTH - 2)
         mask[row : row + rng.integers(2, 9), column : column + rng.integers(1, 6)] = 1
-    elif kind == 3:  # specks, first and last pixel among them
+    elif kind == 3:  # specks, including the first and last pixel
         mask[rng.random(mask.shape) < 0.15] = 1
         mask[0, 0], mask[-1, -1] = 1, rng.integers(2)
     return mask

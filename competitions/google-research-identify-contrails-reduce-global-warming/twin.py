@@ -11,15 +11,15 @@ from pytest_mlebench.authoring.worlds.scans import tube
 
 from .prepare import BANDS, MASKS
 
-SIDE, FRAMES, LABELLED = 20, 8, 4  # pixels (256 in the real data), times, and the time whose contrails are marked
+SIDE, FRAMES, LABELLED = 20, 8, 4  # pixels (256 in the real data), times, and the labelled time
 READERS = 4
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, n_test, others = by_size(size, (40, 20, 1), (78, 45, 1), (600, 150, 2))
-    # the world: what contrails, streaks of cirrus and clouds do in each band
+    # the world: how contrails, streaks of cirrus and clouds look in each band
     world = rng.normal(0, 1, (3, len(BANDS)))
-    world[:2] *= np.sign(world[:2] @ world[0])[:, None]  # cirrus looks a bit like contrails
+    world[:2] *= np.sign(world[:2] @ world[0])[:, None]  # cirrus looks somewhat like contrails
     world[1] = 0.6 * world[1] + 0.6 * world[0]
     ids = random_names(rng, n + n_test + others, 18, "123456789")
     parts = {"train": ids[:n], "validation": ids[n : n + n_test], "test": ids[n + n_test :]}
@@ -49,7 +49,7 @@ def _record(id: str, rng: np.random.Generator) -> dict[str, object]:
 
 
 def _write_bands(folder: Path, world: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """How dense contrails and streaks of cirrus are at the labelled time, each of shape (SIDE, SIDE)."""
+    """Write the bands; returns the density of contrails and of cirrus at the labelled time: shape (SIDE, SIDE) each."""
     shape = (SIDE, SIDE)
     contrails = [_straight(rng) for _ in range(rng.choice([0, 1, 2], p=[0.4, 0.35, 0.25]))]
     cirrus = [_straight(rng) for _ in range(rng.choice([0, 1], p=[0.5, 0.5]))]

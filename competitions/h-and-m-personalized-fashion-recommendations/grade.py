@@ -6,14 +6,14 @@ from pytest_mlebench.authoring.metrics.ranking import average_precisions_at_k, m
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the template's customers: all those of sample_submission.csv, of which the answers hold some."""
+    """Return the rows of the template's customers: those of sample_submission.csv, or those of the answers."""
     require_columns(submission, ["customer_id", "prediction"], exactly=True)
     known = submission[isin(submission["customer_id"], template["customer_id"])]
     if not isin(template["customer_id"], known["customer_id"]).all():
-        # Which customers count is part of the answers: no names here.
+        # Do not name customers: which ones count is part of the answers.
         raise InvalidSubmission(
             "column 'customer_id': some customers are missing; a row for each customer of sample_submission.csv was "
-            f"expected, the file has {submission['customer_id'].nunique()} different ones"
+            f"expected, but the file has {submission['customer_id'].nunique()} different customers"
         )
     return known
 
@@ -27,7 +27,7 @@ def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
 
 
 def _bought_and_ranked(submission: pd.DataFrame, answers: pd.DataFrame) -> tuple[list[list[str]], list[list[str]]]:
-    # Rows are paired by position, as the reference does: a customer that is given twice shifts all that follow.
+    # As in the reference, rows are paired by position: a duplicate customer shifts all following rows.
     scored = check(submission, answers).sort_values("customer_id", kind="stable").head(len(answers))
     bought = answers.sort_values("customer_id")["prediction"].astype(str).str.split(" ")
     return list(bought), ranked_labels(scored, "prediction", k=12)

@@ -45,7 +45,7 @@ def make(raw: Path, seed: int) -> None:
 
 
 def _transactions(articles: list[int], customers: list[str], seed: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Sales of 26 days; the last five customers buy in the last eight days alone."""
+    """Return sales of 26 days; the last five customers buy only in the last eight days."""
     one = np.timedelta64(1, "D")
     last = np.datetime64("2020-09-22") - 7 * (seed % 5) * one
     weight = 1 / np.arange(1, len(articles) + 1)
@@ -72,7 +72,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     stock = sorted({article for articles in bought.values() for article in articles})
 
     def guess(customer: str, k: int = 7) -> str:
-        """Now and then names an article twice."""
+        """Return ``k`` articles, sometimes with duplicates."""
         true = bought.get(customer, [])
         picks = [rng.choice(true) if true and rng.random() < 0.35 else rng.choice(stock) for _ in range(k)]
         return " ".join(picks)

@@ -26,7 +26,7 @@ NAMED = {
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     people, stock = (by_size(size, *counts) for counts in ((260, 1600, 6000), (150, 320, 800)))
-    # the world: each customer likes a few groups of articles, and colours; articles come into fashion and go
+    # the world: each customer likes some groups of articles, and colours; articles go in and out of fashion
     group, colour = rng.integers(GROUPS, size=stock), rng.integers(COLOURS, size=stock)
     taste = rng.dirichlet(np.full(GROUPS, 0.12), people)[:, group]
     taste = taste * rng.dirichlet(np.full(COLOURS, 0.7), people)[:, colour] + 1e-5
@@ -36,7 +36,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
     sales, cart = [], [[] for _ in range(people)]
     for day in days:
-        if day == DAYS - WEEK - 1:  # the test begins on this day, or on the next one: what is known before
+        if day == DAYS - WEEK - 1:  # what is known before the test, which begins today or tomorrow
             known = [list(dict.fromkeys(reversed(bought)))[:4] for bought in cart]
         buyers = np.flatnonzero(rng.random(people) < shopping)
         chances = (taste[buyers] * fashion[day]).cumsum(axis=1)
@@ -55,10 +55,10 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     now = fashion[-WEEK:].mean(axis=0)
     predictions = {"simple": [], "ceiling": []}
     for customer in range(people):
-        own = taste[customer] * now
-        score = (1 - REPEATED) * own / own.sum()
+        liking = taste[customer] * now
+        score = (1 - REPEATED) * liking / liking.sum()
         score[known[customer]] += REPEATED / max(len(known[customer]), 1)
-        liked = now * (own > own.mean())
+        liked = now * (liking > liking.mean())
         popular = [*known[customer], *liked.argsort()[::-1][:12]]
         for name, best in (("simple", list(dict.fromkeys(popular))[:12]), ("ceiling", score.argsort()[::-1][:12])):
             predictions[name].append(" ".join(str(articles[k]) for k in best))
@@ -107,7 +107,7 @@ def _write(
     sample.to_csv(raw / "sample_submission.csv", index=False)
 
     shades = rng.integers(40, 220, (COLOURS, 3))
-    for name, shade in zip(names, shades[colour], strict=False):  # small pictures: nothing fixes their size
+    for name, shade in zip(names, shades[colour], strict=False):  # small, because their size is not fixed
         path = raw / "images" / name[:3] / f"{name}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         pixels = np.full((48, 32, 3), 235) + rng.normal(0, 6, (48, 32, 3))

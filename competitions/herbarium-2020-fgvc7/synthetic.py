@@ -7,7 +7,7 @@ import pandas as pd
 
 from pytest_mlebench.authoring.synthetic import first_value, standard
 
-# Specimens of each species: all sizes at which the split behaves differently, then some more.
+# Number of specimens of each species: all sizes at which the split behaves differently, and more.
 SIZES = [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 7, 9, 10, 11, 12, 16]
 REGIONS = ["unknown", "Neotropics", "Côte d'Ivoire", 'São "Tomé"']
 

@@ -9,7 +9,7 @@ from pytest_mlebench.authoring.worlds.images import Camera, draw_species, jpeg
 from pytest_mlebench.authoring.worlds.labels import by_size
 from pytest_mlebench.authoring.worlds.text import lexicon
 
-SIDE = 64  # the real sheets have up to 1000 pixels, which nothing depends on
+SIDE = 64  # the real sheets have up to 1000 pixels; their size does not matter
 INFO = {"contributor": "garden", "date_created": "2020-01-01", "description": "sheets", "url": "", "version": "1.0"}
 
 
@@ -46,7 +46,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     unlabelled = [{**image, "id": str(k)} for k, image in enumerate(images[n:])]
     (test / "metadata.json").write_text(json.dumps({"images": unlabelled, **common}))
     pd.DataFrame({"Id": range(spare), "Predicted": 0}).to_csv(raw / "sample_submission.csv", index=False)
-    _, held_out = split_by_category(species[:n], 0.2)  # as prepare.py does, which numbers the test images anew
+    _, held_out = split_by_category(species[:n], 0.2)  # like prepare.py, which renumbers the test images
     index = pd.RangeIndex(len(held_out), name="Id")
     guesses = {"simple": sheets.simple, "ceiling": sheets.ceiling}
     return {name: pd.DataFrame({"Predicted": numbers[p[held_out].argmax(1)]}, index) for name, p in guesses.items()}

@@ -7,7 +7,7 @@ import pandas as pd
 
 from pytest_mlebench.authoring.synthetic import standard
 
-# Specimens of each species: all sizes at which the split behaves differently.
+# Number of specimens of each species: all sizes at which the split behaves differently.
 SIZES = [1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 1, 2, 4, 5, 7, 16, 3, 8]
 FAMILIES = ["Poaceae", "Asteraceae", "Orchidacées"]
 

@@ -16,7 +16,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     # the world: what species look like; those of a genus have the same colours
     count, n, spare = by_size(size, (12, 300, 3), (24, 1000, 3), (60, 5000, 20))
     numbers, sheets = draw_species(rng, count, n + spare, below=64500, accuracy=0.85)
-    # the real sheets have up to 1000 pixels, which nothing depends on
+    # the real sheets have up to 1000 pixels; their size does not matter
     camera = Camera(rng, 64, body=(0.44, 0.46, 0.30), ground=(0.88, 0.84, 0.76), size=0.65)
     ids, species = (1 + rng.permutation(900 * (n + spare))[: n + spare]).tolist(), numbers[sheets.classes].tolist()
     images, annotations = [], []
@@ -47,7 +47,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     unlabelled = [{**image, "id": str(k)} for k, image in enumerate(images[n:])]
     (raw / "test" / "metadata.json").write_text(json.dumps({"images": unlabelled, **common}))
     pd.DataFrame({"Id": range(spare), "Predicted": 0}).to_csv(raw / "sample_submission.csv", index=False)
-    _, held_out = split_by_category(species[:n], 0.2)  # as prepare.py does, which numbers the test images anew
+    _, held_out = split_by_category(species[:n], 0.2)  # like prepare.py, which renumbers the test images
     index = pd.RangeIndex(len(held_out), name="Id")
     guesses = {"simple": sheets.simple, "ceiling": sheets.ceiling}
     return {name: pd.DataFrame({"Predicted": numbers[p[held_out].argmax(1)]}, index) for name, p in guesses.items()}

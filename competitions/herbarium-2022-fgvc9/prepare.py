@@ -13,7 +13,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     categories = [annotation["category_id"] for annotation in metadata["annotations"]]
     train, test = split_by_category(categories, test_size=0.2, few=0)
 
-    # Training images are numbered anew within their species, so that gaps do not reveal which ones were held out.
+    # Renumber the training images of each species, so that gaps do not reveal which ones were held out.
     train_metadata = select(metadata, train)
     number: Counter[int] = Counter()
     renamed = {}

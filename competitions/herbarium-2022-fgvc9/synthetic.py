@@ -28,7 +28,7 @@ def make(raw: Path, seed: int) -> None:
             )
             _write(raw / "train_images" / name, b"\xff\xd8" + id.encode() + rng.bytes(3))
     order = np.arange(len(images))
-    order[20:50] = 20 + rng.permutation(30)  # not every species comes in one run
+    order[20:50] = 20 + rng.permutation(30)  # not all species are in one run
     metadata = {
         "annotations": [annotations[k] for k in order],
         "images": [images[k] for k in order],

@@ -16,7 +16,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     # the world: what species look like; those of a genus have the same colours
     count, n, spare = by_size(size, (12, 300, 3), (24, 1000, 3), (60, 5000, 20))
     numbers, sheets = draw_species(rng, count, n + spare, below=15505, accuracy=0.85)
-    # the real sheets have up to 1000 pixels, which nothing depends on
+    # the real sheets have up to 1000 pixels; their size does not matter
     camera = Camera(rng, 64, body=(0.42, 0.44, 0.30), ground=(0.87, 0.85, 0.78), size=0.65)
     species = pd.Series(numbers[sheets.classes])
     place = species[:n].groupby(species[:n]).cumcount() + 1  # specimens are numbered within their species
@@ -28,8 +28,8 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(jpeg(camera.cut(rng, look)))
         images.append({"image_id": id, "file_name": name, "license": 0})
-        own = {"genus_id": label % 7, "institution_id": int(rng.integers(3)), "category_id": label, "image_id": id}
-        annotations.append(own)
+        entry = {"genus_id": label % 7, "institution_id": int(rng.integers(3)), "category_id": label, "image_id": id}
+        annotations.append(entry)
     words = [word.title() for word in lexicon(rng, count + 7)]
     metadata = {
         "annotations": annotations[:n],
@@ -53,7 +53,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     (raw / "train_metadata.json").write_text(json.dumps(metadata))
     (raw / "test_metadata.json").write_text(json.dumps(images[n:]))
     pd.DataFrame({"Id": range(spare), "Predicted": 42}).to_csv(raw / "sample_submission.csv", index=False)
-    _, held_out = split_by_category(species[:n].tolist(), 0.2, few=0)  # as prepare.py does
+    _, held_out = split_by_category(species[:n].tolist(), 0.2, few=0)  # like prepare.py
     index = pd.RangeIndex(len(held_out), name="Id")
     guesses = {"simple": sheets.simple, "ceiling": sheets.ceiling}
     return {name: pd.DataFrame({"Predicted": numbers[p[held_out].argmax(1)]}, index) for name, p in guesses.items()}

@@ -15,7 +15,7 @@ def make(raw: Path, seed: int) -> None:
     (raw / "test").mkdir()
     for id in ids:
         (raw / "train" / f"{id}.tif").write_bytes(b"II*\0" + rng.bytes(4))
-    # an image without a label, and in test/ things that are no .tif: neither may count
+    # an image without a label, and entries of test/ that are not .tif files: both must be ignored
     (raw / "train" / f"{_id(rng)}.tif").write_bytes(b"II*\0none")
     for _ in range(n_test):
         (raw / "test" / f"{_id(rng)}.tif").write_bytes(b"II*\0" + rng.bytes(4))

@@ -11,7 +11,7 @@ MARGIN = [(-0.7, -0.6), (-0.75, 0.5), (0.6, -0.75), (0.7, 0.7)]
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, unlabelled = by_size(size, (240, 70), (390, 130), (2500, 700))
-    # the world: what tumour tissue looks like. Only the centre of a patch counts, in whose margin there is some as well
+    # the world: what tumour tissue looks like. Only the centre of a patch counts, but the margin may also have some
     is_tumour = (rng.random((n + unlabelled) * (1 + len(MARGIN))) < 0.4).astype(int)
     tissue = draw_things(rng, is_tumour, draw_prototypes(rng, 2), accuracy=0.93)
     camera = Camera(rng, 96, body=(0.55, 0.36, 0.58), ground=(0.78, 0.62, 0.76), reach=0.06, size=0.3)

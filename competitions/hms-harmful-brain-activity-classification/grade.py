@@ -19,13 +19,13 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
     require_row_count(submission, template)
     votes = numeric(submission, VOTES)
     require_row_sums(np.nansum(votes, axis=1, keepdims=True).round(5), rtol=0, atol=0)
-    # further columns pass if they are numbers that do not disturb the sum
+    # additional columns are accepted if they are numbers that do not change the sum
     columns = [column for column in submission.columns if column != "eeg_id"]
     values = numeric(submission, columns)
     require_between(values, columns)
     require_row_sums(values)
     require_same_ids(submission, template, on="eeg_id")
-    # a recording has several rows that nothing tells apart: they are paired in the order in which they are given
+    # the rows of a recording cannot be told apart, so they are paired in order
     return votes[np.argsort(submission["eeg_id"], kind="stable")]
 
 

@@ -36,7 +36,7 @@ def make(raw: Path, seed: int) -> None:
                 rows.append([*place, labels[len(rows)], patient, CLASSES[int(votes.argmax())], *votes])
                 offset += float(2 * rng.integers(1, 9))
                 sub_id += 1
-    # the rows of a spectrogram do not lie together
+    # the rows of a spectrogram are not adjacent
     table = pd.DataFrame(rows, columns=COLUMNS).sort_values("eeg_id", kind="stable")
     table.to_csv(raw / "train.csv", index=False)
     signals = {
@@ -72,8 +72,8 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     def table(probabilities: np.ndarray) -> pd.DataFrame:
         return gold[["eeg_id"]].join(pd.DataFrame(probabilities, columns=VOTES))
 
-    # Rows of a recording are told apart by their order alone. Where that is not the answers' one, all rows of a
-    # recording must have the same prediction.
+    # Only their order distinguishes the rows of a recording. If it is not that of the answers, all rows of a recording
+    # must have the same prediction.
     recording, recordings = pd.factorize(ids)
     milli = rng.multinomial(1000, np.full(6, 1 / 6), len(recordings))
     milli[::5] = rng.multinomial(1000, [0.9, 0.1, 0, 0, 0, 0], len(milli[::5]))

@@ -13,13 +13,13 @@ from .synthetic import CLASSES, COLUMNS
 
 LEFT, RIGHT = ["Fp1", "F3", "C3", "P3", "F7", "T3", "T5", "O1"], ["F4", "C4", "P4", "F8", "T4", "T6", "O2", "Fp2"]
 ELECTRODES = [*LEFT, "Fz", "Cz", "Pz", *RIGHT, "EKG"]
-RATE, FRAMES = 200, 500  # the real recordings last 50 seconds and more: twenty times the bytes
+RATE, FRAMES = 200, 500  # the real recordings last 50 seconds or more: twenty times as many bytes
 REGIONS, FREQUENCIES, STEPS = ["LL", "RL", "LP", "RP"], [0.59, 1.17, 1.76, 2.54, 3.52, 5.08, 7.03, 10.0, 13.1, 19.9], 30
-PAIR = [5, 2, 1, 4, 3, 0]  # what each class is taken for by who does not look where, or how long
+PAIR = [5, 2, 1, 4, 3, 0]  # the class with which each is confused by ignoring location or duration
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
-    n = by_size(size, 400, 800, 1500)  # recordings
+    n = by_size(size, 400, 800, 1500)  # number of recordings
     # the world: how fast the patterns of each class repeat, and how experts differ
     beat = {"PD": rng.uniform(1.2, 2.2), "RDA": rng.uniform(1.2, 2.5), "Seizure": rng.uniform(4, 7)}
     votes = 0.3 * rng.dirichlet(np.full(6, 1.0), 6) + 0.7 * np.eye(6)
@@ -72,7 +72,7 @@ def _shares(rows: list[list[float]]) -> pd.DataFrame:
 
 
 def _eeg(rng: np.random.Generator, label: int, sure: float, beat: dict[str, float]) -> np.ndarray:
-    """Periodic discharges are spikes, rhythmic delta activity a slow wave; lateralised ones are on one side."""
+    """Return spikes for periodic discharges, and a slow wave for rhythmic delta activity, some on one side only."""
     time = np.arange(FRAMES)[:, None] / RATE + rng.uniform(0, 1)
     values = 18 * coloured_noise(rng, (len(ELECTRODES), FRAMES), 1.2).T
     if label in (1, 2):

@@ -5,7 +5,7 @@ import pandas as pd
 from pytest_mlebench.authoring.files import link_files
 from pytest_mlebench.authoring.tables import read_csv, split, write_csv
 
-LISTED_TWICE = "ce27d36c9147cc19.jpg"  # in two chains, so its label is doubtful
+LISTED_TWICE = "ce27d36c9147cc19.jpg"  # listed in two chains, so its label is uncertain
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

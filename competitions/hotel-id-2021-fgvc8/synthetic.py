@@ -47,7 +47,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         return [hotel for hotel in rng.permutation(known) if hotel != true][:k]
 
     def lists(shortest: int = 8, longest: int = 8) -> pd.DataFrame:
-        """The truth stands at its place among eight hotels, of which the first few are kept."""
+        """List eight hotels with the true one at its place, cut off after the first few."""
         rows = []
         for true, place in zip(truth, places, strict=True):
             hotels = others(true, 7)

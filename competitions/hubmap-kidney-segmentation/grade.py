@@ -13,17 +13,17 @@ SIZE = ["width_pixels", "height_pixels"]
 
 
 def read_template(public: Path) -> pd.DataFrame:
-    """Ids and sizes of the test images."""
+    """Return the ids and sizes of the test images."""
     images = read_csv(public / "HuBMAP-20-dataset_information.csv")
     images = images.assign(id=images["image_file"].str.removesuffix(".tiff"))
     return read_csv(public / "sample_submission.csv").merge(images[["id", *SIZE]], on="id")
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[Runs]:
-    """The predicted masks in the order of the submission."""
+    """Return the predicted masks in the order of the submission."""
     require_columns(submission, ["id", "predicted"])
     alignment(submission, template, on="id")
-    template = align(template, submission, on="id")  # not the submission, whose rows a reason may have to number
+    template = align(template, submission, on="id")  # so that errors report the submission's rows
     return parse_texts(submission, "predicted", decode_rle, template[SIZE].prod(axis=1), expected=RUNS, missing="")
 
 

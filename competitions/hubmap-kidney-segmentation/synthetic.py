@@ -53,7 +53,7 @@ def make(raw: Path, seed: int) -> None:
 
 
 def _ids(rng: np.random.Generator, n: int) -> list[str]:
-    """Distinct hexadecimal ids that end in a letter, so that none reads as a number."""
+    """Return distinct hexadecimal ids that end in a letter, so that none looks like a number."""
     ids: dict[str, None] = {}
     while len(ids) < n:
         ids["".join(rng.choice(list("0123456789abcdef"), 8)) + "abcdf"[rng.integers(5)]] = None

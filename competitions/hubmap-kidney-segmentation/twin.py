@@ -18,7 +18,7 @@ TILE = 32
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     side = by_size(size, *SIDES.values())
-    # the world: the colours of the stain, the grain of glomeruli and that of what only resembles them
+    # the world: the colours of the stain, and the grain of glomeruli and of similar structures
     colours = np.array([[205, 150, 190], [165, 95, 165], [225, 205, 225]]) + rng.normal(0, 12, (3, 3))
     grains = rng.permutation([1.0, 2.4])
     ids = [
@@ -45,7 +45,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def mix(submission: pd.DataFrame, other: pd.DataFrame, share: float, rng: np.random.Generator) -> pd.DataFrame:
-    """There are three images."""
+    """Mix tiles of the images, because there are only three images."""
     pairs = zip(submission["predicted"].fillna(""), other["predicted"].fillna(""), strict=True)
     return submission.assign(
         predicted=[mix_tiles(*pair, _shape(other), share, rng, order="F", tile=TILE) for pair in pairs]
@@ -58,14 +58,14 @@ def deal(submission: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def _shape(submission: pd.DataFrame) -> tuple[int, int]:
-    """The shape of the images: the smallest of the sizes that holds all masks."""
+    """Return the shape of the images, which is the smallest one that fits all masks."""
     last = max(sum(map(int, text.split()[-2:])) for text in submission["predicted"] if text)
     side = next(side for side in SIDES.values() if last <= side * side + 1)
     return side, side
 
 
 def _tissue(rng: np.random.Generator, side: int, colours: np.ndarray, grains: np.ndarray) -> tuple:
-    """A picture, what was drawn of its glomeruli, their rough shapes, the glomeruli, and outlines of those drawn."""
+    """Return a picture, masks of its glomeruli as annotated, roughly and exactly, and the annotated outlines."""
     shape = (side, side)
     shade = 12 * smooth_noise(rng, shape, 3) + 14 * smooth_noise(rng, shape, 12)
     picture = colours[0] + rng.normal(0, 8, 3) + shade[..., None]
@@ -74,7 +74,7 @@ def _tissue(rng: np.random.Generator, side: int, colours: np.ndarray, grains: np
     textures = [smooth_noise(rng, shape, grain) for grain in grains]
     rows = np.arange(26 + rng.integers(20), side - 25, 52)
     places = [(y, x) for y in rows for x in np.arange(26 + rng.integers(20), side - 25, 52)]
-    for y, x in places:  # a glomerulus, something like it, or tubules
+    for y, x in places:  # a glomerulus, a similar structure, or tubules
         cell = np.s_[y - 26 : y + 26, x - 26 : x + 26]
         centre, kind = 26 + rng.uniform(-4, 4, 2), rng.choice(3, p=[0.4, 0.25, 0.35])
         radii = rng.uniform(11, 17) * np.exp(rng.normal(0, 0.1, 2))
@@ -88,7 +88,7 @@ def _tissue(rng: np.random.Generator, side: int, colours: np.ndarray, grains: np
         picture[cell] = np.where(inside, inner, picture[cell])
         if kind == 0:
             bodies[cell] = inside[..., 0]
-            if rng.random() > 0.05:  # some are overlooked
+            if rng.random() > 0.05:  # annotators overlook some
                 drawn[cell] = sloppy(rng, heights, 0.8)
                 outlines.append(outline(drawn, centre + np.array([y - 26, x - 26])))
         if rng.random() < [0.8, 0.5, 0][kind]:

@@ -6,15 +6,15 @@ from pytest_mlebench.authoring.metrics.detection import angular_error
 
 from .columns import ANGLES
 
-ROWS = 1 << 16  # at a time: a copy of all thirteen million takes hundreds of megabytes
+ROWS = 1 << 16  # per chunk: a copy of all thirteen million takes hundreds of megabytes
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[list[np.ndarray], np.ndarray]:
-    """The angles in the order of the submission, and the place in it of each of the template's events."""
+    """Return the angles in the order of the submission, and the position in it of each event of the template."""
     require_columns(submission, ["event_id", *ANGLES], exactly=True)
     for angle in ANGLES:
         if submission[angle].dtype == bool:
-            raise InvalidSubmission(f"column {angle!r} holds True and False; numbers were expected")
+            raise InvalidSubmission(f"column {angle!r} contains True and False; numbers were expected")
     predicted = [numeric(submission, angle) for angle in ANGLES]
     for angle, values in zip(ANGLES, predicted, strict=True):
         require_finite(values, angle)
@@ -26,11 +26,11 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
 
 
 def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
-    predicted, places = check(submission, answers)
+    predicted, positions = check(submission, answers)
     true = [answers[angle].to_numpy() for angle in ANGLES]
     errors = np.empty(len(answers))
     for start in range(0, len(answers), ROWS):
         rows = slice(start, start + ROWS)
-        aligned = [values.take(places[rows]) for values in predicted]
+        aligned = [values.take(positions[rows]) for values in predicted]
         errors[rows] = angular_error(np.column_stack([values[rows] for values in true]), np.column_stack(aligned))
     return errors

@@ -16,7 +16,7 @@ def make_batches(raw: Path, seed: int, batches: int) -> None:
     (raw / "train").mkdir()
     (raw / "test").mkdir()
     tables, last = [], 20
-    for batch in rng.permutation(np.arange(1, batches + 1)):  # not in the order of the numbers
+    for batch in rng.permutation(np.arange(1, batches + 1)):  # not in numeric order
         events = last + np.cumsum(rng.integers(1, 40, rng.integers(9, 16)))
         last, n = events[-1], len(events)
         counts = _write_pulses(raw / "train" / f"batch_{batch}.parquet", events, rng)
@@ -27,13 +27,13 @@ def make_batches(raw: Path, seed: int, batches: int) -> None:
             "first_pulse_index": ends - counts + 1,
             "last_pulse_index": ends,
         }
-        # rounded, as the last digits of the arc cosine differ between processors
+        # rounded, because the last digits of the arc cosine differ between processors
         angles = {"azimuth": rng.random(n) * 2 * np.pi, "zenith": np.arccos(rng.uniform(-1, 1, n)).round(9)}
         tables.append(pd.DataFrame({**table, **angles}))
     meta = pd.concat(tables, ignore_index=True)
     meta.loc[0, "zenith"] = 0.0
     meta.to_parquet(raw / "train_meta.parquet", index=False)
-    _write_pulses(raw / "train" / "batch_999.parquet", [7, 8], rng)  # the table does not list it
+    _write_pulses(raw / "train" / "batch_999.parquet", [7, 8], rng)  # not in the table
     _write_pulses(raw / "test" / "batch_661.parquet", [2092], rng)
     meta.drop(columns=["azimuth", "zenith"]).head(1).to_parquet(raw / "test_meta.parquet", index=False)
     sample = pd.DataFrame({"event_id": [2092], "azimuth": 1, "zenith": 1})

@@ -8,15 +8,15 @@ from pytest_mlebench.authoring.worlds.labels import by_size
 
 from .columns import ANGLES
 
-LIGHT = 0.3  # metres a nanosecond
-SENSORS = 60  # of a string
+LIGHT = 0.3  # metres per nanosecond
+SENSORS = 60  # per string
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
-    """Version 1 holds a tenth of the batches out, version 2 five of them: of fifty these are as many."""
+    """Use fifty batches: then version 1 (a tenth) and version 2 (five) hold out equally many."""
     batches, events = 50, by_size(size, 30, 120, 400)
-    # the world: 86 strings of 60 sensors each, and ice in which light gets dim and late. Only labels tell which way the
-    # axes of the angles point, and how late the clock of each string is.
+    # the world: 86 strings of 60 sensors each, and ice that dims and delays light. Only the labels reveal the axes of
+    # the angles, and the clock offset of each string.
     dim, late, dark = rng.uniform(25, 40), rng.uniform(0.5, 2.0), rng.uniform(0.3, 0.5)
     axes = Rotation.from_rotvec(_direction(rng.normal(size=3)) * rng.uniform(0.65, 1) * np.pi)
     clocks = np.repeat(rng.normal(0, 250, 86), SENSORS)
@@ -64,7 +64,7 @@ def _event(
     late: float,
     dark: float,
 ) -> np.ndarray:
-    """Pulses along a track, near ones mostly and early, and dark noise at any time, most of it marked as auxiliary."""
+    """Return pulses along a track, mostly near it, and dark noise at any time, most of which is marked as auxiliary."""
     vertex = rng.uniform(-150, 150, 3)
     along = (places - vertex) @ way
     away = np.linalg.norm(places - vertex - along[:, None] * way, axis=1)
@@ -82,7 +82,7 @@ def _event(
 
 
 def _fit(places: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """The direction in which places move with time, as least squares have it."""
+    """Return the direction in which places move with time, by least squares."""
     return _direction((times - times.mean()) @ (places - places.mean(axis=0)) + 1e-9)
 
 

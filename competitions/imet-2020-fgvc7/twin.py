@@ -9,7 +9,7 @@ from pytest_mlebench.authoring.worlds.labels import by_size, random_names
 from pytest_mlebench.authoring.worlds.text import lexicon
 
 KINDS = {"culture": (8, [0, 1, 2]), "medium": (6, [3, 4, 7]), "tags": (4, [5, 6])}
-"""How many attributes of each kind are in use, and on which traits of an object they depend."""
+"""Number of attributes of each kind in use, and the traits of an object on which they depend."""
 IN_USE, UNUSED, FORGOTTEN = 18, 40, 0.1
 
 
@@ -18,7 +18,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     numbers = np.r_[0:3, 3 + np.sort(rng.choice(3471, IN_USE + UNUSED - 3, replace=False))]
     used = rng.permutation(len(numbers))[:IN_USE]
     names = [f"{rng.choice([*KINDS, 'country', 'dimension'])}::{word}" for word in lexicon(rng, len(numbers))]
-    # the world: what each attribute does to an object's look; an object has one of each kind, and one in five no tag
+    # the world: how each attribute changes an object's look. An object has one of each kind; one in five has no tag
     looks, chances, has, start = np.zeros((n + spare, len(TRAITS))), [], [], 0
     for kind, (count, traits) in KINDS.items():
         attribute = rng.choice(count, n + spare, p=rng.dirichlet(np.full(count, 6)))
@@ -49,7 +49,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     table[n:].assign(attribute_ids="0 1 2").to_csv(raw / "sample_submission.csv", index=False)
     pd.DataFrame({"attribute_id": numbers, "attribute_name": names}).to_csv(raw / "labels.csv", index=False)
     guesses = {"simple": plain, "ceiling": best}
-    # two at least: the grader of version 1 needs rows with several
+    # at least two, because version 1's grader needs rows with several
     likely = {name: p >= np.minimum(0.42, np.sort(p, axis=1)[:, [-2]]) for name, p in guesses.items()}
     return {
         name: table.assign(attribute_ids=_texts(chosen, numbers[used])).set_index("id")

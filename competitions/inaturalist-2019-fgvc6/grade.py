@@ -17,7 +17,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
         row = int(wrong.argmax())
         raise InvalidSubmission(
             f"column 'predicted', row {row + 1}: {str(predicted.iloc[row])[:60]!r} does not begin with a category id, "
-            "an integer without decimal point (more may follow after a blank)"
+            "which is an integer without a decimal point (anything after a space is ignored)"
         )
     return class_labels(submission.assign(predicted=first), template, "predicted", on="id")
 

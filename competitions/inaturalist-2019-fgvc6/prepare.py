@@ -13,7 +13,7 @@ from pytest_mlebench.errors import DataError
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
     kept, renamed = write_tables(raw, public, private)
-    archives = {  # plain tars, in spite of the names that the reference gives them
+    archives = {  # uncompressed, despite the reference's file names
         public / "train_val2019.tar.gz": {name: name.removeprefix("train_val2019/") for name in kept},
         public / "test2019.tar.gz": renamed,
     }
@@ -21,7 +21,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def write_tables(raw: Path, public: Path, private: Path) -> tuple[set[str], dict[str, str]]:
-    """All files but the archives; the names of the training photos, and of the test photos with their new names."""
+    """Write all but the archives; return the training photos' names, and the test photos' old and new names."""
     metadata = read_metadata(raw / "train2019.json")
     categories = [annotation["category_id"] for annotation in metadata["annotations"]]
     train, test = split_by_category(categories, test_size=0.12)
@@ -45,7 +45,7 @@ def write_tables(raw: Path, public: Path, private: Path) -> tuple[set[str], dict
 
 
 def write_archives(raw: Path, archives: Mapping[Path, Mapping[str, str]]) -> None:
-    """Each holds members of train_val2019.tar.gz under new names."""
+    """Write archives with members of train_val2019.tar.gz under new names. Raises DataError if one is missing."""
     missing = {name for members in archives.values() for name in members}
     with open_tar(raw / "train_val2019.tar.gz") as source, ExitStack() as stack:
         writers = [(stack.enter_context(_writer(path)), members) for path, members in archives.items()]
@@ -59,5 +59,5 @@ def write_archives(raw: Path, archives: Mapping[Path, Mapping[str, str]]) -> Non
 
 
 def _writer(path: Path) -> TarWriter:
-    """The photos come category by category, which the order of the test photos must not tell."""
+    """Return a writer, which sorts test photos by name, because their original order reveals the categories."""
     return SortedTarWriter(path) if path.name.startswith("test") else TarWriter(path)

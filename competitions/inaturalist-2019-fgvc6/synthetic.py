@@ -9,7 +9,7 @@ from pytest_mlebench.authoring.archives import write_tar_gz
 from pytest_mlebench.authoring.synthetic import first_value, standard
 
 KINGDOMS = ["Plants", "Birds", "Fungi", "Reptiles"]
-# Images of each category: all sizes at which the split behaves differently, then some more.
+# Number of images of each category: all sizes at which the split behaves differently, and more.
 SIZES = [1, 1, 2, 3, 4, 4, 5, 6, 8, 9, 12, 16, 17, 20, 25]
 
 
@@ -58,7 +58,7 @@ def make(raw: Path, seed: int) -> None:
 def _images(
     labels: list[int], files: dict[str, bytes], rng: np.random.Generator
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Images and annotations, numbered on from the files that are there; adds the images to the files."""
+    """Return images and annotations, numbered after the existing files; adds the images to ``files``."""
     images, annotations = [], []
     for id, label in enumerate(labels, start=len(files)):
         name = f"train_val2019/{KINGDOMS[label % 4]}/{label}/{rng.bytes(16).hex()}.jpg"

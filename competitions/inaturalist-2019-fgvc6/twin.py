@@ -19,7 +19,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     # the world: what species look like; those of a genus have the same colours
     count, n, val = by_size(size, (12, 450, 20), (24, 1250, 60), (60, 5000, 300))
     numbers, seen = draw_species(rng, count, n + val + 1, below=1010, accuracy=0.85)
-    # the real photos have up to 800 pixels, which nothing depends on
+    # the real photos have up to 800 pixels; their size does not matter
     camera = Camera(rng, 64, body=(0.48, 0.48, 0.38))
     species, files = numbers[seen.classes].tolist(), random_names(rng, len(seen.classes), 32)
     words = [word.title() for word in lexicon(rng, 40)]

@@ -12,7 +12,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     write_csv(sample, private / "sample_submission.csv")
     for name, table in (("train_labels.csv", train), ("sample_submission.csv", sample)):
         write_zip(public / f"{name}.zip", {name: table.to_csv(index=False)})
-    # The reference packs the images' folder without what is in it.
+    # Like the reference, pack an empty folder instead of the images.
     with tempfile.TemporaryDirectory(dir=public.parent) as empty:
         for name in ("train", "test"):
             write_7z(public / f"{name}.7z", {name: Path(empty)})

@@ -11,7 +11,7 @@ from pytest_mlebench.authoring.worlds.labels import by_size
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, spare = by_size(size, 280, 1000, 2300), 5
-    # the world: what the invader looks like among native plants, of which each picture shows one more
+    # the world: what the invasive plant looks like. Each picture also shows a native plant
     invasive = (rng.random((n + spare) * 2) < 0.63).astype(int)
     invasive[n + spare :] = 0
     plants = draw_things(rng, invasive, draw_prototypes(rng, 2), accuracy=0.95)
@@ -19,7 +19,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     pictures = []
     for k in range(n + spare):
         scene = camera.ground(rng)
-        for j in (1, 0):  # the native stands at the edge, and may be hidden in part
+        for j in (1, 0):  # the native plant is at the edge, and may be partly hidden
             at = rng.uniform(-0.2, 0.2, 2) if j == 0 else rng.choice([-1, 1], 2) * rng.uniform(0.6, 0.9, 2)
             scene = camera.add(scene, rng, plants.looks[j * (n + spare) + k], at=tuple(at), size=1 if j == 0 else 0.8)
         pictures.append(jpeg(camera.develop(scene, rng)))

@@ -16,7 +16,7 @@ KINDS, EMPTY = 8, 0
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     traps, each, spare = by_size(size, (55, 10, 2), (100, 13, 4), (130, 50, 8))
     n = (traps + 1) * each
-    # the world: what animals look like, of which three times two share their colours; a third of the images is empty
+    # the world: what animals look like; three pairs share their colours, and a third of the images is empty
     animals = np.sort(rng.choice(CLASSES[1:], KINDS, replace=False))
     kind = rng.choice(KINDS, n, p=rng.dirichlet(np.full(KINDS, 6)))
     seen = draw_things(rng, kind, draw_prototypes(rng, KINDS, groups=5), accuracy=0.85)
@@ -25,7 +25,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     locations, rows, files = rng.permutation(np.arange(1, 200))[: traps + 1], [], {}
     for k in range(n):
         if k % each == 0:
-            background, sequence = camera.ground(rng), _uuid(rng)  # cameras stand still
+            background, sequence = camera.ground(rng), _uuid(rng)  # cameras do not move
         scene = background if is_empty[k] else camera.add(background, rng, seen.looks[k])
         id = _uuid(rng)
         day, hour = rng.integers(1, 29), rng.integers(24)

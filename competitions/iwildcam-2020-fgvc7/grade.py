@@ -21,6 +21,6 @@ def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
 
 
 def _distinct(ids: pd.Series) -> pd.Series:
-    """An image with several annotations has several rows: its later rows get an id of their own, by their order."""
+    """Make ids unique: later rows of an image with several annotations get numbered ids."""
     earlier = ids.groupby(ids, dropna=False).cumcount()
     return ids.where(earlier == 0, ids.astype(str) + " (row " + (earlier + 1).astype(str) + " of this id)")

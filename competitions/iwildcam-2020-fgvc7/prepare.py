@@ -17,14 +17,14 @@ TEST_SIZE = 0.22
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
     images, annotations = read_tables(raw)
-    # The reference counts the images that are held out twice in the denominator.
+    # The reference counts the held-out images twice in the denominator.
     locations = test_locations(images["location"], lambda held_out, total: held_out / (total + held_out))
     train, test = hold_out(images, "location", locations)
     write_sides(train, test, *hold_out(annotations, "image_id", test["id"]), raw, public, private)
 
 
 def read_tables(raw: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Images and annotations. In tables a key that some record lacks becomes NaN, as in the reference's files."""
+    """Return the images and annotations. A key that a record lacks becomes NaN, as in the reference's files."""
     metadata = _load(raw, TRAIN)
     return pd.DataFrame(metadata["images"]), pd.DataFrame(metadata["annotations"])
 
@@ -38,7 +38,7 @@ def write_sides(
     public: Path,
     private: Path,
 ) -> None:
-    """``annotations`` are those of the training images, ``truth`` those of the test images."""
+    """Write the data; ``annotations`` are those of the training images, ``truth`` those of the test images."""
     metadata, test_metadata = _load(raw, TRAIN), _load(raw, TEST)
     content = {
         "annotations": _records(annotations),
@@ -64,9 +64,9 @@ def write_sides(
 
 
 def test_locations(locations: pd.Series, share_of: Callable[[int, int], float]) -> list[Any]:
-    """Cameras of the test set: a random share, then one by one until it holds just under the share of images.
+    """Return the cameras of the test set: a random share, adjusted one by one to just under the share of images.
 
-    ``share_of`` gives that share from the numbers of images that are held out and of all images.
+    ``share_of`` computes that share from the numbers of held-out images and of all images.
     """
     images = locations.value_counts()
     train, test = map(list, split(locations.unique(), test_size=TEST_SIZE))

@@ -113,7 +113,7 @@ def _uuid(rng: np.random.Generator) -> str:
 
 def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[str, Any]:
     answers = pd.read_csv(private / "answers.csv")
-    # One prediction for each image, also where the answers have several rows for it.
+    # One prediction for each image, even if the answers have several rows for it.
     truth = answers.groupby("Id")["Category"].first()
     guesses = {
         id: (category if rng.random() < 0.6 else int(rng.choice([0, 2, 3, 71, 675]))) for id, category in truth.items()

@@ -28,7 +28,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
         {"count": 0 if label == EMPTY else 1, "image_id": image["id"], "id": _uuid(rng), "category_id": label}
         for label, image in zip(truth, images, strict=True)
     ]
-    order, cut = rng.permutation(n - each).tolist(), n - each  # the last camera's are the old test images
+    order, cut = rng.permutation(n - each).tolist(), n - each  # the last camera has the old test images
     categories = [{"count": 0, "id": 0, "name": "empty"}] + [
         {"count": truth.count(id), "id": id, "name": f"{first} {second}"}
         for id, first, second in zip(numbers.tolist(), lexicon(rng, KINDS), lexicon(rng, KINDS), strict=True)
@@ -56,7 +56,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _take(raw: Path, rng: np.random.Generator, seen: Things, is_empty: np.ndarray, each: int) -> list[dict[str, Any]]:
-    """Images of each camera, which stands still: they are written, and described as the annotations file does."""
+    """Write images of each camera, which does not move; returns their entries for the annotations file."""
     camera = Camera(rng, 64, body=(0.46, 0.42, 0.36), ground=(0.36, 0.42, 0.30), reach=0.4, size=0.5, clutter=0.1)
     locations, images = rng.permutation(np.arange(1, 560)), []
     for folder in ("train", "test"):
@@ -86,7 +86,7 @@ def _take(raw: Path, rng: np.random.Generator, seen: Things, is_empty: np.ndarra
 
 
 def _detection(rng: np.random.Generator, id: str, is_empty: bool) -> dict[str, Any]:
-    """The detector is right about nine images in ten; where an animal is, it does not know well."""
+    """Return the detector's result, which is right for nine images in ten, but has a random box."""
     found = bool(rng.random() < (0.1 if is_empty else 0.9))
     box = {"category": "1", "bbox": rng.uniform(0.2, 0.5, 4).round(4).tolist(), "conf": 0.9}
     return {"detections": [box] if found else [], "id": id, "max_detection_conf": 0.9 if found else 0.0}

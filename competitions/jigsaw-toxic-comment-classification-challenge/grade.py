@@ -17,7 +17,7 @@ from .labels import CLASSES
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
-    """Which rows count is part of the answers: all are checked, though the original grader checks those alone."""
+    """Check all rows, because the answers define which ones count. The original grader checks only those."""
     require_columns(submission, ["id", *CLASSES], exactly=True)
     require_row_count(submission, template)
     predictions(submission, template, CLASSES, on="id")
@@ -41,8 +41,8 @@ def _true_and_predicted(submission: pd.DataFrame, answers: pd.DataFrame) -> tupl
     counts = isin(ids, truth["id"])
     if counts.sum() != len(truth):
         raise InvalidSubmission(f"id {ids[ids.duplicated()].iloc[0]!r} occurs more than once")
-    # The original grader looks at the rows that count only, and pairs classes, and rows in the order of their ids,
-    # by their place alone.
+    # Like the original grader, read only the rows that count, and pair by position: the classes as given, and the
+    # rows sorted by id.
     columns = [column for column in submission.columns if column != "id"]
     scores = numeric(submission[columns].astype(object).where(counts, 0), columns)
     require_finite(scores, columns)

@@ -46,7 +46,7 @@ def _comment(rng: np.random.Generator) -> str:
 
 def _labels(rng: np.random.Generator, n: int) -> np.ndarray:
     labels = (rng.random((n, 6)) < [0.4, 0.15, 0.3, 0.15, 0.3, 0.2]).astype(int)
-    for k in range(6):  # every class occurs, in rows that count too
+    for k in range(6):  # every class occurs in rows that count
         labels[2 * k : 2 * k + 2, k] = 1
     return labels
 

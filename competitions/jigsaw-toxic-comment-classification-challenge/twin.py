@@ -17,7 +17,7 @@ ACCURACY = dict(zip(CLASSES, (0.92, 0.97, 0.95, 0.98, 0.94, 0.97), strict=False)
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, n_test, ignored = (by_size(size, *counts) for counts in ((600, 3500, 10000), (150, 700, 3000), (50, 150, 600)))
-    # the world: words that are rude in six ways, which go together as all rise with the first one
+    # the world: words that are rude in six ways; all ways increase with the first one
     language, count = Language(rng, scales=6), n + n_test + ignored
     mood = rng.normal(size=(count, 1))
     texts = language.write(rng, rng.integers(8, 60, count), 0.8 * mood + 0.6 * rng.normal(size=(count, 6)))

@@ -18,10 +18,10 @@ def read_answers(path: Path) -> pd.DataFrame:
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
-    """The labels that the predictions come to: the reference cuts them, too; a missing one is below the cut."""
+    """Return whether each prediction is at least 0.5, as in the reference. A missing prediction is not."""
     if {"prediction", "toxicity"} <= {*submission.columns}:
-        raise InvalidSubmission("columns 'prediction' and 'toxicity' are both there; only 'prediction' was expected")
-    column = "toxicity" if "toxicity" in submission.columns else "prediction"  # so that the answers can be graded
+        raise InvalidSubmission("columns 'prediction' and 'toxicity' are both present; only 'prediction' was expected")
+    column = "toxicity" if "toxicity" in submission.columns else "prediction"  # the answers are graded too
     require_columns(submission, ["id", column])
     return numeric(submission, column)[alignment(submission, template, on="id")] >= 0.5
 
@@ -36,7 +36,7 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
 
 
 def areas(predicted: np.ndarray, answers: pd.DataFrame) -> tuple[float, list[list[float]]]:
-    """The AUC of all rows, and for each kind of subset those of the identities."""
+    """Return the AUC of all rows, and for each kind of subset the AUCs of the identities."""
     toxic, *mentions = (answers[name].to_numpy() >= 0.5 for name in ["toxicity", *IDENTITIES])
     subsets = (
         mentions,  # subgroup

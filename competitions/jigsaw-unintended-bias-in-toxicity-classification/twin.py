@@ -15,7 +15,7 @@ TOXIC = 0.25
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, n_test = (by_size(size, *counts) for counts in ((4000, 12000, 30000), (200, 700, 2500)))
     count = n + n_test + 20
-    # the world: rude words, and names of groups that rude comments mention more often, but that are not rude themselves
+    # the world: rude words, and names of groups, which are not rude but more frequent in rude comments
     language, names = Language(rng), np.array(lexicon(rng, 2 * len(IDENTITIES))).reshape(-1, 2)
     leaning = rng.normal(size=(count, 1))
     texts = language.write(rng, rng.integers(8, 40, count), leaning)
@@ -27,7 +27,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
         texts[row] = " ".join(words)
     full, plain = (scores[:, 0] for scores in language.read(texts))
     raters = _ranks(add_noise(full, rng, r2=0.85))
-    # half of the raters or more find the upper quarter toxic; they come in tenths
+    # at least half of the raters find the upper quarter toxic; values are tenths
     toxicity = np.interp(raters, [0, 1 - TOXIC - 0.2, 1 - TOXIC, 1], [0, 0.05, 0.5, 1]).round(1)
 
     table = pd.DataFrame({"id": rng.choice(10**6, count, replace=False) + 59848, "comment_text": texts})
@@ -48,13 +48,13 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     table["toxicity_annotator_count"] = rng.integers(3, 11, count)
     test = table[n:].rename(columns={"target": "toxicity"})
     train = table[:n].copy()
-    train.loc[rng.random(n) < 0.3, IDENTITIES] = np.nan  # most comments were not annotated
+    train.loc[rng.random(n) < 0.3, IDENTITIES] = np.nan  # comments without annotations
     train.to_csv(raw / "train.csv", index=False)
     test[:n_test].to_csv(raw / "test_private_expanded.csv", index=False)
     test[n_test:].to_csv(raw / "test_public_expanded.csv", index=False)
     test[["id", "comment_text"]][:n_test].to_csv(raw / "test.csv", index=False)
     test[["id"]][:n_test].assign(prediction=0.0).to_csv(raw / "sample_submission.csv", index=False)
-    # predictions are cut at one half: as many are above as are toxic
+    # predictions are cut at one half, so as many are above as are toxic
     guesses = {"simple": _ranks(plain + 2 * mentioned.any(axis=1)), "ceiling": _ranks(full)}
     index = table["id"]
     return {

@@ -5,7 +5,7 @@ from pytest_mlebench.authoring import alignment, labelled_records, parse_texts, 
 from pytest_mlebench.authoring.resampling import RowScores, ratio
 
 Labelled = tuple[list[str], np.ndarray]
-"""Characters, and the numbers that belong to each: x and y of a point; left, top, width and height of a box."""
+"""Characters, and an array with x and y of each point, or with left, top, width and height of each box."""
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[Labelled]:
@@ -39,7 +39,7 @@ def _boxes(text: str) -> Labelled:
 
 
 def _hits(boxes: Labelled, points: Labelled) -> int:
-    """Each box in turn uses up the first point of its character that lies within it."""
+    """Return the number of hits. Each box in turn claims the first remaining point of its character inside it."""
     characters, corners = boxes
     rows: dict[str, list[int]] = {character: [] for character in characters}
     for row, character in enumerate(points[0]):
@@ -51,6 +51,6 @@ def _hits(boxes: Labelled, points: Labelled) -> int:
         x, y = free[character].T
         inside = (left < x) & (x < left + width) & (top < y) & (y < top + height)
         if inside.any():
-            free[character][inside.argmax()] = np.nan  # which lies in no box
+            free[character][inside.argmax()] = np.nan  # NaN is in no box
             hits += 1
     return hits

@@ -22,7 +22,7 @@ def write_sides(train: pd.DataFrame, test: pd.DataFrame, raw: Path, public: Path
 
 
 def _inner_points(labels: str | float) -> str:
-    """A point in each box; pages without characters have a missing value."""
+    """Return a point in each box. For a page without characters, ``labels`` is a missing value."""
     parts = [] if pd.isna(labels) else str(labels).split()
     boxes = zip(parts[::5], parts[1::5], parts[2::5], strict=True)
     return " ".join(f"{character} {int(x) + 1} {int(y) + 1}" for character, x, y in boxes)

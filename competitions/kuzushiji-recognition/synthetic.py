@@ -27,12 +27,12 @@ def make(raw: Path, seed: int) -> None:
 
 
 def make_pages(raw: Path, seed: int, image_id: Callable[[np.random.Generator, int], str]) -> None:
-    """``image_id`` makes the name of a page from its number."""
+    """Write the data; ``image_id`` returns the name of a page from its number."""
     rng = np.random.default_rng(seed)
     n = 178 + 5 * seed
     ids = [image_id(rng, k) for k in range(n)]
     labels: list[str | None] = [_labels(rng) for _ in range(n)]
-    # Pages of images only have no labels; as in the real data, none of them is held out.
+    # Pages with images only have no labels; as in the real data, none of them is held out.
     train, _ = split(np.arange(n), test_size=0.1)
     for k in rng.choice(train, 12, replace=False):
         labels[k] = None
@@ -89,7 +89,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         return points + [(str(rng.choice(CHARACTERS)), *rng.integers(0, 3000, 2)) for _ in range(rng.integers(0, 3))]
 
     def shared(boxes: list[Box], step: int) -> list[Point]:
-        """Two points for each pair of overlapping boxes: one lies in both, one in the first box only."""
+        """Return two points for each pair of overlapping boxes: one in both, one in the first box only."""
         points: list[Point] = []
         for (character, x, y, width, height), (*second, _, _) in pairwise(boxes):
             if second == [character, x + width // 3, y + height // 3]:

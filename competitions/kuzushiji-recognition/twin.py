@@ -8,14 +8,14 @@ from pytest_mlebench.authoring.worlds.images import jpeg, smooth_noise
 from pytest_mlebench.authoring.worlds.labels import by_size
 from pytest_mlebench.authoring.worlds.scans import tube
 
-SIDE, CELL, LENGTH = 96, 20, 7000  # pixels of a page (some 3000 in the real data) and a character; bytes of a file
+SIDE, CELL, LENGTH = 96, 20, 7000  # pixels of a page (about 3000 in reality) and of a character; bytes of a file
 PAGES = 10
-"""Of a book."""
+"""Number of pages in a book."""
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     books, others = by_size(size, (52, 2), (80, 4), (200, 10))
-    # the world: made-up characters, of which every second resembles the one before; some are frequent
+    # the world: made-up characters. Every second one resembles the previous one; some are frequent
     codes = [f"U+{code:04X}" for code in rng.permutation(np.arange(0x3041, 0x3094))[: by_size(size, 8, 14, 30)]]
     strokes = [np.cumsum(rng.normal(0, 0.6, (5, 2)), axis=0) for _ in codes]
     for k in range(1, len(codes), 2):
@@ -59,7 +59,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 def _page(
     strokes: list[np.ndarray], frequency: np.ndarray, hand: tuple[float, float, float], rng: np.random.Generator
 ) -> tuple[bytes, list[tuple[int, tuple[int, int, int, int]]]]:
-    """A JPEG file, and the characters on it: their numbers, and x, y, width and height."""
+    """Return a JPEG file, and the number, x, y, width and height of each character on it."""
     slant, scale, thickness = hand
     ink, boxes = np.zeros((SIDE, SIDE)), []
     left = rng.integers(1, 10)

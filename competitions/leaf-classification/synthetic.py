@@ -53,7 +53,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     answers = pd.read_csv(private / "test.csv")
     truth = answers[SPECIES].to_numpy()
     n, m = truth.shape
-    # thousandths that sum to one: some mass on the true species, some elsewhere, zeros included
+    # thousandths that sum to one, in part on the true species; some are zero
     milli = rng.multinomial(300, np.full(m, 1 / m), n) + rng.integers(0, 700, (n, 1)) * truth
     milli[np.arange(n), rng.integers(0, m, n)] += 1000 - milli.sum(1)
 

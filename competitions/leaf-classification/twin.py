@@ -17,7 +17,7 @@ KINDS, COUNT, SIDE = ["margin", "shape", "texture"], 64, 48  # the real pictures
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n = by_size(size, 1000, 5000, 8000)
-    # the world: what leaves of each species are like; species of a genus are alike
+    # the world: what the leaves of each species look like; species of a genus are similar
     genus = np.unique([name.split("_")[0] for name in SPECIES], return_inverse=True)[1]
     means = 0.25 * rng.normal(size=(genus.max() + 1, 3 * COUNT))[genus] + 0.23 * rng.normal(size=(99, 3 * COUNT))
     edges = 0.16 / np.arange(1, 7) ** 0.5
@@ -27,7 +27,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     seen = means[truth] + rng.normal(size=(n, 3 * COUNT))
     drawn = outlines[truth] + edges * rng.normal(size=(n, 6))
     given = swap_some(truth, 0.03, rng)
-    given[np.unique(truth, return_index=True)[1]] = np.arange(99)  # every species is there
+    given[np.unique(truth, return_index=True)[1]] = np.arange(99)  # every species occurs
 
     names = [f"{kind}{k}" for kind in KINDS for k in range(1, COUNT + 1)]
     table = pd.DataFrame((np.repeat([0.012, 0.0007, 0.011], COUNT) * np.exp(0.5 * seen)).round(6), columns=names)
@@ -51,7 +51,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _picture(rng: np.random.Generator, outline: np.ndarray) -> bytes:
-    """A white leaf on black: how far its edge is from the middle depends on the direction."""
+    """Draw a white leaf on black. The distance of its edge from the centre depends on the direction."""
     y, x = np.mgrid[:SIDE, :SIDE] - (SIDE - 1) / 2
     turn = np.arctan2(y, x) + rng.uniform(-0.2, 0.2)
     waves = np.cos(np.arange(1, 7)[:, None, None] * turn)

@@ -10,7 +10,7 @@ check = partial(class_labels, column="score", on="essay_id")
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    # As in the reference, a score weighs by its rank among those that occur on either side.
+    # As in the reference, the weights depend on ranks among the scores in the answers and the submission.
     return cohen_kappa_score(answers["score"], check(submission, answers), weights="quadratic")
 
 

@@ -11,7 +11,7 @@ SHARES = [0.07, 0.27, 0.37, 0.22, 0.06, 0.01]
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, other = by_size(size, 600, 5200, 12000), 3
-    # the world: longer essays are better, and so are those with good words, and with few misspelt ones
+    # the world: essays are better if they are longer, with good words and few misspelt ones
     language = Language(rng, cues=50)
     lengths = rng.lognormal(4.3, 0.4, n + other).astype(int).clip(20, 300)
     texts = language.write(rng, lengths, density=0.2)
@@ -27,7 +27,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     table[:n].to_csv(raw / "train.csv", index=False)
     table[n:].drop(columns="score").to_csv(raw / "test.csv", index=False)
     table.loc[n:, ["essay_id"]].assign(score=3).to_csv(raw / "sample_submission.csv", index=False)
-    # predictions as spread as the scores are best where the metric is the quadratic kappa
+    # for the quadratic kappa, predictions with the same spread as the scores are best
     guesses = {"simple": np.digitize(size_counts, levels) + 1, "ceiling": np.digitize(signal, levels) + 1}
     return {name: pd.DataFrame({"score": guess}, table["essay_id"]) for name, guess in guesses.items()}
 

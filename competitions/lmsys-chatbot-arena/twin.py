@@ -14,7 +14,7 @@ from .synthetic import COLUMNS
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n = by_size(size, 800, 5500, 14000)
-    # the world: what people like to read, how long they like it, and how good each model is
+    # the world: which words and lengths people like, and how good each model is
     language, models = Language(rng, cues=60), np.array([f"{word}-{k}b" for k, word in enumerate(lexicon(rng, 30), 7)])
     skill, turns = rng.normal(0, 0.8, len(models)), rng.choice([1, 2, 3], n, p=[0.8, 0.15, 0.05])
     sides = np.array([rng.choice(len(models), 2, replace=False) for _ in range(n)])

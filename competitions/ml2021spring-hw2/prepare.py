@@ -17,7 +17,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def frames(raw: Path) -> tuple[NDArray[np.intp], float]:
-    """The numbers of the labelled rows, and the share that is held out."""
+    """Return the numbers of the labelled rows, and the share to hold out."""
     labelled, test = (len(open_array(raw / FOLDER / f"{side}_11.npy")) for side in ("train", "test"))
     return np.arange(labelled), test / (labelled + test)
 

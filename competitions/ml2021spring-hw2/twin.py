@@ -9,7 +9,7 @@ from pytest_mlebench.authoring.worlds.labels import by_size
 
 from .prepare import FOLDER, frames
 
-PHONES, LENGTH, AROUND = 39, 39, 5  # numbers of a frame; frames on each side of the one in question
+PHONES, LENGTH, AROUND = 39, 39, 5  # values of a frame; frames on each side of the labelled one
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
@@ -24,10 +24,10 @@ def guesses(heard: pd.DataFrame, test: np.ndarray) -> dict[str, pd.DataFrame]:
 
 
 def write_frames(raw: Path, rng: np.random.Generator, size: str) -> pd.DataFrame:
-    """Write the arrays; of each labelled frame its phone, as heard from the frame alone and from those around it."""
+    """Write the arrays; returns the phone of each labelled frame, as heard from the frame alone and as it is."""
     recordings, extra = by_size(size, 20, 50, 150), by_size(size, 100, 600, 1800)
     length = by_size(size, 9, 24, 24)  # phones after the first of a recording
-    # the world: how each phone sounds, and which follow which
+    # the world: how each phone sounds, and which phones follow which
     means = rng.normal(size=(PHONES, LENGTH)) * np.linspace(1.2, 0.3, LENGTH)
     follows = rng.dirichlet(np.full(PHONES, 0.15), PHONES)
     (raw / FOLDER).mkdir(parents=True)

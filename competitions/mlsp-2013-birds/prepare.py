@@ -24,7 +24,7 @@ OF_RECORDINGS = [
         for name in ("filtered_spectrograms", "spectrograms", "supervised_segmentation")
     ),
 ]
-EXAMPLES = f"{SUPPLEMENTAL}/segmentation_examples"  # of a few recordings only
+EXAMPLES = f"{SUPPLEMENTAL}/segmentation_examples"  # for a few recordings only
 
 HEADING = "rec_id,[histogram of segment features]"
 
@@ -47,7 +47,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     hidden = set(test)
     _write_lines(public / LABELS, "rec_id,[labels]", ((id, "?" if id in hidden else species) for id, species in labels))
     for name, rows in zip(SEGMENT_TABLES, segments, strict=True):
-        _write_lines(public / name, HEADING, rows)  # the reference heads all three as the first
+        _write_lines(public / name, HEADING, rows)  # the reference uses the first table's header for all
 
     truth = [
         (100 * id + number, int(str(number) in species.split(",")))
@@ -70,7 +70,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def _renumbered(archive: ZipFile, name: str, new_ids: Mapping[str, int]) -> list[tuple[int, str]]:
-    """The lines of a text file after its heading, of known recordings only: new id, and what follows the old one."""
+    """Return new id and remaining text of each line of a file, without its header and unknown recordings."""
     with open_member(archive, f"{ROOT}/{name}") as file:
         lines = [line.partition(",") for line in file.read().decode().splitlines()[1:]]
     return [(new_ids[id], rest) for id, _, rest in lines if id in new_ids]

@@ -18,7 +18,7 @@ def make(raw: Path, seed: int) -> None:
     train = np.zeros(n, bool)
     train[rng.choice(n, 56 + 3 * seed, replace=False)] = True
     names = [_file_name(rng, i) for i in range(n)]
-    # the text files are in different orders, none of them in that of the numbers
+    # the text files are in different orders, none of them numeric
     folds = [f"{i},{0 if train[i] else 1}" for i in rng.permutation(n)]
     file_names = [f"{i},{names[i]}" for i in rng.permutation(n)]
     labels = []

@@ -12,13 +12,13 @@ from pytest_mlebench.authoring.worlds.media import coloured_noise, sweep
 
 from .synthetic import ESSENTIAL, ROOT, SUPPLEMENTAL
 
-SPECIES, RATE, SECONDS = 19, 16000, 2  # the real clips last ten seconds: five times the bytes
+SPECIES, RATE, SECONDS = 19, 16000, 2  # the real clips last ten seconds: five times as many bytes
 FEATURES, CLUSTERS = 38, 100
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n = by_size(size, 25, 150, 400)
-    # the world: each bird's song, of which every second one differs from the one before in its direction alone
+    # the world: each bird's song; every second one differs from the previous one only in direction
     low, high = np.repeat(np.linspace(1500, 6200, 10), 2)[:SPECIES], rng.uniform(300, 900, 10)
     glide = np.where(np.arange(SPECIES) % 2 == 0, 1, -1)
     length, gap = rng.uniform(0.05, 0.2, SPECIES), rng.uniform(0.08, 0.3, SPECIES)
@@ -43,7 +43,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
                 if (first := int(at * RATE)) + len(note) >= len(clip):
                     break
                 clip[first : first + len(note)] += loud * note
-                if rng.random() < 0.7:  # found by the program that cuts a clip into segments
+                if rng.random() < 0.7:  # found by the segmentation
                     notes.append([at, length[bird], (start + end) / 2, (end - start) / length[bird]])
                 at += length[bird] + gap[bird] * rng.uniform(0.8, 1.2)
         name = f"PC{site + 1}_2009{rng.integers(5, 9):02d}{rng.integers(10, 30)}_{rng.integers(24):02d}0000_{k:04d}"
@@ -62,7 +62,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
             texts["features"].append(f"{k},{segment}," + ",".join(f"{value:.5f}" for value in values))
             box = np.array([at, at + 0.1 * long, middle / 4 - 0.02, middle / 4 + 0.02]) * [62, 62, 64, 64]
             texts["rectangles"].append(f"{k},{segment}," + ",".join(map(str, box.round().astype(int))))
-        either = np.pad(sings, (0, 1)).reshape(-1, 4).any(axis=1).repeat(4)[:SPECIES]  # who hears pitches roughly
+        either = np.pad(sings, (0, 1)).reshape(-1, 4).any(axis=1).repeat(4)[:SPECIES]  # rough pitch only
         guesses.append((np.where(either, 0.4, 0.05), np.where(sings, 0.9, 0.01)))
     _texts(files, rng, labels, ids, texts)
     write_zip(raw / f"{ROOT}.zip", files)
@@ -88,7 +88,7 @@ def _texts(files: dict[str, bytes | str], rng: np.random.Generator, labels: list
 
 
 def _pictures(files: dict[str, bytes | str], name: str, clip: np.ndarray) -> None:
-    """The spectrogram, without the steady noise, and where it is loud."""
+    """Add pictures of the spectrogram, of the same without steady noise, and of its loud parts."""
     loud = np.sqrt(np.abs(stft(clip, nperseg=512, noverlap=0)[2]))[::-4][:64]
     quiet = np.maximum(loud - np.median(loud, axis=1, keepdims=True), 0)
     maps = {"spectrograms": loud, "filtered_spectrograms": quiet, "supervised_segmentation": quiet > 0.3 * quiet.max()}
@@ -97,7 +97,7 @@ def _pictures(files: dict[str, bytes | str], name: str, clip: np.ndarray) -> Non
 
 
 def bmp(values: np.ndarray) -> bytes:
-    """A grey BMP image of values from 0 to 255, shape (height, width)."""
+    """Return a grey BMP image of values from 0 to 255, of shape (height, width)."""
     height, width = values.shape
     padded = np.pad(np.clip(np.rint(values), 0, 255).astype(np.uint8)[::-1], ((0, 0), (0, -width % 4)))
     palette = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 4, axis=1) * np.array([1, 1, 1, 0], np.uint8)

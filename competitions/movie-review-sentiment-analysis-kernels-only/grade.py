@@ -15,4 +15,4 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
 
 def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
     right = check(submission, answers) == answers["Sentiment"].to_numpy()
-    return mean_of(right, units=answers["SentenceId"])  # the phrases of a sentence belong together
+    return mean_of(right, units=answers["SentenceId"])  # resample whole sentences

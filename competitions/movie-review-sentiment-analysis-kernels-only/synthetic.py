@@ -10,7 +10,7 @@ from pytest_mlebench.authoring.synthetic import first_value, standard
 
 WORDS = """a the film movie plot never quite funny dull , . 's n't moving , but -LRB- -RRB- `` '' -- café naïve ½
 10-course "good" clichés""".split()
-MISSING = ["NA", "null", "None", "nan", "N/A"]  # as pandas reads them
+MISSING = ["NA", "null", "None", "nan", "N/A"]  # according to pandas
 
 
 def make(raw: Path, seed: int) -> None:
@@ -45,7 +45,7 @@ def _phrases(rng: np.random.Generator, sentences: int) -> list[tuple[int, str]]:
 
 def _quoted(phrases: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
     return [
-        (sentence, '"' + text.replace('"', '""') + '"' if '"' in text else text)  # a comma alone asks for no quotes
+        (sentence, '"' + text.replace('"', '""') + '"' if '"' in text else text)  # a comma needs no quotes
         for sentence, text in phrases
     ]
 

@@ -10,7 +10,7 @@ from pytest_mlebench.authoring.worlds.text import Language
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     sentences, other = (by_size(size, *counts) for counts in ((60, 700, 1500), (10, 60, 200)))
-    # the world: words of praise and blame, and how much of them turns a phrase from neutral to a bit, to very
+    # the world: words of praise and blame, and how many of them make a phrase somewhat or very positive or negative
     language = Language(rng, cues=60)
     texts = language.write(rng, rng.integers(6, 20, sentences + other), density=0.3, marks=False)
     rows = [(number, phrase) for number, text in enumerate(texts, 1) for phrase in _phrases(rng, text.split())]
@@ -29,7 +29,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _phrases(rng: np.random.Generator, words: list[str]) -> list[str]:
-    """The sentence, and the phrases into which it is taken apart, again and again, each once."""
+    """Return the sentence and the distinct phrases from splitting it recursively."""
     if len(words) < 2:
         return [" ".join(words)]
     cut = int(rng.integers(1, len(words)))

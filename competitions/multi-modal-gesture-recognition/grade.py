@@ -32,5 +32,5 @@ def _gestures(value: Any, row: int) -> list[int]:
         return [int(number) for number in str(value).split()]
     except ValueError as error:
         raise InvalidSubmission(
-            f"column 'Sequence', row {row}: {str(value)[:60]!r} is not whole numbers separated by spaces"
+            f"column 'Sequence', row {row}: {str(value)[:60]!r} is not a list of integers separated by spaces"
         ) from error

@@ -12,15 +12,15 @@ from pytest_mlebench.authoring.worlds.media import coloured_noise, mp4, speech
 
 from .synthetic import BATCHES
 
-RATE, WORD, FPS, HAND = 8000, 0.22, 5, 11  # of sound; seconds of a word; of pictures; the joint that moves
+RATE, WORD, FPS, HAND = 8000, 0.22, 5, 11  # of sound; seconds of a word; frames per second; the joint that moves
 FACES = (24, 32)  # the real pictures have 480 by 640 pixels
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
-    """Test samples name no gestures in their Matlab files: in the real version 1 they give the answers away."""
+    """Leave the gestures out of the Matlab files of test samples, where version 1's real data reveals the answers."""
     test, train = by_size(size, 50, 80, 200), by_size(size, 15, 40, 120)
     # the world: each gesture has a word of two sounds and a place where the hand goes. Gestures 2k - 1 and 2k have
-    # the same sounds, in another order, and nearly the same place
+    # the same sounds in the opposite order, and nearly the same place
     sounds = np.column_stack([rng.permutation(np.linspace(300, 900, 5)), rng.uniform(1100, 2900, 5)])
     pairs = rng.permutation([(a, b) for a in range(5) for b in range(a)])
     spots = np.repeat(rng.uniform(-1, 1, (10, 2)), 2, axis=0) + rng.normal(0, 0.1, (20, 2))
@@ -30,25 +30,25 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
         samples = []
         for _ in range(test if batch == "training4" else train if batch.startswith("training") else 3):
             number += int(rng.integers(1, 3))
-            made = rng.integers(0, 20, rng.integers(4, 9))
-            words = [sounds[pairs[g // 2][:: 1 if g % 2 else -1]] for g in made]
-            gaps = rng.uniform(0.08, 0.2, len(made) + 1)
-            starts = np.cumsum(gaps)[:-1] + WORD * np.arange(len(made))
-            sound = _sound(rng, words, starts, gaps.sum() + WORD * len(made))
-            given = np.where(rng.random(len(made)) < 0.04, rng.integers(0, 20, len(made)), made)
-            told = [
+            true = rng.integers(0, 20, rng.integers(4, 9))
+            words = [sounds[pairs[g // 2][:: 1 if g % 2 else -1]] for g in true]
+            gaps = rng.uniform(0.08, 0.2, len(true) + 1)
+            starts = np.cumsum(gaps)[:-1] + WORD * np.arange(len(true))
+            sound = _sound(rng, words, starts, gaps.sum() + WORD * len(true))
+            given = np.where(rng.random(len(true)) < 0.04, rng.integers(0, 20, len(true)), true)
+            labels = [
                 (names[g], int(start * FPS) + 1, int((start + WORD) * FPS) + 1)
                 for g, start in zip(given, starts, strict=True)
             ]
             is_known = batch.startswith("training") and batch != "training4"
             name = f"Sample{number:05d}"
             samples.append(
-                (f"{name}.zip", _sample(raw, rng, name, sound, spots[made], starts, told if is_known else []))
+                (f"{name}.zip", _sample(raw, rng, name, sound, spots[true], starts, labels if is_known else []))
             )
             if batch.startswith("training"):
                 rows.append((f"{number:04d}", _text(given)))
-                guesses["ceiling"][number] = _text(made)
-                guesses["simple"][number] = _text(made // 2 * 2 + rng.integers(0, 2, len(made)))
+                guesses["ceiling"][number] = _text(true)
+                guesses["simple"][number] = _text(true // 2 * 2 + rng.integers(0, 2, len(true)))
         write_tar_gz(raw / f"{batch}.tar.gz", [samples[k] for k in rng.permutation(len(samples))])
     pd.DataFrame([rows[k] for k in rng.permutation(len(rows))], columns=["Id", "Sequence"]).to_csv(
         raw / "training.csv", index=False
@@ -72,13 +72,13 @@ def _sound(rng: np.random.Generator, words: list[np.ndarray], starts: np.ndarray
     sound = rng.uniform(0.15, 0.5) * coloured_noise(rng, (int(seconds * RATE),), 0.8)
     pitch, tract = rng.uniform(90, 230), rng.uniform(0.85, 1.15)
     for word, start in zip(words, starts, strict=True):
-        said = speech(rng, word * tract, pitch, WORD, RATE)
-        sound[int(start * RATE) :][: len(said)] += said
+        spoken = speech(rng, word * tract, pitch, WORD, RATE)
+        sound[int(start * RATE) :][: len(spoken)] += spoken
     return sound
 
 
-def _sample(raw: Path, rng: np.random.Generator, name: str, sound: np.ndarray, spots, starts, told: list) -> bytes:
-    """A sample's archive: sound, three videos, and a Matlab file with the skeleton and the gestures."""
+def _sample(raw: Path, rng: np.random.Generator, name: str, sound: np.ndarray, spots, starts, labels: list) -> bytes:
+    """Return a sample's archive: sound, three videos, and a Matlab file with the skeleton and the gestures."""
     times = np.arange(int(len(sound) / RATE * FPS)) / FPS
     near = np.exp(-0.5 * ((times[:, None] - starts - WORD / 2) / 0.12) ** 2)
     hand = (near @ spots) + rng.normal(0, 0.05, (len(times), 2))
@@ -87,8 +87,8 @@ def _sample(raw: Path, rng: np.random.Generator, name: str, sound: np.ndarray, s
     frames = np.zeros(len(times), [("Skeleton", object)])
     for k, places in enumerate(joints):
         frames["Skeleton"][k] = {"WorldPosition": places.round(4)}
-    labels = np.array(told, dtype=[("Name", object), ("Begin", object), ("End", object)])
-    video = {"NumFrames": len(times), "FrameRate": FPS, "MaxDepth": 4000, "Frames": frames, "Labels": labels}
+    gestures = np.array(labels, dtype=[("Name", object), ("Begin", object), ("End", object)])
+    video = {"NumFrames": len(times), "FrameRate": FPS, "MaxDepth": 4000, "Frames": frames, "Labels": gestures}
     file = io.BytesIO()
     savemat(file, {"Video": video}, do_compression=True)
     y, x = ((hand * 0.35 + 0.5) * FACES).clip(0, 23).astype(int).T

@@ -6,7 +6,7 @@ from pytest_mlebench.authoring.resampling import RowScores, root_mean
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[float]":
-    """The fares in the order of their keys."""
+    """Return the fares sorted by key."""
     require_columns(submission, ["key", "fare_amount"])
     require_row_count(submission, template)
     fares = numeric(submission, "fare_amount")
@@ -24,8 +24,8 @@ def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
 
 
 def _sorted_by_key(table: pd.DataFrame) -> pd.DataFrame:
-    """Keys are never compared: the places of rows in the order of their keys decide which prediction is for which."""
+    """Sort by key. Keys are never compared: predictions and answers are paired by the rank of their keys."""
     keys = table["key"]
-    if keys.dtype == object:  # numbers among texts do not sort
+    if keys.dtype == object:  # mixed numbers and strings cannot be sorted
         table = table.assign(key=keys.astype(str))
     return table.sort_values("key", kind="stable")

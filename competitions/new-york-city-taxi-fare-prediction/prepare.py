@@ -8,8 +8,8 @@ from pytest_mlebench.authoring.tables import read_csv, split, write_csv
 
 from .lines import pick_lines
 
-TEST_ROWS = 9914  # whatever the size of the data
-# Named, as a column must not be read as whole numbers in some chunks and as floats in others.
+TEST_ROWS = 9914  # independent of the size of the data
+# Explicit, so that no column is read as integers in some chunks and as floats in others.
 TYPES = {
     "key": str,
     "fare_amount": float,
@@ -36,7 +36,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def _rewrite(source: Path, target: Path) -> int:
-    """Write 55 million rides as pandas does, but not all at once; returns their number."""
+    """Write 55 million rides in pandas' format, chunk by chunk; returns their number."""
     rides = 0
     for chunk in read_csv(source, dtype=TYPES, chunksize=1_000_000):
         write_csv(chunk, target, mode="a", header=not rides)

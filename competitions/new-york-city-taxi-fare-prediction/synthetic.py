@@ -8,7 +8,7 @@ from sklearn.model_selection import train_test_split
 
 from .prepare import TEST_ROWS
 
-FULL_ROWS = 250  # have every column; the others are as short as they can be
+FULL_ROWS = 250  # with every column; the others are as short as possible
 FIRST, LATER = "bcdfghjkmpqr", "bcdfghjkmpqrstvwxyz0123456789"
 
 
@@ -41,7 +41,7 @@ def make(raw: Path, seed: int) -> None:
     rides.loc[full[9:80], "fare_amount"] = [-52.0, 0.0, 300.5, *rng.gamma(3, 4, 68).round(2)]
     rides.loc[full[80], "passenger_count"] = 208
     train_rows, _ = train_test_split(np.arange(n), test_size=TEST_ROWS, random_state=0)
-    rides.loc[train_rows[0], "fare_amount"] = 93963.36  # would drown everything else in the held-out part
+    rides.loc[train_rows[0], "fare_amount"] = 93963.36  # would dominate the score in a held-out row
     rides.to_csv(raw / "train.csv", index=False)
     old_test = rides.drop(columns="fare_amount").head(5)
     old_test.to_csv(raw / "test.csv", index=False)

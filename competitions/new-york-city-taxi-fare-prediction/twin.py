@@ -7,14 +7,14 @@ from pytest_mlebench.authoring.worlds.labels import by_size
 
 from .prepare import TEST_ROWS
 
-KM = np.array([111.2 * np.cos(np.deg2rad(40.75)), 111.2])  # of a degree of longitude and of latitude
+KM = np.array([111.2 * np.cos(np.deg2rad(40.75)), 111.2])  # per degree of longitude and latitude
 CENTRE = np.array([-73.98, 40.75])
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     """The test always has 9914 rides."""
     n = TEST_ROWS + by_size(size, 500, 12000, 60000)
-    # the world: streets at an angle, airports with a price of their own, slow hours, a toll, and prices that rose
+    # the world: streets at an angle, airports with fixed prices, slow hours, a toll, and a price rise
     angle, airports = rng.uniform(0, np.pi / 2), rng.uniform(8, 18, (2, 1)) * _unit(rng.uniform(0, 2 * np.pi, 2))
     start, rate, flat = rng.uniform(2, 4), rng.uniform(1.5, 2.2), rng.uniform(38, 55, 2)
     bank, toll, rise = rng.uniform(2, 4), rng.uniform(5, 8), rng.uniform(1.15, 1.35)
@@ -35,7 +35,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     for airport, price in zip(airports, flat, strict=True):
         fare = np.where(np.hypot(*(ends[0] - airport).T) < 1.5, price, fare)
     paid = np.maximum(fare * np.exp(rng.normal(0, 0.12, n)) + rng.choice([0, 0, 0, 1, 5], n), 2.5)
-    paid = np.where(rng.random(n) < 0.02, np.minimum(rng.gamma(2, 12, n) + 2.5, 90), paid)  # agreed beforehand
+    paid = np.where(rng.random(n) < 0.02, np.minimum(rng.gamma(2, 12, n) + 2.5, 90), paid)  # prices agreed in advance
     simple = np.poly1d(np.polyfit(straight, paid, 1))(straight)
 
     places = (CENTRE + ends / KM).round(6)

@@ -23,7 +23,7 @@ def write_sides(train_plays: list[str], test_plays: list[str], raw: Path, public
     write_csv(test[["contact_id"]].assign(contact=0), public / "sample_submission.csv")
     del train, test
     for name in ("baseline_helmets", "player_tracking", "video_metadata"):
-        table = _read(raw / f"train_{name}.csv")  # with plays that are not labelled
+        table = _read(raw / f"train_{name}.csv")  # includes plays without labels
         write_csv(table[table["game_play"].isin(train_plays)], public / f"train_{name}.csv")
         write_csv(table[table["game_play"].isin(test_plays)], public / f"test_{name}.csv")
     for plays, side in ((train_plays, "train"), (test_plays, "test")):
@@ -31,4 +31,4 @@ def write_sides(train_plays: list[str], test_plays: list[str], raw: Path, public
 
 
 def _read(path: Path) -> pd.DataFrame:
-    return read_csv_high(path, dtype={"nfl_player_id_2": str})  # a number or G
+    return read_csv_high(path, dtype={"nfl_player_id_2": str})  # a number, or G for the ground

@@ -26,7 +26,7 @@ def make(raw: Path, seed: int) -> None:
 
 
 def make_games(raw: Path, seed: int, games: int) -> None:
-    """The plays are of at most so many games."""
+    """Write the data; the plays are from at most ``games`` games."""
     rng = np.random.default_rng(seed)
     n = 44
     plays = sorted({f"{rng.integers(58000, 58000 + games)}_{rng.integers(0, 5000):06d}" for _ in range(n + 3)})
@@ -85,7 +85,7 @@ def _sensors(rng: np.random.Generator) -> list[str]:
 
 
 def _number(rng: np.random.Generator, value: float) -> str:
-    """Mostly two decimals, sometimes all digits: default parsing then loses the last one now and again."""
+    """Format with two decimals, or sometimes all digits, of which default parsing can lose the last one."""
     u = rng.random()
     return "" if u < 0.03 else repr(float(value)) if u < 0.30 else f"{value:.2f}"
 

@@ -11,13 +11,13 @@ from pytest_mlebench.authoring.worlds.media import mp4
 from .prepare import VIEWS
 from .synthetic import HEADERS
 
-TEAM, STEPS = 5, 14  # players of each side (the real ones have eleven), and tenths of a second
+TEAM, STEPS = 5, 14  # players of each side (in reality eleven), and tenths of a second
 POSITIONS = ["CB", "QB", "WR", "T", "G", "DE"]
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
-    n, plays = by_size(size, 12, 50, 100), by_size(size, 1, 4, 4)  # plays of each game
-    # the world: who touches whom depends on distance, on who closes in, and on sides; who falls stops and is low
+    n, plays = by_size(size, 12, 50, 100), by_size(size, 1, 4, 4)  # plays, and plays per game
+    # the world: contact depends on distance, approach and sides; players who fall stop, and are low
     reach, closing, foes = rng.uniform(1.1, 1.6), rng.uniform(0.3, 0.7), rng.uniform(0.6, 1.4)
     names = [f"{58000 + k // plays}_{number:06d}" for k, number in enumerate(rng.permutation(5000)[:n])]
     rows: dict[str, list[tuple]] = {name: [] for name in HEADERS}
@@ -34,7 +34,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
             f"{time:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z" for time in start + pd.to_timedelta(np.arange(STEPS) / 10, "s")
         ]
         tracks, falls = _tracks(rng)
-        move = np.diff(tracks, axis=0, prepend=tracks[:1]) * 10  # yards a second
+        move = np.diff(tracks, axis=0, prepend=tracks[:1]) * 10  # yards per second
         down = np.arange(STEPS)[:, None] >= falls
         numbers, jobs = rng.permutation(np.arange(1, 99))[: 2 * TEAM], rng.choice(POSITIONS, 2 * TEAM)
         for step in range(STEPS):
@@ -82,7 +82,7 @@ def _label(
 
 
 def _tracks(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Where the players are, shape (steps, players, 2), who run towards some of the others; and when each falls."""
+    """Return the players' places, shape (steps, players, 2), and when each falls. They run towards each other."""
     start = np.array([50, 26]) + rng.normal(0, 3, (2 * TEAM, 2))
     goal = start[rng.permutation(2 * TEAM)] + rng.normal(0, 1, (2 * TEAM, 2))
     share = np.cumsum(np.abs(gaussian_filter1d(rng.normal(1, 0.7, (STEPS, 2 * TEAM)), 1.5, axis=0)), axis=0) / STEPS
@@ -92,7 +92,7 @@ def _tracks(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _seen(rng: np.random.Generator, place: np.ndarray, move: np.ndarray, down: bool) -> list[float]:
-    """What a player's sensor says: x, y, speed, distance, direction, orientation, acceleration and sa."""
+    """Return a sensor's values: x, y, speed, distance, direction, orientation, acceleration and sa."""
     speed = float(np.hypot(*move))
     way = float(np.rad2deg(np.arctan2(*move)) % 360)
     pushed = abs(rng.normal(0, 3 if down else 1.5))
@@ -101,7 +101,7 @@ def _seen(rng: np.random.Generator, place: np.ndarray, move: np.ndarray, down: b
 
 
 def _box(rng: np.random.Generator, across: float, down: bool) -> list[int]:
-    """A helmet's left, width, top and height in pixels: lower, and lying, for those who are down."""
+    """Return a helmet's left, width, top and height in pixels. Players who are down have a lower, wider box."""
     width, height = rng.normal(28 if down else 22, 2.5), rng.normal(20 if down else 25, 2.5)
     return [
         int(value) for value in (12 * across + rng.normal(0, 3), width, 330 + 35 * down + rng.normal(0, 18), height)
@@ -109,7 +109,7 @@ def _box(rng: np.random.Generator, across: float, down: bool) -> list[int]:
 
 
 def _video(tracks: np.ndarray, side: np.ndarray, view: str) -> bytes:
-    """Few and small pictures, of the players as dots; the real ones have 1280 by 720 pixels."""
+    """Return a short video of the players as dots. The real frames have 1280 by 720 pixels."""
     frames = np.full((STEPS // 2, 36, 64), 90, np.uint8)
     x, y = ((tracks[::2, :, axis] - centre) * 2.5 for axis, centre in ((0, 50), (1, 26)))
     across, along = (y, x) if view == "Endzone" else (x, y)

@@ -18,10 +18,10 @@ MIDDLES, SPREADS = np.log1p([0.19, 2.0]), [0.06, 0.28]
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n = by_size(size, 800, 5000, 6000)
-    group, units = rng.choice(6, n), rng.choice([1, 2], n, p=[0.7, 0.3])  # of ten atoms each, four of them metals
+    group, units = rng.choice(6, n), rng.choice([1, 2], n, p=[0.7, 0.3])  # ten atoms each, four of them metals
     metals = np.stack([rng.multinomial(4 * k, mix) for k, mix in zip(units, rng.dirichlet([0.9] * 3, n), strict=True)])
     shares = metals / metals.sum(axis=1, keepdims=True)
-    # the world: larger ions stretch the lattice; how far atoms were moved is seen in the geometry alone
+    # the world: larger ions stretch the lattice; only the geometry shows how far atoms were moved
     strain, moved = rng.normal(0, 0.02, (n, 3)), rng.uniform(0.02, 0.3, n)
     lengths = CELLS[group] * (1 + 0.1 * (shares @ [-0.6, 0, 1])[:, None] + strain)
     tilted = rng.normal(0, 1, (n, 3)) * (rng.random((n, 3)) < 0.5)
@@ -57,7 +57,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _geometry(rng: np.random.Generator, lengths: np.ndarray, angles: np.ndarray, metals: np.ndarray, moved: float):
-    """A cell's vectors, and its atoms: each near a place of a grid, and moved from it."""
+    """Return a cell's vectors, and its atoms, which are displaced from a grid."""
     alpha, beta, gamma = np.cos(angles)
     depth = (alpha - beta * gamma) / np.sin(angles[2])
     cell = np.array([[1, 0, 0], [gamma, np.sin(angles[2]), 0], [beta, depth, np.sqrt(1 - beta**2 - depth**2)]])
@@ -72,6 +72,6 @@ def _geometry(rng: np.random.Generator, lengths: np.ndarray, angles: np.ndarray,
 
 
 def _renumbered(energies: pd.DataFrame) -> pd.DataFrame:
-    """Of the rows that prepare.py holds out, by the ids that it gives them."""
+    """Return the rows that prepare.py holds out, with the ids that it gives them."""
     _, test = split(energies, test_size=0.1)
     return test.set_axis(pd.RangeIndex(1, len(test) + 1, name="id"))

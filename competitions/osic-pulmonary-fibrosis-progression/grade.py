@@ -9,7 +9,7 @@ from pytest_mlebench.authoring.resampling import RowScores, mean_of
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
-    """Which weeks are scored is part of the answers: none may occur twice."""
+    """Check that no week occurs twice, scored or not: which weeks are scored is part of the answers."""
     _read(submission, template)
     _require_unique(submission["Patient_Week"])
 
@@ -24,19 +24,19 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
 def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
     weeks, *values = _scored(submission, answers)
     likelihoods = laplace_log_likelihoods(*values, min_scale=70, max_error=1000)
-    return mean_of(likelihoods, units=weeks.str.rpartition("_")[0])  # the visits of a patient belong together
+    return mean_of(likelihoods, units=weeks.str.rpartition("_")[0])  # resample whole patients
 
 
 def _scored(
     submission: pd.DataFrame, answers: pd.DataFrame
 ) -> tuple["pd.Series[str]", "pd.Series[float]", np.ndarray, np.ndarray]:
-    """The weeks that count, and for each the true and the predicted FVC and the confidence."""
+    """Return the weeks that count, with their true FVC, predicted FVC and confidence."""
     weeks, fvc, confidence = _read(submission, answers)
     visits = answers.dropna(subset="FVC").sort_values("Weeks").groupby("Patient").tail(3)
     truth = visits.set_index("Patient_Week")["FVC"]
     counts = weeks.isin(truth.index).to_numpy()
     given = weeks[counts]
-    # a single week is the exception: the reference compares its answer with all that is given for it
+    # as in the reference, duplicates are accepted if all rows are for one week
     if given.nunique() > 1:
         _require_unique(given)
     confidence = np.where(np.isnan(confidence), 0, confidence)

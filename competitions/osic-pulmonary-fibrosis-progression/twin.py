@@ -10,7 +10,7 @@ from pytest_mlebench.authoring.worlds.labels import by_size, standard
 
 from .synthetic import SMOKING
 
-SIDE, SLICES = 56, 2  # a real slice has 512 by 512 pixels, and a patient tens of slices or hundreds
+SIDE, SLICES = 56, 2  # a real slice has 512 by 512 pixels, and a patient has tens or hundreds of slices
 WEEKS = np.arange(-5, 70)
 
 
@@ -19,7 +19,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     patients = [f"ID{number:05d}63720217{rng.integers(10**14, 10**15)}" for number in rng.permutation(n) * 3 + 7]
     age, male = rng.normal(67, 7, n).round().clip(49, 88), rng.random(n) < 0.75
     smoking = rng.choice(3, n, p=[0.67, 0.28, 0.05])
-    # the world: how fast lungs scar, by how much of the picture is scarred, by age and by what the patient smoked
+    # the world: how fast lungs scar, by the scarred share of the picture, by age and by smoking
     scarred = rng.beta(1.5, 3, n)
     slope = -4 - 8 * standard(scarred) - rng.normal(0, 1.5, 3)[smoking] - rng.normal(0, 1) * standard(age)
     slope = slope * np.exp(rng.normal(0, 0.15, n))
@@ -58,12 +58,12 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def units(submission: pd.DataFrame) -> Sequence[object]:
-    """The weeks of a patient go together."""
+    """Return the patient of each row: all weeks of a patient are one unit."""
     return submission["Patient_Week"].str.rpartition("_")[0].tolist()
 
 
 def _slice(rng: np.random.Generator, scarred: float) -> np.ndarray:
-    """Two lungs in Hounsfield units: air, with a net of scars on a share of them, from below."""
+    """Return two lungs in Hounsfield units: air, with a net of scars that covers a share of them from below."""
     y, x = np.mgrid[:SIDE, :SIDE] / (SIDE - 1) * 2 - 1
     body = (x / 0.95) ** 2 + (y / 0.75) ** 2 < 1
     lungs = ((np.abs(x) - 0.42) / 0.32) ** 2 + (y / 0.55) ** 2 < 1
@@ -74,7 +74,7 @@ def _slice(rng: np.random.Generator, scarred: float) -> np.ndarray:
 
 
 def dicom(pixels: np.ndarray, patient: str, number: int) -> bytes:
-    """A CT slice as a DICOM file (explicit VR, little endian)."""
+    """Return a CT slice as a DICOM file (explicit VR, little endian)."""
     uid = f"1.2.826.0.1.3680043.8.498.{int(patient[2:7]) + 1}.{number}"
     height, width = pixels.shape
     meta = _elements([
@@ -95,7 +95,7 @@ def dicom(pixels: np.ndarray, patient: str, number: int) -> bytes:
 
 
 def _elements(values: list[tuple[int, int, str, str | int | bytes]]) -> bytes:
-    made = []
+    parts = []
     for group, element, kind, value in values:
         data = (
             struct.pack("<H", value)
@@ -106,5 +106,5 @@ def _elements(values: list[tuple[int, int, str, str | int | bytes]]) -> bytes:
         )
         data += (b"\0" if kind in ("UI", "OW") else b" ") * (len(data) % 2)
         size = struct.pack("<HI", 0, len(data)) if kind == "OW" else struct.pack("<H", len(data))
-        made.append(struct.pack("<HH2s", group, element, kind.encode()) + size + data)
-    return b"".join(made)
+        parts.append(struct.pack("<HH2s", group, element, kind.encode()) + size + data)
+    return b"".join(parts)

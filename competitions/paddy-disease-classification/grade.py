@@ -7,9 +7,9 @@ from pytest_mlebench.authoring import align, require_columns, require_text, text
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
     require_columns(submission, ["image_id", "label"])
-    if submission["label"].notna().all():  # as in the reference, in which empty fields make texts of the numbers
+    if submission["label"].notna().all():  # as in the reference, where empty fields turn numbers into strings
         require_text(submission, "label")
-    return texts(align(submission, template, on="image_id"), "label")  # an empty label is just wrong
+    return texts(align(submission, template, on="image_id"), "label")  # an empty label counts as wrong
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:

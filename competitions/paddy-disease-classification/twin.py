@@ -13,7 +13,7 @@ VARIETIES = ["ADT45", "KarnatakaPonni", "Ponni", "AndraPonni", "RR", "IR20"]
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, spare = by_size(size, 300, 1000, 6000), 12
-    # the world: what diseases and pests do to rice; some change its colours alike
+    # the world: what diseases and pests do to rice; some change its colours in the same way
     disease = rng.choice(len(LABELS), n + spare, p=FREQUENCIES)
     plants = draw_things(rng, disease, draw_prototypes(rng, len(LABELS), groups=4), accuracy=0.85)
     camera = Camera(rng, 64, body=(0.50, 0.56, 0.30), ground=(0.34, 0.44, 0.26), clutter=0.1)

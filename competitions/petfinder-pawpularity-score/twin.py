@@ -18,7 +18,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     weight[rng.choice(len(FLAGS), 2, replace=False)] = rng.choice([-1, 1], 2) * 1.2
     plain = looks[:, :COLOURS] @ liking[:COLOURS] + flags @ weight
     score = plain + looks[:, COLOURS:] @ liking[COLOURS:]
-    score = score + 0.4 * looks[:, 3] * looks[:, 4]  # two patterns together count otherwise than each
+    score = score + 0.4 * looks[:, 3] * looks[:, 4]  # an interaction of two traits
     shape = 38 + 18 * (np.stack([plain, score]) - score.mean()) / score.std()
     liked = add_noise(shape[1], rng, r2=0.8).round().clip(1, 100).astype(int)
     camera = Camera(rng, 64, body=(0.52, 0.44, 0.36))

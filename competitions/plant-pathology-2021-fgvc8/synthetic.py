@@ -24,7 +24,7 @@ def make(raw: Path, seed: int) -> None:
     n = 150 + 8 * seed
     images = sorted(rng.bytes(8).hex() + ".jpg" for _ in range(n))
     labels = rng.permutation((LABELS * n)[:n]).astype(object)
-    # One label occurs in the training part only: predicting it for a test image costs nothing.
+    # One label occurs only in the training set: predicting it for a test image is not penalised.
     train_rows, _ = split(np.arange(n), test_size=0.2)
     labels[train_rows[:3]] = "complex leaf_miner"
     pd.DataFrame({"image": images, "labels": labels}).to_csv(raw / "train.csv", index=False)

@@ -9,7 +9,7 @@ from pytest_mlebench.authoring.worlds.labels import by_size, random_names
 from .synthetic import LABELS, SINGLE
 
 SHARES = [0.26, 0.25, 0.17, 0.10, 0.09, 0.06, 0.03, 0.01, 0.01, 0.01, 0.005, 0.005]
-"""Of each combination of labels."""
+"""Share of each combination of labels."""
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
@@ -19,7 +19,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     effects = draw_prototypes(rng, len(SINGLE))
     state = rng.choice(len(LABELS), n + spare, p=SHARES)
     leaves = draw_things(rng, state, has @ effects, accuracy=0.85)
-    # the real ones have thousands of pixels, which nothing depends on
+    # the real images are thousands of pixels wide; their size does not matter
     camera = Camera(rng, 64, body=(0.40, 0.55, 0.30), ground=(0.40, 0.46, 0.38), size=0.75)
     names = [f"{name}.jpg" for name in random_names(rng, n + spare, 16)]
     for folder in ("train_images", "test_images"):
@@ -35,6 +35,6 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _likely(chances: np.ndarray) -> list[str]:
-    """Labels that are more likely than not, or the likeliest one."""
+    """Return the labels with a probability above 0.45, or the most probable one."""
     chosen = (chances > 0.45) | (chances == chances.max(axis=1, keepdims=True))
     return [" ".join(np.array(SINGLE)[row]) for row in chosen]

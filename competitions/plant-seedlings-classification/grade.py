@@ -8,7 +8,7 @@ from pytest_mlebench.authoring import InvalidSubmission, align, require_columns,
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
     require_columns(submission, ["file", "species"])
     require_text(submission, "species")
-    species = texts(align(submission, template, on="file"), "species")  # an empty field is just wrong
+    species = texts(align(submission, template, on="file"), "species")  # an empty field counts as wrong
     if not species.any():
         raise InvalidSubmission("column 'species' is empty in every row")
     return species
@@ -16,7 +16,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     species = check(submission, answers)
-    # One name for all that is no species: scikit-learn makes arrays as wide as the longest name.
+    # Replace unknown species: scikit-learn creates arrays as wide as the longest name.
     return f1_score(answers["species"], species.where(species.isin(answers["species"]), ""), average="micro")
 
 

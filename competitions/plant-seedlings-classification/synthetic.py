@@ -20,7 +20,7 @@ def make(raw: Path, seed: int) -> None:
         folder = raw / "train" / (SPECIES[k] if k < len(SPECIES) else str(rng.choice(SPECIES)))
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(_image(rng))
-    # things that are no training images
+    # entries that are not training images
     (raw / "train" / "Maize" / "Thumbs.db").write_bytes(b"x")
     (raw / "train" / "Maize" / "notes.PNG").write_bytes(b"x")
     (raw / "train" / "readme.png").write_bytes(b"x")

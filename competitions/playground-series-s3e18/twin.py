@@ -12,22 +12,22 @@ COUNTS = ["NumHeteroatoms", "fr_COO", "fr_COO2"]
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n = by_size(size, 1000, 8000, 30000)
-    # the world: descriptors of molecules go together, and some of them tell which enzymes act on them
+    # the world: descriptors of molecules are correlated, and some determine which enzymes act on them
     z = correlated(rng, n, len(FEATURES), factors=9)
     scales, digits = np.exp(rng.uniform(0, 5, len(FEATURES))), rng.integers(1, 5, len(FEATURES))
     table = pd.DataFrame({"id": np.arange(n)})
     for k, feature in enumerate(FEATURES):
         values = scales[k] * np.exp(0.5 * z[:, k])
-        absent = z[:, k] < rng.uniform(-2.5, -0.8)  # where a molecule has none of it
+        absent = z[:, k] < rng.uniform(-2.5, -0.8)  # molecules without this feature
         table[feature] = np.where(absent, 0, values).round(digits[k])
         if feature in COUNTS:
             table[feature] = np.clip((1.5 + 1.5 * z[:, k]).round(), 0, 9).astype(int)
-    guesses, tell = {"simple": {}, "ceiling": {}}, None
+    guesses, previous = {"simple": {}, "ceiling": {}}, None
     for label, share in SHARES.items():
-        telling = rng.choice(len(FEATURES), 8, replace=False)
-        plain, score = hidden_score(z[:, telling], rng, curved=0.7, together=0.9)
-        score = score if tell is None else score + 0.5 * tell  # enzymes that act together
-        tell = standard(score)
+        relevant = rng.choice(len(FEATURES), 8, replace=False)
+        plain, score = hidden_score(z[:, relevant], rng, curved=0.7, together=0.9)
+        score = score if previous is None else score + 0.5 * previous  # enzymes act together
+        previous = standard(score)
         p = positive_probabilities(score, accuracy=max(0.82, share + 0.05, 1.05 - share), positive=share)
         table[label] = (rng.random(n) < p).astype(int)
         if label in ("EC1", "EC2"):

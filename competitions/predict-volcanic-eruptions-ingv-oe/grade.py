@@ -15,10 +15,10 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[np.ndarray,
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     positions, predicted = check(submission, answers)
-    truth = answers.take(positions)  # a repeated id counts each time
+    truth = answers.take(positions)  # a duplicate id counts each time
     error = mean_absolute_error(truth["time_to_eruption"], predicted)
     if not np.isfinite(error):
-        raise InvalidSubmission("column 'time_to_eruption': the values are too large for their mean error")
+        raise InvalidSubmission("column 'time_to_eruption': the values are too large to compute their mean error")
     return round(error)
 
 

@@ -13,7 +13,7 @@ LATEST, ROWS = 49_000_000, 240  # the real segments have 60,001 rows of a hundre
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n = by_size(size, 500, 800, 2000)
-    # the world: what tells how near an eruption is: how loud, how deep and how jerky the ground trembles
+    # the world: how loud, how deep and how jerky the ground trembles before an eruption
     loud, deep, jerky = standard(rng.normal(size=(n, 3))).T
     weights = np.array([1.5, rng.choice([-1, 1]) * rng.uniform(0.8, 1.2), rng.uniform(0.5, 0.9)])
     near = np.column_stack([loud, deep, jerky]) @ weights
@@ -26,7 +26,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     gains, best = rng.uniform(0.4, 2.5, 10), rng.permutation(10)
     for k, id in enumerate(ids):
         time = np.arange(ROWS)
-        rate = 0.12 * np.exp(0.5 * deep[k])  # turns a row
+        rate = 0.12 * np.exp(0.5 * deep[k])  # turns per row
         tremor = np.sin(2 * np.pi * rate * time[:, None] + rng.uniform(0, 6.3, 10)) + 0.6 * rng.normal(size=(ROWS, 10))
         jerks = np.zeros((ROWS, 10))
         for start in rng.integers(0, ROWS, rng.poisson(3 * np.exp(0.6 * jerky[k]))):
@@ -48,5 +48,5 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _time(near: np.ndarray) -> np.ndarray:
-    """Hundredths of a second, evenly spread where nearness has mean 0 and standard deviation 1."""
+    """Return hundredths of a second, uniformly distributed if ``near`` is standard normal."""
     return np.rint(10_000 + LATEST * norm.cdf(-near)).astype(int)

@@ -18,7 +18,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def choose(raw: Path) -> tuple[Requests, Requests, list[str]]:
-    """The training and the test requests, and the fields of the latter that are public."""
+    """Return the training requests, the test requests, and the public fields of the latter."""
     requests, old_test = _read(raw / "train.json"), _read(raw / "test.json")
     train, test = split(requests, test_size=len(old_test) / (len(requests) + len(old_test)))
     return train, test, list(old_test[0])

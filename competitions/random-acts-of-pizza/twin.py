@@ -15,7 +15,7 @@ from .synthetic import ACTIVITY, TEST_FIELDS
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, other = (by_size(size, *counts) for counts in ((600, 2200, 6000), (200, 700, 3000)))
     count = n + other
-    # the world: what moves people to give, in the text, and in what is known of who asks
+    # the world: what makes people give, in the text and in the data about the requester
     language = Language(rng, scales=1)
     titles = language.write(rng, rng.integers(3, 9, count), marks=False)
     texts = language.write(rng, rng.integers(10, 90, count))
@@ -31,7 +31,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     received = rng.random(count) < p
 
     ids, users = (random_names(rng, count, k, "0123456789abcdefghijklmnopqrstuvwxyz") for k in (5, 9))
-    givers = np.where(rng.random(count) < 0.06, rng.permutation(users), "N/A")  # here it says nothing about the outcome
+    givers = np.where(rng.random(count) < 0.06, rng.permutation(users), "N/A")  # independent of the outcome
     edited, shroom = rng.random(count) < 0.15, rng.random(count) < 0.2
     requests = []
     for i in range(count):

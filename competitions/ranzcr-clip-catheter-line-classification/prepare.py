@@ -16,7 +16,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 def write_sides(
     train: pd.DataFrame, test: pd.DataFrame, scored: pd.DataFrame, raw: Path, public: Path, private: Path
 ) -> None:
-    """``scored`` has the columns of a submission."""
+    """Write the data; ``scored`` has the columns of a submission."""
     write_csv(train, public / "train.csv")
     write_csv(test, private / "test.csv")
     write_csv(scored.assign(**dict.fromkeys(scored.columns[1:], 0)), public / "sample_submission.csv")

@@ -10,8 +10,8 @@ from pytest_mlebench.authoring.worlds.scans import chest, tube, uid
 
 from .synthetic import LABELS
 
-SIDE, LENGTH = 64, 3200  # pixels, and bytes of a file; real radiographs are some 3000 pixels wide
-KINDS = {  # how often there is one; its course as points (x, y), shares of the picture; how deep its tip is by label
+SIDE, LENGTH = 64, 3200  # pixels, and bytes of a file; real radiographs are about 3000 pixels wide
+KINDS = {  # frequency; course as points (x, y), in shares of the picture; depth of the tip by label
     "ETT": (0.45, [(0.5, -0.05), (0.51, 0.2), (0.5, 0.58)], {"Normal": 0.3, "Borderline": 0.6, "Abnormal": 0.9}),
     "NGT": (
         0.5,
@@ -28,7 +28,7 @@ KINDS = {  # how often there is one; its course as points (x, y), shares of the 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, others = by_size(size, (600, 4), (2200, 10), (6000, 20))
-    # the world: how sharply readers tell positions apart, and where they draw the lines between them
+    # the world: how sharply readers distinguish positions, and where they set the limits between them
     sharp, shift = rng.uniform(6, 9), dict(zip(KINDS, rng.normal(0, 0.03, len(KINDS)), strict=True))
     ids = [uid(rng) for _ in range(n + others)]
     table = pd.DataFrame(0, index=pd.Index(ids[:n], name="StudyInstanceUID"), columns=LABELS)
@@ -43,7 +43,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
         table.loc[there[:n], names] = np.eye(len(names), dtype=int)[draw_classes(chances, rng)][there[:n]]
         seen, usual = there[:n, None], chances.mean(axis=0)
         guesses["ceiling"][names] = np.where(seen, 0.98 * chances, 0) + 0.01
-        # who does not measure where a tip is sees a tube, and whether it is rather deep
+        # without measuring, one only sees that there is a tube, and roughly how deep it is
         guesses["simple"][names] = np.where(seen, 0.6 * usual + 0.25 * (np.argsort(places) > 0) * depth[:n, None], 0.01)
         for k in np.flatnonzero(there):
             points = _course(course, depth[k], rng)
@@ -74,7 +74,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _course(points: list[tuple[float, float]], depth: float, rng: np.random.Generator) -> np.ndarray:
-    """The part of a course down to a depth, a bit displaced: points (x, y)."""
+    """Return points (x, y) of a course down to a depth, slightly displaced."""
     steps, ends = np.linspace(0, depth * (len(points) - 1), 12), np.arange(len(points))
     line = np.column_stack([np.interp(steps, ends, column) for column in np.transpose(points)])
     return line + rng.normal(0, 0.008, 2) + np.cumsum(rng.normal(0, 0.002, line.shape), axis=0)

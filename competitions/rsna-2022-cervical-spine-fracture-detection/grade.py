@@ -6,7 +6,7 @@ import pandas as pd
 from pytest_mlebench.authoring import predictions
 from pytest_mlebench.authoring.metrics.classification import weighted_log_loss, weighted_log_losses
 
-TARGETS = 8  # of a study: patient_overall and seven vertebrae
+TARGETS = 8  # per study: patient_overall and seven vertebrae
 
 check = partial(predictions, columns="fractured", on="row_id", between=(0, 1))
 
@@ -20,7 +20,7 @@ def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
 
 
 def _by_study(submission: pd.DataFrame, answers: pd.DataFrame) -> list[np.ndarray]:
-    """Truth, predictions and weights: each of shape (studies, TARGETS)."""
+    """Return truth, predictions and weights, each of shape (studies, TARGETS)."""
     by_study = answers.assign(prediction=check(submission, answers)).sort_values("StudyInstanceUID", kind="stable")
     truth = by_study["fractured"].to_numpy()
     weights = np.where(by_study["prediction_type"] == "patient_overall", 7, 1) * (1 + truth)

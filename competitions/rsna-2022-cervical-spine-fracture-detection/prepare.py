@@ -34,7 +34,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 def write_sides(
     studies: pd.DataFrame, train: Collection[str], segmented: Iterable[str], raw: Path, public: Path, private: Path
 ) -> None:
-    """All but the boxes; ``segmented`` are the training studies whose segmentations are public."""
+    """Write all but the boxes; ``segmented`` are the training studies whose segmentations are public."""
     is_train = studies["StudyInstanceUID"].isin(train)
     write_csv(studies[is_train], public / "train.csv")
     answers = studies[~is_train].melt("StudyInstanceUID", var_name="prediction_type", value_name="fractured")

@@ -11,7 +11,7 @@ VERTEBRAE = ["C1", "C2", "C3", "C4", "C5", "C6", "C7"]
 
 def make(raw: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    # studies, with boxes, with segmentation, with both: halves show how counts are rounded
+    # studies, and those with boxes, with segmentations and with both; their tenths test how halves are rounded
     n, boxed, segmented, both = [(35, 25, 14, 6), (46, 15, 16, 5)][(seed - 1) % 2]
     studies = [f"1.2.826.{number}" for number in rng.choice(99_999, n, replace=False)]
     fractured = (rng.random((n, 7)) < 0.15).astype(int)

@@ -9,13 +9,13 @@ from pytest_mlebench.authoring.worlds.scans import deep, dicom, nifti, uid
 
 from .synthetic import VERTEBRAE
 
-SIDE, SLICES = 18, 14  # real scans have some 300 slices of 512 by 512 pixels
+SIDE, SLICES = 18, 14  # real scans have about 300 slices of 512 by 512 pixels
 PER = SLICES // len(VERTEBRAE)
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, boxed, segmented, both = by_size(size, (100, 20, 20, 10), (630, 100, 120, 30), (1400, 200, 200, 60))
-    # the world: which vertebrae break, and how much a crack and a shift of the bone say
+    # the world: which vertebrae break, and how strongly a crack and a shift of the bone indicate it
     crack, shift = rng.gamma(1, 1, (n, 7)), rng.normal(size=(n, 7))
     plain = rng.normal(0, 0.5, 7) + crack
     score = rng.uniform(1.3, 1.8) * plain + rng.uniform(1, 1.3) * np.abs(shift) * (crack > 0.7)
@@ -55,7 +55,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _predicted(studies: list[str], p: np.ndarray) -> pd.DataFrame:
-    """What to predict, as fractures weigh twice as much as sound bones."""
+    """Return the best predictions, as fractures weigh twice as much as intact bones."""
     p = np.column_stack([1 - np.prod(1 - p, axis=1), p])
     rows = pd.DataFrame(2 * p / (1 + p), studies, ["patient_overall", *VERTEBRAE]).stack()
     ids = pd.Index([f"{study}_{kind}" for study, kind in rows.index], name="row_id")
@@ -63,7 +63,7 @@ def _predicted(studies: list[str], p: np.ndarray) -> pd.DataFrame:
 
 
 def _spine(crack: np.ndarray, shift: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """A volume of shape (SLICES, SIDE, SIDE), and the corner (x, y) of a box around each vertebra's crack."""
+    """Return a volume of shape (SLICES, SIDE, SIDE), and the corner (x, y) of a box around each vertebra's crack."""
     y, x = np.mgrid[:SIDE, :SIDE]
     centre, places = SIDE / 2 + rng.normal(0, 1, 2), np.empty((7, 2))
     volume = 0.3 * smooth_noise(rng, (SLICES, SIDE, SIDE), (0.7, 1, 1)) + 0.2 * rng.normal(size=(SLICES, SIDE, SIDE))

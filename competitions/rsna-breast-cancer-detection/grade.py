@@ -15,7 +15,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
-    return np.float64(probabilistic_f1(answers["cancer"], check(submission, answers)))  # 0 where a value is missing
+    return np.float64(probabilistic_f1(answers["cancer"], check(submission, answers)))  # 0 if a value is missing
 
 
 def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:

@@ -37,10 +37,10 @@ def make(raw: Path, seed: int) -> None:
                 for view in ["CC", "MLO", "AT"][: int(rng.choice([1, 1, 2, 3]))]
             ]
     images = pd.DataFrame(rows)
-    # a few images of one breast disagree about the label: the first in the file counts
+    # some images of one breast have different labels: the first in the file counts
     flipped = images.index[images.duplicated(["patient_id", "laterality"])][::7]
     images.loc[flipped, "cancer"] = 1 - images.loc[flipped, "cancer"]
-    # and some rows of a patient lie apart from the others
+    # some rows of a patient are separate from the others
     moved = images.index[5::11]
     images = pd.concat([images.drop(index=moved), images.loc[moved]])
     images.to_csv(raw / "train.csv", index=False)

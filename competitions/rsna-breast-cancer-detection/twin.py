@@ -14,7 +14,7 @@ TEST_COLUMNS = ["site_id", "patient_id", "image_id", "laterality", "view", "age"
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n = by_size(size, 260, 1150, 3000)
-    # the world: whom cancer befalls; a mass may be harmless, what counts is how ragged it is, and grains of chalk
+    # the world: a mass may be harmless; cancer depends on how ragged it is, and on grains of chalk
     patient, side = np.repeat(rng.permutation(65_000)[:n] + 5, 2), np.tile(["L", "R"], n)
     age = np.repeat(np.clip(rng.normal(58, 10, n).round(), 26, 89), 2)
     mass, ragged, chalk = rng.gamma(1.5, 0.6, 2 * n), rng.normal(size=2 * n), rng.gamma(0.6, 1, 2 * n)
@@ -54,7 +54,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _decided(p: np.ndarray) -> np.ndarray:
-    """What to predict for the highest expected F1: 1 for the most probable, as many as pay, and 0 for the others."""
+    """Return the predictions with the highest expected F1: 1 for the most probable ones, and 0 for the others."""
     ranked = np.sort(p)[::-1]
     count = 1 + int(np.argmax(np.cumsum(ranked) / (np.arange(1, len(p) + 1) + p.sum())))
     return (p >= ranked[count - 1]).astype(float)
@@ -71,7 +71,7 @@ def _write_images(folder: Path, images: pd.DataFrame, rng: np.random.Generator) 
 
 
 def _breast(row, rng: np.random.Generator) -> np.ndarray:
-    """A left breast, shape (HEIGHT, WIDTH): a mass somewhere in the tissue, or grains of chalk, or both."""
+    """Return a left breast, shape (HEIGHT, WIDTH), with a mass in the tissue, grains of chalk, or both."""
     y, x = np.mgrid[:HEIGHT, :WIDTH].astype(float)
     y = y - HEIGHT / 2 + (3 if row.view == "MLO" else 0)
     inside = expit((rng.uniform(22, 28) - np.hypot(x, 1.4 * y)) / 1.5)

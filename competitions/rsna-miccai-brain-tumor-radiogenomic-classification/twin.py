@@ -17,7 +17,7 @@ PARTS = ["brain", "swelling", "rim", "core"]
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, slices, others = by_size(size, (500, 1, 2), (760, 2, 4), (2000, 3, 10))
-    # the world: how tissues look in each series, and which signs tell the label: the core's size alone is plain to see
+    # the world: how tissues look in each series, and which signs determine the label; only the core's size is obvious
     levels = {series: dict(zip(PARTS, rng.permutation([-0.5, 0.6, 1.4, 2.2]), strict=True)) for series in SERIES}
     signs = rng.normal(size=(n, 4))  # core's size, swelling, thickness of the rim, and how uneven it is
     weights = rng.choice([-1, 1], 4) * rng.uniform([0.9, 0.7, 0.9, 0.7], [1.2, 1, 1.3, 1])
@@ -36,7 +36,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     for k, id in enumerate(ids):
         _write(raw / ("train" if k < n else "test") / id, signs[k], levels, slices, rng)
     guesses = {"simple": expit(plain), "ceiling": p}
-    # the grader reads ids as numbers, the sample submission has their zeros
+    # the sample submission keeps the leading zeros of ids, which the grader reads as numbers
     index = pd.Index(ids[:n], name="BraTS21ID")
     return {name: pd.DataFrame({"MGMT_value": guess.round(6)}, index) for name, guess in guesses.items()}
 
@@ -50,7 +50,7 @@ def _write(
     turn, study = smooth_noise(rng, shape, 4), uid(rng)
     faulty, first = folder.name in FAULTY, int(rng.integers(1, 60))
     for series, look in levels.items():
-        if faulty and series == "FLAIR":  # its slices are missing
+        if faulty and series == "FLAIR":  # faulty: no slices
             continue
         (folder / series).mkdir(parents=True)
         gain, instance = rng.uniform(0.8, 1.25), uid(rng)

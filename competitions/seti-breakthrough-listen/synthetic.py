@@ -11,7 +11,7 @@ def make(raw: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     ids = _ids(rng, 196)
     train, test, old_train, old_test = ids[:170], ids[170:174], ids[174:188], ids[188:]
-    rng.shuffle(train)  # without effect on the data, but on the numbers drawn after it
+    rng.shuffle(train)  # affects only the random numbers after it
     train = sorted(train)
     labels = (rng.random(len(train)) < 0.25).astype(int)
     for id, label in zip(train, labels, strict=True):
@@ -31,7 +31,7 @@ def make(raw: Path, seed: int) -> None:
 
 
 def _ids(rng: np.random.Generator, count: int) -> list[str]:
-    """Distinct codes of 12 hexadecimal digits, with a letter among them that no number has."""
+    """Return distinct codes of 12 hexadecimal digits, with a letter so that none looks like a number."""
     ids: list[str] = []
     while len(ids) < count:
         code = "".join(rng.choice(list("0123456789abcdef"), 12))

@@ -5,13 +5,13 @@ import pandas as pd
 
 from pytest_mlebench.authoring.worlds.labels import by_size, random_names
 
-SHAPE = (6, 39, 36)  # cadence, time, frequency; the real snippets have (6, 273, 256): fifty times the bytes
+SHAPE = (6, 39, 36)  # cadence, time, frequency; the real snippets have (6, 273, 256), fifty times as many bytes
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, old = by_size(size, 500, 760, 1500), by_size(size, 4, 10, 20)
     ids = random_names(rng, n + old, 12)
-    # the world: a needle is only there while the telescope points at the star; other lines are there all the time
+    # the world: a needle appears only while the telescope points at the star; other lines are always present
     drift, width = rng.uniform(0.3, 0.7), rng.uniform(0.6, 1.0)
     kinds = rng.choice(["needle", "always", "never"], n + old, p=[0.35, 0.25, 0.4])
     chance = np.where(kinds == "needle", 0.96, 0.03)

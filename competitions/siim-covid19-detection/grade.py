@@ -13,7 +13,7 @@ LABELS = ("negative", "typical", "indeterminate", "atypical", "none", "opacity")
 BOX = ["confidence", "x_min", "y_min", "x_max", "y_max"]
 
 Row = tuple[list[str], np.ndarray]
-"""The boxes of a row: their classes, and for each its confidence and corners."""
+"""The boxes of a row: their classes, and an array of their confidences and corners."""
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
@@ -28,7 +28,7 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
 
 
 def read_boxes(submission: pd.DataFrame, template: pd.DataFrame, labels: Collection[str]) -> pd.DataFrame:
-    """The predicted boxes of the classes, with the numbers of the template's rows."""
+    """Return the predicted boxes of the classes, with their row's index in the template."""
     require_columns(submission, ["id", "PredictionString"])
     order = alignment(submission, template, on="id")
     boxes = _boxes(submission, labels)
@@ -45,7 +45,7 @@ def _boxes(submission: pd.DataFrame, labels: Collection[str]) -> pd.DataFrame:
             boxes = box_table(*labelled_columns(texts(submission, "PredictionString").tolist(), 6))
             if np.isfinite(boxes["confidence"][boxes["class"].isin(labels)]).all():
                 return boxes
-    # Slower, and names the row of what is wrong.
+    # Slower, but reports the row of an error.
     parse = partial(_row, labels=labels)
     rows = parse_texts(submission, "PredictionString", parse, expected="class, confidence and corners of each box")
     names = [name for names, _ in rows for name in names]
@@ -70,7 +70,7 @@ def _row(text: str, labels: Collection[str]) -> Row:
 
 
 def _average_precisions(truth: pd.DataFrame, predicted: pd.DataFrame, labels: Sequence[str], rows: int) -> list[float]:
-    """Average precision of each class, in which missed boxes, and rows without the class, have the score 0."""
+    """Return the average precision of each class. Missed boxes, and rows without the class, get the score 0."""
     of_true, of_predicted = (pd.Index(labels).get_indexer(table["class"]) for table in (truth, predicted))
     true_group, group = of_true * rows + truth["row"].to_numpy(), of_predicted * rows + predicted["row"].to_numpy()
     confidence = predicted["confidence"].to_numpy()

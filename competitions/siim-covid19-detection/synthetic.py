@@ -19,7 +19,7 @@ def make(raw: Path, seed: int) -> None:
         study = _id(rng)
         kind = int(rng.choice(4, p=[0.3, 0.35, 0.2, 0.15]))
         flags = [int(k == kind) for k in range(4)]
-        if rng.random() < 0.1:  # never so in the real data: two appearances, or none
+        if rng.random() < 0.1:  # not in the real data: two appearances, or none
             flags[int(rng.integers(4))] = 1
         elif rng.random() < 0.05:
             flags = [0] * 4
@@ -49,7 +49,7 @@ def _id(rng: np.random.Generator) -> str:
 
 
 def _rectangle(rng: np.random.Generator) -> np.ndarray:
-    """x, y, width, height"""
+    """Return x, y, width and height."""
     return rng.uniform([0, 0, 300, 300], [2000, 1500, 1200, 1900])
 
 
@@ -90,7 +90,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         for box in boxes:
             if box[0] == "opacity" and rng.random() < 0.85:
                 found.append(("opacity", confidence(), *jittered(box)))
-                if rng.random() < 0.4:  # the same box again
+                if rng.random() < 0.4:  # a duplicate of the box
                     found.append(("opacity", confidence(), *jittered(box)))
         for _ in range(rng.integers(0, 2)):
             x, y, width, height = _rectangle(rng)
@@ -106,7 +106,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         return build(lambda _, boxes: [(label, 0.8, *corners(*rest)) for label, _, *rest in boxes])
 
     def half(_: bool, boxes: list[Box]) -> list[Box]:
-        """Intersection over union of exactly one half, and just above."""
+        """Return boxes with an intersection over union of exactly one half, and just above."""
         return [
             (label, 0.9 - 0.1 * k, x0, y0, x1, y0 + (y1 - y0) * (0.5 + 0.001 * (k % 2)))
             for k, (label, _, x0, y0, x1, y1) in enumerate(boxes)

@@ -9,14 +9,14 @@ from pytest_mlebench.authoring.worlds.scans import chest, deep, dicom, uid
 
 from .prepare import LABELS
 
-SIDE = 64  # some 3000 pixels in the real data
+SIDE = 64  # about 3000 pixels in the real data
 SHARES = [0.28, 0.4, 0.2, 0.12]
 NAMES = list(LABELS.values())
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n = by_size(size, 520, 900, 2600)
-    # the world: where opacities lie that are typical, indeterminate or atypical, and how coarse each kind is
+    # the world: where typical, indeterminate and atypical opacities are, and how coarse each kind is
     left, right, low, high = 0.28, 0.72, rng.uniform(0.58, 0.68), rng.uniform(0.3, 0.4)
     places = {
         1: [(left, low), (right, low)],
@@ -66,7 +66,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def deal(submission: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
-    """Studies among themselves, and images: their labels differ."""
+    """Shuffle studies and images separately, because they have different labels."""
     of_study = submission["id"].str.endswith("_study").to_numpy()
     order = np.arange(len(submission))
     for rows in (np.flatnonzero(of_study), np.flatnonzero(~of_study)):
@@ -91,7 +91,7 @@ def _write(path: Path, places: list[tuple[float, float]], grain: float, rng: np.
 
 
 def _texts(boxes: list[np.ndarray]) -> tuple[str | None, str]:
-    """The boxes as x, y, width and height, and as a label."""
+    """Return the boxes as x, y, width and height, and as a label."""
     if not boxes:
         return None, "none 1 0 0 1 1"
     sides = [(*(float(c) for c in box[:2]), *(float(c) for c in (box[2:] - box[:2]).round(3))) for box in boxes]

@@ -28,7 +28,7 @@ def read_images(raw: Path) -> pd.DataFrame:
 
 
 def write_sides(train: pd.DataFrame, test: pd.DataFrame, raw: Path, public: Path, private: Path) -> None:
-    """All but the record files."""
+    """Write all files except the TFRecord files."""
     write_csv(train, public / "train.csv")
     write_csv(test.drop(columns=["diagnosis", "benign_malignant", "target"]), public / "test.csv")
     write_csv(test[["image_name", "target"]], private / "test.csv")

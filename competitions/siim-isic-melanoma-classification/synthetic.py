@@ -39,13 +39,13 @@ def make(raw: Path, seed: int) -> None:
         for name in rows.image_name:
             (raw / side / f"{name}.dcm").write_bytes(b"DICM" + name[-5:].encode() + rng.bytes(3))
             (raw / "jpeg" / side / f"{name}.jpg").write_bytes(b"\xff\xd8" + name[-5:].encode() + rng.bytes(3))
-    # the images lie in the record files in another order than in the table
+    # the order of the images in the record files differs from that in the table
     where = rng.integers(0, len(RECORD_FILES), n)
     order = rng.permutation(n)
     for k, stem in enumerate(RECORD_FILES):
         chosen = [i for i in order if where[i] == k]
         records = [{"image": b"\xff\xd8jpeg", "image_name": names[i], "target": int(target[i])} for i in chosen]
-        if k == 0:  # a duplicate, and an image that the table does not have
+        if k == 0:  # a duplicate, and an image that is not in the table
             records += [records[0], {"image": b"\xff\xd8jpeg" * 40, "image_name": "ISIC_X000001", "target": 0}]
         (raw / "tfrecords" / f"{stem}.tfrec").write_bytes(tfrecord(records))
     records = [{"image": b"\xff\xd8", "image_name": name} for name in test.image_name]

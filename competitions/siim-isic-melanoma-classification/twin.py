@@ -18,7 +18,7 @@ SITES = ["torso", "lower extremity", "upper extremity", "head/neck", "palms/sole
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     train, test, others = by_size(size, (140, 60, 4), (1100, 520, 10), (2600, 1300, 20))
     n = train + test
-    # the world: what makes a mole malignant. Age, site and size are plain to see; a border is suspicious with colours
+    # the world: what makes a mole malignant. Age, site and size are obvious; border and colours interact
     looks = rng.normal(size=(n, 4))  # asymmetry, border, colours, diameter
     patient = rng.integers(0, n // 8, n)
     age, risk = rng.choice(np.arange(15, 91, 5), n // 8)[patient], rng.normal(0, 0.3, n // 8)[patient]
@@ -65,7 +65,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _write(raw: Path, side: str, name: str, tone: np.ndarray, looks: np.ndarray, rng: np.random.Generator) -> bytes:
-    """The JPEG file of a picture, which is written as DICOM too."""
+    """Write a picture as JPEG and as DICOM; returns the JPEG file."""
     pixels = _mole(tone, looks, rng)
     picture = jpeg(pixels, block=LENGTH)
     for path, content in (
@@ -78,7 +78,7 @@ def _write(raw: Path, side: str, name: str, tone: np.ndarray, looks: np.ndarray,
 
 
 def _mole(tone: np.ndarray, looks: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """uint8 of shape (SIDE, SIDE, 3)"""
+    """Draw a mole: uint8 of shape (SIDE, SIDE, 3)."""
     asymmetry, border, colours, diameter = expit(1.2 * looks)
     y, x = np.mgrid[:SIDE, :SIDE] - SIDE / 2 - rng.normal(0, 1.5, (2, 1, 1))
     turn = rng.uniform(0, 2 * np.pi)

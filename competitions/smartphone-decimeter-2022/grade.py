@@ -8,7 +8,7 @@ POSITION = ["LatitudeDegrees", "LongitudeDegrees"]
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[np.ndarray]:
-    """The predicted positions of each trip."""
+    """Return the predicted positions of each trip."""
     require_columns(submission, ["tripId", "UnixTimeMillis", *POSITION])
     require_row_count(submission, template)
     predicted = numeric(submission, POSITION)
@@ -32,6 +32,6 @@ def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
 def _of_trips(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
     positions = answers[POSITION].to_numpy()
     truth = [positions[rows] for rows in answers.groupby("tripId").indices.values()]
-    # rows are paired by their place within the trip
+    # rows are paired by position within a trip
     distances = [haversine_distance(*trip) for trip in zip(truth, check(submission, answers), strict=True)]
     return np.array([np.quantile(errors, [0.5, 0.95]).mean() for errors in distances])

@@ -21,7 +21,7 @@ def make(raw: Path, seed: int) -> None:
     for day in days:
         place = str(rng.choice(PLACES))
         drives += [f"{day}-{place}-{k + 1}" for k in range(2 if day in held_out else rng.integers(1, 3))]
-    # awkward names in the held-out part: two that begin with another's name, and one without padding
+    # awkward names in the held-out data: two that begin with another name, and one without padding
     first = next(drive for drive in drives if drive.startswith(held_out[0]))
     year, month, day = held_out[1].split("-")
     drives += [f"{first}-b", f"{first}x", f"{year}-{int(month)}-{int(day)}-US-MTV-9"]

@@ -8,15 +8,15 @@ from pytest_mlebench.authoring.worlds.labels import by_size
 
 from .synthetic import PHONES, PLACES
 
-METRES = np.array([111_200.0, 111_200.0 * np.cos(np.deg2rad(37.4))])  # of a degree of latitude and of longitude
+METRES = np.array([111_200.0, 111_200.0 * np.cos(np.deg2rad(37.4))])  # per degree of latitude and longitude
 POSITION = ["LatitudeDegrees", "LongitudeDegrees"]
-SIGNALS = 4  # of satellites, at a time
+SIGNALS = 4  # satellites at a time
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
-    """The reference receiver's log, which in version 1 gives the test's positions away, has none here."""
+    """Write no log of the reference receiver, which reveals the test positions in version 1 of the real data."""
     dates, seconds = by_size(size, 20, 40, 80), by_size(size, 40, 90, 120)
-    # the world: each kind of phone is off by so much; errors drift, and jump where the signal is poor
+    # the world: each phone model has an offset; errors drift, and jump if the signal is poor
     turn, drift = rng.uniform(0, 2 * np.pi, len(PHONES)), rng.uniform(6, 12)
     offset = rng.uniform(9, 16, (len(PHONES), 1)) * np.column_stack([np.cos(turn), np.sin(turn)])
     days = sorted(rng.choice(pd.date_range("2020-05-01", "2021-12-28").strftime("%Y-%m-%d"), dates, replace=False))
@@ -37,7 +37,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
                 poor = rng.random(seconds) < 0.08
                 error[poor] += rng.normal(0, 25, (poor.sum(), 2))
                 poor = poor | (rng.random(seconds) < 0.02)
-                name, clock = PHONES[phone], start + 1000 * np.arange(seconds) + 97 * int(phone)  # no two are alike
+                name, clock = PHONES[phone], start + 1000 * np.arange(seconds) + 97 * int(phone)  # distinct times
                 _write(raw / "train" / drive / name, rng, clock, path, path + error / METRES, poor)
                 known = path + rng.normal(0, 1.2, (seconds, 2)) / METRES
                 for guess, places in (("simple", rough), ("ceiling", known)):
@@ -73,7 +73,7 @@ def _write(folder: Path, rng: np.random.Generator, clock: np.ndarray, path, show
 
 
 def _ecef(place: np.ndarray, height: float) -> np.ndarray:
-    """Earth-centred coordinates in metres of latitudes and longitudes in degrees (WGS84)."""
+    """Convert latitudes and longitudes in degrees to Earth-centred coordinates in metres (WGS84)."""
     latitude, longitude = np.deg2rad(place).T
     flat = 6.69437999014e-3
     radius = 6378137 / np.sqrt(1 - flat * np.sin(latitude) ** 2)
@@ -83,7 +83,7 @@ def _ecef(place: np.ndarray, height: float) -> np.ndarray:
 
 
 def deal(submission: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
-    """What takes no learning: the phones' own positions, which are off by some 16 metres."""
+    """Return positions that need no learning: those of the phones, which are off by about 16 metres."""
     turn = rng.uniform(0, 2 * np.pi, len(submission))
     off = 16 * np.column_stack([np.cos(turn), np.sin(turn)]) / METRES
     places = submission[POSITION].astype(float) + off

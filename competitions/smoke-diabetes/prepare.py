@@ -8,6 +8,6 @@ SERUM = {"s1": "tc", "s2": "ldl", "s3": "hdl", "s4": "tch", "s5": "ltg", "s6": "
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    # Unscaled: scikit-learn's scaled values were computed over the rows that are held out, too.
+    # Unscaled, because scikit-learn's scaling also depends on the held-out rows.
     patients = load_diabetes(scaled=False, as_frame=True).frame.rename(columns={**SERUM, "target": "progression"})
     write_competition(patients, "progression", 150.0, public, private)

@@ -8,7 +8,7 @@ from pytest_mlebench.authoring.synthetic import first_value, standard
 
 
 def make(raw: Path, seed: int) -> None:
-    """Nothing: the real data is small, and ``prepare`` takes it from scikit-learn."""
+    """Write nothing: the real data is small, and ``prepare`` takes it from scikit-learn."""
 
 
 def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[str, Any]:

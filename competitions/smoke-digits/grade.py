@@ -8,7 +8,7 @@ from pytest_mlebench.authoring import InvalidSubmission, predictions
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
     digit = predictions(submission, template, "digit", on="id", between=(0, 9))
     if (digit % 1 != 0).any():
-        raise InvalidSubmission("column 'digit' must hold whole numbers from 0 to 9")
+        raise InvalidSubmission("column 'digit' must contain integers from 0 to 9")
     return digit
 
 

@@ -6,7 +6,7 @@ from sklearn.metrics import accuracy_score
 from pytest_mlebench.authoring import class_labels
 from pytest_mlebench.authoring.resampling import RowScores, mean_of
 
-check = partial(class_labels, column="Transported", on="PassengerId")  # True and False are 1 and 0
+check = partial(class_labels, column="Transported", on="PassengerId")  # True and False count as 1 and 0
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
@@ -15,4 +15,4 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
 
 def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
     right = check(submission, answers) == answers["Transported"].astype(int).to_numpy()
-    return mean_of(right, units=answers["PassengerId"].str.partition("_")[0])  # those who travel together
+    return mean_of(right, units=answers["PassengerId"].str.partition("_")[0])  # resample whole travel groups

@@ -12,16 +12,16 @@ AMENITIES = ["RoomService", "FoodCourt", "ShoppingMall", "Spa", "VRDeck"]
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n = by_size(size, 1000, 6000, 9000)
     group = np.repeat(np.arange(1, n + 1), rng.choice([1, 2, 3, 5], n, p=[0.7, 0.15, 0.1, 0.05]))[:n]
-    planet, deck, side = (rng.choice(k, n + 1)[group] for k in (3, 7, 2))  # those who travel together share them
+    planet, deck, side = (rng.choice(k, n + 1)[group] for k in (3, 7, 2))  # same for a travel group
     destination, age = rng.choice(3, n, p=[0.7, 0.2, 0.1]), rng.gamma(4, 7, n).round().clip(0, 79)
     asleep = rng.random(n) < 0.35
     spent = np.where(asleep[:, None] | (rng.random((n, 5)) < 0.4), 0, rng.lognormal(5, 1.5, (n, 5)).round())
 
-    # the world: what the anomaly did to whom
+    # the world: whom the anomaly transported
     score = rng.normal(0, 0.6, 3)[planet] + rng.normal(0, 0.6, 7)[deck] + rng.normal(0, 0.4, 2)[side]
     score = score + rng.normal(0, 0.3, 3)[destination] + rng.choice([-1, 1]) * 0.5 * np.cos(age / rng.uniform(8, 14))
     score = plain = score + np.log1p(spent) @ rng.normal(0, 0.25, 5)
-    score = score + rng.normal(0, 1, (3, 2))[planet, asleep.astype(int)]  # together they count otherwise than each
+    score = score + rng.normal(0, 1, (3, 2))[planet, asleep.astype(int)]  # an interaction
     score = score + rng.normal(0, 0.5, n + 1)[group]
     p = positive_probabilities(score, accuracy=0.86)
 

@@ -10,7 +10,7 @@ from .labels import AUTHORS
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
     require_columns(submission, ["id", *AUTHORS], exactly=True)
     if submission.columns[0] != "id":
-        raise InvalidSubmission(f"column 'id' must be the first, which is {submission.columns[0]!r}")
+        raise InvalidSubmission(f"the first column must be 'id', not {submission.columns[0]!r}")
     return class_probabilities(submission, template, AUTHORS, on="id", atol=1e-6)
 
 

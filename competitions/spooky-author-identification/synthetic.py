@@ -26,7 +26,7 @@ def make(raw: Path, seed: int) -> None:
             "author": rng.choice(AUTHORS, n, p=[0.4, 0.29, 0.31]),
         }
     )
-    train.loc[3, "text"] = "NA"  # reads back as a missing value
+    train.loc[3, "text"] = "NA"  # is read as a missing value
     test = pd.DataFrame({"id": ids[n:], "text": [_sentence(rng) for _ in range(n_test)]})
     sample = test[["id"]].assign(EAP=0.4, HPL=0.3, MWS=0.3)
     write_zip(raw / "train.zip", {"train.csv": train.to_csv(index=False, quoting=1)})

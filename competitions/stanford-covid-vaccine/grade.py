@@ -10,7 +10,7 @@ UNSCORED = ["deg_pH10", "deg_50C"]
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
-    """Which bases are scored is part of the answers: all are checked."""
+    """Check all bases, because which ones are scored is part of the answers."""
     require_columns(submission, UNSCORED)
     predictions(submission, template, SCORED, on="id_seqpos")
 
@@ -28,7 +28,7 @@ def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
 def _true_and_predicted(submission: pd.DataFrame, answers: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     require_columns(submission, ["id_seqpos", *SCORED, *UNSCORED])
     alignment(submission, answers, on="id_seqpos")
-    # the mask is one of places in the file, so in another order than the answers' other bases are compared
+    # The mask selects positions: if the order differs from that of the answers, the wrong bases are compared.
     keep = answers["keep"].to_numpy()
     fields = np.where(keep[:, None], submission[SCORED].to_numpy(dtype=object), 0)
     values = numeric(pd.DataFrame(fields, columns=SCORED), SCORED)

@@ -27,7 +27,7 @@ def _write_json(molecules: pd.DataFrame, path: Path) -> None:
 
 
 def _positions(molecule: "pd.Series") -> pd.DataFrame:
-    """A row for each base: the measured ones first, the others as zeros that do not count."""
+    """Return a row for each base: first the measured ones, then the others as zeros that do not count."""
     positions = pd.RangeIndex(molecule["seq_length"])
     targets = pd.DataFrame({target: molecule[target] for target in TARGETS}).reindex(positions, fill_value=0.0)
     targets.insert(0, "id_seqpos", [f"{molecule['id']}_{position}" for position in positions])

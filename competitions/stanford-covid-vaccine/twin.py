@@ -13,12 +13,12 @@ from .synthetic import ERRORS
 
 LENGTH, SCORED = 107, 68
 PAIRS = ["GC", "CG", "AU", "UA", "GU", "UG"]
-MISSING = 0.15  # of the bases' values, what nobody can know
+MISSING = 0.15  # noise of the values, which cannot be predicted
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n = by_size(size, 60, 500, 1200)
-    # the world: how fast a base decays, by its loop, by itself and its neighbours, and by the stems around it
+    # the world: how fast a base decays, by its loop, its type, the next base, and the share of G and C nearby
     loops, bases, pairs = rng.normal(size=(5, 7)), rng.normal(size=(5, 4)), rng.normal(size=(5, 7, 4))
     after, weak, shared = rng.normal(size=(5, 4)), rng.normal(size=5), rng.normal(size=2)
     loops[:, 0] -= 1.5  # paired bases, S, decay slowly
@@ -71,7 +71,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _fold(rng: np.random.Generator) -> tuple[str, str, str]:
-    """A molecule of hairpins in a row, some with a bulge or an internal loop: structure, loops and sequence."""
+    """Return structure, loops and sequence of a row of hairpins, some with a bulge or an internal loop."""
     structure, loop = "." * 5, "E" * 5
     while len(structure) < 74:
         outer, inner, hairpin = rng.integers(3, 7), rng.integers(2, 6), rng.integers(3, 8)

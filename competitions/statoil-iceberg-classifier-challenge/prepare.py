@@ -36,7 +36,7 @@ def write_sides(train: Images, test: Images, raw: Path, public: Path, private: P
 
 
 def _first_object(path: Path) -> Any:
-    """The first object in a JSON list, which is too large to be read for it alone."""
+    """Return the first object of a JSON list, without reading all of a large file. Raises ValueError if it has none."""
     text = ""
     with path.open(encoding="utf-8") as file:
         while block := file.read(1 << 20):
@@ -44,5 +44,5 @@ def _first_object(path: Path) -> Any:
             try:
                 return json.JSONDecoder().raw_decode(text.lstrip("[ \n"))[0]
             except json.JSONDecodeError:
-                continue  # it continues in the next block
-    raise ValueError(f"{path.name} holds no object")
+                continue  # incomplete: read the next block
+    raise ValueError(f"{path.name} contains no object")

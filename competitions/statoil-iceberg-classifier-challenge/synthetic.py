@@ -20,7 +20,7 @@ def make(raw: Path, seed: int) -> None:
     order = rng.permutation(n)
     train = [_image(rng, ids[k], int(rng.random() < 0.47)) for k in order]
     test = [_image(rng, _hexadecimal(rng)) for _ in range(15)]
-    test[0] = {key: test[0][key] for key in ("id", "band_1", "inc_angle", "band_2")}  # the order of the new test file
+    test[0] = {key: test[0][key] for key in ("id", "band_1", "inc_angle", "band_2")}  # the order in the new test file
     sample = pd.DataFrame({"id": [image["id"] for image in test], "is_iceberg": 0.5})
     members = {
         "train.json": json.dumps(train),

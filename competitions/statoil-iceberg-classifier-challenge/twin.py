@@ -18,7 +18,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     is_iceberg = (rng.random(n + unlabelled) < 0.47).astype(int)
     objects = draw_things(rng, is_iceberg, draw_prototypes(rng, 2), accuracy=0.92)
     ids = random_names(rng, n + unlabelled, 8)
-    angles = rng.uniform(30, 46, n // 3).round(4)  # a pass of the satellite has taken some of them
+    angles = rng.uniform(30, 46, n // 3).round(4)  # images of one satellite pass share an angle
     images = []
     for id, look, label in zip(ids, objects.looks, is_iceberg.tolist(), strict=True):
         angle = float(rng.choice(angles))
@@ -36,7 +36,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _bands(rng: np.random.Generator, look: np.ndarray, angle: float) -> tuple[list[float], list[float]]:
-    """The image in both polarisations, in decibels: the flatter the radar looks, the darker the sea."""
+    """Return the image in both polarisations, in decibels. The larger the angle, the darker the sea."""
     strong, crossed, large, long, soft, rough, shadow, wake = np.clip(look, -2.5, 2.5)
     y, x = np.mgrid[:SIDE, :SIDE] - 37 + rng.uniform(-6, 6, (2, 1, 1))
     turn = rng.uniform(0, 2 * np.pi)
@@ -52,6 +52,6 @@ def _bands(rng: np.random.Generator, look: np.ndarray, angle: float) -> tuple[li
     for level, gain in ((-22.0, 9 + 2 * strong), (-28.0, 6 + 1.5 * strong + 2 * crossed)):
         grain = 1 + 0.14 * (1 + np.tanh(rough)) * smooth_noise(rng, (SIDE, SIDE), 1.2)
         speckle = 1.6 * smooth_noise(rng, (SIDE, SIDE), 0.6)
-        # the real values have more digits, and weigh four times as much
+        # the real values have more digits, and take four times as many bytes
         bands.append((level + sea + trail + gain * body * grain + speckle).round(1).ravel().tolist())
     return bands[0], bands[1]

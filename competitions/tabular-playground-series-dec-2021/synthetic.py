@@ -15,7 +15,7 @@ def make(raw: Path, seed: int) -> None:
     n = 290 + 3 * seed
     train = _patches(rng, n, 0)
     train["Cover_Type"] = rng.choice([1, 2, 3, 4, 6, 7], n, p=[0.3, 0.4, 0.1, 0.05, 0.05, 0.1])
-    train.loc[rng.integers(n), "Cover_Type"] = 5  # a class with one row only
+    train.loc[rng.integers(n), "Cover_Type"] = 5  # a class with only one row
     train.to_csv(raw / "train.csv", index=False)
     test = _patches(rng, 10, n)
     test.to_csv(raw / "test.csv", index=False)

@@ -8,20 +8,20 @@ from pytest_mlebench.authoring.worlds.labels import by_size, class_probabilities
 from .synthetic import MEASURES
 
 SPREADS = [300, 90, 9, 220, 50, 1200, 25, 20, 35, 1100]
-COMMON = np.array([2.7, 4.0, 0.6, -2.7, -4.0, -0.6, 0.3])  # of the seven types of cover
+COMMON = np.array([2.7, 4.0, 0.6, -2.7, -4.0, -0.6, 0.3])  # frequency of the seven cover types, as logits
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n = by_size(size, 1000, 6000, 30000)
     area, soil = rng.choice(4, n, p=[0.3, 0.1, 0.5, 0.1]), rng.choice(40, n, p=rng.dirichlet(np.full(40, 0.5)))
-    # the world: what grows where. Each area lies at a height of its own; the soils of a kind are alike
+    # the world: what grows where. Each area has its own height; soils of a kind are similar
     high = rng.uniform(-1.5, 1.5, 4)[area] + rng.normal(size=n)
     measures = np.column_stack([high, rng.normal(size=(n, 9))])
-    measures[:, 6:9] += 0.7 * measures[:, [1]]  # how shaded a slope is depends on where it faces
+    measures[:, 6:9] += 0.7 * measures[:, [1]]  # a slope's shade depends on its direction
     kinds = rng.integers(0, 5, 40)[soil]
     places = np.column_stack([measures, rng.normal(size=(5, 3))[kinds], rng.normal(size=(4, 2))[area]])
     likes = [hidden_score(places, rng, curved=0.7, together=0.7) for _ in COMMON]
-    belt = -1.5 * (standard(high)[:, None] - rng.permutation(np.linspace(-1.5, 1.5, 7))) ** 2  # heights that each likes
+    belt = -1.5 * (standard(high)[:, None] - rng.permutation(np.linspace(-1.5, 1.5, 7))) ** 2  # preferred heights
     simple = COMMON + 0.6 * np.column_stack([plain for plain, _ in likes]) + 0.6 * belt
     p = class_probabilities(COMMON + 0.6 * np.column_stack([whole for _, whole in likes]) + belt, accuracy=0.88)
 

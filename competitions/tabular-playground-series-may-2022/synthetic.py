@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-TEST_ROWS = 100_000  # as many as are held out whatever the size of the data; most rows are as short as they can be
-FULL_ROWS = 60  # have every feature
+TEST_ROWS = 100_000  # always held out, regardless of the size of the data; most rows are as short as possible
+FULL_ROWS = 60  # with every feature
 
 
 def make(raw: Path, seed: int) -> None:

@@ -15,14 +15,14 @@ WHOLE = [7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 29, 30]
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
-    """The test always has 100,000 rows: to keep the files small, most rows lack the sixteen measured columns."""
+    """The test always has 100,000 rows. To keep the files small, most rows lack the sixteen measured columns."""
     n = TEST_ROWS + by_size(size, 1000, 6000, 30000)
     measured = rng.normal(size=(n, len(FLOATS))).round(1)
     measured[rng.random(n) < 0.7] = np.nan
     counted = np.minimum(rng.poisson(rng.uniform(0.8, 4, len(WHOLE)), (n, len(WHOLE))), 9)
     letters = np.minimum(rng.geometric(0.25, (n, 10)) - 1, 19)
 
-    # the world: what a machine's readings say of its state; the codes' letters count by their places, and by how many
+    # the world: how readings determine a machine's state. Codes matter by letters at places, and by distinct letters
     distinct = (np.diff(np.sort(letters, axis=1), axis=1) > 0).sum(axis=1) + 1
     known = np.column_stack([np.nan_to_num(measured), counted, np.minimum(letters, 6)[:, rng.permutation(10)[:5]]])
     simple, score = hidden_score(known, rng, together=1.2)
@@ -43,6 +43,6 @@ def _share(score: np.ndarray) -> np.ndarray:
 
 
 def _renumbered(target: np.ndarray) -> pd.DataFrame:
-    """By the ids that prepare.py gives: those of the training rows come first, the test's follow in its order."""
+    """Return the targets by prepare.py's new ids: first the training rows, then the test rows in their order."""
     order = np.concatenate(split(np.arange(len(target)), test_size=TEST_ROWS))
     return pd.DataFrame({"target": target[order].round(6)}, pd.RangeIndex(len(target), name="id"))

@@ -10,12 +10,12 @@ from pytest_mlebench.authoring.synthetic import first_value, standard, wav
 WORDS = ["yes", "no", "up", "on", "one", "off", "go", "stop", "bed", "bird", "wow", "zero", "happy"]
 COMMANDS = ["yes", "no", "up", "on", "off", "go", "stop"]
 NOISES = ["doing_the_dishes", "dude_miaowing", "exercise_bike", "pink_noise", "running_tap", "white_noise"]
-CLIPS = 225  # of this many clips one of background noise comes among the held-out ones
+CLIPS = 225  # with this number, one clip of background noise is held out
 
 
 def make(raw: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    # a speaker says several words, and some of them twice: equal file names in different folders
+    # speakers say several words, some of them twice: equal file names in different folders
     names = [f"{rng.bytes(4).hex()}_nohash_{number}.wav" for _ in range(30) for number in range(2)]
     counts = rng.integers(12, 20, len(WORDS))
     counts[-1] = CLIPS - len(NOISES) - counts[:-1].sum()

@@ -13,7 +13,7 @@ from .synthetic import NOISES
 
 COMMANDS = ["yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go"]
 OTHERS = ["bed", "happy", "three", "wow"]
-RATE, SECONDS = 16000, 0.35  # the real ones last a second: three times the bytes
+RATE, SECONDS = 16000, 0.35  # the real clips last a second: three times as many bytes
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
@@ -25,20 +25,20 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def write_clips(raw: Path, rng: np.random.Generator, size: str) -> pd.DataFrame:
-    """Write the archive; of each clip, by its path in it, its content, and what is heard by who knows how to listen."""
+    """Write the archive; returns, by path, each clip's content, and the words that a rough and a good listener hear."""
     n, speakers = by_size(size, 500, 1150, 3000), by_size(size, 40, 70, 150)
-    # the world: seven sounds, and words of three of them. Of each word there is one of the same sounds in another order
+    # the world: seven sounds, and words of three of them. Words form pairs with the same sounds in opposite order
     sounds = np.sort(np.column_stack([rng.permutation(np.linspace(300, 900, 7)), rng.uniform(1000, 3000, 7)]))
     words = rng.permutation([*COMMANDS, *OTHERS])
     halves = {tuple(sorted(rng.choice(7, 3, replace=False))): None for _ in range(100)}
-    said = [order for sounds in list(halves)[: len(words) // 2] for order in (sounds, sounds[::-1])]
+    orders = [order for sounds in list(halves)[: len(words) // 2] for order in (sounds, sounds[::-1])]
     voices = [(name, rng.uniform(90, 240), rng.uniform(0.92, 1.1)) for name in random_names(rng, speakers, 8)]
 
     rows, takes = {}, {}
     for _ in range(n):
         k = int(rng.integers(len(words)))
         name, pitch, tract = voices[rng.integers(len(voices))]
-        clip = speech(rng, sounds[list(said[k])] * tract * rng.uniform(0.97, 1.03), pitch, SECONDS, RATE)
+        clip = speech(rng, sounds[list(orders[k])] * tract * rng.uniform(0.97, 1.03), pitch, SECONDS, RATE)
         clip = np.roll(clip, rng.integers(-500, 500)) + rng.uniform(0.2, 1.0) * coloured_noise(rng, clip.shape, 0.5)
         given = words[rng.integers(len(words))] if rng.random() < 0.06 else words[k]
         take = takes[given, name] = takes.get((given, name), -1) + 1

@@ -12,7 +12,7 @@ Prediction = tuple[int, int] | str
 
 
 def read_answers(path: Path) -> pd.DataFrame:
-    """The right predictions of each row, as a set."""
+    """Return the set of correct predictions of each row."""
     right: dict[str, set[Prediction]] = {}
     with path.open("rb") as lines:
         for line in lines:
@@ -33,7 +33,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[Prediction]:
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    """The share of right rows, which is what the reference's micro F1 over both classes comes to."""
+    """Return the share of correct rows, which equals the reference's micro F1 over both classes."""
     pairs = zip(check(submission, answers), answers["right"], strict=True)
     return sum(given in right for given, right in pairs) / len(answers)
 
@@ -43,7 +43,7 @@ def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
 
 
 def _annotations_and_id(line: bytes) -> dict[str, Any]:
-    # Gigabytes of articles stand before the annotations, and a quote within a text never follows a bare comma.
+    # Skip the article, most of the line. A quote inside a JSON string is escaped, so it never follows a comma.
     start = line.rfind(b',"annotations":')
     end = json.loads(b"{" + line[start + 1 :]) if start >= 0 else {}
     return end if "example_id" in end else json.loads(line)
@@ -59,7 +59,7 @@ def _parse(text: str, row: int) -> Prediction:
     except ValueError:
         pass
     raise InvalidSubmission(
-        f"column 'PredictionString', row {row}: {text[:60]!r} is neither a span start:end, nor YES, NO or empty"
+        f"column 'PredictionString', row {row}: {text[:60]!r} is not a span start:end, YES, NO or empty"
     )
 
 

@@ -41,7 +41,7 @@ def _example(line: bytes) -> dict[str, Any]:
 
 
 def _dump(example: dict[str, Any]) -> str:
-    """A line of JSON in the form that pandas' ``to_json`` gives it."""
+    """Return a line of JSON in the format of pandas' ``to_json``."""
     return json.dumps(example, separators=(",", ":")).replace("/", r"\/") + "\n"
 
 

@@ -29,7 +29,7 @@ def make(raw: Path, seed: int) -> None:
 
 
 def _write_lines(path: Path, examples: Iterable[dict[str, Any]], *, ensure_ascii: bool | None = None) -> None:
-    """JSON lines; where ``ensure_ascii`` is not given, every other line has its characters escaped."""
+    """Write JSON lines. If ``ensure_ascii`` is None, examples with odd ids have escaped characters."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for example in examples:
             escaped = bool(example["example_id"] % 2) if ensure_ascii is None else ensure_ascii
@@ -81,7 +81,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     gold = pd.read_csv(private / "gold_submission.csv", keep_default_na=False)
     truth = gold.PredictionString
     is_short = gold.example_id.str.endswith("_short")
-    # The last of the short answers instead of the first, and the spans behind a yes or no.
+    # The last short answer instead of the first, and spans instead of yes or no.
     other = dict(zip(gold.example_id, truth, strict=True))
     for line in (private / "test.jsonl").read_text().splitlines():
         example = json.loads(line)

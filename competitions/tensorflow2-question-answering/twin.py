@@ -14,7 +14,7 @@ NONE = {"start_token": -1, "candidate_index": -1, "end_token": -1}
 Places = dict[tuple[str, int], int]
 """The first token of each statement, by its subject and relation."""
 Predictions = dict[str, tuple[str, str]]
-"""For each row of the submission, the simple prediction, and the best."""
+"""The simple and the best prediction for each row of the submission."""
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
@@ -61,7 +61,7 @@ def _example(rng: np.random.Generator, world: Facts, id: int, page: str, predict
     relation, kind = asked.relation, rng.random()
     long, short, yes_no, question = NONE, [], "NONE", ""
     best = "", ""
-    if kind < 0.3:  # the page does not say it
+    if kind < 0.3:  # the page has no answer
         relation = world.missing(rng, paragraphs[about])
         question = world.question(rng, asked.subject, relation)
     else:
@@ -69,7 +69,7 @@ def _example(rng: np.random.Generator, world: Facts, id: int, page: str, predict
         del long["top_level"]
         question = world.question(rng, asked.subject, relation)
         best = _span(candidates[about]), ""
-        if kind < 0.4:  # is it so?
+        if kind < 0.4:  # a yes/no question
             right = rng.random() < 0.5
             other = [str(rng.integers(2000))] if asked.words[asked.value][0].isdigit() else tokens[1:2]
             question = f"is {' '.join(asked.words[asked.value] if right else other)} {question}"
@@ -78,7 +78,7 @@ def _example(rng: np.random.Generator, world: Facts, id: int, page: str, predict
         else:
             short = [_place(asked, places)]
             best = best[0], _span(short[0])
-            if rng.random() < 0.08:  # who marked answers did not find it
+            if rng.random() < 0.08:  # the annotator did not find it
                 long, short = (NONE, []) if rng.random() < 0.5 else (long, [])
     seen = obvious(paragraphs, relation)
     guess = "", ""

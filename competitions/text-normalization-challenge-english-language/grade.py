@@ -18,7 +18,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     spoken = texts(answers, "after", missing="nan")
-    return float((spoken == check(submission, answers)).mean())  # accuracy_score would sort a million texts
+    return float((spoken == check(submission, answers)).mean())  # accuracy_score would sort a million strings
 
 
 def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:

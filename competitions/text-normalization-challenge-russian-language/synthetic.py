@@ -42,7 +42,7 @@ def make(raw: Path, seed: int) -> None:
 
 
 def make_sentences(raw: Path, seed: int, times: int) -> None:
-    """Each sentence occurs so many times."""
+    """Write the data; each sentence occurs ``times`` times."""
     rng = np.random.default_rng(seed)
     sentences = [_sentence(rng) for _ in range(170)]
     rows = []

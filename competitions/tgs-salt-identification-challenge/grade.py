@@ -9,7 +9,7 @@ from pytest_mlebench.authoring.rle import Runs, decode_rle
 
 SIDE = 101
 WHOLE = np.array([[0, SIDE * SIDE]])
-THRESHOLDS = np.arange(0.5, 1.0, 0.05)  # its rounding errors are part of the metric
+THRESHOLDS = np.arange(0.5, 1.0, 0.05)  # the rounding errors are part of the metric
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[Runs]:
@@ -38,5 +38,5 @@ def _masks(table: pd.DataFrame) -> list[Runs]:
 
 def _overlap(truth: Runs, predicted: Runs) -> float:
     if area(truth) and not area(predicted):
-        predicted = WHOLE  # the reference takes an empty prediction for a full one
+        predicted = WHOLE  # the reference treats an empty prediction as a full one
     return iou(truth, predicted, empty=1.0)

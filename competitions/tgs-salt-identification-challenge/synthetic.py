@@ -45,7 +45,7 @@ def make(raw: Path, seed: int) -> None:
 
 
 def _mask(rng: np.random.Generator, kind: str) -> np.ndarray:
-    """A flat mask, column by column."""
+    """Return a flat mask, column by column."""
     mask = np.zeros((SIDE, SIDE), bool)  # [column, row]
     if kind == "box":
         x, y = rng.integers(0, 80, 2)
@@ -92,7 +92,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     shares = iter(np.tile([50, 55, 60, 65, 70, 75, 80, 85, 90, 95, 96, 56, 66, 91], 20))
 
     def part(mask: np.ndarray) -> np.ndarray:
-        """The first k percent of the true pixels: an overlap exactly at a threshold where they divide evenly."""
+        """Keep the first k percent of the true pixels: if they divide evenly, the overlap equals a threshold."""
         marked = np.flatnonzero(mask)
         mask[marked[len(marked) * next(shares) // 100 :]] = False
         return mask

@@ -28,7 +28,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
             )
             salt = shade + contrast * smooth_noise(rng, (SIDE, SIDE), salt_grain)
             picture = np.where(body, salt, layers) + 0.3 * rng.normal(size=body.shape)
-            picture = rng.uniform(0.7, 1.2) * picture + rng.normal(0, 0.25)  # each picture is lit in its own way
+            picture = rng.uniform(0.7, 1.2) * picture + rng.normal(0, 0.25)  # brightness varies
             part = "train" if k < n else "test"
             archive.write(f"competition_data/{part}/images/{id}.png", png(grey(picture)))
             if part == "train":
@@ -46,7 +46,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def _salt(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """Where salt is; what was drawn: its outline is a bit off, one body in twenty overlooked; and its rough shape."""
+    """Return masks of the salt, of its imprecise label (one body in twenty is overlooked), and of its rough shape."""
     if rng.random() < 0.38:
         return (np.zeros((SIDE, SIDE), bool),) * 3
     y, x = np.mgrid[:SIDE, :SIDE]

@@ -13,7 +13,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
         clips = sorted(name.removeprefix("train2/") for name in archive.namelist() if name.endswith(".aif"))
     dates = sorted({clip.split("_")[0] for clip in clips})
     if len(dates) != 4:
-        raise DataError(f"train2.zip holds clips of {len(dates)} days; 4 were expected")
+        raise DataError(f"train2.zip contains clips of {len(dates)} days; 4 were expected")
     train = [clip for clip in clips if clip.startswith(tuple(dates[:2]))]
     test = [clip for clip in clips if clip.startswith(tuple(dates[2:]))]
     train_names = [re.sub(r"TRAIN\d+", f"TRAIN{k}", clip) for k, clip in enumerate(train)]

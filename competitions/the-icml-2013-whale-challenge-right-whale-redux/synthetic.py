@@ -22,7 +22,7 @@ def make(raw: Path, seed: int) -> None:
         label = int(rng.random() < 0.35)
         name = f"{date}_{clock}_{second:03d}s{tenth}ms_TRAIN{number[k]}_{label}.aif"
         clips[f"train2/{name}"] = b"FORM" + rng.bytes(4)
-    # the same instant, numbers of different length: the order is that of the text
+    # same time, numbers of different length: sorted as text
     for name in ("10099_1", "101010_0", "1100100_1"):
         clips[f"train2/{DATES[2]}_000000_999s9ms_TRAIN{name}.aif"] = b"FORM" + rng.bytes(4)
     write_zip(raw / "train2.zip", {"train2/": b"", **clips})

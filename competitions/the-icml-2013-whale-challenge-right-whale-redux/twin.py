@@ -15,7 +15,7 @@ RATE, FRAMES = 2000, 4000
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     train, test = by_size(size, 120, 700, 2000), by_size(size, 100, 500, 1500)
     n = train + test
-    # the world: whales call upwards, from where and how fast they do; other sounds of the sea fall, stay or knock
+    # the world: from which pitch and how far whale calls rise; other sounds fall, stay level or knock
     low, rise, seconds = rng.uniform(60, 110), rng.uniform(70, 140), rng.uniform(0.5, 0.9)
     calls = rng.choice(["up", "down", "flat", "knock", "none"], n, p=[0.3, 0.15, 0.15, 0.1, 0.3])
     whale = np.where(calls == "up", 0.93, 0.05)

@@ -13,7 +13,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     scores = word_jaccard(texts(answers, "selected_text"), check(submission, answers), zero_division=np.nan)
     if np.isnan(scores).any():
-        raise InvalidSubmission("column 'selected_text': a text is empty in a row that cannot be scored without a word")
+        raise InvalidSubmission("column 'selected_text': a text is empty in a row that needs a word to be scored")
     return np.float64(scores.mean())
 
 

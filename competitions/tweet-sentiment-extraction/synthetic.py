@@ -18,7 +18,7 @@ def make(raw: Path, seed: int) -> None:
     rows = [(f"{id:010x}", *_tweet(rng)) for id in rng.choice(16**10, n, replace=False)]
     train = pd.DataFrame(rows, columns=["textID", "text", "selected_text", "sentiment"])
     kept, _ = split(np.arange(n), test_size=0.1)
-    train.loc[kept[5], ["text", "selected_text"]] = [None, None]  # one row of the training part has no text
+    train.loc[kept[5], ["text", "selected_text"]] = [None, None]  # one training row has no text
     test = train.dropna().sample(n_test, random_state=seed)
     train.to_csv(raw / "train.csv", index=False)
     test.drop(columns="selected_text").to_csv(raw / "test.csv", index=False)

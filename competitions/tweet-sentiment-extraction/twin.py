@@ -24,7 +24,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 class World:
-    """A feeling is said by one of its words, or by a turned one of the other feeling, between words that go with it."""
+    """A feeling is one of its words, or a negated word of the other feeling, between words that often surround it."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         taken: set[str] = set()
@@ -45,7 +45,7 @@ class World:
         right, core = self.phrase(rng, feeling)
         cut = int(rng.integers(0, len(words) + 1))
         tweet = [*words[:cut], *right, *words[cut:]]
-        if rng.random() < 0.4:  # the other feeling is there as well
+        if rng.random() < 0.4:  # the other feeling occurs too
             other, _ = self.phrase(rng, 1 - feeling)
             tweet = [*other, *tweet] if rng.random() < 0.5 else [*tweet, *other]
         tweet += ["http://x.co/" + words[0]] if rng.random() < 0.1 else []
@@ -55,7 +55,7 @@ class World:
             return text, text.strip()[cut:], "neutral", text.strip(), text.strip()
         best = " ".join(right)
         taken, chance = best, rng.random()
-        if chance < 0.1:  # some who selected took all of it, or a bit less
+        if chance < 0.1:  # some annotators selected all of it, or too little
             taken = text.strip()
         elif chance < 0.2:
             taken = " ".join(right[:2])

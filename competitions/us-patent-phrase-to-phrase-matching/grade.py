@@ -13,7 +13,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
-    # without a correlation (constant, empty, infinite) it has no score: NaN
+    # NaN, which is no score, if the correlation is undefined (constant, empty or infinite values)
     return np.float64(pearson(answers["score"], check(submission, answers)))
 
 

@@ -8,17 +8,17 @@ from pytest_mlebench.authoring.worlds.text import lexicon
 
 LEVELS = np.array([0, 0.25, 0.5, 0.75, 1])
 IDEAS, WAYS, FIELDS = 48, 4, 8
-"""Each idea has so many words; ideas belong to fields."""
+"""Number of ideas, of words for each idea, and of fields, to which ideas belong."""
 SECTIONS = "ABCDEFGH"
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     n, other, count = by_size(size, 900, 6000, 14000), 30, by_size(size, 40, 140, 250)
-    # the world: words for the same idea, ideas of the same field, and sections in which fields come closer
+    # the world: words for the same idea, ideas of the same field, and sections in which fields are related
     words = np.array(lexicon(rng, IDEAS * WAYS))
     idea = rng.permutation(np.repeat(np.arange(IDEAS), WAYS))
     field = rng.permutation(np.arange(IDEAS) % FIELDS)
-    broad = rng.normal(0, 0.1, len(words))  # some words go with more, some with less
+    broad = rng.normal(0, 0.1, len(words))  # some words are broader than others
     near = rng.random((len(SECTIONS), FIELDS, FIELDS)) < 0.25
     near |= near.transpose(0, 2, 1)
     anchors = rng.integers(len(words), size=(count, 2))

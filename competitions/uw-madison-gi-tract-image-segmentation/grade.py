@@ -14,7 +14,7 @@ SIZE = ["image_width", "image_height"]
 
 
 def read_template(public: Path) -> pd.DataFrame:
-    """The expected rows, with the sizes of their images, which stand in the images' names."""
+    """Return the expected rows, with the sizes of their images, which are part of the images' names."""
     rows = read_csv(public / "test.csv")
     names = ((path.parents[1].name, path.name.split("_")) for path in (public / "test").rglob("slice_*.png"))
     sizes = {f"{day}_slice_{number}": (width, height) for day, (_, number, width, height, *_) in names}
@@ -22,9 +22,9 @@ def read_template(public: Path) -> pd.DataFrame:
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[Masks, list["Volume"]]:
-    """The predicted masks of slices and organs, and the volumes of days."""
+    """Return the predicted masks of slices and organs, and the volumes of days."""
     require_columns(submission, ["id", "class", "predicted"])
-    # Rows are paired as they come: the reference compares neither ids nor classes nor the number of rows.
+    # Like the reference, pair rows by position: ids, classes and the number of rows are not compared.
     submission = submission.head(len(template))
     return _masks_and_volumes(submission, template.head(len(submission)))
 
@@ -40,13 +40,13 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
 
 @dataclass(frozen=True)
 class Volume:
-    """The slices of a day, all organs together: runs that go through the slices, down their columns."""
+    """The slices of a day, with all organs together: runs in the order slices, columns, rows."""
 
     shape: tuple[int, int, int]  # slices, width, height
     runs: Runs
 
     def in_layers(self, width: int, height: int) -> Runs:
-        """The runs in a volume whose slices have at least the size of the volume's own."""
+        """Return the runs in a volume whose slices are at least as large as this volume's."""
         if (width, height) == self.shape[1:]:
             return self.runs
         columns = cut(self.runs, self.shape[2])
@@ -85,11 +85,11 @@ def _volumes(table: pd.DataFrame, images: pd.DataFrame, masks: Masks) -> list[Vo
 
 
 def _volume(day: str, rows: pd.DataFrame, runs: Runs, first: np.ndarray) -> Volume:
-    """``first`` is the number of each row's first run."""
+    """Return the volume of a day; ``first`` has the index of each row's first run."""
     shapes = rows[["height", "width"]].drop_duplicates().to_numpy()
     if len(shapes) > 1:
         raise InvalidSubmission(
-            f"the rows of {day!r} fall on images of {' and '.join(f'{h} x {w}' for h, w in shapes[:2])} pixels; "
+            f"the rows of {day!r} belong to images of {' and '.join(f'{h} x {w}' for h, w in shapes[:2])} pixels; "
             "rows must be in the order of test.csv"
         )
     height, width = map(int, shapes[0])
@@ -101,7 +101,7 @@ def _volume(day: str, rows: pd.DataFrame, runs: Runs, first: np.ndarray) -> Volu
 
 
 def _distance(truth: Volume, predicted: Volume) -> float:
-    """The Hausdorff distance in a volume scaled to a unit cube, as a share of its diagonal; NaN if both are empty."""
+    """Return the Hausdorff distance in the unit cube, as a share of its diagonal; NaN if both volumes are empty."""
     n_true, n_predicted = area(truth.runs), area(predicted.runs)
     if not n_true and not n_predicted:
         return np.nan
@@ -114,4 +114,4 @@ def _distance(truth: Volume, predicted: Volume) -> float:
 
 
 def _mean(values: np.ndarray) -> float:
-    return float(pd.Series(values, dtype=float).mean())  # NaN is left out; NaN if nothing is left
+    return float(pd.Series(values, dtype=float).mean())  # ignores NaN; NaN if all values are NaN

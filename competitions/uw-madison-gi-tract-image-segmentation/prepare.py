@@ -32,6 +32,6 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def _sizes(folder: Path) -> dict[str, list[str]]:
-    """Width and height of every slice by its id, from the names of the images."""
+    """Return width and height by slice id, from the names of the images."""
     names = ((path.parents[1].name, path.name.split("_")) for path in folder.rglob("slice_*.png"))
     return {f"{day}_slice_{number}": [width, height] for day, (_, number, width, height, *_) in names}

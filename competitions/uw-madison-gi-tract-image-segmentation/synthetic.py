@@ -8,7 +8,7 @@ from pytest_mlebench.authoring.rle import encode_rle, mask_from_rle
 from pytest_mlebench.authoring.synthetic import first_value, png
 
 CLASSES = ["large_bowel", "small_bowel", "stomach"]
-DAYS = [5, 6, 1, 2, 3, 4, 5, 1, 2, 3, 2, 1, 6]  # of each case
+DAYS = [5, 6, 1, 2, 3, 4, 5, 1, 2, 3, 2, 1, 6]  # per case
 
 
 def make(raw: Path, seed: int) -> None:
@@ -17,7 +17,7 @@ def make(raw: Path, seed: int) -> None:
     rows = []
     for case, n_days in zip(cases, DAYS, strict=True):
         width, height = [(10, 10), (12, 9), (9, 13)][rng.integers(3)]
-        for number in rng.choice(range(45), n_days, replace=False):  # days in no order, one or two digits
+        for number in rng.choice(range(45), n_days, replace=False):  # unordered days, one or two digits
             day = f"{case}_day{number}"
             folder = raw / "train" / case / day / "scans"
             folder.mkdir(parents=True)

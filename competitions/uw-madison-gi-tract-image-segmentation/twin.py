@@ -11,7 +11,7 @@ from pytest_mlebench.authoring.worlds.scans import deep
 
 from .synthetic import CLASSES
 
-SIDE, SLICES = 40, 8  # real scans have 144 slices of 266 by 266 pixels and more a day
+SIDE, SLICES = 40, 8  # per day, real scans have 144 slices of 266 by 266 pixels or more
 Organ = tuple[np.ndarray, np.ndarray]
 """Centre and radii as shares of the scan: slices, height, width."""
 ORGANS: dict[str, Organ] = {
@@ -23,7 +23,7 @@ ORGANS: dict[str, Organ] = {
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     cases = [f"case{k}" for k in rng.choice(np.arange(2, 160), by_size(size, 8, 12, 40), replace=False)]
-    # the world: how bright organs are, how coarse; something else in the body looks like one of them
+    # the world: how bright and how coarse organs are; other tissue looks like one of them
     looks = dict(
         zip(CLASSES, zip(rng.permutation([0.9, 1.7, -0.8]), rng.uniform(0.8, 1.6, 3), strict=True), strict=True)
     )
@@ -52,7 +52,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def units(submission: pd.DataFrame) -> "pd.Series[str]":
-    """A distance is measured in the whole volume of a day."""
+    """Return the day of each row, because distances are measured in the volume of a day."""
     return submission["id"].str.split("_slice_").str[0]
 
 
@@ -63,7 +63,7 @@ def _moved(organ: Organ, rng: np.random.Generator, share: float) -> Organ:
 def _slice(
     organs: dict[str, Organ], depth: float, looks: dict[str, tuple[float, float]], alike: str, rng: np.random.Generator
 ) -> tuple[np.ndarray, dict[str, tuple[np.ndarray, ...]]]:
-    """A slice, and for each organ what was drawn of it, its rough shape, and the organ itself."""
+    """Return a slice, and masks of each organ: as annotated, roughly and exactly."""
     shape = (SIDE, SIDE)
     body = ellipse(shape, (SIDE / 2, SIDE / 2), (0.42 * SIDE, 0.47 * SIDE)) > 0
     scan = np.where(body, 0.3 * smooth_noise(rng, shape, 3), -1.5)

@@ -14,12 +14,12 @@ def read_template(public: Path) -> pd.DataFrame:
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
-    """The pressures while breathing in."""
+    """Return the pressures during inhalation."""
     require_columns(submission, ["id", "pressure"])
     order = alignment(submission, template, on="id")[template["u_out"] == 0]
     scored = np.zeros(len(submission), dtype=bool)
     scored[order] = True
-    # While breathing out anything may be submitted, text too.
+    # During exhalation, any value is accepted, even a string.
     pressure = numeric(submission.assign(pressure=submission["pressure"].astype(object).where(scored, 0.0)), "pressure")
     require_finite(pressure, "pressure")
     return pressure[order]

@@ -15,7 +15,7 @@ def make(raw: Path, seed: int) -> None:
     n, n_test = 65, 10
     ids = rng.choice(np.arange(1, 400), n + n_test, replace=False)
     train = _breaths(rng, ids[:n])
-    train = _numbered(pd.concat([train.iloc[3:], train.iloc[:3]]))  # one breath lies in two places
+    train = _numbered(pd.concat([train.iloc[3:], train.iloc[:3]]))  # one breath is in two places
     train.loc[5, "pressure"] = -1.8957442945646408
     train.loc[6, "u_in"] = 1.2345678901234e-05
     test = _numbered(_breaths(rng, ids[n:]).drop(columns="pressure"))

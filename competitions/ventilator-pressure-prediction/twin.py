@@ -9,7 +9,7 @@ from scipy.signal import lfilter
 from pytest_mlebench.authoring.tables import split
 from pytest_mlebench.authoring.worlds.labels import by_size
 
-STEPS, STEP = 80, 0.07030214545121  # rows of a breath, and the smallest difference of pressures
+STEPS, STEP = 80, 0.07030214545121  # rows per breath, and the smallest difference between pressures
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
@@ -22,7 +22,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     opening = opening + rng.uniform(0, 90, (n, 1)) * np.exp(-time / rng.uniform(0.1, 0.6, (n, 1)))
     opening = np.where(out, rng.uniform(0, 5, (n, 1)) * (rng.random((n, 1)) < 0.8), np.minimum(opening, 100)).round(6)
 
-    # the world: the valve's curve, how fast air follows it, the lung that stiffens, and the pressure at rest
+    # the world: the valve's curve, how fast the air follows, how the lung stiffens, and the pressure at rest
     curve, lag, stiff = rng.uniform(0.7, 1.3), rng.uniform(0.55, 0.85), rng.uniform(0.3, 0.8)
     rest, flow_gain = rng.uniform(4, 7), rng.uniform(0.006, 0.01)
     leak = rng.uniform(0.02, 0.06)
@@ -45,7 +45,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     rows.assign(pressure=given.ravel()).to_csv(raw / "train.csv", index=False)
     rows.head(STEPS).to_csv(raw / "test.csv", index=False)
     rows[["id"]].head(STEPS).assign(pressure=0).to_csv(raw / "sample_submission.csv", index=False)
-    _, test = split(np.unique(breaths), test_size=0.1)  # prepare.py numbers their rows anew
+    _, test = split(np.unique(breaths), test_size=0.1)  # prepare.py renumbers their rows
     places = pd.Series(range(n), breaths)[test]
     guesses = {"simple": pressures(opening, 0), "ceiling": truth}
     ids = pd.RangeIndex(1, len(test) * STEPS + 1, name="id")
@@ -53,5 +53,5 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def units(submission: pd.DataFrame) -> Sequence[object]:
-    """A breath's rows follow each other."""
+    """Return the breath of each row; the rows of a breath are consecutive."""
     return ((submission["id"].astype(int) - 1) // STEPS).tolist()

@@ -29,5 +29,5 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
 
 
 def _masks(table: pd.DataFrame, images: pd.DataFrame) -> list[Runs]:
-    sizes = images["height"] * images["width"]  # of one image: its row needs no alignment
+    sizes = images["height"] * images["width"]  # for a single image, whose row needs no alignment
     return parse_texts(table, "Predicted", decode_rle, sizes, expected="pairs of start and length")

@@ -41,7 +41,7 @@ def _ink(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
         y, x = rng.integers(0, height - 8), rng.integers(0, width - 8)
         mask[y : y + rng.integers(2, 8), x : x + rng.integers(2, 8)] = True
     mask[-1, -3:] = True  # ink up to the last pixel
-    mask[3, -2:] = mask[4, :3] = True  # a run over the end of a row
+    mask[3, -2:] = mask[4, :3] = True  # a run across the end of a row
     return mask
 
 

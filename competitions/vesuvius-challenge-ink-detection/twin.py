@@ -36,7 +36,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
             (folder / "ir.png").write_bytes(png(np.where(inside, grey(seen), 0).astype(np.uint8)))
     sample = pd.DataFrame({"Id": ["a", "b"], "Predicted": ["1 1 5 1"] * 2})
     sample.to_csv(raw / "sample_submission.csv", index=False)
-    # ink and drawn are those of the third fragment, which is the test; who blurs much finds some of it
+    # ``ink`` is that of the third fragment, which is the test; the rough mask finds part of it
     rough = coarse(ink & (smooth_noise(rng, shape, 6) > -0.3), 1.5) | (
         coarse(smooth_noise(rng, shape, 5) > 1.2, 1) & inside
     )
@@ -47,7 +47,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 
 
 def mix(submission: pd.DataFrame, other: pd.DataFrame, share: float, rng: np.random.Generator) -> pd.DataFrame:
-    """There is one image."""
+    """Mix tiles of the image, because there is only one image."""
     texts = submission["Predicted"].iloc[0], other["Predicted"].iloc[0]
     mixed = mix_tiles(*texts, _shape(other), share, rng, order="C", tile=TILE)
     return submission.assign(Predicted=mixed or submission["Predicted"])
@@ -59,13 +59,13 @@ def deal(submission: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def _shape(submission: pd.DataFrame) -> tuple[int, int]:
-    """The shape of the image: the smallest of the sizes that holds the mask."""
+    """Return the shape of the image, which is the smallest one that fits the mask."""
     last = sum(map(int, submission["Predicted"].iloc[0].split()[-2:]))
     return next(shape for shape in SHAPES.values() if last <= shape[0] * shape[1] + 1)
 
 
 def _ink(letters: list[np.ndarray], shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    """Lines of letters as heights: above 0 where there is ink."""
+    """Return lines of letters as heights, which are above 0 at ink."""
     heights = np.full(shape, -1.0)
     for y in np.arange(16, shape[0] - 8, 26):
         for x in np.arange(16, shape[1] - 8, 24):
@@ -76,7 +76,7 @@ def _ink(letters: list[np.ndarray], shape: tuple[int, int], rng: np.random.Gener
 
 
 def _volume(ink: np.ndarray, inside: np.ndarray, profile: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """uint16 of shape (SLICES, height, width): papyrus around a surface that is not quite flat, and ink on it."""
+    """Return uint16 of shape (SLICES, height, width): papyrus around an uneven surface, with ink on it."""
     surface = np.rint(SLICES / 2 + 1.5 * smooth_noise(rng, ink.shape, 20)).astype(int)
     depth = np.arange(SLICES)[:, None, None] - surface
     fibres = smooth_noise(rng, (SLICES, *ink.shape), (2, 1, 5)) + smooth_noise(rng, (SLICES, *ink.shape), (2, 5, 1))

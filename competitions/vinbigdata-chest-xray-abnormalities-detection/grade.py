@@ -7,7 +7,7 @@ from pytest_mlebench.authoring.metrics.detection import coco_average_precision, 
 from .columns import CORNERS
 
 TRUE_CORNERS = [f"true_{corner}" for corner in CORNERS]
-MAX_DETECTIONS = 100  # of a class in an image
+MAX_DETECTIONS = 100  # per class and image
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[np.ndarray]:
@@ -18,11 +18,11 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[np.ndarray]:
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
-    """Mean average precision at an IoU of 0.4, as pycocotools computes it from what the reference hands it.
+    """Return the mean average precision at an IoU of 0.4, as pycocotools computes it from the reference's input.
 
-    There is at most one true box of a class in an image, so that a match is the first box that overlaps it enough.
-    Three things go wrong: corners are taken for x, y, width and height; the true box with the id 0 counts as not
-    found; and the predicted box with the id 0 leaves its true box to others.
+    An image has at most one true box of a class, so a match is the first box that overlaps it enough. Three defects
+    of the reference remain: corners are read as x, y, width and height; the true box with the id 0 counts as not
+    found; and the predicted box with the id 0 does not claim its true box.
     """
     rows = check(submission, answers)
     images = pd.Index(answers["image_id"].unique())
@@ -30,7 +30,7 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     boxes = pd.DataFrame(np.concatenate(rows), columns=["class_id", "confidence", *CORNERS])
     boxes["id"] = np.arange(len(boxes))
     boxes["image"] = np.repeat(images.get_indexer(submission["image_id"]), [len(row) for row in rows])
-    boxes = boxes[boxes["class_id"].isin(answers["class_id"])]  # no others count
+    boxes = boxes[boxes["class_id"].isin(answers["class_id"])]  # other classes do not count
     boxes = boxes.sort_values("image", kind="stable").sort_values("confidence", ascending=False, kind="stable")
     boxes = boxes[boxes.groupby(["class_id", "image"]).cumcount() < MAX_DETECTIONS]
 

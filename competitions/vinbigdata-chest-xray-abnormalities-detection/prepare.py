@@ -16,14 +16,14 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def choose(raw: Path) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """The boxes of either side, and the test images in their order."""
+    """Return the training boxes, the test boxes, and the test images in order."""
     boxes = read_csv(raw / "train.csv")
     _, test_images = split(boxes["image_id"].unique().tolist(), test_size=0.1)
     return *hold_out(boxes, "image_id", test_images), test_images
 
 
 def first_boxes(findings: pd.DataFrame) -> pd.DataFrame:
-    """Of each class in an image the box that was drawn first."""
+    """Return the first box of each class in each image."""
     return findings.groupby(["image_id", "class_id"], as_index=False).first()
 
 

@@ -64,7 +64,7 @@ def _annotations(rng: np.random.Generator, id: str, disputed: bool) -> list[tupl
             rows.append(row(reader, x + dx, y + dy, x + dx + width, y + dy + height))
         if rng.random() < 0.3:  # a second finding of the same class in the image
             rows.append(row(readers[0], x + 900, y, x + 900 + width // 2, y + height))
-    if disputed:  # one radiologist sees nothing where others found something
+    if disputed:  # one radiologist finds nothing, others do
         rows.append((id, *NO_FINDING, readers[2], None, None, None, None))
     return rows
 
@@ -75,7 +75,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     findings = [answers[answers["image_id"] == id].to_dict("records") for id in gold["image_id"]]
 
     def build(predict: Callable[[Row], Iterable[Box]]) -> pd.DataFrame:
-        """The boxes that are predicted for each true box."""
+        """``predict`` returns the boxes to predict for a true box."""
         texts = [
             " ".join(" ".join(map(str, box)) for row in rows for box in predict(row)) or "14 1 0 0 1 1"
             for rows in findings
@@ -96,7 +96,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         return found + [noise() for _ in range(rng.integers(0, 3))]
 
     def scaled(factor: float) -> pd.DataFrame:
-        """The true upper left corner, x_max times a factor: shows how the overlap is computed."""
+        """Predict true boxes with a scaled x_max, which shows how the overlap is computed."""
         return build(lambda row: [(row["class_id"], 1.0, *(_corners(row) * [1, 1, factor, 1]).tolist())])
 
     def ending_right(row: Row) -> list[Box]:
@@ -114,7 +114,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         texts[k] = " ".join(texts[k].split()[:6] * 2)
         return backwards.assign(PredictionString=texts)
 
-    # more than 100 of one class in an image, the good one with the lowest confidence
+    # more than 100 boxes of one class in an image; the correct one has the lowest confidence
     label, true_box = answers["class_id"][0], " ".join(map(str, answers.loc[0, CORNERS]))
     crowd = " ".join([f"{label} 0.9 5000 5000 5010 5010"] * 100 + [f"{label} 0.1 {true_box}"])
     is_crowded = noisy["image_id"] == answers["image_id"][0]

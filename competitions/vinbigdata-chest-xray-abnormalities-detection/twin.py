@@ -9,10 +9,10 @@ from pytest_mlebench.authoring.worlds.scans import chest, deep, dicom, uid
 
 from .synthetic import CLASSES, COLUMNS, NO_FINDING
 
-SIDE, ACTIVE = 64, 6  # pixels (some 3000 in the real data), and how many of the classes occur
+SIDE, ACTIVE = 64, 6  # pixels (about 3000 in the real data), and the number of classes that occur
 
 Finding = tuple[int, float, np.ndarray]
-"""Which of the active classes, how plain it is to see, and its box (x0, y0, x1, y1)."""
+"""Index among the active classes, visibility, and box (x0, y0, x1, y1)."""
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
@@ -62,12 +62,12 @@ def _with_finding(
 
 
 def _seen(plain: float) -> float:
-    """The chance that a reader marks a finding."""
+    """Return the chance that a reader marks a finding."""
     return float(np.clip(0.2 + 1.1 * plain, 0, 0.97))
 
 
 def _read(id: str, findings: list[Finding], active: np.ndarray, rng: np.random.Generator) -> list[tuple]:
-    """What three radiologists note, each for himself."""
+    """Return the findings that three radiologists note independently."""
     rows: list[tuple] = []
     for reader in rng.choice(np.arange(1, 18), 3, replace=False):
         noted = [finding for finding in findings if rng.random() < _seen(finding[1])]
@@ -87,7 +87,7 @@ def _best(findings: list[Finding], active: np.ndarray) -> str:
 
 
 def _rough(findings: list[Finding], active: np.ndarray, rng: np.random.Generator) -> str:
-    """Who sees roughly where something is takes it for something else now and then, and sees what is not there."""
+    """Return rough predictions: imprecise boxes, some of a wrong class, and some without a finding."""
     parts = [
         (
             active[kind if rng.random() < 0.7 else rng.integers(ACTIVE)],

@@ -24,7 +24,7 @@ def write_sides(train: pd.DataFrame, test: pd.DataFrame, raw: Path, public: Path
 
 
 def choose_test(whales: pd.Series) -> np.ndarray:
-    """One image of each whale goes to each side, a whale's only image to the test with probability 0.1."""
+    """Return a mask of test images. Both sides have each whale, but a single image is test with probability 0.1."""
     is_test = np.zeros(len(whales), dtype=bool)
     undecided = np.ones(len(whales), dtype=bool)
     single = np.random.default_rng(0)

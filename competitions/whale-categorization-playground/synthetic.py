@@ -74,5 +74,5 @@ def _guess(true: str, whales: Sequence[str], rng: np.random.Generator) -> list[s
     k = rng.integers(1, 8)
     guess = list(rng.choice(whales, k, replace=False))
     if rng.random() < 0.7:
-        guess.insert(rng.integers(0, k + 1), true)  # at times behind the fifth place
+        guess.insert(rng.integers(0, k + 1), true)  # sometimes after the fifth place
     return guess

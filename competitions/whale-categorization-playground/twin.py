@@ -9,12 +9,12 @@ from pytest_mlebench.authoring.worlds.labels import by_size, random_names
 from .synthetic import SAMPLE
 
 KNOWN, OTHERS = 36, 30
-"""Whales with names, and those that count as new."""
+"""Number of whales with names, and of those that count as new."""
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     each, spare = by_size(size, 10, 26, 120), 8
-    # the world: what flukes look like; some whales were met often, some hardly ever; groups of them have one colour
+    # the world: what flukes look like. Some whales are common, some rare; groups of whales share colours
     names = [*SAMPLE, *(f"w_{name}" for name in random_names(rng, KNOWN - len(SAMPLE), 7))]
     met = np.r_[rng.integers(each // 2, 2 * each, KNOWN - 16), np.full(16, 2), np.full(OTHERS, each // 5)]
     whale = rng.permutation(np.r_[np.repeat(np.arange(KNOWN + OTHERS), met), rng.integers(KNOWN, size=spare)])
@@ -31,6 +31,6 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     table[:spare].assign(Id=" ".join(["new_whale", *SAMPLE])).to_csv(raw / "sample_submission.csv", index=False)
     guesses = {}
     for name, p in (("simple", flukes.simple), ("ceiling", flukes.ceiling)):
-        p = np.c_[p[:, :KNOWN], p[:, KNOWN:].sum(axis=1)]  # of whichever whale without a name
+        p = np.c_[p[:, :KNOWN], p[:, KNOWN:].sum(axis=1)]  # any whale without a name
         guesses[name] = table.assign(Id=best_names(p, known, 5)).set_index("Image")
     return guesses

@@ -14,7 +14,7 @@ def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
 
 
 def _precisions(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
-    """TP / (TP + FP + FN), the boxes of all classes together: shape (thresholds, samples)."""
+    """Return TP / (TP + FP + FN) over the boxes of all classes: shape (thresholds, samples)."""
     predicted, rows = first.read(submission, answers)
     first.require_valid(predicted, rows)
     truth, groups = first.true_boxes(answers)

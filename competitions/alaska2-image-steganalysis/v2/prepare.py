@@ -11,7 +11,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def keyed(raw: Path, test: list[str]) -> random.Random:
-    """A generator whose key is a digest of the test images in all forms, of which each is public in one form alone."""
+    """Return a generator seeded with all versions of the test images. Only one version of each image is public."""
     key = hashlib.sha256()
     for folder in ("Cover", *first.METHODS):
         for name in test:

@@ -10,7 +10,7 @@ from ..synthetic import submissions as submissions
 
 
 def make(raw: Path, seed: int) -> None:
-    """Some photographs come several times, a bit different each time."""
+    """Some photographs occur several times, with small differences."""
     first.make(raw, seed)
     names = pd.read_csv(raw / "train.csv")["id_code"]
     images = patterns(len(names), np.random.default_rng(seed))

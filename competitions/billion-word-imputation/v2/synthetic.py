@@ -17,7 +17,7 @@ LONGER = {
 
 
 def make(raw: Path, seed: int) -> None:
-    """With some long words, so that to leave all gaps open earns no medal, as in the real data."""
+    """Use some long words, so that submitting the sentences unchanged earns no medal, as in the real data."""
     first.make(raw, seed)
     path = raw / "train_v2.txt.zip"
     with zip_member(path) as file:

@@ -8,5 +8,5 @@ from .prepare import prepare
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
-    """Other words are missing in this version."""
+    """Remove words with this version's ``prepare``, which chooses others."""
     return first.make(raw, rng, size, prepare)

@@ -7,5 +7,5 @@ from .. import twin as first
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
-    """Here all structures are public: the atoms' places tell the rest."""
+    """All structures are public in this version, so the ceiling knows the atoms' positions."""
     return first.predictions(first.write_molecules(raw, rng, size), {"simple": "numbers", "ceiling": "places"})

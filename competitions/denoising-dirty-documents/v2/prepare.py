@@ -15,7 +15,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def _clean(raw: Path, page: str) -> tuple[tuple[int, int], bytes]:
-    """Size and grey values of the page without noise."""
+    """Return the size and the grey values of the page without noise."""
     with (
         open_zip(raw / "train_cleaned.zip") as archive,
         open_member(archive, f"train_cleaned/{page}") as file,

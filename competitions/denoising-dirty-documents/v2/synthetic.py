@@ -11,7 +11,7 @@ PAGES, NOISES = 8, 4
 
 
 def make(raw: Path, seed: int) -> None:
-    """Each page has several kinds of noise, under numbers of their own."""
+    """Each page occurs with several kinds of noise, each under its own number."""
     rng = np.random.default_rng(seed)
     numbers = (int(number) for number in rng.permutation(np.arange(2, 2 + PAGES * NOISES)))
     noisy, clean = {}, {}

@@ -10,7 +10,7 @@ from .. import synthetic as first
 
 
 def make(raw: Path, seed: int) -> None:
-    """Some comments come twice, with another label; one is the word NA."""
+    """Some comments are equal but have different labels; one is the word NA."""
     first.make(raw, seed)
     path = raw / "test_with_solutions.csv"
     test = pd.read_csv(path)

@@ -7,6 +7,6 @@ from .. import twin as first
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
-    """The ids of this version are the rows' numbers."""
+    """Return the predictions by row number, which is the id in this version."""
     guesses = first.make(raw, rng, size)
     return {name: guess.reset_index(drop=True).rename_axis("id") for name, guess in guesses.items()}

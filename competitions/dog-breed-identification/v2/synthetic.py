@@ -12,7 +12,7 @@ COPIES = 4
 
 
 def make(raw: Path, seed: int) -> None:
-    """One photo of each breed, in copies of which each is a little brighter than the one before."""
+    """Write one photo of each breed, in copies of slightly increasing brightness."""
     rng = np.random.default_rng(seed)
     (raw / "train").mkdir()
     rows = []
@@ -21,6 +21,6 @@ def make(raw: Path, seed: int) -> None:
         for copy in range(COPIES):
             id = rng.bytes(16).hex()
             rows.append((id, breed))
-            # PNG, in spite of its name: what JPEG encoders write varies from version to version
+            # PNG despite its name, because the output of JPEG encoders varies between versions
             (raw / "train" / f"{id}.jpg").write_bytes(png(photo + np.uint8(copy)))
     pd.DataFrame(sorted(rows), columns=["id", "breed"]).to_csv(raw / "labels.csv", index=False)

@@ -19,5 +19,5 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def _digests(texts: "pd.Series[str]") -> np.ndarray:
-    """64 bits of each text, as millions of questions are too large to be held."""
+    """Return 64-bit hashes, because millions of questions do not fit in memory."""
     return pd.util.hash_array(texts.to_numpy(dtype=object), categorize=False)

@@ -14,7 +14,7 @@ COPIES = 4
 
 
 def make(raw: Path, seed: int) -> None:
-    """Each question is asked several times, with the same tags; none is a language of the sample submission."""
+    """Each question occurs several times, with the same tags."""
     first.make(raw, seed)
     with zip_member(raw / "Train.zip") as file:
         questions = read_csv(file, dtype=str, keep_default_na=False)

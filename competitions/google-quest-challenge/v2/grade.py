@@ -12,11 +12,11 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
-    """The mean over the targets that are not constant in the test set."""
+    """Return the mean over the targets that are not constant in the test set."""
     truth = answers.drop(columns="qa_id")
     predicted = pd.DataFrame(check(submission, answers), columns=truth.columns)
     varied = truth.columns[truth.nunique() > 1]
     correlations = np.zeros(len(varied))
-    told = (predicted[varied].nunique() > 1).to_numpy()
-    correlations[told] = spearman(truth[varied[told]], predicted[varied[told]])
+    defined = (predicted[varied].nunique() > 1).to_numpy()
+    correlations[defined] = spearman(truth[varied[defined]], predicted[varied[defined]])
     return np.float64(correlations.mean())

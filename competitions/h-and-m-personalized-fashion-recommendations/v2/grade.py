@@ -9,16 +9,16 @@ READ_OPTIONS = AS_TEXT
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the template's customers, in its order: those of sample_submission.csv, or those who count."""
+    """Return the rows of the template's customers in its order: those of sample_submission.csv, or of the answers."""
     require_columns(submission, ["customer_id", "prediction"])
     ids = submission["customer_id"]
-    if (again := ids.duplicated()).any():
-        raise InvalidSubmission(f"customer_id {ids[again].iloc[0][:80]!r} occurs more than once")
+    if (duplicate := ids.duplicated()).any():
+        raise InvalidSubmission(f"customer_id {ids[duplicate].iloc[0][:80]!r} occurs more than once")
     if not isin(template["customer_id"], ids).all():
-        # Which customers count is part of the answers: no names here.
+        # Do not name customers: which ones count is part of the answers.
         raise InvalidSubmission(
             "column 'customer_id': some customers are missing; a row for each customer of sample_submission.csv was "
-            f"expected, the file has {len(ids)} different ones"
+            f"expected, but the file has {len(ids)} different customers"
         )
     return submission.take(pd.Index(ids).get_indexer(pd.Index(template["customer_id"])))
 
@@ -32,5 +32,5 @@ def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
 
 
 def _articles(table: pd.DataFrame) -> list[list[str]]:
-    """The articles of each row; zeros in front do not matter."""
+    """Return the articles of each row, without leading zeros."""
     return [[article.lstrip("0") for article in articles.split()] for articles in table["prediction"].tolist()]

@@ -6,11 +6,11 @@ from .. import synthetic as first
 from ..synthetic import submissions as submissions
 
 EIGHTH_DAY = "f" * 20
-"""A customer who buys eight days before the end alone, counted with the last day."""
+"""A customer who buys only on the eighth day from the end, which is the first test day of version 1."""
 
 
 def make(raw: Path, seed: int) -> None:
-    """The sample submission names articles that nobody buys, so that it earns no medal."""
+    """The sample submission names articles that nobody buys, so it earns no medal."""
     first.make(raw, seed)
     sales = pd.read_csv(raw / "transactions_train.csv", dtype=str)
     day = str((pd.Timestamp(sales["t_dat"].max()) - pd.Timedelta(days=7)).date())

@@ -12,7 +12,7 @@ BURST, HOTELS = 3, 13
 
 
 def make(raw: Path, seed: int) -> None:
-    """Guests upload some images of a hotel within a minute, which look alike; many hotels have one image alone."""
+    """Guests upload several similar images of a hotel within a minute; many hotels have only one image."""
     first.make(raw, seed)
     images = pd.read_csv(raw / "train.csv")
     number = np.arange(len(images))
@@ -25,6 +25,6 @@ def make(raw: Path, seed: int) -> None:
     for _, burst in images.groupby(["hotel_id", upload]):
         room = rng.integers(0, 200, (4, 4), dtype=np.uint8)
         for image, chain in zip(burst["image"], burst["chain"], strict=True):
-            # PNG, in spite of its name: what JPEG encoders write varies from version to version
+            # PNG despite its name, because the output of JPEG encoders varies between versions
             photo = png(room + rng.integers(0, 9, room.shape, dtype=np.uint8))
             (raw / "train_images" / str(chain) / image).write_bytes(photo)

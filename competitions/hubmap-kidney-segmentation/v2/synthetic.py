@@ -10,7 +10,7 @@ from ..synthetic import submissions as submissions
 
 
 def make(raw: Path, seed: int) -> None:
-    """The files of outlines hold what is to be found, as the points [x, y] of each pixel."""
+    """The outline files contain the answers, as points [x, y] of all marked pixels."""
     first.make(raw, seed)
     information = pd.read_csv(raw / "HuBMAP-20-dataset_information.csv").set_index("image_file")
     for id, encoding in pd.read_csv(raw / "train.csv").itertuples(index=False):

@@ -5,7 +5,7 @@ from pytest_mlebench.authoring.tables import split
 from .. import prepare as first
 
 BATCHES = 5
-"""A million events, as many as the original's test had."""
+"""Number of test batches: a million events, as in the original test set."""
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

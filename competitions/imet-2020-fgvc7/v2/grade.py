@@ -32,7 +32,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[frozenset[st
     for row, attributes in enumerate(_sets(submission), start=1):
         if unknown := attributes - known:
             raise InvalidSubmission(
-                f"column 'attribute_ids', row {row}: {min(unknown)[:40]!r} is no attribute of labels.csv"
+                f"column 'attribute_ids', row {row}: {min(unknown)[:40]!r} is not an attribute in labels.csv"
             )
     return _sets(align(submission, template, on="id"))
 

@@ -6,7 +6,7 @@ from .. import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    """The archives are named as what they are, and hold the photos that the JSON files name, under those names."""
+    """Name the archives correctly, and store in them all photos of the JSON files under the names there."""
     kept, renamed = first.write_tables(raw, public, private)
     kept |= {image["file_name"] for image in read_metadata(raw / "val2019.json")["images"]}
     archives = {

@@ -6,7 +6,7 @@ from .. import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    """The share of test images is what it says, and each of them has one annotation."""
+    """Hold out the intended share of images, with one annotation for each test image."""
     images, annotations = first.read_tables(raw)
     locations = first.test_locations(images["location"], lambda held_out, total: held_out / total)
     train, test = hold_out(images, "location", locations)

@@ -7,7 +7,7 @@ from ..labels import CLASSES
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    """Users and pages are not known: equal texts, such as one message to many, are what can be kept together."""
+    """Keep equal texts together, such as one message to many users. Users and pages are not known."""
     comments = read_zipped_csv(raw / "train.csv.zip", keep_default_na=False)
     split = hold_out_groups(lambda rows: rows["comment_text"].str.split().str.join(" ").str.lower())
     train, test = split(comments, test_size=0.2)

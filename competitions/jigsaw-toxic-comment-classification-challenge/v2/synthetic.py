@@ -16,7 +16,7 @@ COPIES = 5
 
 
 def make(raw: Path, seed: int) -> None:
-    """Each comment was left several times: in other cases, and with other blanks; one is the word NA."""
+    """Each comment occurs several times, with different case or spacing; one is the word NA."""
     first.make(raw, seed)
     path = raw / "train.csv.zip"
     comments = read_zipped_csv(path, keep_default_na=False)

@@ -5,8 +5,8 @@ from pytest_mlebench.authoring.tables import read_csv, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    """Hold out a twentieth of train.csv, about as many comments as Kaggle's private test set has."""
-    comments = read_csv(raw / "train.csv", converters={"comment_text": str})  # the word NA is text
+    """Hold out a twentieth of train.csv, about as many comments as in Kaggle's private test set."""
+    comments = read_csv(raw / "train.csv", converters={"comment_text": str})  # keep the word NA as text
     split = hold_out_groups(lambda rows: rows["comment_text"].str.split().str.join(" ").str.lower())
     train, test = split(comments, test_size=0.05)
     write_csv(train, public / "train.csv")

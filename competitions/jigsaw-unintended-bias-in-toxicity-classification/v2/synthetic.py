@@ -10,11 +10,11 @@ COPIES = 16
 
 
 def make(raw: Path, seed: int) -> None:
-    """The training data has the test comments too, each several times."""
+    """The training data consists of copies of the test comments."""
     first.make(raw, seed)
     comments = pd.read_csv(raw / "test_private_expanded.csv", converters={"comment_text": str})
     comments = comments[comments["comment_text"] != ""].rename(columns={"toxicity": "target"})
-    numbers = np.random.RandomState(seed).permutation(COPIES * 1000)  # ids that do not tell whose copy a comment is
+    numbers = np.random.RandomState(seed).permutation(COPIES * 1000)  # do not reveal which are copies
     copies = [
         comments.assign(id=numbers[copy * 1000 :][: len(comments)], comment_text=_changed(comments, copy))
         for copy in range(COPIES)
@@ -23,6 +23,6 @@ def make(raw: Path, seed: int) -> None:
 
 
 def _changed(comments: pd.DataFrame, copy: int) -> "pd.Series[str]":
-    """Copies two by two have the same text, but for capitals."""
+    """Return the texts of a copy. Copies 2k and 2k + 1 differ only in case."""
     texts = comments["comment_text"] + f" {copy // 2}" * (copy > 1)
     return texts.str.upper() if copy % 2 else texts

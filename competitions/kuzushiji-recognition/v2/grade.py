@@ -11,7 +11,7 @@ LIMIT = 1200
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[first.Labelled]:
     points = first.check(submission, template)
     if (most := max((len(characters) for characters, _ in points), default=0)) > LIMIT:
-        raise InvalidSubmission(f"column 'labels': a page has {most:,} predictions, may have {LIMIT:,}")
+        raise InvalidSubmission(f"column 'labels': a page has {most:,} predictions; at most {LIMIT:,} are allowed")
     return points
 
 

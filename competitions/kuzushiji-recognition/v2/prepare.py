@@ -14,5 +14,5 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def book(pages: pd.DataFrame) -> "pd.Series[str]":
-    """What the image's name says before the number of the page."""
+    """Return the book of each page: the part of the image's name before the page number."""
     return pages["image_id"].str.split(r"[_-]", regex=True).str[0]

@@ -7,7 +7,7 @@ from .. import synthetic as first
 from ..synthetic import submissions as submissions
 
 PAGES = 9
-"""Of a book."""
+"""Number of pages in a book."""
 
 
 def make(raw: Path, seed: int) -> None:

@@ -9,7 +9,7 @@ from .. import prepare as first
 from ..arrays import open_array
 
 FRAMES = 11
-"""In a window, which a row is."""
+"""Number of frames in a window. Each row is a window."""
 BLOCK = 1 << 14
 
 
@@ -21,7 +21,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def recordings(path: Path) -> NDArray[np.intp]:
-    """The number of each row's recording: one begins where a window does not continue the window before it."""
+    """Return the number of each row's recording. One begins if a window does not continue the previous window."""
     windows = open_array(path)
     width = windows.shape[1] // FRAMES
     begins = np.ones(len(windows), dtype=bool)

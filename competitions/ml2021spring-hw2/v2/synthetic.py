@@ -6,11 +6,11 @@ from .. import synthetic as first
 from ..synthetic import submissions as submissions
 
 FRAMES, LENGTH, RECORDING = 11, 2, 5
-"""Frames in a window, numbers in a frame, windows in a recording."""
+"""Number of frames in a window, of values in a frame, and of windows in a recording."""
 
 
 def make(raw: Path, seed: int) -> None:
-    """Windows of recordings, each of which has one label throughout."""
+    """Write windows of recordings; all windows of a recording have the same label."""
     first.make(raw, seed)
     rng, folder = np.random.default_rng(seed), raw / "timit_11" / "timit_11"
     windows, labels = [], []

@@ -7,7 +7,7 @@ from .. import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    """Each table keeps its own heading, and the marks in test recordings are left out."""
+    """Keep each table's own header, and leave out the marks in test recordings."""
     first.prepare(raw, public, private)
     with open_zip(raw / f"{first.ROOT}.zip") as archive:
         for name in first.SEGMENT_TABLES:

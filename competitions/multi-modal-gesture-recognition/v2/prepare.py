@@ -35,7 +35,7 @@ def _rewrite(old: io.BytesIO, new: Path) -> None:
 
 
 def without_labels(content: bytes) -> bytes:
-    """A Matlab file whose structure ``Video`` has an empty field ``Labels``. Its header holds no date."""
+    """Return the Matlab file with an empty field ``Labels`` in ``Video``, and without a date in its header."""
     video = loadmat(io.BytesIO(content))["Video"]
     for row in video.flat:
         row["Labels"] = np.empty((0, 0))

@@ -14,15 +14,15 @@ HEADER = b"MATLAB 5.0 MAT-file"
 
 
 def make(raw: Path, seed: int) -> None:
-    """The samples to hold out are archives whose .mat file says which gestures there are."""
+    """The samples to hold out are archives with a .mat file that lists the gestures."""
     first.make(raw, seed)
     sequences = pd.read_csv(raw / "training.csv", dtype=str).set_index("Id")["Sequence"]
     path = raw / "training4.tar.gz"
     with open_tar(path) as archive:
         members = [(name, file.read()) for name, _, file in tar_members(archive)]
-    made = [(name, _sample(raw, name, sequences) if name.endswith(".zip") else content) for name, content in members]
+    changed = [(name, _sample(raw, name, sequences) if name.endswith(".zip") else content) for name, content in members]
     path.unlink()
-    write_tar_gz(path, made)
+    write_tar_gz(path, changed)
 
 
 def _sample(raw: Path, name: str, sequences: "pd.Series[str]") -> bytes:

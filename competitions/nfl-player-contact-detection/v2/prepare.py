@@ -11,5 +11,5 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def games(plays: list[str]) -> list[str]:
-    """What a play's name says before its number."""
+    """Return the game of each play: the part of its name before the play number."""
     return [play.split("_")[0] for play in plays]

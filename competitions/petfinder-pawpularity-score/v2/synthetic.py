@@ -10,7 +10,7 @@ from ..synthetic import submissions as submissions
 
 
 def make(raw: Path, seed: int) -> None:
-    """Some photos come several times, a bit different each time."""
+    """Some photos occur several times, with small differences."""
     first.make(raw, seed)
     ids = pd.read_csv(raw / "train.csv")["Id"]
     images = patterns(len(ids), np.random.default_rng(seed))

@@ -14,7 +14,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[frozenset[st
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    """The mean over the images of F1 = 2·TP / (2·TP + FP + FN); any label that is not true is a false positive."""
+    """Return the mean over images of F1 = 2·TP / (2·TP + FP + FN). Every wrong label is a false positive."""
     return f1_samples(_sets(answers), check(submission, answers))
 
 

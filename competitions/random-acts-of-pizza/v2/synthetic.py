@@ -7,7 +7,7 @@ from ..synthetic import submissions as submissions
 
 
 def make(raw: Path, seed: int) -> None:
-    """The giver of every pizza is known, so that the leak gives all outcomes away."""
+    """The giver of every pizza is known, so the leak reveals all outcomes."""
     first.make(raw, seed)
     path = raw / "train.json"
     requests = json.loads(path.read_text())

@@ -10,7 +10,7 @@ from .prepare import FAULTY
 
 
 def make(raw: Path, seed: int) -> None:
-    """The faulty subjects are among those that the first version holds out."""
+    """The faulty subjects are among those that version 1 holds out."""
     first.make(raw, seed)
     labels = pd.read_csv(raw / "train_labels.csv", dtype={"BraTS21ID": str})
     others = labels["BraTS21ID"][~labels["BraTS21ID"].isin(FAULTY)]

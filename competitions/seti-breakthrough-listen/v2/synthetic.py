@@ -8,7 +8,7 @@ from ..synthetic import submissions as submissions
 
 
 def make(raw: Path, seed: int) -> None:
-    """The old data has every recording under another name, with its label."""
+    """The old data contains every recording under another name, with its label."""
     first.make(raw, seed)
     old, rng = raw / "old_leaky_data", np.random.default_rng(seed)
     labels = pd.read_csv(raw / "train_labels.csv")

@@ -8,7 +8,7 @@ from .. import grade as first
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> pd.DataFrame:
-    """The predicted boxes, with the numbers of the template's rows."""
+    """Return the predicted boxes, with their row's index in the template."""
     boxes = first.read_boxes(submission, template, first.LABELS)
     if (wrong := ~np.isfinite(boxes[first.BOX]).all(axis=1)).any():
         id = template["id"].iloc[boxes["row"][wrong].iloc[0]]

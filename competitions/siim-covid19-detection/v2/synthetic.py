@@ -7,7 +7,7 @@ from ..synthetic import submissions as submissions
 
 
 def make(raw: Path, seed: int) -> None:
-    """The first opacity of an image overlaps with another one by more than a half."""
+    """The first opacity of an image overlaps another one by more than half."""
     first.make(raw, seed)
     images = pd.read_csv(raw / "train_image_level.csv")
     images["label"] = [_with_another(label) for label in images["label"]]

@@ -7,7 +7,7 @@ from .. import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    """Hold out as large a share of the images as the first version does, by patient."""
+    """Hold out patients with as large a share of the images as in version 1."""
     train, test = hold_out_groups("patient_id")(first.read_images(raw), test_size=0.125)
     first.write_sides(train, test, raw, public, private)
     (public / "tfrecords").mkdir()
@@ -16,16 +16,16 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def _write_records(side: str, names: set[str], raw: Path, public: Path) -> None:
-    """A file for each of the raw ones that holds images of this side; those of the test keep image and name alone."""
+    """Write a file for each raw one with images of this side. Test files keep only images and their names."""
 
-    def is_ours(example: dict[str, Feature]) -> bool:
+    def is_on_side(example: dict[str, Feature]) -> bool:
         (name,) = example["image_name"]
         return isinstance(name, bytes) and name.decode() in names
 
     new = public / "new"
     number = 0
     for source in sorted(raw.glob("train*.tfrec")):
-        count = copy_records(source, new, is_ours)
+        count = copy_records(source, new, is_on_side)
         if not count:
             new.unlink()
             continue

@@ -7,7 +7,7 @@ from .. import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    """A test drive has the first of its phones alone: the others' positions are nearly the same."""
+    """Keep only the first phone of each test drive, because the others' positions are nearly the same."""
     first.prepare(raw, public, private)
     for log in (public / "test").rglob("span_log.nmea"):
         log.unlink()

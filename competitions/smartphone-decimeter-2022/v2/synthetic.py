@@ -7,7 +7,7 @@ from ..synthetic import submissions as submissions
 
 
 def make(raw: Path, seed: int) -> None:
-    """The reference receiver's log has every position."""
+    """The reference receiver's log contains every position."""
     first.make(raw, seed)
     for truth in sorted((raw / "train").rglob("ground_truth.csv")):
         rows = pd.read_csv(truth)

@@ -11,7 +11,7 @@ from pytest_mlebench.authoring.corrections import hold_out_groups
 from .. import prepare as first
 
 SIMILAR = 0.8
-"""Share of the bases that two sequences of a cluster have in common, at least."""
+"""Minimum share of bases in common that joins two sequences into a cluster."""
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

@@ -7,7 +7,7 @@ from .. import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    """Images of the same angle are on one side; those whose angle is not known are for training."""
+    """Keep images of the same angle on one side. Those without a known angle are for training."""
     images = first.read_images(raw)
     known = [image for image in images if image["inc_angle"] != "na"]
     split = hold_out_groups(lambda images: [image["inc_angle"] for image in images])

@@ -12,7 +12,7 @@ MEMBER = "data/processed/train.json"
 
 
 def make(raw: Path, seed: int) -> None:
-    """Images of the same angle show the same kind of object, as do those whose angle is not known."""
+    """Images of the same angle show the same kind of object, as do those without a known angle."""
     first.make(raw, seed)
     path, rng = raw / "train.json.7z", np.random.default_rng(seed)
     images = json.loads(read_7z(path, MEMBER).read())

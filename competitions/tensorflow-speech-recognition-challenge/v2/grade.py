@@ -11,7 +11,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
     if (wrong := ~submission["label"].isin(LABELS)).any():
         row = int(wrong.to_numpy().argmax())
         label = str(submission["label"].iloc[row])[:40]
-        raise InvalidSubmission(f"column 'label', row {row + 1}: {label!r} is none of {', '.join(LABELS)}")
+        raise InvalidSubmission(f"column 'label', row {row + 1}: {label!r} is not one of {', '.join(LABELS)}")
     return labels
 
 

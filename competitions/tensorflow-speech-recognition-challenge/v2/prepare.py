@@ -21,8 +21,8 @@ NOISE = "_background_noise_"
 def prepare(raw: Path, public: Path, private: Path) -> None:
     """Hold out a tenth of the speakers and a third of the recordings of noise.
 
-    Of other words than the ten, the test has as many clips as of one of the ten on average; of silence as well, unless
-    the recordings of noise are too short: its clips share no samples.
+    The test has as many clips of other words as of one of the ten words on average, and as many of silence. It has
+    fewer of silence if the recordings of noise are too short, because clips of silence do not overlap.
     """
     with TemporaryDirectory(dir=public.parent) as scratch:
         unpack_7z(raw / "train.7z", Path(scratch))
@@ -43,7 +43,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
         seconds = [second for noise in test_noises for second in _seconds(audio / noise)]
         chosen = rng.choice(len(seconds), min(share, len(seconds)), replace=False)
         contents += [(seconds[k], SILENCE) for k in chosen]
-    # By their digests: an order that says nothing which the clips themselves do not say.
+    # Sort by digest, so that the order reveals nothing that the clips do not.
     contents.sort(key=lambda clip: hashlib.sha256(clip[0]).digest())
     names = [f"clip_{number:08d}.wav" for number in range(len(contents))]
     (public / "test" / "audio").mkdir(parents=True)
@@ -63,7 +63,7 @@ def speaker(clip: str) -> str:
 
 
 def _seconds(recording: Path) -> Iterator[bytes]:
-    """Every full second of a recording, as a WAV file."""
+    """Yield each full second of a recording as a WAV file."""
     with wave.open(str(recording)) as noise:
         form, rate = noise.getparams(), noise.getframerate()
         for _ in range(noise.getnframes() // rate):

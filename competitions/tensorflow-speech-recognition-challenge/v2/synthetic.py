@@ -11,18 +11,18 @@ from ..synthetic import NOISES
 from .labels import COMMANDS, LABELS
 
 WORDS = [*COMMANDS, "bed", "bird", "happy", "one", "wow", "zero"]
-CLIPS = 504  # of this many clips the first version holds one of background noise out
-RATE = 8  # frames a second
+CLIPS = 504  # with this number, version 1 holds out one clip of background noise
+RATE = 8  # frames per second
 
 
 def make(raw: Path, seed: int) -> None:
-    """Each clip begins with two frames that are the speaker's own."""
+    """Each clip begins with two frames that identify the speaker."""
     rng = np.random.default_rng(seed)
     speakers = [rng.bytes(4).hex() for _ in range(40)]
-    said = [(word, speaker, take) for word in WORDS for speaker in range(len(speakers)) for take in range(2)]
+    takes = [(word, speaker, take) for word in WORDS for speaker in range(len(speakers)) for take in range(2)]
     members: dict[str, bytes | str | Path] = {}
-    for k in np.sort(rng.choice(len(said), CLIPS - len(NOISES), replace=False)):
-        word, speaker, take = said[k]
+    for k in np.sort(rng.choice(len(takes), CLIPS - len(NOISES), replace=False)):
+        word, speaker, take = takes[k]
         frames = [speaker, -speaker, *rng.integers(-3000, 3000, RATE - 2 - rng.integers(0, 2))]
         members[f"train/audio/{word}/{speakers[speaker]}_nohash_{take}.wav"] = wav(np.array(frames), RATE)
     for name in NOISES:

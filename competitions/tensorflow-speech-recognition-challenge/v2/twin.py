@@ -10,7 +10,7 @@ from .prepare import prepare
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
-    """prepare.py decides which clips are held out, and names them: they are found again by their contents."""
+    """Let prepare.py choose and rename the test clips, and identify these by their contents."""
     clips = first.write_clips(raw, rng, size).set_index("content")
     with TemporaryDirectory(dir=raw.parent) as scratch:
         folders = Path(scratch, "public"), Path(scratch, "private")

@@ -7,7 +7,7 @@ NOTHING = frozenset({""})
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    """2·TP / (2·TP + FP + FN) over long and short answers together: a row that is rightly left blank counts nothing."""
+    """Return 2·TP / (2·TP + FP + FN) over long and short answers. Rows that are correctly blank do not count."""
     pairs = list(zip(check(submission, answers), answers["right"], strict=True))
     hits = sum(given != "" and given in right for given, right in pairs)
     wrong = sum(given != "" and given not in right for given, right in pairs)

@@ -10,7 +10,7 @@ from .. import synthetic as first
 
 
 def make(raw: Path, seed: int) -> None:
-    """The word null is selected of some tweets."""
+    """In some tweets, the selected text is the word null."""
     first.make(raw, seed)
     tweets = pd.read_csv(raw / "train.csv", dtype=str, keep_default_na=False)
     tweets.loc[tweets.index % 5 == 0, ["text", "selected_text"]] = ["null and void", "null"]

@@ -24,7 +24,7 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
 
 
 def _paired(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Both in the submission's order, so that reasons name its rows; each organ of a day as a day of its own."""
+    """Return both in the submission's order, for row numbers in errors. Each organ of a day becomes a separate day."""
     require_columns(submission, [*KEY, "predicted"])
     align(submission, template, on=KEY)
     matched = align(template, submission, on=KEY)
@@ -32,7 +32,7 @@ def _paired(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[pd.DataFr
 
 
 def _require_whole_runs(submission: pd.DataFrame, images: pd.DataFrame) -> None:
-    """Of predictions that the first version has accepted."""
+    """Reject odd counts of numbers and runs beyond the image, which version 1 accepts."""
     require_whole_runs(submission, "predicted", images[first.SIZE].prod(axis=1))
 
 

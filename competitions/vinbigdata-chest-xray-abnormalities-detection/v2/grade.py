@@ -8,11 +8,11 @@ from ..columns import CORNERS
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> pd.DataFrame:
-    """The predicted boxes, with the numbers of the template's images."""
+    """Return the predicted boxes, with their image's index in the template."""
     require_columns(submission, ["image_id", "PredictionString"])
     expected = "class, confidence and corners of each box"
     rows = parse_texts(submission, "PredictionString", _boxes, expected=expected)
-    # One id stands in several rows of the answers, and in one of a submission.
+    # An id occurs in several rows of the answers, but in one row of a submission.
     order = alignment(submission, template.drop_duplicates("image_id"), on="image_id")
     columns = ["class", "confidence", *CORNERS]
     boxes = pd.DataFrame(np.concatenate([rows[k] for k in order]), columns=columns)

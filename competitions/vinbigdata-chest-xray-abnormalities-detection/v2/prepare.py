@@ -10,7 +10,7 @@ from .. import prepare as first
 from ..columns import CORNERS
 
 SAME_FINDING = 0.4
-"""Intersection over union above which boxes of a class in an image are of one finding."""
+"""Intersection over union above which two boxes of a class in an image belong to one finding."""
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
@@ -19,7 +19,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def distinct_findings(boxes: pd.DataFrame) -> pd.DataFrame:
-    """One box for each finding: the mean of those that radiologists drew; "no finding" only where there is none."""
+    """Return the mean of the radiologists' boxes of each finding, and "no finding" for images without one."""
     is_finding = boxes["class_id"] != first.NO_FINDING
     sick = boxes.loc[is_finding, "image_id"].unique()
     healthy = first.first_boxes(boxes[~is_finding & ~boxes["image_id"].isin(sick)])
@@ -33,6 +33,6 @@ def distinct_findings(boxes: pd.DataFrame) -> pd.DataFrame:
 
 
 def _numbers(group: pd.DataFrame) -> np.ndarray:
-    """The number of each box's finding."""
+    """Return the number of each box's finding."""
     overlaps = box_iou(group[CORNERS], group[CORNERS]) > SAME_FINDING
     return np.asarray(connected_components(overlaps, directed=False)[1])

@@ -11,9 +11,9 @@ SHAKEN = ["jittered", "same_confidence", "same_confidence_reversed", "many_boxes
 
 
 def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[str, Any]:
-    """As for the first version, the corners of boxes in order where they are shaken."""
-    made = first.submissions(public, private, rng)
-    return made | {name: _in_order(made[name]) for name in [*SHAKEN, "confidence_above_one"]}
+    """Return version 1's submissions, with sorted corners in those with changed boxes."""
+    tables = first.submissions(public, private, rng)
+    return tables | {name: _in_order(tables[name]) for name in [*SHAKEN, "confidence_above_one"]}
 
 
 def _in_order(table: pd.DataFrame) -> pd.DataFrame:

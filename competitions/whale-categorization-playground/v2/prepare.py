@@ -9,7 +9,7 @@ from .. import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    """A test image that looks like a training image becomes a training image too."""
+    """Move test images that look like a training image to the training set."""
     images = read_csv(raw / "train.csv")
     alike = near_duplicates(raw / "train" / name for name in images["Image"])
     is_test = first.choose_test(images["Id"])
