@@ -293,7 +293,7 @@ def _precision(summary: SplitSummary, measure: Measure) -> Precision:
     runs = [summary.records[key] for key in keys if key in summary.records]
     scored = [run for run in runs if run.score is not None]
     rows = [rows for rows in (row_variance(run, measure) for run in scored) if rows is not None]
-    # A variance of 0 (all seeds agree) is no usable estimate of the noise, so power is unknown.
+    # A variance of 0 (all seeds agree) is not a usable estimate of the noise, so power is unknown.
     noise = statistics.seed_variance(by_competition) or None
     competitions, seeds = len(values), summary.seeds
     return Precision(
