@@ -71,7 +71,7 @@ def _reset_peak() -> None:
 def _peak_mb() -> float:
     """Peak resident memory since the last reset (on Linux) or since the start (elsewhere)."""
     if (status := Path("/proc/self/status")).exists():
-        # ru_maxrss includes the size of the parent process.
+        # ru_maxrss starts at the size of the parent process.
         return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) / 1e3
     unit = 1e6 if sys.platform == "darwin" else 1e3
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit

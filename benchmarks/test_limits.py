@@ -182,7 +182,7 @@ def test_memory(runner: Runner, sandbox: str, note: Note, monkeypatch: pytest.Mo
         monkeypatch.setattr(local, "MEMORY_GROUP", "no/such/folder/")
     with watched(runner.folder, sandbox) as outside:
         runner(python(EAT), memory=256 * MB, time_limit=6)
-    note(sandbox, "memory, of four processes", 256, outside.memory / MB, "MB")
+    note(sandbox, "memory, four processes", 256, outside.memory / MB, "MB")
 
 
 def test_processors(runner: Runner, sandbox: str, note: Note) -> None:
@@ -190,13 +190,13 @@ def test_processors(runner: Runner, sandbox: str, note: Note) -> None:
         pytest.skip("the local sandbox assigns whole CPUs, not shares")
     with watched(runner.folder, sandbox) as outside:
         runner(SPIN, cpus=0.5, time_limit=30)
-    note(sandbox, "processors, of four loops", 0.5, outside.cpus, "CPUs")
+    note(sandbox, "CPUs, four busy loops", 0.5, outside.cpus, "CPUs")
 
 
 WAYS = {
     "one file": "print(fill(new('a')) >> 20)",
     "twenty files": "print(sum(fill(new(f'a{n}')) for n in range(20)) >> 20)",
-    "deleted files that are open": (
+    "deleted open files": (
         "t = 0\nfor n in range(20):\n    f = new('a'); os.unlink('a'); t += fill(f)\nprint(t >> 20)"
     ),
     "/tmp and /var/tmp": "print(sum(fill(new(f'{d}/limit-{os.getpid()}')) for d in ('/tmp', '/var/tmp')) >> 20)",
@@ -227,7 +227,7 @@ def test_inodes(runner: Runner, sandbox: str, note: Note) -> None:
     code = "import os\nos.chdir(os.environ['HOME'])\nn = 0\ntry:\n"
     code += "    while n < 50000: open(f'i{n}', 'x').close(); n += 1\n"
     result = runner(python(code + "except OSError: pass\nprint(n)"), disk=64 * MB)
-    note(sandbox, "inodes, of 64 MB", 4096, number(result), "files")
+    note(sandbox, "inodes, disk of 64 MB", 4096, number(result), "files")
 
 
 def test_processes(runner: Runner, sandbox: str, note: Note) -> None:
@@ -241,7 +241,7 @@ def test_processes(runner: Runner, sandbox: str, note: Note) -> None:
 def test_time(seconds: int, runner: Runner, sandbox: str, note: Note) -> None:
     skip_watched(sandbox)
     result = runner("trap '' TERM; while true; do sleep 1; done", time_limit=seconds)
-    note(sandbox, "time, of an agent that ignores SIGTERM", seconds, result.execution.seconds, "s")
+    note(sandbox, "time, agent ignores SIGTERM", seconds, result.execution.seconds, "s")
 
 
 def test_log(runner: Runner, sandbox: str, note: Note) -> None:
@@ -262,7 +262,7 @@ def test_collected(runner: Runner, sandbox: str, note: Note) -> None:
         note(sandbox, limit, asked, reached, "files" if asked == 50 else "MB")
     result = runner(script, disk=64 * MB)
     sizes = [path.stat().st_size for path in result.run_dir.rglob("*") if path.is_file()]
-    note(sandbox, "collected in all, with a limit on disk space", 64, sum(sizes) / MB, "MB")
+    note(sandbox, "collected in total, with a disk limit", 64, sum(sizes) / MB, "MB")
 
 
 def test_record(runner: Runner, sandbox: str, note: Note) -> None:
@@ -299,7 +299,7 @@ def test_checks_per_minute(tmp_path: Path, note: Note) -> None:
                 connection.sendall(head.encode() + body)
                 allowed += b" 200 " in connection.recv(1000)
             time.sleep(0.3)
-    note("both", "checks in a minute", 30, allowed, "")
+    note("both", "checks per minute", 30, allowed, "")
 
 
 def test_connections(tmp_path: Path, note: Note) -> None:
@@ -317,4 +317,4 @@ def test_connections(tmp_path: Path, note: Note) -> None:
             while True:
                 stack.enter_context(closing(listener.accept()[0]))
                 arrived += 1
-    note("Docker", "connections by the proxy at once", 64, arrived, "")
+    note("Docker", "concurrent connections by the proxy", 64, arrived, "")

@@ -1,4 +1,4 @@
-"""How much is tested: ``MLEBENCH_TEST_ALL=1`` (``.ci/run --all``) tries each case where otherwise some are tried."""
+"""``MLEBENCH_TEST_ALL=1`` (``.ci/run --all``) runs all cases; otherwise only a sample runs."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ only_all = pytest.mark.skipif(not ALL, reason="only with MLEBENCH_TEST_ALL=1, be
 
 
 def one_in(every: int, cases: Sequence[T]) -> Sequence[T]:
-    """All of the cases, or one of so many."""
+    """Return all cases with ``MLEBENCH_TEST_ALL=1``, or else every ``every``-th."""
     return cases if ALL else cases[::every]

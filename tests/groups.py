@@ -1,6 +1,6 @@
-"""Run groups on disk for tests and benchmarks: competitions of the bundled catalogue, made-up runs.
+"""Generates run groups on disk for tests and benchmarks, with fictitious runs of bundled competitions.
 
-As a command it makes one to look at: ``python -m tests.groups reports/example --agent=aide --seeds=3``.
+As a command, it generates an example: ``python -m tests.groups reports/example --agent=aide --seeds=3``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FAILURES = {
     "crashed": 0.03,
     "error": 0.004,
 }
-"""How often a random run fails, by outcome."""
+"""Probability of each failure in a random run."""
 _ENDINGS = {
     "timed_out": Ending.TIMED_OUT,
     "out_of_memory": Ending.OUT_OF_MEMORY,
@@ -50,10 +50,10 @@ def make_group(
     missing: Collection[RunKey] = (),
     canonical: Mapping[str, Any] | None = None,
 ) -> list[RunRecord]:
-    """Make a run group of random runs; the same arguments make the same runs.
+    """Generate a run group of random runs. The same arguments give the same runs.
 
-    ``agents`` maps an agent to the share of teams that it leaves behind in the mean (0.75 by default). All 75
-    competitions are run unless others are given. ``missing`` runs are planned, but have no record.
+    ``agents`` maps an agent to the mean share of teams that it beats (default: 0.75). All 75 competitions are run
+    unless others are given. ``missing`` runs are planned, but have no record.
     """
     abilities = agents if isinstance(agents, Mapping) else dict.fromkeys(agents, 0.75)
     chosen = default_catalogue().split("all") if competitions is None else competitions
@@ -95,7 +95,7 @@ def save_group(
 
 
 def random_record(competition: Competition, agent: str, seed: int, *, ability: float = 0.75) -> RunRecord:
-    """A run that scores near the agent's ability on the competition's leaderboard, or fails now and then."""
+    """A run with a score near the agent's ability on the competition's leaderboard, or sometimes a failure."""
     taste = random.Random(f"{agent} on {competition.id}").gauss(0, 0.25)
     rng = random.Random(f"{agent} on {competition.id}, seed {seed}")
     outcome = rng.choices([None, *FAILURES], [1 - sum(FAILURES.values()), *FAILURES.values()])[0]
@@ -107,7 +107,7 @@ def random_record(competition: Competition, agent: str, seed: int, *, ability: f
         record = _record(competition, report, agent=agent, seed=seed)
     seconds = round(min(DAY, rng.lognormvariate(9.8, 0.8)), 3)
     if outcome is None and seconds == DAY:
-        record = replace(record, ending=Ending.TIMED_OUT)  # what it had written by then is graded
+        record = replace(record, ending=Ending.TIMED_OUT)  # its last submission is graded
     elif outcome == "timed_out":
         seconds = DAY
     elif outcome == "error":
@@ -128,7 +128,7 @@ def random_record(competition: Competition, agent: str, seed: int, *, ability: f
 
 
 def record_with(competition: Competition, outcome: str, *, agent: str = "agent", seed: int = 0) -> RunRecord:
-    """A run of 60 s that comes to the outcome; a medal is earned with its threshold."""
+    """A run of 60 s with the given outcome. A medal is earned with exactly its threshold."""
     board = competition.leaderboard
     worse = 1.0 if board.lower_is_better else -1.0
     nudge = worse * 1e-6 * max(1.0, abs(board.median))
@@ -151,7 +151,7 @@ def record_with(competition: Competition, outcome: str, *, agent: str = "agent",
 
 
 def with_timeline(record: RunRecord, competition: Competition, *states: tuple[float, float | None]) -> RunRecord:
-    """The run with snapshots of these scores, at shares of its time and its cost; its last submission ends them."""
+    """The run with snapshots of these scores at shares of its time and cost, followed by its last submission."""
     last = (1.0, record.score)
     points: list[TimelinePoint] = []
     for share, score in (*states, last):
@@ -173,7 +173,7 @@ def with_timeline(record: RunRecord, competition: Competition, *states: tuple[fl
 def report_of(
     competition: Competition, score: float | None, *, exists: bool = True, error: str | None = None
 ) -> Report:
-    """The grade of a score."""
+    """The report on a score."""
     board = competition.leaderboard
     medal = board.medal(score)
     return Report(
@@ -199,7 +199,7 @@ def report_of(
 
 
 def score_beating(competition: Competition, share: float) -> float:
-    """The score that leaves this share of the teams (0 to 1) behind, between two percentiles of the leaderboard."""
+    """The score that beats this share of the teams (0 to 1), interpolated between percentiles of the leaderboard."""
     board = competition.leaderboard
     scores = board.percentiles or (board.gold, board.silver, board.bronze, board.median)
     position = min(len(scores) - 1.0, max(0.0, (1 - share) * len(scores)))
@@ -242,7 +242,7 @@ def _log(record: RunRecord) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make a run group of random runs.")
+    parser = argparse.ArgumentParser(description="Generate a run group of random runs.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--agent", action="append", metavar="NAME[=SHARE]", help="and the share of teams it beats")
     parser.add_argument("--split", default="all")

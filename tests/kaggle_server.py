@@ -1,9 +1,9 @@
-"""A local server that speaks Kaggle's API as Kaggle's client calls it, with faults scripted for single requests.
+"""A local server with the part of Kaggle's API that its client uses. Tests can script faults for single requests.
 
-``KAGGLE_API_ENVIRONMENT=TEST`` makes the client talk to http://localhost:7777. The server takes a free port and is
+``KAGGLE_API_ENVIRONMENT=TEST`` makes the client use http://localhost:7777. The server takes a free port and acts as
 the proxy for that address, so that any number of tests can run at once. Calls are ``POST /api/v1/<service>/<method>``
-with JSON; the download of an archive is a redirect to a signed link on another host, here http://127.0.0.1 with the
-server's own port, which must not see the credentials.
+with JSON. Downloading an archive redirects to a signed link on another host, here http://127.0.0.1 with the server's
+port, which must not receive the credentials.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Stall:
-    """Nothing more comes after this share of the body; the connection stays open."""
+    """Sending stops after this share of the body, but the connection stays open."""
 
     share: float = 0.4
     seconds: float = 60.0
@@ -47,7 +47,7 @@ class Stall:
 
 @dataclass(frozen=True)
 class Status:
-    """Another status than 200."""
+    """A status other than 200."""
 
     code: int
     message: str = "scripted"
@@ -59,19 +59,19 @@ Fault = Cut | Stall | Status
 
 @dataclass(kw_only=True)
 class Served:
-    """What Kaggle has of a competition. Change it while the server runs."""
+    """A competition on the server. It may be changed while the server runs."""
 
     archive: bytes
     files: Mapping[str, int]
-    """Sizes in bytes by name."""
+    """Sizes in bytes, by name."""
     rules_accepted: bool = True
     ranges: bool = True
-    """Whether the Range header is heeded."""
+    """Whether the server supports the Range header."""
     pages: list[dict[str, Any]] = field(default_factory=list)
     scores: Sequence[object] | None = None
-    """The private leaderboard's, shown page by page; None: it is not shown."""
+    """Scores of the private leaderboard, served in pages. None if it is not public."""
     leaderboard: bytes = b""
-    """The download."""
+    """Scores in the leaderboard's download."""
     has_etag: bool = True
     last_modified: str | None = None
     google_hash: str | None = None
@@ -83,7 +83,7 @@ class Served:
 
 @dataclass(frozen=True, kw_only=True)
 class ServedNotebook:
-    """A notebook or script; the empty source is one that has no code."""
+    """A notebook or script. An empty source means that it has no code."""
 
     source: str
     kind: str = "notebook"
@@ -93,16 +93,16 @@ class ServedNotebook:
 
 @dataclass(kw_only=True)
 class Request:
-    """A request that came in."""
+    """A request that the server received."""
 
     endpoint: str
     """The API's method (``DownloadDataFiles``), or ``archive`` for the signed link."""
     competition: str
-    """Or the notebook, as ``author/slug``."""
+    """The competition, or the notebook as ``author/slug``."""
     headers: Mapping[str, str]
     status: int = 0
     sent: int = 0
-    """Bytes of the body that were sent, or tried to be."""
+    """Bytes of the body that the server sent or tried to send."""
 
     @property
     def range(self) -> str | None:
@@ -110,7 +110,7 @@ class Request:
 
 
 class KaggleServer:
-    """The server. Add competitions, script faults, read ``requests``."""
+    """The server: add competitions, script faults, and read ``requests``."""
 
     def __init__(self) -> None:
         self.competitions: dict[str, Served] = {}
@@ -128,13 +128,13 @@ class KaggleServer:
         self._lock = threading.Lock()
 
     def add(self, id: str, files: Mapping[str, bytes]) -> Served:
-        """A competition whose archive holds these files."""
+        """Add a competition whose archive contains these files."""
         served = Served(archive=zip_bytes(files), files={name: len(content) for name, content in files.items()})
         self.competitions[id] = served
         return served
 
     def script(self, endpoint: str, *faults: Fault | None) -> None:
-        """What becomes of the next requests to an endpoint, in this order; None is an ordinary answer."""
+        """Set the faults of the next requests to an endpoint, in order. None is a normal response."""
         with self._lock:
             self._faults[endpoint].extend(faults)
 
@@ -156,7 +156,7 @@ def zip_bytes(files: Mapping[str, bytes]) -> bytes:
 
 
 def leaderboard_zip(name: str, scores: Iterable[object]) -> bytes:
-    """A leaderboard's download, as Kaggle makes it: a zip archive of one CSV file."""
+    """A leaderboard's download in Kaggle's format: a zip archive with one CSV file."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["Rank", "TeamId", "TeamName", "LastSubmissionDate", "Score", "SubmissionCount"])
@@ -167,7 +167,7 @@ def leaderboard_zip(name: str, scores: Iterable[object]) -> bytes:
 
 @contextmanager
 def running_server() -> Iterator[KaggleServer]:
-    """The server on a free port."""
+    """Run the server on a free port."""
     server = KaggleServer()
 
     class Handler(_Handler):
@@ -187,7 +187,7 @@ def running_server() -> Iterator[KaggleServer]:
 
 
 def client_environment(server: KaggleServer, home: Path) -> dict[str, str]:
-    """What a process needs to talk to this server as a user with an API key, and with no other credentials."""
+    """Environment with which a process uses this server as a user with an API key, without other credentials."""
     return {
         "KAGGLE_API_ENVIRONMENT": "TEST",
         "KAGGLE_USERNAME": USERNAME,
@@ -205,7 +205,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def handle_error(self, request: object, client_address: object) -> None:
-        if not isinstance(sys.exception(), OSError):  # that a client goes is not worth a word
+        if not isinstance(sys.exception(), OSError):  # clients may disconnect
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
@@ -337,11 +337,11 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             for start in range(0, len(body), _BLOCK):
                 block = body[start : start + _BLOCK]
-                self.request_log.sent += len(block)  # first: the client may be done with it before we go on
+                self.request_log.sent += len(block)  # first: the client may continue before this thread does
                 self.wfile.write(block)
                 if rate := self.kaggle.bytes_per_second:
                     time.sleep(len(block) / rate)
-        except OSError:  # the client is gone
+        except OSError:  # the client has disconnected
             self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:

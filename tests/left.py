@@ -1,4 +1,4 @@
-"""What runs left, for tests that look at it or make it."""
+"""Reads and writes the archives of files that runs left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def left(run_dir: Path) -> dict[str, bytes]:
 
 
 def contents(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Every file below a folder, and every file in an archive of a run."""
+    """Every file in a folder, including those in archives of runs, by path."""
     for path in filter(Path.is_file, folder.rglob("*")):
         yield str(path), path.read_bytes()
         if path.name == FILES:
@@ -26,7 +26,7 @@ def contents(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def leave(run_dir: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write the archive of a run anew: with what it has and these files."""
+    """Add these files to the archive of a run."""
     contents = left(run_dir) if run_dir.is_dir() else {}
     contents.update({path: text.encode() if isinstance(text, str) else text for path, text in files.items()})
     with FilesWriter(run_dir) as writer:

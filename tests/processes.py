@@ -1,4 +1,4 @@
-"""The processes of one test, among all of this machine."""
+"""Finds the processes that belong to one test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psutil
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
-    """The living processes whose environment names the folder, as that of each agent of the local sandbox does."""
+    """Running processes with the folder in their environment, such as agents in the local sandbox."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
@@ -21,7 +21,7 @@ def processes_of(folder: Path) -> list[psutil.Process]:
 
 
 def commands_of(folder: Path) -> list[str]:
-    """Their command lines."""
+    """Command lines of the running processes with the folder in their environment."""
     lines = []
     for process in processes_of(folder):
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):

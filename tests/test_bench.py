@@ -1,4 +1,4 @@
-"""``Bench``: the Python interface, with a run group on disk as a pytest session leaves it."""
+"""``Bench``, the Python interface, leaves a run group on disk like that of a pytest session."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_wrong_option_is_named(options: dict[str, Any], message: str) -> None:
     assert str(caught.value).startswith(message)
 
 
-def test_several_values_may_be_a_list() -> None:
+def test_several_values_can_be_a_list() -> None:
     assert Bench(gpus=1, gpu_ids=[0, "GPU-a"]).settings.gpu_ids == Bench(gpus=1, gpu_ids="0,GPU-a").settings.gpu_ids
 
 
@@ -116,7 +116,7 @@ def test_bench_imports_nothing_heavy_before_it_is_used() -> None:
 
 
 @pytest.mark.full
-def test_a_group_is_graded_again_beside_its_records(bench: Bench) -> None:
+def test_regrading_a_group_leaves_its_records(bench: Bench) -> None:
     group = bench.run("dummy", DIABETES, group="mine")
     result = bench.regrade("mine")
     assert [own.run_id for own in result.runs] == [group.records[0].run_id] and not result.changed

@@ -1,4 +1,4 @@
-"""Whatever is imported is declared: by the project, or by its extra ``dev`` where only tests need it."""
+"""Every import is declared as a dependency: of the project, or of its extra ``dev`` if only tests need it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ OWN = {"pytest_mlebench", "competitions", "tests", "benchmarks", "tools"}
 
 
 @pytest.mark.full
-def test_what_users_run_needs_no_more_than_the_projects_dependencies() -> None:
+def test_the_package_and_competitions_import_only_dependencies() -> None:
     files = [path for path in what_users_run() if not may_lack_arrow(path)]
     extras = ("plagiarism", "ray", "view", "gcs", "otlp", "gym")
-    assert undeclared(files, "dependencies", *extras) == {"hypothesis"}  # without which the root conftest does
+    assert undeclared(files, "dependencies", *extras) == {"hypothesis"}  # optional in the root conftest
 
 
-def test_what_an_extra_installs_is_asked_for_where_it_is_imported() -> None:
+def test_competitions_that_import_arrow_require_it() -> None:
     files = [path for path in what_users_run() if may_lack_arrow(path)]
     assert {path.parent.name for path in files} == {"authoring", *(id for id in default_catalogue().ids if arrow(id))}
     assert undeclared(files, "dependencies", "parquet") == set()
@@ -37,10 +37,10 @@ def test_each_dependency_is_imported() -> None:
     modules = {name for path in what_users_run() for name in _modules(ast.parse(path.read_bytes()))}
     distributions = packages_distributions()
     used = {normalised(name) for module in modules for name in distributions.get(module, [module])}
-    assert declared("dependencies", "parquet") - used == {"pytest-html", "pytest-xdist"}  # pytest loads them
+    assert declared("dependencies", "parquet") - used == {"pytest-html", "pytest-xdist"}  # plugins that pytest loads
 
 
-def test_each_dependency_of_some_size_has_a_reason() -> None:
+def test_each_large_dependency_has_a_documented_reason() -> None:
     page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     table = page.partition("## What each dependency is for")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([\w.-]+) \| [<\d]+ \| (.+) \|$", table, re.M)
@@ -57,7 +57,7 @@ def what_users_run() -> list[Path]:
 
 
 def arrow(id: str) -> bool:
-    """Whether a competition says that its data cannot be prepared without Arrow."""
+    """Return whether a competition declares that preparing its data requires Arrow."""
     return "pyarrow" in default_catalogue()[id].requires
 
 
@@ -68,7 +68,7 @@ def may_lack_arrow(path: Path) -> bool:
 
 
 @pytest.mark.full
-def test_what_tests_benchmarks_and_tools_need_is_in_the_extra_dev() -> None:
+def test_imports_of_tests_benchmarks_and_tools_are_in_the_extra_dev() -> None:
     folders = [ROOT / name for name in ("tests", "benchmarks", "tools")]
     programs_in_containers = ROOT / "tests/sandbox/agents"
     files = [path for folder in folders for path in folder.rglob("*.py") if programs_in_containers not in path.parents]
@@ -76,13 +76,13 @@ def test_what_tests_benchmarks_and_tools_need_is_in_the_extra_dev() -> None:
 
 
 def undeclared(files: Iterable[Path], *groups: str) -> set[str]:
-    """The packages that the files import, and that no distribution of these groups of pyproject.toml provides.
+    """Packages that the files import and that no distribution in these groups of pyproject.toml provides.
 
-    What is not installed, as an extra may be, is taken to be of the same name as its distribution.
+    A package that is not installed is assumed to have the same name as its distribution.
     """
     distributions = packages_distributions()
     modules = {name for path in files for name in _modules(ast.parse(path.read_bytes()))}
-    third_party = modules - OWN - set(sys.stdlib_module_names) - {"compression"}  # which Python has from 3.14 on
+    third_party = modules - OWN - set(sys.stdlib_module_names) - {"compression"}  # in Python 3.14 and later
     allowed = declared(*groups)
     return {name for name in third_party if allowed.isdisjoint(map(normalised, distributions.get(name, [name])))}
 
@@ -96,7 +96,7 @@ def _modules(tree: ast.Module) -> Iterator[str]:
 
 
 def declared(*groups: str) -> set[str]:
-    """The distributions that pyproject.toml asks for."""
+    """Distributions that these groups of pyproject.toml require."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     lists = {"dependencies": project["dependencies"], **project["optional-dependencies"]}
     return {normalised(re.split(r"[<>=~!; \[]", entry)[0]) for group in groups for entry in lists[group]}

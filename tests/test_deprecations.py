@@ -1,4 +1,4 @@
-"""Names of earlier versions still work, with a warning that names the new place."""
+"""Deprecated names still work, with a warning that gives the new location."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_an_old_import_works_and_names_the_new_one(line: str) -> None:
     assert OLD[line] in done.stderr
 
 
-def test_what_never_existed_is_an_import_error() -> None:
+def test_a_name_that_never_existed_is_an_import_error() -> None:
     with pytest.raises(ImportError, match="cannot import name 'prediction'"):
         from pytest_mlebench.grading import prediction  # noqa: F401
 
@@ -67,7 +67,7 @@ RENAMED = {
 
 
 @pytest.mark.parametrize("old", RENAMED)
-def test_renamed_classes_are_found_at_their_old_names(old: str) -> None:
+def test_renamed_classes_are_available_under_their_old_names(old: str) -> None:
     place, _, name = f"pytest_mlebench.{old}".rpartition(".")
     module = import_module(place)
     with pytest.warns(DeprecationWarning, match=f"{name} is now {RENAMED[old]}"):

@@ -1,4 +1,4 @@
-"""The examples in docstrings are true, and each public name has one."""
+"""Doctests pass, and each public name has an example."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NEEDS_ENGINE = re.compile(r">>> DockerSandbox\(")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where examples are tried that read a run group: what `pytest --agent=dummy --split=smoke` leaves."""
+    """A folder with a run group of `pytest --agent=dummy --split=smoke`, for examples that read one."""
     made = tmp_path_factory.mktemp("examples")
     command = [sys.executable, "-m", "pytest", "--agent=dummy", "--split=smoke", "--sandbox=local", "--run-group=first"]
     subprocess.run([*command, "--data-dir=data", "-p", "no:cacheprovider"], cwd=made, check=True, capture_output=True)
@@ -45,13 +45,13 @@ def _fails(module: str) -> int:
         if not _NEEDS_RUNS.search(text)
     ],
 )
-def test_the_examples_in_docstrings_are_true(module: str) -> None:
+def test_the_examples_in_docstrings_are_correct(module: str) -> None:
     assert _fails(module) == 0
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("module", [name for name, text in _EXAMPLES.items() if _NEEDS_RUNS.search(text)])
-def test_the_examples_that_read_data_and_runs_are_true(
+def test_the_examples_that_read_data_and_runs_are_correct(
     module: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
@@ -65,10 +65,10 @@ def test_each_public_name_has_an_example(name: str) -> None:
     value = getattr(pytest_mlebench, name)
     if isinstance(value, type | FunctionType):
         assert doctest.DocTestParser().get_examples(value.__doc__ or "")
-    else:  # what has no docstring of its own is in that of its module
+    else:  # an object without a docstring is described in its module's
         text = importlib.import_module(pytest_mlebench._MODULE_OF[name]).__doc__ or ""
         assert any(name in example.source for example in doctest.DocTestParser().get_examples(text))
 
 
-def test_there_are_examples_to_try() -> None:
+def test_there_are_examples() -> None:
     assert "pytest_mlebench.io.units" in _EXAMPLES

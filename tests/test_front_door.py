@@ -1,4 +1,4 @@
-"""``import pytest_mlebench``: what users import, at no cost, and seen by ``dir()`` and type checkers."""
+"""``import pytest_mlebench`` is cheap, and its names are visible to ``dir()`` and type checkers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_import_loads_no_other_module() -> None:
     assert python(program).split() == ["pytest_mlebench"]
 
 
-def test_graders_have_metrics_without_scikit_learn() -> None:
+def test_graders_can_import_metrics_without_scikit_learn() -> None:
     folder = Path(pytest_mlebench.__file__).parent / "authoring/metrics"
     names = [f"pytest_mlebench.authoring.metrics.{path.stem}" for path in sorted(folder.glob("[a-z]*.py"))]
     assert len(names) > 3
@@ -45,12 +45,12 @@ def test_graders_have_metrics_without_scikit_learn() -> None:
 
 
 def test_sessions_and_commands_start_without_pandas() -> None:
-    """Data that is prepared is read by others: graders, in a process of their own."""
+    """Prepared data is read by graders, which run in separate processes."""
     folder = Path(pytest_mlebench.__file__).parent / "cli"
     names = [f"pytest_mlebench.cli.{path.stem}" for path in sorted(folder.glob("[a-z]*.py"))]
     assert len(names) > 5
     program = f"import sys, pytest_mlebench.plugin.group, {', '.join(names)}; print('pandas' in sys.modules)"
-    assert python(program).split() == ["False"], "60 MB in each worker, and a third of a second"
+    assert python(program).split() == ["False"], "pandas takes 60 MB in each worker, and a third of a second"
 
 
 USER = """

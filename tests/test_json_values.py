@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote: how deep it may be does not depend on the version of Python."""
+"""The nesting limit for untrusted JSON does not depend on the Python version."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def test_depth_is_limited(before: str, after: str) -> None:
             loads(before * (levels + more) + "1" + after * (levels + more))
 
 
-def test_text_that_looks_deep_is_not() -> None:
+def test_text_that_only_looks_nested_is_accepted() -> None:
     assert loads('["' + "[" * 1000 + '"]') == ["[" * 1000]
     assert loads("[" + "[]," * 1000 + "[]]") == [[]] * 1001

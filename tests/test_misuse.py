@@ -1,4 +1,4 @@
-"""What a Python program gets that calls the package wrongly: an error that names the argument, at once."""
+"""Invalid calls of the Python interface raise an error immediately, which names the argument."""
 
 from __future__ import annotations
 
@@ -113,12 +113,12 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_argument_is_named_at_once(case: str, elsewhere: Path) -> None:
+def test_the_error_for_an_invalid_argument_is_immediate_and_names_it(case: str, elsewhere: Path) -> None:
     call, kind, words = WRONG[case]
     with pytest.raises(kind) as caught:
         call()
     assert words in str(caught.value)
-    assert not list(elsewhere.iterdir())  # nothing was begun
+    assert not list(elsewhere.iterdir())  # nothing was created
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_path_of_another_type_is_a_type_error(call: Callable[..., object], pat
         call(path)
 
 
-def test_paths_may_be_texts(elsewhere: Path) -> None:
+def test_paths_can_be_strings(elsewhere: Path) -> None:
     competition = default_catalogue()[DIGITS]
     assert Competition.load(str(competition.folder)).id == DIGITS
     assert len(Catalogue(str(competition.folder.parent))) > 80
@@ -146,21 +146,21 @@ def test_paths_may_be_texts(elsewhere: Path) -> None:
     assert find_group("group", "reports") == Path("group")
 
 
-def test_the_home_folder_has_its_short_name(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tilde_means_the_home_folder(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(elsewhere / "home"))
     dataset = DataStore("~/data").prepare(default_catalogue()[DIGITS])
     assert dataset.answers.is_relative_to(elsewhere / "home" / "data") and not Path("~").exists()
 
 
-def test_data_of_another_competition_is_not_the_graders_fault() -> None:
+def test_data_of_another_competition_is_not_reported_as_a_grader_error() -> None:
     dataset = DataStore("data").prepare(default_catalogue()[DIGITS])
-    with pytest.raises(DataError, match="the data is that of smoke-digits, the competition is smoke-diabetes"):
+    with pytest.raises(DataError, match="the dataset is for smoke-digits, not for smoke-diabetes"):
         grade(dataset.sample_submission, default_catalogue()["smoke-diabetes"], dataset)
     report = grade(dataset.public, default_catalogue()[DIGITS], dataset)
     assert report.error == f"{dataset.public} is a folder, not a file" and not report.submission_exists
 
 
-def test_a_run_that_cannot_begin_leaves_no_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_cannot_start_leaves_no_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(DataError):
         run()
@@ -170,21 +170,21 @@ def test_a_run_that_cannot_begin_leaves_no_directory(monkeypatch: pytest.MonkeyP
 
 
 def test_help_shows_no_value_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Defaults of parameters are shown by ``help``, in notebooks and in documentation made from signatures."""
+    """Parameter defaults appear in ``help``, in notebooks and in documentation generated from signatures."""
     for name in pytest_mlebench.__all__:
         shown, value = io.StringIO(), getattr(pytest_mlebench, name)
-        if isinstance(value, str):  # of which `help` takes the topic
+        if isinstance(value, str):  # `help` reads its topic from it
             continue
         pydoc.Helper(output=shown).help(value)
         assert os.environ["PATH"] not in shown.getvalue(), name
 
 
-def test_a_leaderboard_of_numpys_numbers_has_plain_ones() -> None:
+def test_a_leaderboard_converts_numpy_numbers() -> None:
     board = Leaderboard.from_scores(np.array([1, 2, 3]), lower_is_better=False)
     assert type(board.gold) is float and type(board.median) is float
 
 
-def test_objects_say_what_they_are() -> None:
+def test_objects_have_a_readable_repr() -> None:
     assert repr(default_catalogue(version="v2")).startswith("<Catalogue v2: ")
     assert repr(default_agents()).startswith("<AgentRegistry of ")
     assert repr(DataStore("data")) == "DataStore('data')"
@@ -197,11 +197,11 @@ def score_of(path: Path) -> float | None:
 
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_forked_processes_grade_by_themselves() -> None:
-    """They must not share a grading process: the reply on one submission would be taken for that on another."""
+def test_forked_processes_use_separate_grading_processes() -> None:
+    """If they shared a grading process, one could receive the reply to the other's submission."""
     dataset = DataStore("data").prepare(default_catalogue()[DIGITS])
     paths = [dataset.sample_submission, dataset.answers] * 2
-    expected = [score_of(path) for path in paths[:2]] * 2  # this process has a grading process from now on
+    expected = [score_of(path) for path in paths[:2]] * 2  # starts this process's grading process
     with multiprocessing.get_context("fork").Pool(2) as pool:
         assert pool.map_async(score_of, paths, chunksize=1).get(timeout=120) == expected
     assert expected[1] == 1.0 and score_of(paths[0]) == expected[0]

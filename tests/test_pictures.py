@@ -1,4 +1,4 @@
-"""The pictures of the documentation are there, small, and can be made again."""
+"""The screenshots in the documentation exist, are small, and can be recreated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from PIL import Image
 from tools.pictures import IMAGES, MOST_BYTES, PAGES, TERMINALS, main
 
 
-def test_pictures_are_small_and_load_nothing() -> None:
+def test_screenshots_are_small_and_load_no_other_files() -> None:
     expected = {f"{name}{suffix}.png" for name in PAGES for suffix in ("", "-dark")} | {f"{n}.svg" for n in TERMINALS}
     assert {path.name for path in IMAGES.glob("[rtv]*")} == expected
     for path in IMAGES.glob("[rtv]*"):
@@ -24,8 +24,8 @@ def test_pictures_are_small_and_load_nothing() -> None:
 
 @pytest.mark.full
 @pytest.mark.browser
-def test_pictures_are_made_of_runs(tmp_path: Path) -> None:
-    """Of one competition and seed: two pages whose parts are looked for, and a session in a terminal."""
+def test_screenshots_are_created_from_runs(tmp_path: Path) -> None:
+    """Creates two pages, whose parts are checked, and a terminal session, for one competition and seed."""
     if not shutil.which("chromium"):
         pytest.skip("no chromium here")
     wanted = [f"--only={name}" for name in ("view-run", "view-trajectory")]

@@ -1,4 +1,4 @@
-"""The files that other programs read: CI, hooks."""
+"""Files for other programs, such as CI and hooks, are valid."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def load(path: str) -> Any:
     return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
 
 
-def test_the_workflow_runs_the_continuous_integration_on_each_supported_python() -> None:
+def test_the_workflow_runs_ci_on_each_supported_python() -> None:
     job = load(".github/workflows/ci.yml")["jobs"]["everything"]
     assert ".ci/run" in job["steps"][-1]["run"]
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
@@ -26,7 +26,7 @@ def test_the_workflow_runs_the_continuous_integration_on_each_supported_python()
 
 
 @pytest.mark.parametrize("path", [".ci/run", ".ci/docker"])
-def test_the_scripts_of_continuous_integration_are_right_for_bash(path: str) -> None:
+def test_ci_scripts_are_valid_bash(path: str) -> None:
     assert (ROOT / path).stat().st_mode & 0o111
     subprocess.run(["bash", "-n", ROOT / path], check=True)
 
@@ -38,11 +38,11 @@ def test_the_hooks_before_a_commit_need_no_network() -> None:
 
 
 @pytest.mark.parametrize("name", ["bug", "competition", "idea"])
-def test_issue_templates_ask_for_something(name: str) -> None:
+def test_issue_templates_have_labelled_fields(name: str) -> None:
     template = load(f".github/ISSUE_TEMPLATE/{name}.yml")
     fields = [field for field in template["body"] if field["type"] != "markdown"]
     assert fields and all(field["attributes"]["label"] for field in fields)
 
 
-def test_whoever_finds_no_issue_template_that_fits_may_write_without_one() -> None:
+def test_blank_issues_are_allowed() -> None:
     assert load(".github/ISSUE_TEMPLATE/config.yml")["blank_issues_enabled"] is True

@@ -1,4 +1,4 @@
-"""Solvers of twins, as ``tools.twins`` runs them: better than the simple prediction, and lost without labels."""
+"""Solvers, as ``tools.twins`` runs them, beat the simple prediction, but not if the labels are permuted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_each_solver_belongs_to_a_competition_with_a_twin() -> None:
     assert all(catalogue[id].file("twin.py").is_file() for id in SOLVERS)
 
 
-def test_a_solver_learns_from_labels_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_solver_learns_only_from_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = tmp_path / "twins.jsonl"
     options = ["--seeds=1", "--size=micro", "--solvers", f"--keep={tmp_path}", f"--jsonl={lines}"]
     monkeypatch.setattr("sys.argv", ["tools.twins", QUICK, *options])
@@ -50,11 +50,11 @@ def test_a_solver_learns_from_labels_alone(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("id", "changed", "unchanged"),
     [
-        ("osic-pulmonary-fibrosis-progression", "train.csv", "test.csv"),  # the test has early values of what is asked
+        ("osic-pulmonary-fibrosis-progression", "train.csv", "test.csv"),  # the test has early values of the targets
         ("facebook-recruiting-iii-keyword-extraction", "train.csv", "test.csv"),
         ("statoil-iceberg-classifier-challenge", "train.json.7z", "description.md"),  # a table in an archive
         ("cdiscount-image-classification-challenge", "train.bson", "test.bson"),
-        ("plant-seedlings-classification", "train/*/*.png", "test/*.png"),  # folders are labels
+        ("plant-seedlings-classification", "train/*/*.png", "test/*.png"),  # folders as labels
         ("inaturalist-2019-fgvc6", "train2019.json", "test2019.json"),
         ("mlsp-2013-birds", "essential_data/rec_labels_test_hidden.txt", "essential_data/species_list.txt"),
         ("ml2021spring-hw2", "timit_11/*/train_label_11.npy", "timit_11/*/test_11.npy"),
@@ -86,10 +86,10 @@ def test_a_solver_that_fails_is_named(tmp_path: Path) -> None:
         run_solver(QUICK, tmp_path / "nowhere", tmp_path / "solver")
 
 
-def test_permuted_files_leave_no_class_more_of_its_own_than_of_others() -> None:
+def test_permuted_files_are_spread_evenly_over_classes() -> None:
     folders = ["cat"] * 60 + ["dog"] * 20
     orders = [spread(folders, np.random.default_rng(seed)) for seed in range(20)]
     for order in orders:
         assert sorted(order) == list(range(80)) and order != sorted(order)
-        assert 14 <= sum(k < 60 for k in order[60:]) <= 16  # three quarters of the dogs' files are cats'
+        assert 14 <= sum(k < 60 for k in order[60:]) <= 16  # three quarters of the dogs' contents are now cats
     assert len({tuple(order) for order in orders}) == 20

@@ -1,4 +1,4 @@
-"""The structure of the package: the import contracts of pyproject.toml hold, and notice what they forbid."""
+"""The import contracts in pyproject.toml hold, and detect forbidden imports."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def test_a_forbidden_import_breaks_the_contract(module: str, forbidden: str, con
     assert any(line.startswith(contract) for line in broken), done.stdout
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
-    """Imports inside functions count as well, and packages that an import enters; those for type checkers do not."""
+def test_there_are_no_circular_imports() -> None:
+    """Includes imports in functions, and packages of imported modules, but not imports for type checking."""
     graph = grimp.build_graph("pytest_mlebench", exclude_type_checking_imports=True, cache_dir=None)
-    front_door = "pytest_mlebench"  # imports each name when it is used first
+    front_door = "pytest_mlebench"  # imports each name on first use
 
     def with_packages(module: str) -> Iterator[str]:
         while module != front_door:
@@ -93,16 +93,16 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
             entered
             for imported in graph.find_modules_directly_imported_by(module)
             for entered in with_packages(imported)
-            if not module.startswith(f"{entered}.")  # its own package
+            if not module.startswith(f"{entered}.")  # the module's own package
         }
         - {module}
         for module in graph.modules - {front_door}
     }
-    TopologicalSorter(imports).prepare()  # raises CycleError, which names the modules
+    TopologicalSorter(imports).prepare()  # raises CycleError with the modules
 
 
 def test_few_modules_of_the_package_are_imported_within_functions() -> None:
-    """Which hides what a module needs: only what is heavy, and not always needed, is imported so."""
+    """Such imports hide dependencies, so they are only for slow imports that are not always needed."""
     late = [f"{path.relative_to(ROOT)}:{line}" for path in FILES for line in late_imports(ast.parse(path.read_text()))]
     assert 0 < len(late) <= MOST_LATE_IMPORTS, "\n".join(late)
 
@@ -119,8 +119,8 @@ def test_no_function_is_longer_than_80_lines_and_the_core_has_few_files() -> Non
     assert sum("extras" not in path.parts for path in FILES) <= MOST_CORE_FILES
 
 
-def test_each_public_class_has_a_name_of_its_own() -> None:
-    """So that a name in a traceback or a search means one thing."""
+def test_each_public_class_has_a_unique_name() -> None:
+    """So a name in a traceback or a search is unambiguous."""
     places: dict[str, list[str]] = {}
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -131,7 +131,7 @@ def test_each_public_class_has_a_name_of_its_own() -> None:
 
 
 def late_imports(node: ast.AST, *, within: bool = False) -> Iterator[int]:
-    """The lines of imports of the package within functions."""
+    """Line numbers of imports of this package inside functions."""
     for child in ast.iter_child_nodes(node):
         if (
             within
@@ -142,7 +142,7 @@ def late_imports(node: ast.AST, *, within: bool = False) -> Iterator[int]:
         yield from late_imports(child, within=within or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-def test_a_late_import_is_seen() -> None:
+def test_a_late_import_is_found() -> None:
     code = (
         "from pytest_mlebench import a\ndef f():\n    import os\n    if a:\n        from pytest_mlebench.b import c\n"
     )
@@ -165,14 +165,14 @@ atexit.register(lambda: open(FILE, "a").write("".join(f"{name}\\n" for name in e
 
 @pytest.mark.full
 def test_a_smoke_run_executes_few_modules(tmp_path: Path) -> None:
-    """How much of the package one has to know to follow a run, its report included."""
+    """Limits how many modules a reader must know to follow a run and its report."""
     names = tmp_path / "names"
     (tmp_path / "sitecustomize.py").write_text(f"FILE = {str(names)!r}\n{NOTE}")
     command = [sys.executable, "-m", "pytest", "--agent=baseline", "--split=smoke", "-k", "digits", "--sandbox=local"]
     environment = os.environ | {
         "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
         "MLEBENCH_RUNS_DIR": str(tmp_path / "runs"),
-        "MLEBENCH_DATA_DIR": str(tmp_path / "data"),  # so that it prepares the data as well
+        "MLEBENCH_DATA_DIR": str(tmp_path / "data"),  # a new folder, so that the data is prepared too
     }
     subprocess.run([*command, "-p", "no:cacheprovider"], cwd=tmp_path, env=environment, check=True, capture_output=True)
     package = str(ROOT / "pytest_mlebench")

@@ -1,4 +1,4 @@
-"""CI's deadline: no test starts after it, those that did not are listed, and most cases of a test run last."""
+"""No test starts after CI's deadline; those that did not start are listed. Most cases of a test run late."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CASES = "tests/grading/test_leak_rules.py"
 
 
 def run(*options: str, until: str, unreached: Path) -> list[str]:
-    """What pytest prints about the tests of a file with few tests of several cases."""
+    """Return pytest's output for a file with a few parametrized tests."""
     variables = {"MLEBENCH_TEST_UNTIL": until, "MLEBENCH_TEST_UNREACHED": str(unreached)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *options, CASES]
     done = subprocess.run(command, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, check=True)
@@ -23,12 +23,12 @@ def run(*options: str, until: str, unreached: Path) -> list[str]:
 
 
 @pytest.mark.full
-def test_tests_that_do_not_begin_are_listed(tmp_path: Path) -> None:
+def test_tests_that_do_not_start_are_listed(tmp_path: Path) -> None:
     unreached = tmp_path / "unreached"
     collected = [line for line in run("--collect-only", until="9e9", unreached=unreached) if line.startswith(CASES)]
     tests = [line.partition("[")[0] for line in collected]
     early = sum((count + 3) // 4 for count in Counter(tests).values())
     assert not unreached.exists() and early < len(tests)
-    assert set(tests[:early]) == set(tests), "each test has a case among the first"
+    assert set(tests[:early]) == set(tests), "one case of each test runs early"
     assert "skipped" in run(until="0", unreached=unreached)[-1]
     assert sorted(unreached.read_text().splitlines()) == sorted(collected)

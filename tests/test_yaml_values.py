@@ -1,4 +1,4 @@
-"""Each file of YAML that a user writes is read, or refused in one line, whatever its tags and values are."""
+"""YAML files of users are read or rejected with a one-line error, whatever tags and values they contain."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ["!!timestamp ''", "!!int x", "!!int ''", "!!float ''", "!!bool x", "2020-13-45", "!!omap x", "!!set [1]",
      "!!python/object:os.system x", "!!merge x", "!!str [1]", "[" * 5000],
 )  # fmt: skip
-def test_a_value_that_does_not_fit_its_tag_is_refused(name: str, value: str, tmp_path: Path) -> None:
+def test_a_value_that_does_not_fit_its_tag_is_rejected(name: str, value: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(f"a: {value}\n")
     with pytest.raises(MLEBenchError, match=name) as caught:
         READERS[name](tmp_path / name)

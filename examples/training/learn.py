@@ -1,9 +1,9 @@
-"""Learn which strategy suits which competition, without a language model: python learn.py [PLOT.svg].
+"""Learn which strategy to use for a competition, without a language model: python learn.py [PLOT.svg].
 
-The policy sees what an agent sees at the start, picks one of four strategies, and receives the reward. It is a
+The policy sees an agent's first observation, chooses one of four strategies, and receives the reward. It is a
 softmax over strategies, linear in four features of the observation, and learns by REINFORCE on twins of ten
-competitions. A reward is the share of the leaderboard's teams that the submission leaves behind. The policy's expected
-reward is measured on seeds and on competitions that it never learns from.
+competitions. A reward is the share of the leaderboard's teams that the submission beats. The policy's expected
+reward is measured on held-out seeds and competitions.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ RATE = 16.0
 Task = tuple[str, int]
 Seen = list[float]
 Tried = tuple[Task, Seen, int, float]
-"""A task, what was seen of it, the strategy that was tried, and its reward."""
+"""A task, its features, the strategy tried, and its reward."""
 
 
 def features(observation: Observation) -> Seen:
-    """What the policy sees of a task: how many of the test's columns are numbers, and how long their texts are."""
+    """Features of a task: a constant, the share of numeric test columns, long texts, and the number of columns."""
     rows = list(csv.reader(observation.heads["test.csv"].splitlines()))
     cells = rows[1] if len(rows) > 1 else [""]
     texts = [cell for cell in cells if not cell.replace(".", "").replace("-", "").isdigit()]
@@ -56,7 +56,7 @@ def features(observation: Observation) -> Seen:
 
 
 class Policy:
-    """Probabilities of strategies, from the features of a task."""
+    """Computes probabilities of strategies from the features of a task."""
 
     def __init__(self) -> None:
         self.weights = [[0.0] * 4 for _ in STRATEGIES]
@@ -67,12 +67,12 @@ class Policy:
         return [power / sum(powers) for power in powers]
 
     def choose(self, number: int, task: Task, seen: Seen) -> int:
-        """A strategy for a task of this round, by its probability."""
-        draw = random.Random(f"{number} {task}")  # threads come in any order
+        """Draw a strategy for a task of this round."""
+        draw = random.Random(f"{number} {task}")  # independent of the order of threads
         return draw.choices(range(len(STRATEGIES)), self.probabilities(seen))[0]
 
     def learn(self, tried: Iterable[tuple[Seen, int, float]]) -> None:
-        """REINFORCE: what brought more than the others did becomes likelier."""
+        """REINFORCE: choices with above-average reward become more likely."""
         tried = list(tried)
         mean = sum(reward for _, _, reward in tried) / len(tried)
         steps = [(seen, chosen, reward - mean, self.probabilities(seen)) for seen, chosen, reward in tried]
@@ -84,12 +84,12 @@ class Policy:
 
 
 def always(strategy: int, task: Task, seen: Seen) -> int:
-    """What a policy chooses that has one strategy."""
+    """A policy with only one strategy."""
     return strategy
 
 
 def play(bench: Bench, tasks: Iterable[Task], choose: Callable[[Task, Seen], int]) -> list[Tried]:
-    """One episode of each task, in which ``choose`` chooses the strategy."""
+    """Play one episode of each task with the strategy that ``choose`` returns."""
     played: list[Tried] = []
 
     def policy(episode: Episode, observation: Observation) -> None:
@@ -106,7 +106,7 @@ def play(bench: Bench, tasks: Iterable[Task], choose: Callable[[Task, Seen], int
 
 
 def plot(curves: dict[str, list[float]]) -> str:
-    """An SVG of the rewards over the rounds."""
+    """An SVG plot of the rewards over the rounds."""
     width, height, left = 640, 300, 50
     most = len(next(iter(curves.values()))) - 1
     parts = [
@@ -135,7 +135,7 @@ def main() -> None:
     policy = Policy()
     groups = {"held-out seeds": LEARNED, "held-out competitions": HELD_OUT}
     curves: dict[str, list[float]] = {"training": [], **{name: [] for name in groups}}
-    known: dict[str, list[Tried]] = {}  # all strategies on held-out tasks: the policy's expected reward follows
+    known: dict[str, list[Tried]] = {}  # rewards of all strategies on held-out tasks, for expected rewards
     for name, ids in groups.items():
         tasks = [(id, HELD_OUT_SEED) for id in ids]
         known[name] = [one for k in range(len(STRATEGIES)) for one in play(bench, tasks, partial(always, k))]

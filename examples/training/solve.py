@@ -18,7 +18,7 @@ def table(*names: str) -> pd.DataFrame:
 
 
 def numbers(columns: pd.DataFrame) -> np.ndarray:
-    """Numbers and their squares, and which of a few values a column has."""
+    """Standardised numbers, their squares, and one-hot encodings of columns with few values."""
     few = [name for name in columns if columns[name].dtype.kind not in "iuf" and columns[name].nunique() <= 20]
     values = columns.select_dtypes("number").fillna(0).to_numpy(float)
     values = (values - values.mean(0)) / (values.std(0) + 1e-9)
@@ -27,7 +27,7 @@ def numbers(columns: pd.DataFrame) -> np.ndarray:
 
 
 def words(columns: pd.DataFrame) -> np.ndarray:
-    """How often words and their beginnings occur, and how many there are, in texts."""
+    """Hashed counts of words and their prefixes in texts, and the total count."""
     texts = columns.select_dtypes(exclude="number").fillna("").astype(str).agg(" ".join, axis=1)
     counts = np.zeros((len(texts), WORDS))
     for row, text in enumerate(texts):
@@ -38,7 +38,7 @@ def words(columns: pd.DataFrame) -> np.ndarray:
 
 
 def predict(known: np.ndarray, targets: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Ridge regression, by the smaller of two equal systems."""
+    """Ridge regression in its dual form, whose system has one row per training row."""
     mean, center = targets.mean(0), known.mean(0)
     known, wanted = known - center, wanted - center
     strength = 0.05 * (known**2).sum() / len(known)
@@ -52,11 +52,11 @@ train = train.sample(min(len(train), 800), random_state=0)
 id, *columns = [name for name in sample.columns if name not in test.columns or name == sample.columns[0]]
 if id in test.columns:
     test = test.set_index(id).loc[sample[id]].reset_index()
-else:  # rows are in their order
+else:  # without ids, rows are in the order of the sample
     columns = [id]
 shared = [name for name in test.columns if name in train.columns and name != id]
 labels = None
-if not set(columns) <= set(train.columns):  # they are the classes of a column
+if not set(columns) <= set(train.columns):  # the columns are classes
     (column,) = [name for name in train.columns if set(columns) <= set(train[name].astype(str))]
     targets = pd.get_dummies(train[column].astype(str))[columns]
 elif len(columns) == 1 and sample[columns[0]].dtype.kind != "f":
@@ -78,7 +78,7 @@ if labels is not None:
 else:
     margin = (values.max(0) - values.min(0)) * 1e-3
     predicted = np.clip(predicted, values.min(0) + margin, values.max(0) - margin)
-    if len(columns) > 1 and np.allclose(sample[columns].sum(axis=1), 1):  # they are probabilities
+    if len(columns) > 1 and np.allclose(sample[columns].sum(axis=1), 1):  # probabilities
         predicted /= predicted.sum(1, keepdims=True)
     sample[columns] = predicted
 sample.to_csv(TARGET, index=False)

@@ -1,4 +1,4 @@
-"""Runs a bundled agent's start script as the local sandbox does: in folders of its own, with a clean environment."""
+"""Runs a bundled agent's start script as the local sandbox does: in its own folders, with a clean environment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["certificates", "upstream"]
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run of an agent left."""
+    """The results of an agent's run."""
 
     home: Path
     output: str
@@ -53,7 +53,7 @@ def start(tmp_path: Path) -> Start:
             "COMPETITION_ID": "some-competition",
             "TIME_LIMIT_SECS": "300",
             "PYTHONDONTWRITEBYTECODE": "1",
-            "VALIDATION_URL": "http://localhost:9",  # nobody listens there
+            "VALIDATION_URL": "http://localhost:9",  # nothing listens there
             **{f"{name.upper()}_DIR": str(folder) for name, folder in folders.items()},
             **variables,
         }

@@ -1,8 +1,7 @@
-"""A model that solves the smoke competitions by a script, with the tools that an agent offers it, over any API.
+"""A model that solves the smoke competitions by a script, with the tools that an agent offers, over any API.
 
-It looks around, runs a program that fails, edits it, runs it again, has the submission checked, and is done. Where it
-stands is counted from the conversation, so requests may be repeated, and side questions (a title, for example) change
-nothing.
+It looks around, runs a program that fails, edits it, reruns it, has the submission checked, and is done. It derives its
+position from the conversation, so requests may be repeated, and side questions (a title, for example) change nothing.
 """
 
 from __future__ import annotations
@@ -58,10 +57,9 @@ class Edit:
 
 @dataclass
 class ScriptedModel:
-    """``code`` is the agent's folder of code as it sees it; ``last`` is a command in place of the last words.
+    """``code`` is the path of the agent's code folder; ``last`` is a command that replaces the final answer.
 
-    ``rest`` is what it does for ever after its steps, if ``patient`` only when it has said that it is done and is asked
-    again.
+    ``rest`` is repeated forever after the steps; if ``patient``, only after it has finished and is asked again.
     """
 
     code: str = "/home/code"
@@ -72,7 +70,7 @@ class ScriptedModel:
     used: set[str] = field(default_factory=set)
     """The tools that were called."""
     prompts: list[Any] = field(default_factory=list)
-    """The conversations as they were asked, newest last; without side questions."""
+    """The conversations of the requests, newest last, without side questions."""
 
     def __post_init__(self) -> None:
         file = f"{self.code}/solve.py"
@@ -121,13 +119,13 @@ class ScriptedModel:
         value: Any = command
         if _properties(schema)[argument].get("type") == "array":
             value = ["bash", "-lc", command]
-        # OpenHands' terminal else returns when nothing was printed for half a minute, which a busy machine may take.
+        # OpenHands' terminal otherwise returns after half a minute without output, which happens on a busy machine.
         patience = {"timeout": 600} if tool == "terminal" and "timeout" in _properties(schema) else {}
         return Move(tool=tool, arguments=_filled(schema, {argument: value, **patience}))
 
 
 class ScriptedPrograms(ScriptedModel):
-    """The same for an agent that runs the programs in a model's answers, and asks for a review of each by a tool."""
+    """The same for an agent that runs programs from the model's answers, and requests a review of each with a tool."""
 
     def __call__(self, body: dict[str, Any]) -> Move:
         for tool in tools_of(body):
@@ -142,9 +140,9 @@ class ScriptedPrograms(ScriptedModel):
 
 
 class ScriptedResearch(ScriptedPrograms):
-    """The same for MLAgentBench's agent, which has no tools but actions in plain text, and no shell among them.
+    """The same for MLAgentBench's agent, which has actions in plain text instead of tools, and no shell.
 
-    Each step is a program that it has another prompt write into a file, and executes.
+    In each step, it has another prompt write a program to a file, and executes it.
     """
 
     written = executed = 0
@@ -155,7 +153,7 @@ class ScriptedResearch(ScriptedPrograms):
             self.written += 1
             return Move(f"```python\n{_program(self._step(self.written))}\n```")
         self.prompts.append(body)
-        self.patient = self.patient and AGAIN not in prompt  # which prompts hold for some steps only
+        self.patient = self.patient and AGAIN not in prompt  # prompts hold for a few steps only
         script = {"script_name": "solve.py"}
         edit = {**script, "edit_instruction": "predict", "save_name": "solve.py"}
         if len(self.prompts) == 1:
@@ -198,7 +196,7 @@ def tools_of(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def results_in(body: Mapping[str, Any]) -> int:
-    """How many results of tools a conversation holds."""
+    """The number of tool results in a conversation."""
     count = 0
     for entry in body.get("messages") or body.get("input") or body.get("contents") or ():
         if entry.get("role") == "tool" or str(entry.get("type")).endswith("call_output"):
@@ -210,7 +208,7 @@ def results_in(body: Mapping[str, Any]) -> int:
 
 
 def _javascript(step: Shell | Edit) -> Move:
-    """A step for Codex's newer models, whose one tool runs JavaScript with other tools in it."""
+    """A step for Codex's newer models, whose only tool runs JavaScript that calls other tools."""
     if isinstance(step, Shell):
         call = f"exec_command({json.dumps({'cmd': step.command, 'yield_time_ms': 60_000})})"
     else:
@@ -257,7 +255,7 @@ def _read(tools: Mapping[str, Any], path: str) -> list[Move]:
 
 
 def _filled(schema: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with something in every place where there has to be something."""
+    """The arguments, with a value for every required one."""
     empty = {"boolean": False, "integer": 60, "number": 60, "array": [], "object": {}}
     more = {}
     for name in schema.get("required") or ():

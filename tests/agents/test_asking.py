@@ -1,4 +1,4 @@
-"""What every agent is asked: `prompt.sh` and `ask.sh` of the environment."""
+"""The prompts of all agents, from the environment's `prompt.sh` and `ask.sh`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def execute(home: Path, script: str, *arguments: str, left: float = 7300, **vari
     return f"{done.stdout}[{done.returncode}]"
 
 
-def test_the_prompt_has_instructions_description_and_the_time_that_is_left(home: Path) -> None:
+def test_the_prompt_has_instructions_description_and_remaining_time(home: Path) -> None:
     prompt = execute(home, "prompt.sh")
     assert prompt.startswith("Solve this.\n")
     assert "You have 2 hours left." in prompt
@@ -49,7 +49,7 @@ def test_the_prompt_has_instructions_description_and_the_time_that_is_left(home:
     assert "You have 59 minutes left. Improve" in execute(home, "prompt.sh", "again", left=3590)
 
 
-def test_a_description_too_long_for_a_prompt_is_cut_with_its_name(home: Path) -> None:
+def test_a_long_description_is_cut_and_the_prompt_names_its_file(home: Path) -> None:
     (home / "description.md").write_text("x" * 200_000)
     prompt = execute(home, "prompt.sh")
     assert len(prompt) < 101_000
@@ -63,7 +63,7 @@ def test_a_description_too_long_for_a_prompt_is_cut_with_its_name(home: Path) ->
         (Limits(cpus=1, memory=4 << 30), "1 processor, 4 GiB of memory and no GPU"),
     ],
 )
-def test_the_instructions_say_what_the_machine_has(limits: Limits, text: str) -> None:
+def test_the_instructions_list_the_hardware(limits: Limits, text: str) -> None:
     assert f"- This machine has {text} for you." in render_instructions(limits=limits, **PLACES)
 
 
@@ -71,16 +71,16 @@ def test_an_agent_is_asked_once(home: Path) -> None:
     assert execute(home, "ask.sh", "head -n 1; exit 3", "echo again", UNTIL="done") == "Solve this.\n[3]"
 
 
-def test_an_agent_that_cannot_be_asked_again_is_asked_once_and_its_log_says_so(home: Path) -> None:
+def test_an_agent_that_cannot_be_asked_again_logs_that_it_is_asked_once(home: Path) -> None:
     assert execute(home, "ask.sh", "head -n 1", UNTIL="limit") == (
         "--until=limit: this agent cannot be asked again, so its run ends when it is done\nSolve this.\n[0]"
     )
     assert execute(home, "ask.sh", "head -n 1") == "Solve this.\n[0]"
 
 
-def test_an_agent_is_asked_again_while_there_is_time_and_not_when_it_fails_again_and_again(home: Path) -> None:
+def test_an_agent_is_asked_again_until_time_is_up_or_it_fails_repeatedly(home: Path) -> None:
     (home / "bin").mkdir()
-    (home / "bin/sleep").write_text("#!/bin/bash\n")  # no waiting
+    (home / "bin/sleep").write_text("#!/bin/bash\n")  # do not wait
     (home / "bin/sleep").chmod(0o755)
     path = f"{home / 'bin'}:{os.environ['PATH']}"
     output = execute(home, "ask.sh", "head -n 1", "head -c 26; echo; exit 4", UNTIL="limit", PATH=path)
@@ -88,7 +88,7 @@ def test_an_agent_is_asked_again_while_there_is_time_and_not_when_it_fails_again
     assert execute(home, "ask.sh", "head -n 1", "echo again", UNTIL="limit", left=50) == "Solve this.\n[0]"
 
 
-def test_no_agent_that_asks_a_model_has_a_prompt_of_its_own() -> None:
+def test_all_agents_that_use_models_use_the_common_prompt() -> None:
     for folder in bundled("agents").iterdir():
         if folder.name not in ("dummy", "baseline"):
             asking = [path for path in folder.glob("*.*") if re.search(r"\b(ask|prompt)\.sh", path.read_text())]

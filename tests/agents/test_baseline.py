@@ -33,7 +33,7 @@ Synthetic = Callable[[str], Dataset]
 
 @pytest.fixture
 def rows() -> pd.DataFrame:
-    """Sixty rows in which ``x`` predicts nearly everything; the ids keep their zeros only as text."""
+    """Sixty rows in which ``x`` predicts nearly everything; ids keep their leading zeros only as strings."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"key": [f"{k:04}" for k in range(60)], "x": rng.normal(size=60)})
     table["colour"] = rng.choice(["red", "green"], 60)
@@ -44,7 +44,7 @@ def rows() -> pd.DataFrame:
 
 
 def lay_out(data: Path, rows: pd.DataFrame, target: str, sample: pd.DataFrame, description: str = "") -> None:
-    """Forty training and twenty test rows, with a sample submission whose order is its own."""
+    """Forty training and twenty test rows, and a sample submission in another order."""
     data.mkdir(exist_ok=True)
     columns = ["key", "x", "colour"]
     rows.loc[:39, [*columns, target]].to_csv(data / "train.csv", index=False)
@@ -69,24 +69,24 @@ def report(dataset: Dataset, ran: Ran) -> Report:
     return grade(ran.submission, dataset.competition, dataset)
 
 
-def test_it_earns_a_medal_on_the_smoke_split(synthetic: Synthetic, start: Start) -> None:
+def test_the_baseline_earns_a_medal_on_the_smoke_split(synthetic: Synthetic, start: Start) -> None:
     dataset = synthetic("smoke-diabetes")
     ran = start("baseline", dataset.public)
     assert report(dataset, ran).any_medal, ran.output
     assert "metric: rmse" in ran.output and "progression: regression" in ran.output
 
 
-def test_what_it_leaves_makes_its_submission_again(synthetic: Synthetic, start: Start, tmp_path: Path) -> None:
+def test_the_code_it_leaves_reproduces_its_submission(synthetic: Synthetic, start: Start, tmp_path: Path) -> None:
     dataset = synthetic("smoke-diabetes")
     first = start("baseline", dataset.public)
     folders = {f"{name.upper()}_DIR": str(tmp_path / name) for name in ("submission", "logs")}
     environment = {**os.environ, **folders, "DATA_DIR": str(dataset.public), "CODE_DIR": str(first.home / "code")}
     subprocess.run(["bash", "reproduce.sh"], cwd=first.home / "code", env=environment, check=True, timeout=300)
     again = grade(tmp_path / "submission/submission.csv", dataset.competition, dataset)
-    assert again.score == pytest.approx(report(dataset, first).score), "sums of floats may differ in the last digits"
+    assert again.score == pytest.approx(report(dataset, first).score), "sums of floats can differ in the last digits"
 
 
-@pytest.mark.full  # it goes by the clock, as it must
+@pytest.mark.full  # it depends on the clock
 @pytest.mark.serial
 def test_it_recognises_digits_even_if_its_time_ends_early(synthetic: Synthetic, start: Start) -> None:
     dataset = synthetic("smoke-digits")
@@ -106,7 +106,7 @@ def test_it_fills_a_column_of_probabilities_for_each_author_of_a_text(synthetic:
     assert "text (text)" in ran.output
 
 
-def test_it_answers_with_the_labels_of_the_training_table(synthetic: Synthetic, start: Start) -> None:
+def test_predicted_labels_come_from_the_training_table(synthetic: Synthetic, start: Start) -> None:
     dataset = synthetic("spaceship-titanic")
     ran = start("baseline", dataset.public)
     assert report(dataset, ran).valid_submission, ran.output
@@ -114,7 +114,7 @@ def test_it_answers_with_the_labels_of_the_training_table(synthetic: Synthetic, 
     assert set(pd.read_csv(ran.submission, dtype=str)["Transported"]) <= {"True", "False"}
 
 
-def test_it_learns_from_pictures_that_the_ids_name(tmp_path: Path, start: Start) -> None:
+def test_it_learns_from_images_named_by_ids(tmp_path: Path, start: Start) -> None:
     rng = np.random.default_rng(0)
     (data := tmp_path / "data").mkdir()
     names, reds = [f"{k:03}" for k in rng.permutation(120)], rng.random(120) < 0.5
@@ -133,7 +133,7 @@ def test_it_learns_from_pictures_that_the_ids_name(tmp_path: Path, start: Start)
     assert ((found["red"] > 0.5).to_numpy() == reds[80:]).mean() > 0.9
 
 
-def test_it_marks_pixels_in_the_order_that_the_description_gives(tmp_path: Path, start: Start) -> None:
+def test_run_length_masks_use_the_pixel_order_in_the_description(tmp_path: Path, start: Start) -> None:
     rng, rows = np.random.default_rng(0), []
     for k in range(16):
         part = "train" if k < 12 else "test"
@@ -155,7 +155,7 @@ def test_it_marks_pixels_in_the_order_that_the_description_gives(tmp_path: Path,
         assert (masks[0] & masks[1]).sum() / (masks[0] | masks[1]).sum() > 0.7, ran.output
 
 
-def test_it_finds_salt_of_a_twin(tmp_path: Path, start: Start) -> None:
+def test_it_finds_salt_in_a_twin(tmp_path: Path, start: Start) -> None:
     competition = default_catalogue()["tgs-salt-identification-challenge"]
     dataset = make_twin(competition, tmp_path / "twin", 0, "micro", medals=False).dataset
     ran = start("baseline", dataset.public)
@@ -166,20 +166,20 @@ def test_it_finds_salt_of_a_twin(tmp_path: Path, start: Start) -> None:
 @pytest.mark.parametrize(
     ("id", "bound"),
     [
-        ("siim-covid19-detection", 0.7),  # boxes, and what whole studies show
-        ("cdiscount-image-classification-challenge", 0.3),  # pictures in BSON documents
-        ("alaska2-image-steganalysis", 0.7),  # the same pictures in several versions
-        ("3d-object-detection-for-autonomous-vehicles", 0.3),  # clouds of points
-        ("herbarium-2022-fgvc9", 0.15),  # labels in COCO files, and ids that are not names of files
-        ("inaturalist-2019-fgvc6", 0.7),  # pictures in tar archives; a share of errors
-        ("iwildcam-2019-fgvc6", 0.15),  # a submission with numbers of rows
-        ("hotel-id-2021-fgvc8", 0.3),  # several labels in each row
-        ("dog-breed-identification", 3.5),  # probabilities of many classes; some folds lack rare ones
-        ("statoil-iceberg-classifier-challenge", 0.65),  # pictures as lists in the cells of a table
-        ("bms-molecular-translation", 25),  # texts, which the picture most alike has
+        ("siim-covid19-detection", 0.7),  # boxes, and study labels
+        ("cdiscount-image-classification-challenge", 0.3),  # images in BSON documents
+        ("alaska2-image-steganalysis", 0.7),  # several versions of the same images
+        ("3d-object-detection-for-autonomous-vehicles", 0.3),  # point clouds
+        ("herbarium-2022-fgvc9", 0.15),  # labels in COCO files, and ids that are not file names
+        ("inaturalist-2019-fgvc6", 0.7),  # images in tar archives; the metric is an error rate
+        ("iwildcam-2019-fgvc6", 0.15),  # a submission with row numbers
+        ("hotel-id-2021-fgvc8", 0.3),  # several labels per row
+        ("dog-breed-identification", 3.5),  # probabilities of many classes; rare ones are missing from some folds
+        ("statoil-iceberg-classifier-challenge", 0.65),  # images as lists in table cells
+        ("bms-molecular-translation", 25),  # texts, copied from the most similar image
     ],
 )
-def test_it_learns_from_what_a_twin_shows(tmp_path: Path, start: Start, id: str, bound: float) -> None:
+def test_it_learns_from_the_data_of_a_twin(tmp_path: Path, start: Start, id: str, bound: float) -> None:
     competition = default_catalogue()[id]
     dataset = make_twin(competition, tmp_path / "twin", 0, "micro", medals=False).dataset
     ran = start("baseline", dataset.public)
@@ -188,7 +188,7 @@ def test_it_learns_from_what_a_twin_shows(tmp_path: Path, start: Start, id: str,
     assert (score < bound) if competition.leaderboard.lower_is_better else (score > bound), ran.output
 
 
-def test_answers_of_another_form_leave_the_sample_submission(tmp_path: Path, start: Start) -> None:
+def test_it_submits_the_sample_if_answers_have_an_unsupported_form(tmp_path: Path, start: Start) -> None:
     competition = default_catalogue()["kuzushiji-recognition"]
     dataset = make_twin(competition, tmp_path / "twin", 0, "micro", medals=False).dataset
     ran = start("baseline", dataset.public)
@@ -196,15 +196,15 @@ def test_answers_of_another_form_leave_the_sample_submission(tmp_path: Path, sta
     assert ran.submission.read_bytes() == dataset.sample_submission.read_bytes()
 
 
-def test_it_lists_what_is_said_in_sounds_within_archives(tmp_path: Path, start: Start) -> None:
+def test_it_transcribes_recordings_in_archives(tmp_path: Path, start: Start) -> None:
     competition = default_catalogue()["multi-modal-gesture-recognition"]
     dataset = make_twin(competition, tmp_path / "twin", 0, "micro", medals=False).dataset
     ran = start("baseline", dataset.public)
     score = report(dataset, ran).score
-    assert score is not None and score < 0.3, ran.output  # a rate of errors
+    assert score is not None and score < 0.3, ran.output  # an error rate
 
 
-def test_it_says_which_parts_of_a_stack_of_scans_are_broken(tmp_path: Path, start: Start) -> None:
+def test_it_predicts_the_broken_parts_of_a_scan_with_several_slices(tmp_path: Path, start: Start) -> None:
     rng, parts, rows = np.random.default_rng(0), ["L1", "L2", "L3"], []
     data = tmp_path / "data"
     for k in range(50):
@@ -226,7 +226,7 @@ def test_it_says_which_parts_of_a_stack_of_scans_are_broken(tmp_path: Path, star
     assert (found == asked["broken"].to_numpy()).mean() > 0.85, ran.output
 
 
-def test_it_writes_the_part_of_a_text_that_training_answers_point_at(tmp_path: Path, start: Start) -> None:
+def test_it_extracts_answers_from_texts_as_in_the_training_data(tmp_path: Path, start: Start) -> None:
     rng, rows = np.random.default_rng(0), []
     words = [f"w{k}" for k in range(40)]
     for k in range(240):
@@ -244,7 +244,7 @@ def test_it_writes_the_part_of_a_text_that_training_answers_point_at(tmp_path: P
     assert (submission_of(ran, sample)["answer"].to_numpy() == table["answer"][200:]).mean() > 0.8, ran.output
 
 
-def test_it_learns_from_sounds_scans_and_series_that_the_ids_name(tmp_path: Path, start: Start) -> None:
+def test_it_learns_from_sounds_scans_and_series_named_by_ids(tmp_path: Path, start: Start) -> None:
     rng, loud = np.random.default_rng(0), np.arange(90) % 2
     names = [f"{k:03}" for k in rng.permutation(90)]
     for suffix in ("flac", "npy", "parquet", "dcm"):
@@ -265,7 +265,7 @@ def test_it_learns_from_sounds_scans_and_series_that_the_ids_name(tmp_path: Path
 
 
 def write(path: Path, wave: np.ndarray, rng: np.random.Generator) -> None:
-    """A file of the kind that its suffix names, with the wave in it."""
+    """Write a file in the format of its suffix that contains the wave."""
     if path.suffix == ".flac":
         soundfile.write(path, wave, 8000)
     elif path.suffix == ".npy":
@@ -276,7 +276,7 @@ def write(path: Path, wave: np.ndarray, rng: np.random.Generator) -> None:
         path.write_bytes(dicom(np.rint(1000 + 900 * wave.reshape(32, 64)).astype(np.uint16), "CT", "1.2.3"))
 
 
-def test_the_mean_of_several_rows_counts_where_an_id_has_several(tmp_path: Path, start: Start) -> None:
+def test_predictions_for_several_rows_of_an_id_are_averaged(tmp_path: Path, start: Start) -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"key": np.repeat(np.arange(90), 2), "x": rng.normal(size=180)})
     table["sold"] = (table.groupby("key")["x"].transform("mean") > 0).astype(int)
@@ -291,7 +291,7 @@ def test_the_mean_of_several_rows_counts_where_an_id_has_several(tmp_path: Path,
     assert ((found > 0.5) == (truth == 1)).mean() > 0.7
 
 
-def test_tables_may_be_zipped_and_the_classes_be_columns(tmp_path: Path, rows: pd.DataFrame, start: Start) -> None:
+def test_tables_can_be_zipped_and_classes_can_be_columns(tmp_path: Path, rows: pd.DataFrame, start: Start) -> None:
     sample = sample_of(rows, good=0.3, fair=0.3, bad=0.4)
     data = tmp_path / "data"
     lay_out(data, rows, "grade", sample)
@@ -303,11 +303,11 @@ def test_tables_may_be_zipped_and_the_classes_be_columns(tmp_path: Path, rows: p
     predicted = submission_of(ran, sample)
     assert np.allclose(predicted[["good", "fair", "bad"]].sum(axis=1), 1, atol=1e-6)
     best = predicted[["good", "fair", "bad"]].idxmax(axis=1).to_numpy()
-    # In the order of the sample, which is not that of the test table.
+    # In the order of the sample, which differs from the test table's.
     assert (best == rows.set_index("key").loc[sample["key"], "grade"]).mean() > 0.7, ran.output
 
 
-def test_zeros_in_the_sample_stand_for_probabilities_where_the_metric_ranks(
+def test_zeros_in_the_sample_mean_probabilities_if_the_metric_ranks(
     tmp_path: Path, rows: pd.DataFrame, start: Start
 ) -> None:
     sample = sample_of(rows, sold=0)
@@ -325,7 +325,7 @@ def test_zeros_in_the_sample_stand_for_probabilities_where_the_metric_ranks(
     assert predicted[sold].mean() > predicted[~sold].mean() + 0.3, ran.output
 
 
-def test_absurd_data_still_leaves_the_sample_submission(tmp_path: Path, start: Start) -> None:
+def test_with_invalid_data_it_submits_the_sample(tmp_path: Path, start: Start) -> None:
     data = tmp_path / "data"
     (data / "folder.csv").mkdir(parents=True)
     (data / "train.csv").write_bytes(bytes(range(256)) * 40)
@@ -339,9 +339,7 @@ def test_absurd_data_still_leaves_the_sample_submission(tmp_path: Path, start: S
     assert "Traceback" not in ran.output
 
 
-def test_rows_that_cannot_be_matched_leave_the_sample_submission(
-    tmp_path: Path, rows: pd.DataFrame, start: Start
-) -> None:
+def test_with_unmatched_rows_it_submits_the_sample(tmp_path: Path, rows: pd.DataFrame, start: Start) -> None:
     sample = sample_of(rows, amount=1)
     sample.iloc[3, 0] = "unknown"
     lay_out(tmp_path / "data", rows, "amount", sample)
@@ -350,14 +348,14 @@ def test_rows_that_cannot_be_matched_leave_the_sample_submission(
     assert submission_of(ran, sample)["amount"].eq(1).all()
 
 
-def test_without_a_sample_submission_it_says_that_it_cannot_know(tmp_path: Path, start: Start) -> None:
+def test_a_missing_sample_submission_is_logged(tmp_path: Path, start: Start) -> None:
     (tmp_path / "data").mkdir()
     ran = start("baseline", tmp_path / "data")
     assert "there is no sample submission" in ran.output
     assert not ran.submission.exists()
 
 
-def test_it_ends_within_its_time_and_leaves_its_code_and_its_log(tmp_path: Path, start: Start) -> None:
+def test_it_finishes_in_time_and_leaves_its_code_and_log(tmp_path: Path, start: Start) -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(30_000, 40))).add_prefix("x").assign(key=range(30_000))
     table["y"] = (table.x0 + table.x1 * table.x2 + rng.normal(size=30_000)).round(3)

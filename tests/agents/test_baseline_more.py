@@ -1,4 +1,4 @@
-"""The bundled baseline on data other than a single table or a folder of pictures."""
+"""The bundled baseline on data other than a single table or a folder of images."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-def test_it_recommends_what_a_customer_took_lately_before_what_all_take(data: Path, start: Start) -> None:
+def test_it_recommends_recent_purchases_before_popular_items(data: Path, start: Start) -> None:
     days = pd.date_range("2020-01-01", "2020-02-29").strftime("%Y-%m-%d")
     bought = [(day, f"c{k}", str(100 + 10 * k + place // 30)) for place, day in enumerate(days) for k in range(3)]
     bought += [(day, f"{other}{place}", "777") for place, day in enumerate(days) for other in "de"]
@@ -38,7 +38,7 @@ def test_it_recommends_what_a_customer_took_lately_before_what_all_take(data: Pa
     assert [items.split()[0] for items in found["prediction"]] == ["121", "101", "777"], ran.output
 
 
-def test_it_predicts_a_value_for_each_place_of_a_sequence(data: Path, start: Start) -> None:
+def test_it_predicts_a_value_for_each_position_in_a_sequence(data: Path, start: Start) -> None:
     rng = np.random.default_rng(0)
     records = []
     for k in range(40):
@@ -55,7 +55,7 @@ def test_it_predicts_a_value_for_each_place_of_a_sequence(data: Path, start: Sta
     assert np.abs(found - np.array(test["decay"].to_list())).mean() < 0.3, ran.output
 
 
-def test_it_looks_up_both_players_that_an_id_names(data: Path, start: Start) -> None:
+def test_it_looks_up_both_players_named_in_an_id(data: Path, start: Start) -> None:
     rng = np.random.default_rng(0)
     for kind in ("train", "test"):
         places, rows = [], []
@@ -80,7 +80,7 @@ def test_it_looks_up_both_players_that_an_id_names(data: Path, start: Start) -> 
     assert (found["near"] == pairs["near"]).mean() > 0.85, ran.output
 
 
-def test_it_forecasts_those_of_whom_the_first_measurement_is_known(data: Path, start: Start) -> None:
+def test_it_forecasts_from_a_first_measurement(data: Path, start: Start) -> None:
     rng = np.random.default_rng(0)
     rows = []
     for k in range(60):
@@ -115,8 +115,8 @@ def test_it_learns_from_arrays(data: Path, start: Start) -> None:
     assert (pd.read_csv(ran.submission, dtype=str)["ClassId"] == labels[100:]).mean() > 0.8, ran.output
 
 
-def test_it_takes_recorded_positions_of_tracks(data: Path, start: Start) -> None:
-    rng, radius = np.random.default_rng(0), 6_378_137.0  # all on the equator, where the earth is a circle
+def test_it_uses_the_recorded_positions_of_tracks(data: Path, start: Start) -> None:
+    rng, radius = np.random.default_rng(0), 6_378_137.0  # on the equator, which is a circle
     for kind, trips in (("train", "ab"), ("test", "c")):
         for trip in trips:
             (folder := data / kind / trip / "phone").mkdir(parents=True)
@@ -176,7 +176,7 @@ def test_it_reads_text_files_that_list_the_classes_of_recordings(data: Path, sta
     assert found["Probability"][true].median() > found["Probability"][~true].quantile(0.9), ran.output
 
 
-def test_it_puts_the_shuffled_parts_of_documents_where_their_words_belong(data: Path, start: Start) -> None:
+def test_it_orders_the_shuffled_parts_of_documents_by_their_words(data: Path, start: Start) -> None:
     rng = np.random.default_rng(0)
     orders = {}
     for n in range(40):
@@ -203,7 +203,7 @@ def test_it_puts_the_shuffled_parts_of_documents_where_their_words_belong(data: 
     assert np.mean(apart) < 0.25, ran.output
 
 
-def test_it_adds_the_word_that_a_sentence_lacks(data: Path, start: Start) -> None:
+def test_it_inserts_the_missing_word_of_a_sentence(data: Path, start: Start) -> None:
     rng = np.random.default_rng(0)
     follows = {f"word{k}": [f"word{(5 * k + j) % 50}" for j in (1, 2)] for k in range(50)}
     sentences = []
@@ -221,13 +221,13 @@ def test_it_adds_the_word_that_a_sentence_lacks(data: Path, start: Start) -> Non
 
 
 @pytest.mark.parametrize("is_filtered", [True, False])
-def test_a_tar_archive_is_unpacked_with_any_python_and_nothing_elsewhere(
+def test_any_python_unpacks_a_tar_archive_only_into_its_folder(
     is_filtered: bool, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not is_filtered:  # as before Python 3.11.4, which agents' containers have
+    if not is_filtered:  # as before Python 3.11.4, which agents' containers may have
         monkeypatch.delattr(tarfile, "data_filter", raising=False)
     elif not hasattr(tarfile, "data_filter"):
-        pytest.skip("this Python has no filters of archives")
+        pytest.skip("this Python has no archive filters")
     with tarfile.open(data / "train.tar", "w") as archive:
         for name in ("train/0.txt", *([] if is_filtered else ["../elsewhere.txt"])):
             (member := tarfile.TarInfo(name)).size = 2

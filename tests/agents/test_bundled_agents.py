@@ -42,12 +42,12 @@ from tests.sandbox.conftest import require_docker
 from tests.sandbox.scripted import docker_sandbox, local_sandbox
 
 PROMPT = ("What to leave", "no GPU", "minutes left", "## Evaluation")
-"""Instructions, hardware, time and description, whatever the agent."""
+"""In every agent's prompt: instructions, hardware, time and description."""
 PATIENT = Limits(time_limit=1800, memory=4 << 30)
-"""More than an agent needs on a busy machine."""
+"""Longer than an agent needs on a busy machine."""
 SUBMIT = Shell("cp $DATA_DIR/sample_submission.csv $SUBMISSION_DIR/submission.csv")
-LOOK = Shell("echo $RANDOM")  # never the same, as some agents end when they see a model going round in circles
-WAIT = Shell("python -c 'import time; time.sleep(1000)'")  # agents refuse a plain sleep, or stop waiting for it
+LOOK = Shell("echo $RANDOM")  # always different, since some agents stop a model that repeats itself
+WAIT = Shell("python -c 'import time; time.sleep(1000)'")  # agents reject a plain sleep, or stop waiting for it
 URLS = {
     "OPENAI_API_KEY": ("OPENAI_BASE_URL", "/v1"),
     "ANTHROPIC_API_KEY": ("ANTHROPIC_BASE_URL", ""),
@@ -59,10 +59,10 @@ URLS = {
 class Case:
     agent: str
     path: str
-    """Of the requests that the agent makes."""
+    """The path of the agent's requests."""
     last: str = ""
     budget: int = 9
-    """Calls that are enough for the model's script, and over when the agent has been asked to improve its result."""
+    """Enough calls for the model's script, but used up once the agent is asked to improve its result."""
     model: type[ScriptedModel] = ScriptedModel
     kwargs: dict[str, Any] = field(default_factory=dict)
 
@@ -72,10 +72,10 @@ CASES = (
     Case("claude-code/dev", "/v1/messages"),
     Case("codex/dev", "/v1/responses"),
     Case("gemini-cli/dev", "/v1beta/models/gemini-3.5-flash-lite:streamGenerateContent"),
-    Case("opencode/dev", "/v1/responses", budget=10),  # it asks for a title as well
+    Case("opencode/dev", "/v1/responses", budget=10),  # it also requests a title
     Case("mini-swe-agent/dev", "/v1/chat/completions", last="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"),
     Case("openhands/dev", "/v1/responses"),
-    # It is done after so many steps, and makes more of them where it is to use all its time.
+    # The number of steps after which it is done. It does more if it must use all its time.
     Case("aide/dev", "/v1/responses", budget=12, model=ScriptedPrograms, kwargs={"agent.steps": 5}),
 )
 
@@ -85,7 +85,7 @@ def bundled_agent(id: str) -> Agent:
 
 
 def check_run(case: Case, record: RunRecord, run_dir: Path, upstream: Upstream) -> None:
-    """A medal after a failed attempt and a good one, all through the gateway, and no key anywhere."""
+    """Check for a medal after one failed and one good attempt, all through the gateway, and for no key anywhere."""
     assert record.error is None
     assert record.outcome in MEDALS, (record.detail, (run_dir / "run.log").read_text()[-3000:])
     bodies = [str(body) for body in read_bodies(run_dir)]
@@ -101,7 +101,7 @@ def check_run(case: Case, record: RunRecord, run_dir: Path, upstream: Upstream) 
 
 @dataclass(frozen=True)
 class Ran:
-    """A run, and its model."""
+    """A run and its model."""
 
     case: Case
     record: RunRecord
@@ -120,7 +120,7 @@ class Ran:
 
 @dataclass
 class Runs:
-    """Runs a case's agent, each time with a provider of its own, so that several can run at once."""
+    """Runs a case's agent, each time with a separate provider, so that several can run at once."""
 
     case: Case
     agent: Agent
@@ -161,7 +161,7 @@ def done(runs: Runs) -> Ran:
     ran = runs("breast-cancer")
     ran.solved()
     assert ran.record.ending == "finished"
-    if runs.case.model is not ScriptedResearch:  # whose agent has none
+    if runs.case.model is not ScriptedResearch:  # this model's agent has no tools
         assert '"tool_calls": [' in (ran.run_dir / TRAJECTORY).read_text()
     return ran
 
@@ -170,12 +170,12 @@ def out_of_time(runs: Runs) -> None:
     limits = Limits(time_limit=40, memory=4 << 30)
     ran = runs("diabetes", steps=(SUBMIT,), rest=WAIT, limits=limits)
     assert (ran.record.ending, ran.record.error) == ("timed out", None)
-    if len(ran.prompts) > 1:  # on a busy machine an agent may take all the time to start
+    if len(ran.prompts) > 1:  # on a busy machine, starting may take all the agent's time
         assert ran.record.report.valid_submission
 
 
 def out_of_budget(runs: Runs) -> None:
-    """An agent that is done is asked again, in the same conversation, until its budget is over."""
+    """An agent that finishes is asked again, in the same conversation, until its budget is exhausted."""
     gateway = GatewaySettings(limits=Budget(max_calls=runs.case.budget))
     ran = runs("digits", rest=LOOK, gateway=gateway, until="limit")
     ran.solved()
@@ -201,9 +201,9 @@ def killed(runs: Runs) -> None:
 
 
 ENDINGS: tuple[Callable[[Runs], object], ...] = (out_of_time, done, out_of_budget, without_a_provider, killed)
-"""Three of them are the smoke split with a medal each. The first one mostly waits, and so runs beside the others."""
+"""Three are the smoke split, with a medal each. The first one mostly waits, so it runs in parallel with the others."""
 IN_EVERY_WAY = ("react/dev", "claude-code/dev")
-"""Agents that end in each of these ways; the others end in the first three, or in all (see ``tests.extent``)."""
+"""Agents tested with all of these endings; the others with the first three, or all (see ``tests.extent``)."""
 
 
 @contextmanager
@@ -226,9 +226,9 @@ def check_endings(runs: Runs) -> None:
 
 
 def check_audit(runs: Runs, solved: Ran, count: int) -> None:
-    """Whatever way a fair run ends, its audit finds no violation; and none to look at in one that was solved."""
+    """However a fair run ends, its audit finds no violation; in a solved run, it finds nothing to review either."""
     group = runs.folder / "runs/group"
-    for number, path in enumerate(sorted(group.glob("*/run.json"))):  # so that none takes the place of another
+    for number, path in enumerate(sorted(group.glob("*/run.json"))):  # so that copies do not replace each other
         replace(RunRecord.from_json(json.loads(path.read_text())), seed=number).write(path.parent)
     assert main(["audit", str(group), f"--data-dir={runs.folder / 'data'}"]) == 0
     found = read_findings(group)
@@ -239,7 +239,7 @@ def check_audit(runs: Runs, solved: Ran, count: int) -> None:
 
 @pytest.fixture
 def tls(certificates: tuple[ssl.SSLContext, Path], upstream: Upstream) -> ssl.SSLContext:
-    """With an environment in which providers are trusted by certificates of this machine, and have keys."""
+    """An environment with certificates for the providers, and with keys."""
     return certificates[0]
 
 
@@ -268,7 +268,7 @@ def test_react_speaks_every_api(agent: str, path: str, tls: ssl.SSLContext, tmp_
 
 
 @pytest.mark.full
-def test_react_runs_in_the_local_sandbox_too_and_what_it_leaves_can_be_verified(
+def test_react_runs_in_the_local_sandbox_and_its_group_can_be_verified(
     upstream: Upstream, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     upstream.play = ScriptedModel(code=".")
@@ -279,7 +279,7 @@ def test_react_runs_in_the_local_sandbox_too_and_what_it_leaves_can_be_verified(
     assert main(["audit", str(run_dir.parent), data]) == 0
     assert "1 clean, 0 look, 0 violation" in capsys.readouterr().out
     assert main(["bundle", str(run_dir.parent), "-o", str(bundle)]) == 2
-    assert "the manifest does not say which runs were planned" in capsys.readouterr().err, "no session was"
+    assert "the manifest does not say which runs were planned" in capsys.readouterr().err, "there was no session"
     text = json_text(group_files(read_group(run_dir.parent))[TABLES])
     write_bundle(run_dir.parent, bundle, extra={TABLES: text.encode()})
     assert main(["verify", str(bundle), data, "--json"]) == 1

@@ -51,7 +51,7 @@ def agents(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_keys_with_a_start_are_agents_and_others_only_carry_anchors(agents: Path) -> None:
+def test_keys_with_a_start_are_agents_and_others_hold_anchors(agents: Path) -> None:
     assert sorted(AgentRegistry(agents).load()) == ["scaffold", "scaffold/dev"]
 
 
@@ -83,7 +83,7 @@ def test_an_agent_names_its_version_and_its_models(agents: Path) -> None:
     assert others.models == ("a", "b")
 
 
-def test_a_definition_asks_for_nothing_unless_it_says_so(tmp_path: Path) -> None:
+def test_a_definition_requests_no_permissions_by_default(tmp_path: Path) -> None:
     agent = Agent(id="mine", folder=tmp_path, start=tmp_path / "start.sh", dockerfile=tmp_path / "Dockerfile")
     assert agent.describe() == {
         "id": "mine",
@@ -113,7 +113,7 @@ def test_a_definition_asks_for_nothing_unless_it_says_so(tmp_path: Path) -> None
         Launch(("x",))  # type: ignore[call-arg]
 
 
-def test_an_agent_heeds_the_time_limit_where_one_of_its_files_says_so(tmp_path: Path) -> None:
+def test_an_agent_reads_until_if_one_of_its_files_mentions_it(tmp_path: Path) -> None:
     agent = Agent(id="mine", folder=tmp_path, start=tmp_path / "start.sh", dockerfile=tmp_path / "Dockerfile")
     (tmp_path / "ask.sh").mkdir()
     (tmp_path / "weights.bin").write_bytes(b"\xff UNTIL")
@@ -124,7 +124,7 @@ def test_an_agent_heeds_the_time_limit_where_one_of_its_files_says_so(tmp_path: 
         assert agent.reads_until is True
 
 
-def test_what_only_carries_anchors_is_no_bundled_agent() -> None:
+def test_keys_that_hold_anchors_are_not_bundled_agents() -> None:
     folders = {agent.folder.name for agent in default_agents().load().values()}
     assert {id.partition("/")[0] for id in default_agents().load()} == folders
 
@@ -136,15 +136,15 @@ def test_a_missing_secret_is_named(agents: Path) -> None:
         AgentRegistry(agents)["scaffold"].launch()
 
 
-def test_a_secret_too_short_to_be_kept_out_of_logs_is_refused_with_the_reason(agents: Path) -> None:
-    with pytest.raises(AgentError, match="the secret TEST_API_KEY has 1 character, must have at least 8"):
+def test_a_secret_too_short_to_be_masked_in_logs_is_rejected(agents: Path) -> None:
+    with pytest.raises(AgentError, match="the secret TEST_API_KEY has 1 character, but needs at least 8"):
         AgentRegistry(agents)["scaffold"].launch({"TEST_API_KEY": "5"})
     with pytest.raises(AgentError, match="has 7 characters"):
         AgentRegistry(agents)["scaffold"].launch({"TEST_API_KEY": "1234567"})
     assert AgentRegistry(agents)["scaffold"].launch({"TEST_API_KEY": "12345678"}).secrets == {"12345678"}
 
 
-def test_secret_values_are_in_no_description(agents: Path) -> None:
+def test_descriptions_contain_no_secret_values(agents: Path) -> None:
     agent = AgentRegistry(agents)["scaffold/dev"]
     launch = agent.launch({"TEST_API_KEY": "hunter22"})
     assert "hunter22" not in f"{agent!r} {agent.describe()} {launch!r}"
@@ -152,12 +152,12 @@ def test_secret_values_are_in_no_description(agents: Path) -> None:
     assert agent.describe()["env_vars"]["API_KEY"] == "${{ secrets.TEST_API_KEY }}"
 
 
-def test_an_unknown_agent_is_told_with_close_matches(agents: Path) -> None:
+def test_the_error_for_an_unknown_agent_suggests_close_matches(agents: Path) -> None:
     with pytest.raises(UsageError, match=r"unknown agent 'scaffold/def'; did you mean scaffold/dev"):
         AgentRegistry(agents)["scaffold/def"]
 
 
-def test_an_unknown_agent_that_is_a_folder_here_is_answered_with_the_option(
+def test_the_error_for_an_unregistered_local_agent_names_the_option(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -169,19 +169,19 @@ def test_an_unknown_agent_that_is_a_folder_here_is_answered_with_the_option(
         default_agents()["agents/mine"]
 
 
-def test_an_unknown_agent_is_told_which_there_are_and_how_to_add_one(agents: Path) -> None:
+def test_the_error_for_an_unknown_agent_lists_agents_and_how_to_add_one(agents: Path) -> None:
     with pytest.raises(UsageError) as caught:
         default_agents(agents)["mine"]
     text = str(caught.value)
-    assert "there are aide" in text and "baseline" in text and ", scaffold." in text and "…" not in text
-    assert text.endswith("; --agents-dir=DIR adds the folder it is in")
+    assert "choose from aide" in text and "baseline" in text and ", scaffold." in text and "…" not in text
+    assert text.endswith("; --agents-dir=DIR adds its parent folder")
 
 
-def test_a_folder_without_agents_is_refused_and_an_agents_own_with_advice(agents: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"scaffold is an agent's own folder: name the folder that it is in"):
+def test_a_folder_without_agents_or_of_a_single_agent_is_rejected(agents: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"scaffold is an agent's own folder: give its parent folder"):
         AgentRegistry(agents / "scaffold")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match=r"empty holds no agent, which is a folder with config\.yaml"):
+    with pytest.raises(UsageError, match=r"empty has no agent \(a folder with config\.yaml\)"):
         AgentRegistry(tmp_path / "empty")
 
 
@@ -193,62 +193,62 @@ def test_a_folder_without_agents_is_refused_and_an_agents_own_with_advice(agents
         ("vars: {a: 1}", "defines no agent"),
         ("scaffold: {start: scaffold/none.sh}", "start script .*none.sh does not exist"),
         ("scaffold: {start: scaffold/start.sh, kwarg: {}}", "unknown keys kwarg"),
-        ("scaffold: {start: scaffold/start.sh, kwargs: {a: 1}}", "kwargs_type is None"),
-        ("scaffold: {start: scaffold/start.sh, kwargs: [a]}", "must be mappings"),
-        ("'../x': {start: scaffold/start.sh}", "an id is made of"),
-        ('scaffold: {start: scaffold/start.sh, trusted: "no"}', "trusted is the text 'no', must be true or false"),
-        ('scaffold: {start: scaffold/start.sh, privileged: "false"}', "privileged is the text 'false', must be"),
-        ("scaffold: {start: scaffold/start.sh, privileged: 1}", "privileged is the value 1, must be"),
-        ("scaffold: {start: scaffold/start.sh, trusted: [false]}", "trusted is a list"),
-        ("scaffold: {start: scaffold/start.sh, llm_hosts: api.example.com}", "llm_hosts is the text .*must be a list"),
-        ("scaffold: {start: scaffold/start.sh, llm_hosts: [1]}", "llm_hosts is a list .*must be a list of texts"),
+        ("scaffold: {start: scaffold/start.sh, kwargs: {a: 1}}", "kwargs_type must be argparse or omegaconf, not None"),
+        ("scaffold: {start: scaffold/start.sh, kwargs: [a]}", "kwargs must be a mapping, not the list"),
+        ("'../x': {start: scaffold/start.sh}", "an id consists of"),
+        ('scaffold: {start: scaffold/start.sh, trusted: "no"}', "trusted must be true .* not the string 'no'"),
+        ('scaffold: {start: scaffold/start.sh, privileged: "false"}', "privileged must be .* the string 'false'"),
+        ("scaffold: {start: scaffold/start.sh, privileged: 1}", "privileged must be .*, not the value 1"),
+        ("scaffold: {start: scaffold/start.sh, trusted: [false]}", "trusted must be .*, not the list"),
+        ("scaffold: {start: scaffold/start.sh, llm_hosts: api.example.com}", "llm_hosts must be .*, not the string"),
+        ("scaffold: {start: scaffold/start.sh, llm_hosts: [1]}", "llm_hosts must be a list of strings.*, not the list"),
         ("scaffold: {start: scaffold/start.sh, env_vars: {A: '${{ secret.X }}'}}", "A: '.*must be of the form"),
         ("scaffold: {start: scaffold/start.sh, env_vars: {A: '${{ secrets.X-Y }}'}}", "A: '.*must be of the form"),
         (
             "scaffold: {start: scaffold/start.sh, kwargs_type: argparse, kwargs: {a: 'x ${{secrets.A}} ${{ env.B }}'}}",
             "a: '.*must be of the form",
         ),
-        ("scaffold: {start: scaffold/start.sh, env_vars: {A: [1]}}", "A is a list"),
-        ("scaffold: {start: scaffold/start.sh, base_image: 3.12}", "base_image is the value 3.12, must name an image"),
-        ("scaffold: {start: scaffold/start.sh, base_image: 'a b'}", "base_image is the text 'a b', must name an image"),
-        ("scaffold: {start: scaffold/start.sh, env_vars: {'A=B': 1}}", "not the name of a variable"),
-        ('scaffold: {start: scaffold/start.sh, env_vars: {A: "x\\0y"}}', "A holds a zero byte"),
+        ("scaffold: {start: scaffold/start.sh, env_vars: {A: [1]}}", "A must be a string or number, not the list"),
+        ("scaffold: {start: scaffold/start.sh, base_image: 3.12}", "base_image must be the name .* not the value 3.12"),
+        ("scaffold: {start: scaffold/start.sh, base_image: 'a b'}", "base_image must be .* not the string 'a b'"),
+        ("scaffold: {start: scaffold/start.sh, env_vars: {'A=B': 1}}", "not a valid variable name"),
+        ('scaffold: {start: scaffold/start.sh, env_vars: {A: "x\\0y"}}', "A contains a NUL character"),
         (
             "scaffold: {start: scaffold/start.sh, dockerfile: /etc/passwd}",
-            "dockerfile is '/etc/passwd', must be",
+            "dockerfile must be .*, not '/etc/passwd'",
         ),
-        ("scaffold: {start: scaffold/start.sh, dockerfile: scaffold/../../x}", "dockerfile is .*must be a path inside"),
-        ("scaffold: {start: scaffold/start.sh, dockerfile: [x]}", "dockerfile is a list"),
-        ("scaffold: {start: ../outside.sh}", "start is '../outside.sh', must be a path inside"),
-        ("scaffold: {start: /etc/passwd}", "start is '/etc/passwd', must be a path inside"),
+        ("scaffold: {start: scaffold/start.sh, dockerfile: scaffold/../../x}", "dockerfile must be a path inside"),
+        ("scaffold: {start: scaffold/start.sh, dockerfile: [x]}", "dockerfile must be a path .* not the list"),
+        ("scaffold: {start: ../outside.sh}", "start must be a path inside .*, not '../outside.sh'"),
+        ("scaffold: {start: /etc/passwd}", "start must be a path inside .*, not '/etc/passwd'"),
         ("scaffold: {start: scaffold/link.sh}", "a link that leaves the agent's folder"),
         ("scaffold: {start: start.sh}", "must be <folder>/<script>"),
-        ("scaffold: {start: {a: b}}", "start is a mapping"),
+        ("scaffold: {start: {a: b}}", "start must be .*, not the mapping"),
         ("[" * 900, "more than 20 levels"),
-        ("[" * 3000, "(more than 20 levels|maximum nesting depth)"),  # libyaml may refuse so many itself
+        ("[" * 3000, "(more than 20 levels|maximum nesting depth)"),  # libyaml has its own limit
         ("a: " + "{b: " * 900, "more than 20 levels"),
-        ("a: &a [*a]", "refers to what it is part of"),
+        ("a: &a [*a]", "refers to its own parent"),
         (
             "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
             + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)),
             "more than 20,000 values",
         ),
-        ("#" * (1 << 20) + "\n\n", "may have 1,048,576"),
+        ("#" * (1 << 20) + "\n\n", "the limit is 1,048,576"),
         (
             "scaffold: {start: scaffold/start.sh, kwargs_type: argparse, kwargs: {key: 'x${{ secrets.KEY }}'}}",
-            "kwargs: key asks for the secret KEY, .* list of processes: ask for it in env_vars",
+            "kwargs: key requests the secret KEY, .* list of processes: request it in env_vars",
         ),
         ("scaffold: {start: scaffold/start.sh, privileged: false, privileged: true}", "has the key 'privileged' twice"),
         (
             "scaffold: {start: scaffold/start.sh}\nscaffold: {start: scaffold/none.sh}",
             "the key 'scaffold' twice .line 2",
         ),
-        ("scaffold/../x: {start: scaffold/start.sh}", "an id is made of"),
-        ('"scaffold\\n": {start: scaffold/start.sh}', r"'scaffold\\n': an id is made of"),
-        ("scaffold: {start: scaffold/start.sh, privileged: 0x" + "f" * 9000 + "}", "privileged is a number of more"),
+        ("scaffold/../x: {start: scaffold/start.sh}", "an id consists of"),
+        ('"scaffold\\n": {start: scaffold/start.sh}', r"'scaffold\\n': an id consists of"),
+        ("scaffold: {start: scaffold/start.sh, privileged: 0x" + "f" * 9000 + "}", "privileged is a number with more"),
         (
             "scaffold: {start: scaffold/start.sh, kwargs_type: argparse, kwargs: {a: [0x" + "f" * 9000 + "]}}",
-            "kwargs.a is a number of more than 64 bits: write it in quotes",
+            "kwargs.a is a number with more than 64 bits: write it in quotes",
         ),
         ("scaffold: {start: scaffold/start.sh, a: " + ":".join(["59"] * 5000) + ".5}", "fit its type: int too large"),
         (
@@ -259,10 +259,10 @@ def test_a_folder_without_agents_is_refused_and_an_agents_own_with_advice(agents
             "scaffold: {start: scaffold/start.sh, kwargs_type: argparse, kwargs: {a: !!binary aGVsbG8=}}",
             "kwargs.a is a bytes: write it in quotes",
         ),
-        ("scaffold: {start: scaffold/" + "x" * 900 + "}", "start is .* must be a path inside"),
+        ("scaffold: {start: scaffold/" + "x" * 900 + "}", "start must be a path inside"),
     ],
 )
-def test_a_broken_definition_is_told_with_file_and_key(agents: Path, text: str, message: str) -> None:
+def test_the_error_for_an_invalid_definition_names_file_and_key(agents: Path, text: str, message: str) -> None:
     (agents / "scaffold/config.yaml").write_text(text)
     (agents / "scaffold/link.sh").symlink_to("/etc/passwd")
     with pytest.raises(AgentError, match=f"config.yaml.*{message}") as caught:
@@ -270,7 +270,7 @@ def test_a_broken_definition_is_told_with_file_and_key(agents: Path, text: str, 
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
 
 
-def test_links_in_a_circle_are_refused(agents: Path) -> None:
+def test_circular_links_are_rejected(agents: Path) -> None:
     agent = AgentRegistry(agents)["scaffold"]
     (agents / "scaffold/loop").symlink_to("loop")
     with pytest.raises(AgentError, match="loop is a link that leaves the agent's folder"):
@@ -280,7 +280,7 @@ def test_links_in_a_circle_are_refused(agents: Path) -> None:
         AgentRegistry(agents).load()
 
 
-def test_a_link_that_leaves_the_agents_folder_is_refused(agents: Path) -> None:
+def test_a_link_that_leaves_the_agents_folder_is_rejected(agents: Path) -> None:
     agent = AgentRegistry(agents)["scaffold"]
     (agents / "scaffold/inside").symlink_to("start.sh")
     check_folder(agent)
@@ -289,7 +289,7 @@ def test_a_link_that_leaves_the_agents_folder_is_refused(agents: Path) -> None:
         check_folder(agent)
 
 
-def test_agents_that_can_be_asked_again_are_told_from_those_that_cannot() -> None:
+def test_agents_that_can_be_asked_again_are_recognised() -> None:
     agents = default_agents()
     assert agents["aide"].reads_until and agents["codex"].reads_until
     assert not agents["baseline"].reads_until

@@ -1,4 +1,4 @@
-"""The agent in the documentation that asks a model once: an example, run as it stands in both sandboxes."""
+"""The documentation's example agent, which calls a model once, runs unchanged in both sandboxes."""
 
 from __future__ import annotations
 

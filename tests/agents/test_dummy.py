@@ -82,7 +82,7 @@ def test_a_sample_submission_in_an_archive_of_any_kind_is_found(
     assert grade(ran.submission, dataset.competition, dataset).valid_submission, ran.output
 
 
-def test_without_a_sample_submission_it_says_so(data: Path, start: Start) -> None:
+def test_without_a_sample_submission_it_logs_that_there_is_none(data: Path, start: Start) -> None:
     (data / "broken.zip").write_text("no archive")
     ran = start("dummy", data)
     assert "there is no sample submission" in ran.output
@@ -96,7 +96,7 @@ def test_values_of_unknown_variables_are_not_printed(data: Path, start: Start) -
     assert "COMPETITION_ID=some-competition" in ran.output
 
 
-def test_it_tells_whether_the_answers_are_within_reach(tmp_path: Path, data: Path, start: Start) -> None:
+def test_it_reports_whether_the_answers_are_accessible(tmp_path: Path, data: Path, start: Start) -> None:
     ran = start("dummy", data)
     assert str(tmp_path) not in ran.output.split("private answers: ")[1].split("\n")[0]
     store = tmp_path / "store" / "some-competition" / "prepared"
@@ -108,7 +108,7 @@ def test_it_tells_whether_the_answers_are_within_reach(tmp_path: Path, data: Pat
     assert f"private answers: FOUND {store / 'private'}" in ran.output
 
 
-def test_it_opens_a_connection_only_if_told_to(data: Path, start: Start) -> None:
+def test_it_opens_connections_only_on_request(data: Path, start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         quiet = start("dummy", data)
@@ -121,7 +121,7 @@ def test_it_opens_a_connection_only_if_told_to(data: Path, start: Start) -> None
     assert "lookup of localhost: 127.0.0.1" in ran.output
 
 
-def test_what_does_not_answer_is_told_and_stops_nothing(data: Path, start: Start) -> None:
+def test_a_missing_checker_is_reported_and_does_not_stop_it(data: Path, start: Start) -> None:
     (data / "sample_submission.csv").write_text(SAMPLE)
     ran = start("dummy", data)
     assert "/health: no (" in ran.output

@@ -1,7 +1,7 @@
-"""MLAgentBench's research agent, whose source is on GitHub alone.
+"""MLAgentBench's research agent, whose source is only on GitHub.
 
-Where ``MLEBENCH_TEST_MLAB`` names its archive (of the commit in the agent's Dockerfile) it is built from that and run;
-without it that test is not collected, as no package registry has the source.
+If ``MLEBENCH_TEST_MLAB`` is its archive (of the commit in the agent's Dockerfile), the agent is built from it and run.
+Without it, that test is not collected, since no package registry has the source.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def mlab_from(source: str, folder: Path) -> Agent:
 
 @pytest.mark.docker
 @pytest.mark.full
-def test_a_source_that_cannot_be_fetched_is_told_with_what_to_do(upstream: Upstream, tmp_path: Path) -> None:
+def test_the_error_for_an_unreachable_source_says_what_to_do(upstream: Upstream, tmp_path: Path) -> None:
     require_docker()
-    source = "https://localhost:9/MLAgentBench.tar.gz"  # nobody listens there
+    source = "https://localhost:9/MLAgentBench.tar.gz"  # nothing listens there
     record, _ = run(docker_sandbox(network="none"), tmp_path, mlab_from(source, tmp_path))
     advice = (
         f"MLAgentBench cannot be fetched from {source}: put its archive into agents/mlab and name it in the Dockerfile"

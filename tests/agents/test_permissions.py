@@ -1,4 +1,4 @@
-"""An agent's folder grants it nothing: secrets, providers' addresses, and running without isolation."""
+"""An agent's folder cannot grant it secrets, other provider addresses, or running without isolation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MakeAgent = Callable[..., Agent]
 
 @pytest.fixture
 def stranger(tmp_path: Path) -> MakeAgent:
-    """An agent of somebody else's, as its config.yaml defines it."""
+    """A third-party agent, as its config.yaml defines it."""
 
     def make(text: str = "", *, id: str = "stranger") -> Agent:
         folder = tmp_path / "agents" / id.split("/")[0]
@@ -57,7 +57,7 @@ def environment(
 
 @pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "GROQ_API_KEY", "KAGGLE_KEY", "PATH"])
 @pytest.mark.parametrize("gateway", [True, False])
-def test_a_secret_that_was_not_granted_is_an_error_that_names_the_option(
+def test_the_error_for_a_secret_that_was_not_granted_names_the_option(
     stranger: MakeAgent, name: str, gateway: bool
 ) -> None:
     agent = stranger(f"  env_vars: {{X: 'a-${{{{ secrets.{name} }}}}'}}\n")
@@ -66,20 +66,18 @@ def test_a_secret_that_was_not_granted_is_an_error_that_names_the_option(
     assert environment(agent, gateway=gateway, secrets=[name])[name] == SECRETS[name]
 
 
-def test_a_secret_that_is_granted_to_an_agent_that_does_not_ask_for_it_stays_here(stranger: MakeAgent) -> None:
+def test_an_agent_does_not_get_granted_secrets_that_it_does_not_request(stranger: MakeAgent) -> None:
     assert environment(stranger(), gateway=False, secrets=["AWS_SECRET_ACCESS_KEY"]) == {}
 
 
 @pytest.mark.parametrize("id", ["aide", "codex", "react/dev"])
-def test_without_the_gateway_even_a_bundled_agent_gets_no_key_that_was_not_named(id: str) -> None:
+def test_without_the_gateway_even_bundled_agents_need_granted_keys(id: str) -> None:
     agent = default_agents()[id]
     with pytest.raises(AgentError, match=r"secrets? .*_API_KEY.*which you have not granted: --allow-secret="):
         environment(agent, gateway=False)
 
 
-def test_launching_an_agent_without_naming_values_gives_it_none(
-    stranger: MakeAgent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_launching_an_agent_without_secrets_gives_it_none(stranger: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAGGLE_KEY", SECRETS["KAGGLE_KEY"])
     with pytest.raises(AgentError, match="needs KAGGLE_KEY"):
         stranger("  env_vars: {X: '${{ secrets.KAGGLE_KEY }}'}\n").launch()
@@ -105,7 +103,7 @@ def test_an_agent_cannot_have_a_providers_key_sent_elsewhere(stranger: MakeAgent
     agent = stranger(
         "  env_vars:\n    OPENAI_API_KEY: ${{ secrets.OPENAI_API_KEY }}\n" + f"    OPENAI_BASE_URL: '{url}'\n"
     )
-    with pytest.raises(AgentError, match="would have the key of openai sent to") as caught:
+    with pytest.raises(AgentError, match="would send the key of openai to") as caught:
         environment(agent)
     option = re.search(r"--allow-host=(\S+)", str(caught.value))
     assert option is not None
@@ -113,16 +111,16 @@ def test_an_agent_cannot_have_a_providers_key_sent_elsewhere(stranger: MakeAgent
 
 
 @pytest.mark.parametrize("url", ["https://api.openai.com@evil.example/v1", "https://api.openai.com\\@evil.example/v1"])
-def test_an_address_with_two_readings_is_none(stranger: MakeAgent, url: str) -> None:
+def test_an_ambiguous_address_is_rejected(stranger: MakeAgent, url: str) -> None:
     agent = stranger(f"  env_vars: {{OPENAI_BASE_URL: '{url}'}}\n")
-    with pytest.raises(AgentError, match="has neither '@' nor"):
+    with pytest.raises(AgentError, match="cannot contain '@' or"):
         environment(agent, hosts=["evil.example", "api.openai.com"])
 
 
 @pytest.mark.parametrize(
     "url", ["https://api.openai.com/v1", "https://openrouter.ai/api/v1", "https://api.openai.com/v2"]
 )
-def test_an_agent_may_name_where_a_provider_is_anyway(stranger: MakeAgent, url: str) -> None:
+def test_an_agent_may_set_a_providers_usual_address(stranger: MakeAgent, url: str) -> None:
     environment(stranger(f"  env_vars: {{OPENAI_BASE_URL: '{url}'}}\n"))
 
 
@@ -135,12 +133,12 @@ def test_an_agent_may_name_where_a_provider_is_anyway(stranger: MakeAgent, url: 
         "  env_vars: {MY_BASE_URL: 'https://evil.example/v1'}\n",
     ],
 )
-def test_hosts_are_refused_before_anything_runs(stranger: MakeAgent, text: str) -> None:
-    with pytest.raises(SandboxError, match=r"which you have not permitted: --allow-host="):
+def test_hosts_are_rejected_before_anything_runs(stranger: MakeAgent, text: str) -> None:
+    with pytest.raises(SandboxError, match=r"which you have not permitted: allow it with --allow-host="):
         check_hosts(stranger(text), Permissions(), GatewaySettings())
 
 
-def test_an_agent_of_mle_bench_needs_no_permission(stranger: MakeAgent) -> None:
+def test_an_mle_bench_agent_needs_no_permission(stranger: MakeAgent) -> None:
     agent = stranger("  env_vars: {OPENAI_API_KEY: '${{ secrets.OPENAI_API_KEY }}'}\n  llm_hosts: [api.openai.com]\n")
     assert environment(agent)["OPENAI_API_KEY"]
     check_hosts(agent, Permissions(), GatewaySettings())
@@ -165,7 +163,7 @@ def test_an_agent_that_calls_itself_trusted_runs_on_the_host_only_if_the_user_na
 
 
 @pytest.mark.parametrize("granted", ["stranger", "stranger/", "other", "STRANGER/X", "stranger/x/y"])
-def test_trust_in_one_variant_is_no_trust_in_another(stranger: MakeAgent, granted: str) -> None:
+def test_trusting_one_variant_does_not_trust_another(stranger: MakeAgent, granted: str) -> None:
     agent = stranger("  trusted: true\n", id="stranger/x")
     with pytest.raises(SandboxError, match="--trust-agent=stranger/x"):
         chosen("auto", agent, granted)
@@ -201,7 +199,7 @@ def test_permissions_are_lists_of_strings(values: dict[str, Any]) -> None:
         Permissions(**values)
 
 
-def test_bundled_agents_have_hosts_of_their_own_without_asking(stranger: MakeAgent) -> None:
+def test_bundled_agents_may_use_their_own_hosts(stranger: MakeAgent) -> None:
     check_hosts(default_agents()["aide"], Permissions(), None)
     with pytest.raises(MLEBenchError):
         check_hosts(replace(stranger(), llm_hosts=("a.example",)), Permissions(), None)
@@ -235,7 +233,9 @@ def many(folder: Path) -> None:
         (lambda folder: (folder / "loop").symlink_to("loop"), "leaves the agent's folder"),
     ],
 )
-def test_an_agents_folder_has_bounds(stranger: MakeAgent, make: Callable[[Path], None], message: str) -> None:
+def test_the_size_of_an_agents_folder_is_limited(
+    stranger: MakeAgent, make: Callable[[Path], None], message: str
+) -> None:
     agent = stranger()
     make(agent.folder)
     with pytest.raises(AgentError, match=message):
@@ -254,7 +254,7 @@ def test_an_agents_folder_has_bounds(stranger: MakeAgent, make: Callable[[Path],
         ("GREETING", "good morning", False),
     ],
 )
-def test_what_may_be_a_secret_of_the_environment_is_masked(name: str, value: str, masked: bool) -> None:
+def test_likely_secrets_in_the_environment_are_masked(name: str, value: str, masked: bool) -> None:
     found = environment_secrets({name: value})
     assert any(secret in value for secret in found) == masked
 
@@ -263,7 +263,7 @@ def connection(host: str, *, allowed: bool = True) -> Connection:
     return Connection(host=host, port=443, allowed=allowed)
 
 
-def test_the_record_says_what_was_granted_and_what_the_run_used(stranger: MakeAgent) -> None:
+def test_the_record_lists_granted_and_used_permissions(stranger: MakeAgent) -> None:
     asked = '  env_vars: {A: "${{ secrets.AWS_SECRET_ACCESS_KEY }}", B: "${{ secrets.OPENAI_API_KEY }}"}\n'
     agent = stranger(asked)
     granted = Permissions(
@@ -292,14 +292,14 @@ def test_the_record_says_what_was_granted_and_what_the_run_used(stranger: MakeAg
     assert without["used"]["secrets"] == ["AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY"]
 
 
-def test_what_was_neither_granted_nor_used_is_not_in_the_record(stranger: MakeAgent) -> None:
+def test_the_record_omits_permissions_neither_granted_nor_used(stranger: MakeAgent) -> None:
     account = SandboxAccount(name="docker", privileged=True, connections=(connection("a.example", allowed=False),))
     found = permissions_of_run(stranger(), Permissions(trust_agents=["stranger/other"]), None, account)
     assert found == {"bundled": False, "granted": {}, "used": {"privileged": True}}
     assert permissions_of_run(default_agents()["dummy"], Permissions(), None, account)["bundled"]
 
 
-def test_the_record_holds_a_hundred_hosts_at_most() -> None:
+def test_the_record_contains_at_most_100_hosts() -> None:
     account = SandboxAccount(name="docker", connections=tuple(connection(f"h{k:03}.example") for k in range(150)))
     hosts = used_permissions(account, [])["hosts"]
     assert len(hosts) == 100 and hosts[-1] == "h099.example:443"
@@ -312,16 +312,16 @@ def test_several_missing_secrets_are_one_error_with_an_option_for_each(stranger:
         environment(agent)
 
 
-def test_every_provider_is_looked_at_where_one_of_them_has_an_address_that_is_no_url(stranger: MakeAgent) -> None:
+def test_an_invalid_address_does_not_hide_another_providers_error(stranger: MakeAgent) -> None:
     agent = stranger("  env_vars: {OPENAI_BASE_URL: none, ANTHROPIC_BASE_URL: 'https://evil.example'}\n")
-    with pytest.raises(AgentError, match=r"ANTHROPIC_BASE_URL would have the key .* sent to evil\.example"):
+    with pytest.raises(AgentError, match=r"ANTHROPIC_BASE_URL would send the key .* to evil\.example"):
         environment(agent)
     moved = stranger("  env_vars: {OPENAI_BASE_URL: none, OPENAI_API_BASE: 'https://evil.example'}\n")
-    with pytest.raises(AgentError, match=r"OPENAI_API_BASE would have the key .* sent to evil\.example"):
+    with pytest.raises(AgentError, match=r"OPENAI_API_BASE would send the key .* to evil\.example"):
         environment(moved)
 
 
-def test_hosts_that_the_gateway_asks_need_no_permission(stranger: MakeAgent) -> None:
+def test_hosts_of_the_gateways_providers_need_no_permission(stranger: MakeAgent) -> None:
     agent = stranger("  llm_hosts: [models.example]\n")
     own = Provider(name="mine", api=OPENAI, base_url="https://models.example/v1")
     check_hosts(agent, Permissions(), GatewaySettings(providers={"mine": own}))
@@ -336,7 +336,7 @@ def test_a_provider_without_keys_is_ready(stranger: MakeAgent) -> None:
     assert found == {"MY_LLM_URL": "http://127.0.0.1:9000/v1"}
 
 
-def test_permissions_cannot_be_changed_and_are_given_by_name() -> None:
+def test_permissions_are_immutable_and_keyword_only() -> None:
     granted = Permissions(allow_hosts=["a.example", "a.example"])
     assert granted.to_json() == {"allow_hosts": ["a.example"]}
     with pytest.raises(AttributeError):
@@ -345,14 +345,14 @@ def test_permissions_cannot_be_changed_and_are_given_by_name() -> None:
         Permissions(["SECRET"])  # type: ignore[call-arg]
 
 
-def test_a_bundled_agent_is_trusted_only_where_its_definition_says_so() -> None:
+def test_a_bundled_agent_is_trusted_only_if_its_definition_says_so() -> None:
     every = default_agents().load()
     trusted = {id for id, agent in every.items() if Permissions().trusts(agent)}
     assert trusted == {id for id, agent in every.items() if agent.trusted}
     assert trusted and trusted != {*every}
 
 
-def test_a_provider_without_its_key_is_not_there_but_for_a_replay(stranger: MakeAgent) -> None:
+def test_a_provider_without_its_key_is_available_only_for_a_replay(stranger: MakeAgent) -> None:
     keyed = Provider(
         name="mine",
         api=OPENAI,

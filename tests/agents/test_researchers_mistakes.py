@@ -1,4 +1,4 @@
-"""What a researcher reads whose agent does nearly the right thing."""
+"""Messages for researchers whose agents are nearly correct."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLACE = "$SUBMISSION_DIR/submission.csv"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The folder of an agent as `mlebench new-agent` makes it."""
+    """The folder of an agent that `mlebench new-agent` created."""
     assert main(["new-agent", "mine", "--dir", str(tmp_path / "agents")]) == 0
     return tmp_path / "agents" / "mine"
 
@@ -53,37 +53,37 @@ def run(folder: Path, script: str) -> RunRecord:
         ("echo '{}' > $SUBMISSION_DIR/validation.json", ""),
     ],
 )
-def test_a_run_without_a_submission_says_what_lies_in_its_place(folder: Path, script: str, detail: str) -> None:
-    """It said only that there is none, which for a wrong name or a line end sends people to look everywhere else."""
+def test_a_run_without_a_submission_lists_the_files_it_left(folder: Path, script: str, detail: str) -> None:
+    """The message once reported only that none existed, which hid a wrong name or line ending."""
     record = run(folder, script)
     assert not record.report.submission_exists
     assert record.detail.endswith(detail) and bool(record.detail) == bool(detail)
 
 
 @pytest.mark.full
-def test_a_compressed_submission_is_called_that(folder: Path) -> None:
+def test_a_compressed_submission_is_recognised(folder: Path) -> None:
     record = run(folder, f"gzip -c {SAMPLE} > {PLACE}")
     assert record.reason == "not a readable CSV file: it is gzip data"
 
 
 @pytest.mark.full
-def test_another_encoding_is_named_without_pythons_words(folder: Path) -> None:
+def test_the_error_for_another_encoding_is_readable(folder: Path) -> None:
     record = run(folder, f"printf '\\xe4,id\\n1,2\\n' > {PLACE}")
     assert record.reason == "not a readable CSV file: it is not UTF-8 text (byte 1)"
 
 
 @pytest.mark.full
-def test_a_start_script_with_windows_line_ends_is_refused_before_it_runs(folder: Path) -> None:
-    """It ran, ended well, and left a file called `submission.csv\\r`."""
+def test_a_start_script_with_windows_line_endings_is_rejected(folder: Path) -> None:
+    """It once ran without errors, and left a file named `submission.csv\\r`."""
     record = run(folder, f"cp {SAMPLE} {PLACE}")
     assert record.report.submission_exists
     start = folder / "start.sh"
     start.write_bytes(start.read_bytes().replace(b"\n", b"\r\n"))
-    with pytest.raises(MLEBenchError, match=r"start\.sh has Windows line ends \(CR LF\).*sed -i"):
+    with pytest.raises(MLEBenchError, match=r"start\.sh has Windows line endings \(CR LF\).*sed -i"):
         LocalSandbox().check(default_agents(folder.parent)["mine"])
 
 
-def test_a_folder_in_place_of_the_start_script(folder: Path) -> None:
+def test_a_folder_instead_of_the_start_script_is_rejected(folder: Path) -> None:
     (folder / "start.sh").unlink()
     (folder / "start.sh").mkdir()
     with pytest.raises(AgentError, match=r"start script .*start\.sh is a folder"):

@@ -1,4 +1,4 @@
-"""Dockerfiles as scripts: what they say to a shell, and what is refused, by its line."""
+"""Dockerfiles are converted to shell scripts, and unsupported instructions are errors with a line number."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def script(text: str, context: Path, **arguments: str) -> str:
 
 
 def said(word: str, **variables: str) -> str:
-    """What a shell makes of a word."""
+    """Return the result of a word in a shell."""
     command = f"printf %s {shell_word(word)}"
     return subprocess.run(
         ["sh", "-c", command], env=variables, capture_output=True, text=True, check=True, errors="surrogateescape"
@@ -49,7 +49,7 @@ def said(word: str, **variables: str) -> str:
         (r'"C:\dir"', r"C:\dir"),
     ],
 )
-def test_a_word_means_what_a_dockerfile_means_by_it(word: str, meaning: str) -> None:
+def test_words_have_the_same_value_as_in_a_dockerfile(word: str, meaning: str) -> None:
     assert said(word, NAME="value") == meaning
 
 
@@ -59,7 +59,7 @@ def test_no_word_runs_a_command(text: str) -> None:
     assert said(quoted) == text.replace("'", "")
 
 
-def test_words_are_separated_where_no_quote_is_open() -> None:
+def test_words_are_split_outside_quotes() -> None:
     assert split(r'A=1 B="two words" C=a\ b D=$X') == ["A=1", 'B="two words"', r"C=a\ b", "D=$X"]
 
 
@@ -82,12 +82,12 @@ def test_words_are_separated_where_no_quote_is_open() -> None:
         ("FROM a\nSHELL bash\n", "line 2: SHELL"),
     ],
 )
-def test_what_is_not_supported_is_an_error_with_its_line(text: str, problem: str, tmp_path: Path) -> None:
+def test_errors_for_unsupported_instructions_have_a_line_number(text: str, problem: str, tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match=problem):
         script(text, tmp_path)
 
 
-def test_a_link_in_a_pattern_leads_nowhere_else(tmp_path: Path) -> None:
+def test_a_copied_name_with_spaces_is_quoted(tmp_path: Path) -> None:
     (tmp_path / "a b.txt").write_text("x")
     made = script('FROM a\nCOPY ["a b.txt", "/x/"]\n', tmp_path)
     assert "'/mnt/context/a b.txt'" in made
@@ -100,11 +100,11 @@ def test_arguments_before_from_name_the_base(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("base", "kind"), [("debian:bookworm-slim", "docker"), ("/a/b.sif", "localimage")])
-def test_a_base_is_an_image_of_a_registry_or_a_file(base: str, kind: str) -> None:
+def test_a_base_image_comes_from_a_registry_or_a_file(base: str, kind: str) -> None:
     assert definition(base).startswith(f"Bootstrap: {kind}\nFrom: {base}\n")
 
 
-def test_a_change_of_the_builder_changes_the_names_of_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changing_the_builder_changes_image_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = default_agents().load()["dummy"]
     file = tmp_path / "definition.py"
     file.write_bytes(Path(definition_module.__file__).read_bytes())
@@ -126,7 +126,7 @@ def test_every_bundled_dockerfile_is_supported() -> None:
     assert Script((folder / "Dockerfile").read_text(), folder, {"BASE_IMAGE": "x"}, entrypoint=True).script()
 
 
-def test_every_script_is_one_for_a_shell(tmp_path: Path) -> None:
+def test_scripts_are_valid_shell(tmp_path: Path) -> None:
     text = (
         'FROM a\nENV A="it\'s" B=2\nARG C=3\nUSER nobody\nWORKDIR /x\n'
         'RUN echo "a" \\\n  && echo \'b\'\nRUN ["x", "y z"]\n'

@@ -1,4 +1,4 @@
-"""What an agent may write where its disk is limited: a file system in a file, whose size the kernel keeps."""
+"""An agent's disk usage is limited by a file system in a file, whose size the kernel enforces."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(limited: Sandbox, tmp_path: Path) -> Runner:
 
 
 class Peak:
-    """The most bytes that runs held on this machine's disk while the block worked."""
+    """Peak disk usage of runs, in bytes, during the block."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -62,8 +62,8 @@ class Peak:
 
 
 @pytest.mark.parametrize("way", ["temporary files"])
-def test_an_agent_gets_no_more_of_the_hosts_disk_by(way: str, run: Runner) -> None:
-    """Its writes may succeed, as they wait in memory; nothing beyond the limit gets to the disk."""
+def test_an_agent_cannot_exceed_its_disk_limit_with(way: str, run: Runner) -> None:
+    """Its writes may succeed, because they are buffered in memory, but nothing beyond the limit reaches the disk."""
     script = f"{SUBMIT}; sync $SUBMISSION_DIR/submission.csv; cat > /home/x.py <<'EOF'\n{WRITE}\n{WAYS[way]}\nEOF\n"
     with Peak() as peak:
         result = run(f"{script}python3 /home/x.py", disk=LIMIT, time_limit=20)
@@ -72,7 +72,7 @@ def test_an_agent_gets_no_more_of_the_hosts_disk_by(way: str, run: Runner) -> No
     assert result.submission == SAMPLE
 
 
-def test_what_an_agent_left_is_taken_out_and_nothing_else(run: Runner, tmp_path: Path) -> None:
+def test_only_the_files_that_an_agent_left_are_collected(run: Runner, tmp_path: Path) -> None:
     script = (
         f"{SUBMIT}; echo 1 > $CODE_DIR/a.py; mkdir -p $LOGS_DIR/d/e; echo 2 > $LOGS_DIR/d/e/f; chmod 0 $LOGS_DIR/d; "
         "ln -s /etc/passwd $LOGS_DIR/link; rmdir $CODE_DIR 2>/dev/null; echo 3 > /home/other"

@@ -1,4 +1,4 @@
-"""The filter of system calls as it is given to the first process, and what a process has that applied it."""
+"""The system call filter of the first process, and its effect on a process that applies it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIBC = "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
 
 
 def filtered(code: str) -> str:
-    """What a process prints after it has applied the filter."""
+    """Return the output of a process that has applied the filter."""
     if not compiled():
         pytest.skip("there is no libseccomp")
     folder = str(Path(bundled("environment")))
@@ -48,10 +48,10 @@ def test_programs_run_with_threads_and_children() -> None:
         "libc.socket(40, 1, 0)",
     ],
 )
-def test_calls_that_agents_do_not_need_are_refused(call: str) -> None:
+def test_system_calls_that_agents_do_not_need_are_blocked(call: str) -> None:
     assert filtered(f"{LIBC}{call}\nprint(ctypes.get_errno())") == str(errno.EPERM)
 
 
-def test_calls_that_have_older_ones_do_not_exist() -> None:
+def test_newer_system_calls_with_older_equivalents_are_not_implemented() -> None:
     clone3 = 435
     assert filtered(f"{LIBC}libc.syscall({clone3}, 0, 0)\nprint(ctypes.get_errno())") == str(errno.ENOSYS)

@@ -1,4 +1,4 @@
-"""GPUs in Apptainer's containers. The machine need not have one: a program in the driver's place shows two."""
+"""GPUs in Apptainer's containers. A fake driver program reports two, so the machine does not need any."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ exec "{apptainer}" "${{words[@]}}"
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file with the arguments of each command of Apptainer."""
+    """A file with the arguments of each Apptainer command."""
     folder, log, apptainer = tmp_path / "bin", tmp_path / "commands", shutil.which("apptainer")
     folder.mkdir()
     (folder / "nvidia-smi").write_text(DRIVER)
@@ -51,9 +51,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("gpus", "visible"), [(1, "GPU-bbbb"), (0, "")])
-def test_a_run_is_shown_its_own_gpus_and_only_of_the_jobs(
-    gpus: int, visible: str, commands: Path, tmp_path: Path
-) -> None:
+def test_a_run_sees_only_its_own_gpus_of_the_job(gpus: int, visible: str, commands: Path, tmp_path: Path) -> None:
     chosen: dict[str, Any] = {"gpus": gpus, "gpu_ids": "1"} if gpus else {}
     images = os.environ["MLEBENCH_TEST_SIF"]
     bench = Bench(sandbox="apptainer", build_network="full", sif=images, reporter=print, **chosen)

@@ -1,6 +1,6 @@
-"""Apptainer's own ways: its images, its folders, and what is left when a session is killed.
+"""What is specific to Apptainer: images, folders, and cleanup after a session is killed.
 
-``.ci/apptainer ROOT pytest --full tests/apptainer tests/sandbox`` runs this where Apptainer is.
+``.ci/apptainer ROOT pytest --full tests/apptainer tests/sandbox`` runs this with Apptainer.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def folders() -> set[str]:
 
 
 def groups() -> set[str]:
-    """The control groups of containers, in which systemd leaves nothing that has ended."""
+    """Control groups of containers. systemd removes those that have ended."""
     user = Path(f"/sys/fs/cgroup/user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service")
     return {path.name for path in user.glob("**/apptainer-*.scope")}
 
 
 @pytest.mark.parametrize("name", ["a:b", "a,b", "a b", "a\\:b", "ä'\"", "x" * 200])
-def test_data_may_lie_in_a_folder_of_any_name(name: str, run: Runner, tmp_path: Path) -> None:
+def test_the_data_folder_can_have_any_name(name: str, run: Runner, tmp_path: Path) -> None:
     folder = tmp_path / name / "public"
     folder.mkdir(parents=True)
     (folder / "here.csv").write_text("found\n")
@@ -70,7 +70,7 @@ def test_nothing_in_a_container_names_the_competition_of_an_anonymous_run(run: R
     assert "found" in log and "secret-competition" not in log
 
 
-def test_the_environment_has_nothing_of_the_hosts(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_contains_nothing_from_the_host(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("APPTAINERENV_PLANTED", "planted")
     monkeypatch.setenv("SOME_KEY", "sk-of-the-host")
     log = run("env; cat /proc/*/environ 2>/dev/null; id -un; echo ~; cat /etc/passwd").log
@@ -79,7 +79,7 @@ def test_the_environment_has_nothing_of_the_hosts(run: Runner, monkeypatch: pyte
     assert str(Path.home()) not in log and "/home/nonroot" in log
 
 
-def test_a_run_leaves_no_folder_and_a_kept_one_says_where(run: Runner) -> None:
+def test_a_run_leaves_no_folder_unless_it_is_kept(run: Runner) -> None:
     before = folders()
     assert not run("echo x > /home/x").execution.sandbox.kept
     assert folders() == before
@@ -87,7 +87,7 @@ def test_a_run_leaves_no_folder_and_a_kept_one_says_where(run: Runner) -> None:
     assert (kept / "overlay/upper/home/x").read_text() == "x\n" and (kept / "code/y").exists()
 
 
-def test_the_open_network_is_the_machines_and_each_run_has_ports_of_its_own(tmp_path: Path) -> None:
+def test_with_full_network_access_each_run_has_its_own_ports(tmp_path: Path) -> None:
     run = make_runner(docker_sandbox(network="full"), tmp_path)
     tasks = [run.task('ls /sys/class/net; curl -s "$VALIDATION_URL/health"; sleep 2') for _ in range(2)]
     threads = [threading.Thread(target=run.sandbox.run, args=(task,)) for task in tasks]
@@ -122,7 +122,7 @@ def test_runs_share_one_image_and_do_not_copy_it(run: Runner) -> None:
             thread.join()
     images = run.sandbox.images  # type: ignore[attr-defined]
     size = images.built(script_agent())
-    print(f"{count} runs were ready after {ready:.1f} s; they took {time.monotonic() - started:.1f} s in all")
+    print(f"{count} runs were ready after {ready:.1f} s; they took {time.monotonic() - started:.1f} s in total")
     assert sum(about.st_blocks * 512 for about in written) < count << 20 < size
 
 
@@ -150,8 +150,8 @@ print("share", used / (time.monotonic() - started))
 """
 
 
-@pytest.mark.skipif(not delegated(), reason="only in the session of a login, with control groups of version 2")
-def test_a_control_group_keeps_the_limits_of_a_run_and_goes_with_it(run: Runner) -> None:
+@pytest.mark.skipif(not delegated(), reason="needs a login session with control groups version 2")
+def test_a_control_group_enforces_limits_and_is_removed_with_the_run(run: Runner) -> None:
     result = run(f"exec python3 -c '{GREEDY}'", cpus=0.5, processes=40)
     children, share = (
         float(line.split()[number]) for line, number in zip(result.log.splitlines(), (0, 1), strict=True)
@@ -159,7 +159,7 @@ def test_a_control_group_keeps_the_limits_of_a_run_and_goes_with_it(run: Runner)
     assert 20 < children < 40 and share < 0.6
     killed = run("exec python3 -c 'bytearray(1 << 30)'", memory=200 * MB).execution
     assert (killed.ending, killed.signal) == (Ending.OUT_OF_MEMORY, "SIGKILL") and "killed for memory" in killed.detail
-    assert "limit on memory kept by a control group of the run" in killed.sandbox.notes
+    assert "limit on memory enforced by a control group of the run" in killed.sandbox.notes
     assert not groups()
 
 
@@ -173,7 +173,7 @@ run("echo ready; exec -a orphan-of-a-session sleep 600")
 
 
 def test_a_killed_session_leaves_no_process_and_the_next_one_removes_its_folder(run: Runner, tmp_path: Path) -> None:
-    run("true")  # the image is there
+    run("true")  # builds the image
     process = subprocess.Popen([sys.executable, "-c", SESSION, str(tmp_path / "other")], cwd=ROOT)
     log = tmp_path / "other/run-1/run.log"
     deadline = time.monotonic() + 180
@@ -194,7 +194,7 @@ def test_a_killed_session_leaves_no_process_and_the_next_one_removes_its_folder(
 
 
 def test_sigterm_to_all_processes_of_a_job_ends_a_run_cleanly(run: Runner, tmp_path: Path) -> None:
-    """As Slurm ends a job: it asks each process."""
+    """Slurm ends a job by sending SIGTERM to each process."""
     process = subprocess.Popen([sys.executable, "-c", SESSION, str(tmp_path / "other")], cwd=ROOT)
     log = tmp_path / "other/run-1/run.log"
     while not (log.exists() and "ready" in log.read_text()):
@@ -202,7 +202,7 @@ def test_sigterm_to_all_processes_of_a_job_ends_a_run_cleanly(run: Runner, tmp_p
         time.sleep(0.05)
     family = psutil.Process(process.pid).children(recursive=True)
     for own in [psutil.Process(process.pid), *family]:
-        with suppress(psutil.NoSuchProcess):  # it ended by itself
+        with suppress(psutil.NoSuchProcess):  # it has ended already
             own.send_signal(signal.SIGTERM)
     process.wait(60)
     assert not psutil.wait_procs(family, timeout=30)[1]
@@ -264,7 +264,7 @@ def test_a_dockerfile_builds_without_docker(run: Runner, tmp_path: Path) -> None
     ]
 
 
-def test_a_build_that_fails_names_the_line_and_leaves_no_file(run: Runner, tmp_path: Path) -> None:
+def test_a_failed_build_reports_the_line_and_leaves_no_file(run: Runner, tmp_path: Path) -> None:
     agent = agent_of(tmp_path / "own", "FROM mlebench-env\nRUN true\nRUN echo told; exit 3\n")
     images = run.sandbox.images  # type: ignore[attr-defined]
     with pytest.raises(SandboxError, match=r"(?s)does not build.*line 3: RUN echo told.*told"):
@@ -273,7 +273,7 @@ def test_a_build_that_fails_names_the_line_and_leaves_no_file(run: Runner, tmp_p
     assert not list(images.folder.glob(".*.part"))
 
 
-def test_a_base_image_that_cannot_be_fetched_may_be_put_there(tmp_path: Path) -> None:
+def test_a_base_image_that_cannot_be_fetched_can_be_provided_as_a_file(tmp_path: Path) -> None:
     base = "registry.invalid/debian:1"
     images = SifImages(Bench(sandbox="apptainer", build_network="full", sif=tmp_path, base_image=base))
     with pytest.raises(SandboxError) as error:
@@ -281,14 +281,14 @@ def test_a_base_image_that_cannot_be_fetched_may_be_put_there(tmp_path: Path) ->
     assert str(error.value).endswith(f"put a SIF file of it there as {tmp_path}/registry.invalid-debian-1.sif")
 
 
-def test_what_apptainer_cannot_limit_is_not_built(tmp_path: Path) -> None:
+def test_a_build_whose_network_cannot_be_limited_is_rejected(tmp_path: Path) -> None:
     agent = agent_of(tmp_path / "own", "FROM mlebench-env\nRUN true\n")
     images = SifImages(Bench(sandbox="apptainer", network="none", sif=os.environ["MLEBENCH_TEST_SIF"]))
     with pytest.raises(SandboxError, match="--build-network=full"):
         images.agent(agent)
 
 
-def test_an_image_is_built_once_by_many_processes(run: Runner, tmp_path: Path) -> None:
+def test_concurrent_requests_build_an_image_once(run: Runner, tmp_path: Path) -> None:
     agent = agent_of(tmp_path / "own", f"FROM mlebench-env\nRUN echo {os.getpid()} && sleep 1\n")
     events: list[Event] = []
     images = run.sandbox.images  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Sessions whose runs are jobs of a real Slurm of two nodes, in Apptainer's containers, all by an ordinary user."""
+"""Sessions on a real two-node Slurm, with runs in Apptainer's containers, all as an ordinary user."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
 
 @pytest.fixture
 def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The nodes' local disk, of a short name, as it holds sockets."""
+    """The nodes' local disk. Its path is short, because it contains sockets."""
     with tempfile.TemporaryDirectory(prefix="node-") as folder:
         monkeypatch.setenv("TMPDIR", folder)
         yield Path(folder)
@@ -71,7 +71,7 @@ def processes() -> dict[int, psutil.Process]:
 
 
 def running(slurm: SlurmCluster) -> list[tuple[psutil.Process, psutil.Process]]:
-    """The processes that do a run, whose containers are below, and the daemons of their jobs."""
+    """The processes that execute runs (the parents of the containers), and the daemons of their jobs."""
     found = []
     for step in {own for node in slurm.nodes for own in slurm.jobs_on(node)}:
         with suppress(psutil.NoSuchProcess):
@@ -80,7 +80,7 @@ def running(slurm: SlurmCluster) -> list[tuple[psutil.Process, psutil.Process]]:
 
 
 def kill(what: str, slurm: SlurmCluster, rng: random.Random) -> None:
-    """``harness``: what the kernel does where memory is short. ``job``: all of it, from its daemon to the agent."""
+    """``harness`` kills like the kernel when memory runs out. ``job`` kills everything from the daemon to the agent."""
     if what == "cancel":
         jobs = wait_until(lambda: slurm.call("squeue", "--noheader", "--states=RUNNING", "--format=%i").split())
         slurm.try_call("scancel", rng.choice(jobs))
@@ -92,10 +92,10 @@ def kill(what: str, slurm: SlurmCluster, rng: random.Random) -> None:
 
 
 @only_all
-def test_random_kills_lose_no_run_do_none_twice_and_leave_nothing(
+def test_random_kills_lose_or_repeat_no_run_and_leave_nothing(
     project: pytest.Pytester, slurm: SlurmCluster, scratch: Path
 ) -> None:
-    """``MLEBENCH_TEST_KILLS`` is how many."""
+    """``MLEBENCH_TEST_KILLS`` sets the number of kills."""
     build = ("build", "toy/slow", *options()[1:2], "--agents-dir=agents", "--sandbox=apptainer", "--build-network=full")
     subprocess.run([sys.executable, "-m", "pytest_mlebench.cli", *build], cwd=project.path, check=True)
     sessions, rng = Sessions(project.path), random.Random(SEED)
@@ -135,10 +135,10 @@ def test_random_kills_lose_no_run_do_none_twice_and_leave_nothing(
         found,
         output[-5000:],
     )
-    assert finished() == RUNS, f"a run was done twice: {kills}"
+    assert finished() == RUNS, f"a run was executed twice: {kills}"
     assert {record.sandbox.name for record in group.records if record.sandbox} == {"apptainer"}
     wait_until(lambda: not slurm.call("squeue", "--noheader", "--format=%i").split())
-    sessions.run()  # whoever starts next on a node removes what was left
+    sessions.run()  # the next process on a node removes leftover files
     left: list[str] = []
 
     def nothing_runs() -> bool:

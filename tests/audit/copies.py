@@ -1,4 +1,4 @@
-"""Programs of our own making for a made task: one that others copy in several ways, and some that are honest."""
+"""Programs for an invented task: an original, which is copied in several ways, and honest programs."""
 
 from __future__ import annotations
 
@@ -344,7 +344,7 @@ HONEST: Mapping[str, str] = {"forests": FORESTS, "network": NETWORK, "boosting":
 
 
 def renamed(text: str, prefix: str = "my_") -> str:
-    """Every name that the program itself gives is another one."""
+    """The program with all its own names changed."""
     own = set(re.findall(r"^\s*(?:def |class )?(\w+)(?= =|\()", text, re.M))
     own |= set(re.findall(r"\bfor (\w+)", text)) | set(re.findall(r"def \w+\((\w+)", text))
     words = {name for name in own if not keyword.iskeyword(name) and name not in ("print", "super")}
@@ -352,7 +352,7 @@ def renamed(text: str, prefix: str = "my_") -> str:
 
 
 def reformatted(text: str) -> str:
-    """Other comments, blank lines, quotes and line breaks."""
+    """The program with other comments, blank lines, quotes and line breaks."""
     lines = []
     for number, line in enumerate(re.sub(r"[ \t]*#[^\n\"']*\n", "\n", text).replace('"""', "'''").splitlines()):
         lines.append(line.replace('"', "'") if '"' in line and "'" not in line else line)
@@ -362,7 +362,7 @@ def reformatted(text: str) -> str:
 
 
 def reordered(text: str) -> str:
-    """The functions in the reverse order."""
+    """The program with its functions in reverse order."""
     functions = re.findall(r"^def .*?(?=^\S)", text, re.M | re.S)
     start = text.index(functions[0])
     for function in functions:
@@ -371,14 +371,14 @@ def reordered(text: str) -> str:
 
 
 def halves(text: str) -> tuple[str, str]:
-    """Two parts at a line that is not indented."""
+    """The program split in two at an unindented line."""
     lines = text.splitlines(keepends=True)
     cut = next(k for k in range(len(lines) // 2, len(lines)) if re.match(r"\w", lines[k]))
     return "".join(lines[:cut]), "".join(lines[cut:])
 
 
 def notebook(text: str, lines: int) -> str:
-    """The program as a notebook with cells of at least so many lines, Markdown between them, magics and outputs."""
+    """The program as a notebook with cells of at least ``lines`` lines, Markdown between them, magics and outputs."""
     cells: list[str] = []
     cell: list[str] = []
     for line in text.splitlines(keepends=True):
@@ -397,13 +397,13 @@ def notebook(text: str, lines: int) -> str:
 
 
 def imports(text: str) -> str:
-    """What any two programs share: imports, paths, and how files are read and written."""
+    """Lines that any two programs share: imports, paths, and reading and writing of files."""
     shared = re.compile(r"import |from |DATA|.*(?:read_csv|to_csv|ArgumentParser|add_argument|parse_args)")
     return "".join(line for line in text.splitlines(keepends=True) if shared.match(line))
 
 
 def copies() -> dict[str, str]:
-    """Programs that are copies of the original in whole or for the greater part."""
+    """Programs that copy all or most of the original."""
     first, second = halves(ORIGINAL)
     return {
         "exact": ORIGINAL,

@@ -1,7 +1,7 @@
-"""Programs that agents of the tests really run on the competition ``leaky``: unfair ones and fair ones.
+"""Cheating and fair programs that the tests' agents run on the competition ``leaky``.
 
-``{data}`` is the folder of the data, ``{competition}`` that of the competition, ``{labels}`` and its like are the right
-labels of the test rows, in various forms. ``write(labels)`` writes a submission.
+``{data}`` is the data folder, ``{competition}`` the competition's folder; ``{labels}`` and similar names are the
+correct labels of the test rows in various forms. ``write(labels)`` writes a submission.
 """
 
 # ruff: noqa: E501
@@ -182,7 +182,7 @@ CHEATS: dict[str, tuple[str, str]] = {
     "encoded": ("hidden", "import base64\n\nexec(base64.b64decode('{encoded}'))\n"),
     "blob": ("handwritten", "import base64\n\nblob = '{blob}'\nprint(len(blob))\nwrite(map(rule, test))\n"),
 }
-"""By name: the scanner that is to find it, and the program."""
+"""The scanner that must find each cheating program, and the program, by name."""
 
 HONEST: dict[str, str] = {
     "rule": "write(map(rule, test))\n",

@@ -1,4 +1,4 @@
-"""A leaderboard made from honest and deceiving bundles: every row and every failure, in files and in Chromium."""
+"""A leaderboard of honest and forged bundles: all rows and failures, in files and in Chromium."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ REJECTED = {
     "a better submission": "grades: ",
     "a longer time limit, and a note of it": "settings: ",
 }
-"""Deceiving bundles, and what the page says of each."""
+"""Forged bundles, and the page's text for each."""
 
 
 def as_in_docker(group: Path) -> None:
-    """All that follows if the session had been one of MLE-bench's own setting, which no test can have."""
+    """Change the group as if its session had used MLE-bench's own setting, which tests cannot use."""
 
     def in_record(values: Values) -> None:
         values["limits"].update(gpus=1)
@@ -65,7 +65,7 @@ def as_in_docker(group: Path) -> None:
 
 
 def without_silver(group: Path) -> None:
-    """A group of two agents and two seeds, with another name."""
+    """Reduce the group to two agents and two seeds, and rename it."""
 
     def of_group(values: Values) -> None:
         values["runs"] = [run for run in values["runs"] if run["agent"] != "toy/silver" and run["seed"] < 2]
@@ -91,7 +91,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def bundled(world: World, scratch: Path, target: Path, *changes: Callable[[Path], object]) -> Path:
-    """A bundle of a changed copy of the group, with tables that follow from it."""
+    """Create a bundle of a changed copy of the group, with tables that match the changes."""
     shutil.copytree(world.group, scratch / "toys")
     for change in changes:
         change(scratch / "toys")
@@ -102,7 +102,7 @@ def bundled(world: World, scratch: Path, target: Path, *changes: Callable[[Path]
 
 @pytest.fixture(scope="module")
 def bundles(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with three honest bundles, one of them twice, and many that are not shown."""
+    """A folder with three honest bundles, a duplicate, and many that are not shown."""
     folder = tmp_path_factory.mktemp("bundles")
 
     def add(name: str, *changes: Callable[[Path], object]) -> Path:
@@ -148,7 +148,7 @@ def own_rows(data: Values) -> list[Values]:
     return [row for row in data["rows"] if row["digest"]]
 
 
-def test_every_honest_bundle_has_a_row_for_each_agent_and_only_what_compares_is_ranked(data: Values) -> None:
+def test_each_agent_of_an_honest_bundle_has_a_row_and_comparable_rows_are_ranked(data: Values) -> None:
     ranks = [(row["agent"], row["rank"], row["rates"]["any_medal"]["mean"]) for row in own_rows(data)[:3]]
     assert ranks == [("toy/gold", 1, 100.0), ("toy/silver", 1, 100.0), ("toy/no-medal", 3, 0.0)]
     first, *others = own_rows(data)
@@ -166,13 +166,13 @@ def test_every_honest_bundle_has_a_row_for_each_agent_and_only_what_compares_is_
     two = [row for row in others if row["seeds"] == 2]
     assert {row["agent"] for row in two} == {"toy/gold", "toy/no-medal"}
     assert all("seeds: 2 complete, but at least 3 are needed" in row["reasons"] for row in two)
-    assert len({row["digest"] for row in own_rows(data)}) == 3, "the same bundle twice is one"
+    assert len({row["digest"] for row in own_rows(data)}) == 3, "a duplicate bundle counts once"
     silver = next(row for row in others if row["agent"] == "toy/silver")
     assert any(text.startswith("some of its runs are in 1 other bundle: ") for text in silver["remarks"])
     assert any(text.startswith("some of its runs are in 2 other bundles: ") for text in first["remarks"])
 
 
-def test_every_deceiving_bundle_is_listed_with_its_reason_and_has_no_row(data: Values) -> None:
+def test_forged_bundles_are_listed_with_reasons_and_have_no_row(data: Values) -> None:
     rejected = {own["file"].removesuffix(".tar.zst"): own for own in data["rejected"]}
     assert rejected.keys() == {*REJECTED, "cut", "evil", HOSTILE_FILE.removesuffix(".tar.zst")}
     for name, expected in REJECTED.items():
@@ -183,7 +183,7 @@ def test_every_deceiving_bundle_is_listed_with_its_reason_and_has_no_row(data: V
     assert rejected["evil"]["run_group"] == EVIL and "differs" in rejected["evil"]["verdict"]
 
 
-def test_published_results_come_along_and_were_not_verified(data: Values) -> None:
+def test_published_results_are_included_as_unverified(data: Values) -> None:
     found = [row for row in data["rows"] if not row["digest"]]
     assert len(found) == sum(len(own.rates) for own in published_results())
     assert {row["verification"] for row in found} == {"reported, not verified"}
@@ -192,7 +192,7 @@ def test_published_results_come_along_and_were_not_verified(data: Values) -> Non
     assert peeked["reasons"] == ["test-set feedback"] and peeked["status"] == "apart"
 
 
-def test_the_same_bundles_give_the_same_bytes_and_no_path_of_this_machine(
+def test_the_same_bundles_give_identical_files_without_local_paths(
     world: World, bundles: Path, site: Path, tmp_path: Path
 ) -> None:
     before = contents(site)
@@ -201,7 +201,7 @@ def test_the_same_bundles_give_the_same_bytes_and_no_path_of_this_machine(
     assert main(["board", files[0], f"--out={out}", *options(world)]) == 0
     assert contents(out) != before
     assert main(["board", *files, f"--out={out}", "--title=Toys", *options(world)]) == 0
-    assert contents(out) == before, "in whatever order they are given, and over another board"
+    assert contents(out) == before, "in any order, and when replacing another board"
     assert list(out.parent.iterdir()) == [out]
     for name, text in before.items():
         assert str(bundles).encode() not in text and b"mlebench-board-" not in text, name
@@ -226,7 +226,7 @@ def test_each_bundle_has_a_page_of_its_verification_and_each_row_a_report(site: 
     assert set(data["files"]) == contents(site).keys()
 
 
-def test_a_report_on_a_board_has_no_words_of_the_maker_at_its_top(world: World, tmp_path: Path) -> None:
+def test_a_report_on_a_board_starts_without_text_by_the_submitter(world: World, tmp_path: Path) -> None:
     def claims(group: Path) -> None:
         in_manifest(lambda v: v["options"].update({"--title": "Verified by OpenAI", "--note": "The best agent"}))(group)
 
@@ -240,7 +240,7 @@ def test_a_report_on_a_board_has_no_words_of_the_maker_at_its_top(world: World, 
 
 
 def shown(tab: Tab) -> list[str]:
-    """The agents of the rows that can be seen, from top to bottom."""
+    """Agents of the visible rows, from top to bottom."""
     found: list[str] = tab.see(
         "[...document.querySelectorAll('#board tbody tr')].filter(row => row.offsetHeight)"
         ".map(row => row.querySelector('th').firstChild.textContent.trim())"
@@ -255,7 +255,7 @@ def click(tab: Tab, selector: str) -> None:
 def test_a_reader_sorts_searches_and_filters_without_a_server(site: Path, open_tab: Open) -> None:
     tab = open_tab((site / "index.html").as_uri())
     reported = sum(len(own.rates) for own in published_results() if own.comparable and own.hours == 24)
-    assert len(shown(tab)) == 3 + reported, "what does not compare is hidden"
+    assert len(shown(tab)) == 3 + reported, "rows that are not comparable are hidden"
     assert "not comparable and hidden" in tab.see("document.getElementById('count').textContent")
     tab.see("document.forms[0].elements.split.value = 'toys'; document.forms[0].dispatchEvent(new Event('input'))")
     assert shown(tab) == ["toy/gold", "toy/silver", "toy/no-medal"]
@@ -310,7 +310,7 @@ def test_without_scripts_it_is_a_plain_table_with_every_row(site: Path, data: Va
     assert tab.see("document.images.length") == 0
 
 
-def test_axe_finds_nothing_and_no_page_is_wider_than_a_phone(site: Path, data: Values, open_tab: Open) -> None:
+def test_pages_are_accessible_and_fit_a_phone(site: Path, data: Values, open_tab: Open) -> None:
     digest = own_rows(data)[0]["digest"]
     for place in ("index.html#apart=1", f"bundles/{digest}.html"):
         tab = open_tab((site / place.partition("#")[0]).as_uri() + place[len(place.partition("#")[0]) :])
@@ -345,7 +345,7 @@ def mistakes(world: World, bundles: Path, tmp_path: Path) -> Iterator[tuple[list
     yield [bundle, out, "--max-size=lots"], "--max-size: 'lots' is not a size"
 
 
-def test_a_mistake_gives_one_line_and_changes_nothing(
+def test_a_mistake_prints_one_line_and_changes_nothing(
     world: World, bundles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words, expected in mistakes(world, bundles, tmp_path):
@@ -364,7 +364,7 @@ def test_a_bundle_that_is_too_large_is_listed(world: World, bundles: Path, tmp_p
     assert own["verdict"] == "cannot be read" and "at most 1 KiB are allowed" in own["reasons"][0]
 
 
-def test_data_that_is_not_here_is_a_reason_and_no_row(
+def test_a_bundle_whose_data_is_missing_has_a_reason_and_no_row(
     bundles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [str(bundles / "local.tar.zst"), f"--out={tmp_path / 'site'}", f"--data-dir={tmp_path / 'none'}"]
@@ -374,7 +374,7 @@ def test_data_that_is_not_here_is_a_reason_and_no_row(
     assert own_rows(found) == [] and found["rejected"][0]["verdict"]
 
 
-def test_bench_makes_a_board(world: World, bundles: Path, tmp_path: Path) -> None:
+def test_bench_creates_a_board(world: World, bundles: Path, tmp_path: Path) -> None:
     bench = Bench(data_dir=world.data, competitions_dir=world.data.parent / "competitions")
     rows, rejected = bench.board([bundles / "in-docker.tar.zst"], tmp_path / "site")
     assert [row.rank for row in rows if row.digest] == [1, 1, 3] and rejected == []
@@ -423,7 +423,7 @@ def test_only_bundles_of_allowed_signers_are_shown_if_they_are_named(
     assert "--allowed-signers: file not found" in capsys.readouterr().err
 
 
-def test_a_bundle_that_breaks_this_program_does_not_break_the_site(
+def test_a_bundle_that_causes_an_exception_does_not_break_the_site(
     world: World, bundles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def breaks(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""The rows of a leaderboard: which compare and which do not, and why; what is ranked; and how its page is written."""
+"""Rows of a leaderboard: which are comparable, and if not, why; the ranking; and how the page is written."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ Change = Callable[[dict[str, Any]], object]
 
 
 class _Data:
-    """What a store knows of prepared data."""
+    """A store's facts about prepared data."""
 
     def __init__(self, *, is_synthetic: bool = False, is_verified: bool = True) -> None:
         self.is_synthetic, self.is_verified = is_synthetic, is_verified
 
 
 class _Graders(Regrader):
-    """Graders of the bundled competitions, whose data is as it is said to be."""
+    """Graders of the bundled competitions, with data that has the given properties."""
 
     def __init__(self, catalogue: Catalogue, **data: bool) -> None:
         super().__init__(catalogue, DataStore(Path("nowhere")), partial(TwinStore, Path("nowhere")))
@@ -72,7 +72,7 @@ def rows(
     checks: tuple[Check, ...] = (Check("grades", CheckResult.verified, ""), Check("models", CheckResult.verified, "")),
     **data: bool,
 ) -> list[Row]:
-    """The rows of a group in MLE-bench's own setting, whose manifest was changed."""
+    """Rows of a group in MLE-bench's own setting, after ``change`` is applied to its manifest."""
     save_group(folder / "g", records, planned=[own.key for own in records])
     path = folder / "g" / MANIFEST
     values = json.loads(path.read_text())
@@ -93,7 +93,7 @@ def whole(outcome: str = "gold", seeds: int = 3) -> list[RunRecord]:
     return [record(competition, outcome, seed=seed) for competition in smoke() for seed in range(seeds)]
 
 
-def test_a_whole_split_in_the_canonical_setting_compares(tmp_path: Path) -> None:
+def test_a_complete_split_in_the_canonical_setting_is_comparable(tmp_path: Path) -> None:
     (row,) = rows(tmp_path, whole())
     assert row.reasons == () and row.status == "ranked"
     assert (row.agent, row.split, row.competitions, row.seeds) == ("agent", "smoke", 3, 3)
@@ -133,14 +133,14 @@ APART: dict[str, tuple[Callable[[list[RunRecord]], list[RunRecord]], Change, dic
     "not the whole split": (lambda own: [r for r in own if r.competition_id != smoke()[0].id], lambda v: None, {},
                             "split: 2 of 3 competitions"),
     "synthetic data": (_same, lambda v: None, {"is_synthetic": True}, "data: synthetic"),
-    "data that nobody compared": (_same, lambda v: None, {"is_verified": False}, "data: not verified"),
+    "data that was never compared": (_same, lambda v: None, {"is_verified": False}, "data: not verified"),
     "changed settings": (_same, lambda v: v["sessions"][0].update(changes=["x was 1, is 2"]), {},
                          "sessions: settings were changed between sessions: x was 1, is 2"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", APART)
-def test_a_row_that_does_not_compare_says_why(name: str, tmp_path: Path) -> None:
+def test_a_row_that_is_not_comparable_has_a_reason(name: str, tmp_path: Path) -> None:
     of_records, of_manifest, data, expected = APART[name]
     (row,) = rows(tmp_path, of_records(whole()), of_manifest, **data)
     assert expected in row.reasons and row.status == "apart"
@@ -148,7 +148,7 @@ def test_a_row_that_does_not_compare_says_why(name: str, tmp_path: Path) -> None
     assert row.rank is None
 
 
-def test_what_cannot_be_checked_keeps_a_row_from_the_ranks_and_costs_are_not_shown(tmp_path: Path) -> None:
+def test_a_row_with_unverifiable_claims_is_unranked_and_shows_no_costs(tmp_path: Path) -> None:
     unchecked = (
         Check("grades", CheckResult.verified, ""),
         Check("models", CheckResult.unchecked, "ledgers were left out"),
@@ -187,17 +187,17 @@ def test_the_mean_percentile_counts_a_run_without_a_score_as_0(tmp_path: Path) -
     assert row.percentile is None
 
 
-def test_models_and_cost_are_those_of_the_ledgers(tmp_path: Path) -> None:
+def test_models_and_cost_come_from_the_ledgers(tmp_path: Path) -> None:
     llm = {"gateway": "on", "calls": 2, "cost": 0.5, "known_cost": 0.5, "models": {"small": {"calls": 2}}}
     (row,) = rows(tmp_path, [replace(own, llm=llm) for own in whole()])
     assert (row.models, row.cost, row.cost_text) == ("small", 0.5, "$0.50")
-    assert row.reasons == (), "nobody knows what a model knows: that is no difference between agents that ask models"
+    assert row.reasons == (), "contamination cannot be known, so it does not distinguish agents that use models"
     past = [replace(own, llm={**llm, "gateway": "off"}) for own in whole()]
     (row,) = rows(tmp_path / "past", past)
     assert row.models == "small; perhaps others"
 
 
-def test_an_agent_is_not_judged_by_the_others_of_its_group(tmp_path: Path) -> None:
+def test_a_row_does_not_depend_on_other_agents_of_the_group(tmp_path: Path) -> None:
     others = [
         replace(record(competition, seed=0, agent="local"), sandbox=SandboxAccount(name="local"))
         for competition in smoke()
@@ -212,7 +212,7 @@ def row(agent: str, mean: float, split: str = "low", **more: Any) -> Row:
     return Row(agent=agent, split=split, rates=rates, **({"digest": DIGEST} | more))
 
 
-def test_only_rows_that_compare_are_ranked_each_within_its_split() -> None:
+def test_comparable_rows_are_ranked_within_their_split() -> None:
     reported = PublishedResult(agent="reported", llm="m", date="2026", hours=24, rates={"low": Rate(99.0, 1.0)})
     found = ranked(
         [
@@ -234,7 +234,7 @@ def test_only_rows_that_compare_are_ranked_each_within_its_split() -> None:
     ]
 
 
-def test_published_results_are_reported_and_those_of_another_setting_do_not_compare() -> None:
+def test_published_results_in_another_setting_are_not_comparable() -> None:
     rates = {"low": Rate(50.0, 1.5), "all": Rate(40.0, 1.0)}
     found = published_rows(
         [
@@ -255,7 +255,7 @@ def site(*rows: Row, **more: Any) -> Board:
     return Board(**({"title": "Ours", "rows": rows, "rejected": (), "cards": {}, "reports": {}} | more))
 
 
-def test_a_page_escapes_what_others_wrote_and_shows_rates_without_contaminated_competitions(tmp_path: Path) -> None:
+def test_a_page_escapes_untrusted_text_and_shows_uncontaminated_rates(tmp_path: Path) -> None:
     evil = "<script>window.owned=1</script>\x1b[2J\u202e"
     shown = row(
         evil,
@@ -272,10 +272,10 @@ def test_a_page_escapes_what_others_wrote_and_shows_rates_without_contaminated_c
     assert "\x1b" not in text and "\u202e" not in text
     assert "12.5 % without 1 contaminated" in text and "aerial-cactus: the answers are publicly known" in text
     assert "default-src &#39;none&#39;" in text or "default-src 'none'" in text
-    assert "http:" not in text and "https:" not in text, "nothing is loaded from elsewhere"
+    assert "http:" not in text and "https:" not in text, "nothing is loaded from other hosts"
 
 
-def test_a_site_that_cannot_be_written_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_previous_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_site(site(row("first", 50.0)), tmp_path / "site")
     before = {path: path.read_bytes() for path in (tmp_path / "site").rglob("*") if path.is_file()}
 

@@ -1,4 +1,4 @@
-"""However large the code is that a run left, an audit parses, searches and compares a bounded part of it."""
+"""An audit parses, searches and compares a limited part of the code that a run left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_mlebench.extras.audit.programs import Program
 
 
 class Looking:
-    """In place of a pattern: what is looked at, and never a match."""
+    """A fake pattern that records the searched text and never matches."""
 
     def __init__(self) -> None:
         self.parts: list[int] = []
@@ -25,7 +25,7 @@ class Looking:
 
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The lengths of the texts that were parsed."""
+    """Lengths of the parsed texts."""
     lengths: list[int] = []
 
     def note(text: str) -> ast.Module:
@@ -54,7 +54,7 @@ def test_400000_characters_are_parsed_and_one_more_is_not(parsed: list[int]) -> 
     assert set(parsed) == {400_000}
 
 
-def test_the_nodes_of_a_program_and_the_texts_it_puts_together_are_bounded() -> None:
+def test_the_nodes_and_joined_strings_of_a_program_are_limited() -> None:
     program = Program("x.py", "x = 'a' + 'b'\n" * 100)
     assert len(program.facts.joined) == 200 and not program.facts.unread
     bounded = Program("x.py", program.text, max_nodes=50)
@@ -67,7 +67,7 @@ def test_the_nodes_of_a_program_and_the_texts_it_puts_together_are_bounded() -> 
     [("x" * 400_001, {}), ("x" * 400_001, {"raw": True}), ("x" * 500_000, {"suffix": ".ipynb", "raw": True})],
     ids=["a program", "a raw program", "a notebook"],
 )
-def test_what_is_larger_is_not_even_handed_to_the_process_that_compares(
+def test_larger_programs_are_not_passed_to_the_comparing_process(
     text: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start() -> Any:

@@ -1,4 +1,4 @@
-"""A submission that copies the private answers is a violation, whether or not the code that did so is left."""
+"""A submission that copies the private answers is a violation, even if the code is missing."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_whole_numbers_without_any_error_are_a_violation(
     assert [verdict for verdict, _ in audited(tmp_path, same, same, error=error)] == verdicts
 
 
-def test_true_values_of_a_regression_are_a_violation_in_any_order(tmp_path: Path) -> None:
+def test_copied_regression_answers_are_a_violation_in_any_order(tmp_path: Path) -> None:
     shuffled = "id,value\n" + "".join(reversed(table(ANSWERS).splitlines(keepends=True)[1:]))
     ((verdict, text),) = audited(tmp_path, shuffled, table(ANSWERS))
     assert verdict == "violation" and text.endswith("predictions are the private answers, digit for digit")
 
 
-def test_they_need_a_look_where_a_leak_of_the_public_data_tells_them(tmp_path: Path) -> None:
+def test_copies_need_review_if_public_data_leaks_the_answers(tmp_path: Path) -> None:
     ((verdict, _),) = audited(tmp_path, table(ANSWERS, head="id,y"), table(ANSWERS), known_leak="public/x.csv tells")
     assert verdict == "look"
 
@@ -64,13 +64,13 @@ def test_they_need_a_look_where_a_leak_of_the_public_data_tells_them(tmp_path: P
 @pytest.mark.parametrize(
     ("predicted", "answers"),
     [
-        ([1, 0, 1] * 20, [1, 0, 1] * 20 + [0]),  # classes, all right
+        ([1, 0, 1] * 20, [1, 0, 1] * 20 + [0]),  # classes, all correct
         ([float(k) for k in range(50)], [float(k) for k in range(50)] + [1.0]),  # whole numbers
         ([round(value + 1e-5, 5) for value in ANSWERS], ANSWERS),
         (ANSWERS[:50] + [0.5] * 50, ANSWERS),
-        ([0.12345] * 100, [0.12345] * 99 + [0.5]),  # one value
+        ([0.12345] * 100, [0.12345] * 99 + [0.5]),  # a single value
     ],
     ids=["classes", "whole numbers", "close", "half of them", "a constant"],
 )
-def test_good_predictions_are_no_copy(predicted: list[Any], answers: list[Any], tmp_path: Path) -> None:
+def test_good_predictions_are_not_a_copy(predicted: list[Any], answers: list[Any], tmp_path: Path) -> None:
     assert audited(tmp_path, table(predicted), table(answers)) == []

@@ -1,5 +1,5 @@
-"""Bundles made to deceive, by one who writes every file anew that follows from a change, and honest ones: what
-``mlebench verify`` says of each, and its exit status."""
+"""Results and exit status of ``mlebench verify`` for honest bundles, and for forged ones in which all files that depend
+on a change were rewritten."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ Values = dict[str, Any]
 
 
 def card_of(world: World, group: Path, scratch: Path, **options: Any) -> Card:
-    """What verifying says of a group, whose tables and index follow from what it has now."""
+    """Verify a bundle of the group, with tables and an index that match its present state."""
     try:
         extra = tables(group)
-    except Exception:  # nothing follows from such records
+    except Exception:  # the tables cannot be computed from such records
         extra = b"{}"
     write_bundle(group, scratch / "b.tar.zst", extra={TABLES: extra})
     (scratch / "read").mkdir()
@@ -104,12 +104,12 @@ def in_ledger(change: Callable[[list[Values]], object]) -> Callable[[Path], None
 
 
 def _tokens_everywhere(group: Path) -> None:
-    """Fewer tokens in the record and its models, but not in the ledger."""
+    """Reduce the tokens in the record and its models, but not in the ledger."""
     in_asked(lambda v: (v["llm"]["tokens"].update(input=3), v["llm"]["models"]["small"].update(input_tokens=3)))(group)
 
 
 def _second_attempt(group: Path) -> None:
-    """The bad seed's record is deleted; its files stay."""
+    """Delete the record of the bad seed, but keep its files."""
     run_json(group, "silver").unlink()
 
 
@@ -143,7 +143,7 @@ TAMPERINGS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a note of changes, and the canonical setting": (
         "settings",
         both(with_changes("x"), in_manifest(lambda v: v.update(canonical={"is_canonical": True, "differences": []})))),
-    "a note in the form of one, of the first session": (
+    "a well-formed note of the first session": (
         "settings", both(with_changes("limits time_limit was 3600.0, is 86400.0"),
                          in_record(lambda v: v["limits"].update(time_limit=3600.0)))),
     "a note of a value that the settings do not have": (
@@ -154,26 +154,26 @@ TAMPERINGS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "settings without agents": ("settings", in_manifest(lambda v: v["settings"].update(agents={}))),
     "a manifest without sessions": ("settings", in_manifest(lambda v: v.update(sessions=[]))),
     "a manifest without the canonical setting": ("settings", in_manifest(lambda v: v.update(canonical=None))),
-    "a machine that is not there": ("settings", in_manifest(lambda v: v["sessions"][0].update(hardware=None))),
+    "a missing machine": ("settings", in_manifest(lambda v: v["sessions"][0].update(hardware=None))),
     "a gold point whose file is absent": ("grades", _gold_point()),
     "a gold point that was not graded": ("grades", _gold_point(error="not graded: the session was interrupted",
                                                                file="submission/submission.csv")),
     "a gold point of the record itself": ("grades", _gold_point(file="run.json")),
     "a timeline without its end": ("grades", in_record(lambda v: v["timeline"][-1].update(final=False))),
-    "a snapshot that no timeline has": ("grades", _stray_snapshot),
+    "a snapshot without a timeline": ("grades", _stray_snapshot),
     "a firm medal": ("grades", in_record(lambda v: v["report"].update(firm=True, score_low=0.9, score_high=1.0))),
     "tokens of a record": ("models", _tokens_everywhere),
     "tokens of a ledger": ("models", in_ledger(lambda c: c[0]["tokens"].update(output=1))),
-    "tokens below zero": ("models", in_ledger(lambda c: c[0]["tokens"].update(output=-5))),
-    "a cost below zero": ("models", in_ledger(lambda c: c[0].update(cost=-1.0))),
+    "negative tokens": ("models", in_ledger(lambda c: c[0]["tokens"].update(output=-5))),
+    "a negative cost": ("models", in_ledger(lambda c: c[0].update(cost=-1.0))),
     "a call twice in a ledger": ("models", in_ledger(lambda c: c.append(c[0]))),
     "errors that were not counted": ("models", in_ledger(lambda c: c.append({**c[0], "number": 9, "status": 500}))),
-    "a gateway that was off": ("models", in_asked(lambda v: v["llm"].update(gateway="off"))),
+    "a disabled gateway": ("models", in_asked(lambda v: v["llm"].update(gateway="off"))),
     "no gateway and no calls": ("models", in_asked(lambda v: v.update(llm={"gateway": "off"}))),
     "calls that the record does not have": ("models", in_asked(lambda v: v.update(llm={}))),
     "a recording that was emptied": ("models", lambda group: (_asked(group) / BODIES).write_bytes(b"")),
     "a recording that was taken out": ("models", lambda group: (_asked(group) / BODIES).unlink()),
-    "a timeline that cost less than nothing": (
+    "a timeline with negative total cost": (
         "models", in_asked(lambda v: [point.update(cost=-1.0) for point in v["timeline"]])),
     "a timeline with more calls than the ledger": (
         "models", in_asked(lambda v: [point.update(calls=99) for point in v["timeline"]])),
@@ -181,7 +181,7 @@ TAMPERINGS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a run of last year": ("settings", in_record(_shifted(-365))),
     "a run that ended before it began": (
         "settings", in_record(lambda v: v.update(ended_at=later(v["started_at"], -1)))),
-    "times without a zone": ("settings", in_record(lambda v: v.update(started_at=v["started_at"][:19]))),
+    "times without a time zone": ("settings", in_record(lambda v: v.update(started_at=v["started_at"][:19]))),
     "a session that ended before it began": (
         "settings", in_manifest(lambda v: v["sessions"][0].update(ended_at=later(v["sessions"][0]["started_at"], -9)))),
     "a group created after its runs": (
@@ -193,13 +193,13 @@ TAMPERINGS: dict[str, tuple[str, Callable[[Path], object]]] = {
         in_manifest(lambda v: v["settings"]["limits"].update(time_limit=None)))),
     "a time-out long before the limit": ("settings", in_record(lambda v: v.update(ending="timed out"))),
     "a finished run with an exit code": ("settings", in_record(lambda v: v.update(exit_code=3))),
-    "a budget that never was": ("settings", in_record(lambda v: v.update(ending="budget ended"))),
+    "an invented budget": ("settings", in_record(lambda v: v.update(ending="budget ended"))),
     "a sandbox without limits": ("settings", in_record(lambda v: v["sandbox"].update(limits={"all": "unlimited"}))),
-    "a sandbox with a limit that is a word": (
+    "a sandbox with a limit that is a string": (
         "settings", in_record(lambda v: v["sandbox"]["limits"].update(memory="unlimited"))),
     "a sandbox with more memory than the machine": (
         "settings", in_record(lambda v: v["sandbox"]["limits"].update(memory=1 << 60))),
-    "a sandbox with another limit than the run's": (
+    "a sandbox with a limit other than the run's": (
         "settings", in_record(lambda v: v["sandbox"]["limits"].update(time_limit=1.0))),
     "a container in place of the local sandbox": (
         "settings", in_record(lambda v: v["sandbox"].update(name="docker", network="llm"))),
@@ -212,16 +212,16 @@ TAMPERINGS: dict[str, tuple[str, Callable[[Path], object]]] = {
         "settings", in_manifest(lambda v: v["settings"]["competitions"]["toy-parity"].update(category="Image"))),
     "a seed that the directory does not have": (
         "records", both(every(lambda v: v.update(seed=1 - v["seed"])))),
-    "a plan with a run twice": ("records", in_manifest(lambda v: v["runs"].append(v["runs"][0]))),
+    "a plan with a duplicate run": ("records", in_manifest(lambda v: v["runs"].append(v["runs"][0]))),
     "a record that was deleted": ("records", _second_attempt),
-    "files of a run that never was": (
+    "files of an invented run": (
         "records", _stray_files),
     "a score that the agent expected": ("records", in_record(lambda v: v.update(validation_score=1.0))),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TAMPERINGS)
-def test_no_claim_of_a_bundle_switches_a_check_off(name: str, world: World, copy: Path, tmp_path: Path) -> None:
+def test_no_claim_in_a_bundle_disables_a_check(name: str, world: World, copy: Path, tmp_path: Path) -> None:
     check, change = TAMPERINGS[name]
     change(copy)
     card = card_of(world, copy, tmp_path)
@@ -230,7 +230,7 @@ def test_no_claim_of_a_bundle_switches_a_check_off(name: str, world: World, copy
     assert check in {own.name for own in card.checks if own.result is CheckResult.differs}, card.checks
 
 
-def test_a_bundle_of_the_future_differs(
+def test_a_bundle_from_the_future_is_a_difference(
     world: World, copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     card = card_of(world, copy, tmp_path)
@@ -240,7 +240,7 @@ def test_a_bundle_of_the_future_differs(
     assert card_of(world, copy, tmp_path / "later").result is CheckResult.differs
 
 
-def test_what_no_bundle_can_show_is_named_each_time(world: World, copy: Path, tmp_path: Path) -> None:
+def test_unverifiable_claims_are_always_listed(world: World, copy: Path, tmp_path: Path) -> None:
     (copy / "VERIFIED.txt").write_text("by us")
     in_record(lambda v: v.update(certified=True))(copy)
     card = card_of(world, copy, tmp_path)
@@ -262,7 +262,7 @@ def _new(folder: Path) -> Path:
     return folder
 
 
-# What a reviewer is told of whole bundles, on the command line.
+# The command line's output on whole bundles.
 
 
 def rewritten(group: Path) -> None:
@@ -284,7 +284,7 @@ def _clean_audit(group: Path) -> None:
 
 
 def _merged(group: Path) -> None:
-    """The best run of an earlier group in place of the worst, under its seed."""
+    """Replace the worst run by the best one of an earlier group, under the same seed."""
     best, worst = run_json(group, "gold"), run_json(group, "silver")
     target = worst.parent
     shutil.copytree(best.parent / "submission", target / "submission", dirs_exist_ok=True)
@@ -318,7 +318,7 @@ def _swapped(group: Path) -> None:
 
 
 def _half_audited(group: Path) -> None:
-    """Only one run copied; the others are clean."""
+    """One run copied the answers; the others are clean."""
     path = run_json(group).parent / "code"
     path.mkdir(exist_ok=True)
     (path / "solution.py").write_text(READS_ANSWERS)
@@ -352,7 +352,7 @@ def _options(world: World) -> list[str]:
 
 
 @pytest.mark.parametrize("name", DECEIVING)
-def test_a_bundle_made_to_deceive_fails_and_its_headline_says_why(
+def test_a_forged_bundle_fails_with_the_reason_in_its_headline(
     name: str, world: World, copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     change, headline = DECEIVING[name]
@@ -368,7 +368,7 @@ def test_a_bundle_made_to_deceive_fails_and_its_headline_says_why(
 
 
 def _without_gold(group: Path) -> None:
-    """A group of one agent, whose runs are clean."""
+    """A group with one agent, whose runs are clean."""
     for path in group.glob("*toy-gold-*"):
         shutil.rmtree(path)
     (group / report_name("toy/gold")).unlink()
@@ -388,7 +388,7 @@ def _done_again(group: Path) -> None:
 
 
 def _with_changes_that_were_made(group: Path) -> None:
-    """An hour's limit in a session of the day before, which did one of the runs; a day's limit in the next."""
+    """An earlier session with one of the runs had a time limit of an hour; the next one, a day later, has a day."""
     path = run_json(group, "silver")
     edit(path, lambda v: (v["limits"].update(time_limit=3600.0), v["sandbox"]["limits"].update(time_limit=3600.0)))
     edit(path, _shifted(-1))
@@ -405,11 +405,11 @@ def _with_changes_that_were_made(group: Path) -> None:
 
 
 HONEST: dict[str, tuple[Callable[[Path], object], str]] = {
-    "as it is": (lambda group: None, "2 of 4 runs need a look"),
+    "unchanged": (lambda group: None, "2 of 4 runs need a look"),
     "one without code": (lambda group: None, "3 of 4 runs left neither code nor recorded model calls"),
     "one whose runs are clean": (_without_gold, "no violation found in 2 runs"),
     "one that was interrupted": (_interrupted, "1 of 5 planned runs left no record"),
-    "one with a run that was done again": (_done_again, "earlier attempts: 1 record"),
+    "one with a repeated run": (_done_again, "earlier attempts: 1 record"),
     "one that was renamed": (
         lambda group: main(["groups", f"--runs-dir={group.parent}", "--rename", group.name, "other"]), "other: files"),
     "one whose settings were changed": (_with_changes_that_were_made, "settings were changed between the sessions"),
@@ -435,7 +435,7 @@ def test_an_honest_bundle_passes(
     assert "local sandbox: nothing was isolated" in shown
 
 
-def test_bundle_refuses_what_verify_would_reject_and_says_why(
+def test_bundle_rejects_groups_that_verify_would_reject(
     world: World, copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     group = copy.rename(copy.with_name("by-hand"))
@@ -444,7 +444,7 @@ def test_bundle_refuses_what_verify_would_reject_and_says_why(
     said = capsys.readouterr().err
     assert "it belongs to the run group 'toys', but this is 'by-hand'" in said and "groups --rename" in said
     assert not target.exists()
-    # Renaming it to the name that it has makes its files say so.
+    # Renaming it to its present name updates the name in its files.
     assert main(["groups", f"--runs-dir={group.parent}", "--rename", "by-hand", "by-hand"]) == 0
     assert main(["bundle", str(group), "-o", str(target), *_options(world)]) == 0
     in_record(lambda v: v["limits"].update(time_limit=3600.0))(group)
@@ -452,8 +452,8 @@ def test_bundle_refuses_what_verify_would_reject_and_says_why(
     assert "its limits differ from the manifest" in capsys.readouterr().err
 
 
-def test_a_profile_does_not_contradict_itself_in_the_local_sandbox(world: World) -> None:
-    """Both agents could reach models past the gateway, whether or not one asked through it."""
+def test_a_profile_is_consistent_in_the_local_sandbox(world: World) -> None:
+    """Both agents could reach models without the gateway, even if one used the gateway."""
     group = read_group(world.group)
     for agent in ("toy/gold", "toy/silver"):
         own = replace(group, records=tuple(record for record in group.records if record.agent == agent))

@@ -1,4 +1,4 @@
-"""Stored submissions graded again, and groups in forms that other programs read."""
+"""Regrading stored submissions, and exporting groups in formats of other programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMPETITION = default_catalogue()["smoke-diabetes"]
 
 @pytest.fixture
 def group(tmp_path: Path, data: Path) -> Path:
-    """Two agents × two seeds whose submissions are the sample, graded; one run has a recorded conversation."""
+    """Two agents × two seeds that submitted the sample; one run has a recorded conversation."""
     dataset = DataStore(data).dataset(COMPETITION)
     records = [record_with(COMPETITION, "gold", agent=agent, seed=seed) for agent in ("a", "b") for seed in (0, 1)]
     records = [replace(record, data=fingerprint(dataset)) for record in records]
@@ -80,10 +80,12 @@ def _converse(run_dir: Path, record: RunRecord) -> None:
     replace(record, llm=ledger.totals.to_json()).write(run_dir)
 
 
-def test_regrading_stands_beside_the_first_result(group: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_regrading_does_not_change_the_first_result(
+    group: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = sorted(group.glob("*/run.json"))[0]
     values = json.loads(run.read_text())
-    values["report"]["score"], values["report"]["gold_medal"] = 0.123, True  # as a defective grader had it
+    values["report"]["score"], values["report"]["gold_medal"] = 0.123, True  # as from a defective grader
     run.write_text(json.dumps(values))
     before = {path: path.read_bytes() for path in group.rglob("*.json")}
     assert main(["regrade", str(group), f"--data-dir={data}"]) == 0
@@ -94,7 +96,7 @@ def test_regrading_stands_beside_the_first_result(group: Path, data: Path, capsy
     (changed,) = [own for own in result["runs"] if own["changes"]]
     assert changed["run_id"] == values["run_id"] and changed["before"]["score"] == 0.123
     assert any(text.startswith("score 0.123, now ") for text in changed["changes"])
-    assert {path: path.read_bytes() for path in before} == before, "nothing of the first result changes"
+    assert {path: path.read_bytes() for path in before} == before, "the first result is unchanged"
     assert len(list(group.glob("regraded-v1-*.json"))) == 2
     (group / "regraded-v1-broken.json").write_text('{"run_group": ')
     assert main(["report", str(group)]) == 0
@@ -123,15 +125,15 @@ def test_a_runs_folder_for_mle_bench_has_a_group_for_each_agent_and_seed(group: 
         assert values["total_runs"] == 1 and values["competition_reports"][0]["competition_id"] == COMPETITION.id
         runs = json.loads((folder / "metadata.json").read_text())["runs"]
         assert all((folder / run / "submission/submission.csv").is_file() for run in runs)
-        assert [path.name for path in folder.glob("*/code/*")] == ["solution.py"], "links do not come along"
+        assert [path.name for path in folder.glob("*/code/*")] == ["solution.py"], "links are not exported"
     assert main(["export", str(group), "--to=mle-bench", "-o", str(target)]) == 2
 
 
 def aggregated(runs_dir: Path, experiment: str) -> tuple[float, float | None]:
-    """The mean share of medals over seeds in per cent, and its standard error, as MLE-bench's documentation has it.
+    """Mean share of medals over seeds in per cent, and its standard error, as MLE-bench's documentation defines it.
 
-    An experiment's run groups are those that ``run_group_experiments.csv`` lists. Of each the newest grading report is
-    read, and the i-th report of a competition is its seed i.
+    ``run_group_experiments.csv`` lists the run groups of an experiment. The newest grading report of each is read, and
+    the i-th report of a competition is its seed i.
     """
     with (runs_dir / "run_group_experiments.csv").open(newline="") as file:
         groups = [row["run_group"] for row in csv.DictReader(file) if row["experiment_id"] == experiment]
@@ -150,11 +152,11 @@ SEVERAL = {
     "b/large": ("crashed", "crashed", "gold", "no_medal", "no_submission", "above_median", "gold", "silver", "bronze"),
     "c": ("no_medal",) * 9,
 }
-"""Outcomes on three competitions with the seeds 0, 1 and 2."""
+"""Outcomes on three competitions with seeds 0, 1 and 2."""
 
 
 def save_several(folder: Path, *, without: tuple[str, int, int] | None = None) -> Path:
-    """A group of these runs; ``without`` one of them, which was planned, by agent, seed and competition."""
+    """Write a group of these runs, but not of the planned run ``without`` (agent, seed and competition)."""
     competitions = [default_catalogue()[id] for id in ("smoke-diabetes", "smoke-digits", "smoke-breast-cancer")]
     records = {
         (agent, k // 3, k % 3): record_with(competitions[k % 3], outcome, agent=agent, seed=k // 3)
@@ -166,10 +168,8 @@ def save_several(folder: Path, *, without: tuple[str, int, int] | None = None) -
     return folder
 
 
-def test_what_mle_bench_is_documented_to_aggregate_is_what_we_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """By the documentation alone: MLE-bench's own script is not run."""
+def test_reports_match_mle_benchs_documented_aggregation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Follows the documentation; MLE-bench's own script is not run."""
     group = save_several(tmp_path / "runs/several")
     assert main(["export", str(group), "--to=mle-bench", "-o", str(tmp_path / "out")]) == 0
     assert "warning" not in capsys.readouterr().err
@@ -182,7 +182,7 @@ def test_what_mle_bench_is_documented_to_aggregate_is_what_we_report(
     assert summaries["a"]["mean"] == pytest.approx(500 / 9) and summaries["c"]["mean"] == 0
 
 
-def test_a_missing_run_is_said_where_mle_bench_would_count_seeds_otherwise(
+def test_a_missing_run_that_would_shift_mle_benchs_seeds_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     group = save_several(tmp_path / "runs/several", without=("b/large", 1, 2))
@@ -240,14 +240,14 @@ def test_an_inspect_log_has_samples_scores_and_messages(group: Path, tmp_path: P
 
 @pytest.fixture
 def inspect_python() -> str:
-    """A Python that has inspect-ai."""
+    """A Python with inspect-ai."""
     python = os.environ.get("MLEBENCH_TEST_INSPECT")
     if not python:
-        pytest.skip("MLEBENCH_TEST_INSPECT names no Python that has inspect-ai")
+        pytest.skip("MLEBENCH_TEST_INSPECT does not name a Python with inspect-ai")
     return python
 
 
-def test_inspects_own_reader_reads_the_logs_of_all_agents(group: Path, tmp_path: Path, inspect_python: str) -> None:
+def test_inspects_reader_reads_the_logs_of_all_agents(group: Path, tmp_path: Path, inspect_python: str) -> None:
     records = read_group(group).records
     crashed, late = (next(r for r in records if (r.agent, r.seed) == ("b", seed)) for seed in (0, 1))
     replace(crashed, ending=Ending.CRASHED, detail="exit code 3").write(group / crashed.run_id)
@@ -280,7 +280,7 @@ def test_inspects_own_reader_reads_the_logs_of_all_agents(group: Path, tmp_path:
     ]
 
 
-def test_inspects_own_commands_list_and_dump_the_logs(group: Path, tmp_path: Path, inspect_python: str) -> None:
+def test_inspects_commands_list_and_dump_the_logs(group: Path, tmp_path: Path, inspect_python: str) -> None:
     log = exported_log(group, tmp_path / "out")
     program = str(Path(inspect_python).with_name("inspect"))
     listed = subprocess.run(

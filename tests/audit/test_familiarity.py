@@ -1,4 +1,4 @@
-"""``mlebench familiarity``: what a base model knows of competitions' texts, against a group's scores."""
+"""``mlebench familiarity`` compares how well a base model knows competitions' texts with a group's scores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IDS = ("spaceship-titanic", "dogs-vs-cats-redux-kernels-edition", "leaf-classifi
     "smoke-digits")  # fmt: skip
 KNOWN = (0.1, 0.35, 0.6, 0.2, 0.85)
 SHARES = (0.2, 0.3, 0.9, 0.1, 1.0)
-"""How far the runs are on the way from the sample submission to gold."""
+"""Scores of the runs, from 0 for the sample submission to 1 for gold."""
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def server() -> Iterator[Scripted]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """``reports/group`` with a run of each competition, ``texts`` with two texts of each."""
+    """``reports/group`` has a run of each competition, and ``texts`` two texts of each."""
     import dataclasses
 
     records = []
@@ -61,7 +61,7 @@ def result(folder: Path) -> Any:
     return json.loads((folder / "reports/group/familiarity-base-7b.json").read_text())
 
 
-def test_the_correlation_is_pearsons_with_its_interval(
+def test_the_correlation_is_pearsons_with_its_confidence_interval(
     folder: Path, server: Scripted, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(folder, server) == 0
@@ -80,7 +80,7 @@ def test_the_correlation_is_pearsons_with_its_interval(
     assert "left out: smoke-diabetes: no run has a score" in shown
 
 
-def test_the_picture_has_a_mark_for_each_competition(folder: Path, server: Scripted) -> None:
+def test_the_plot_has_a_point_for_each_competition(folder: Path, server: Scripted) -> None:
     call(folder, server)
     picture = (folder / "reports/group/familiarity-base-7b.svg").read_text()
     ElementTree.fromstring(picture)
@@ -88,10 +88,10 @@ def test_the_picture_has_a_mark_for_each_competition(folder: Path, server: Scrip
     assert sum(f"on {id}: familiarity" in picture for id in IDS) == 5 and "r = 0." in picture
 
 
-def test_what_was_answered_is_not_asked_again(
+def test_answered_questions_are_not_asked_again(
     folder: Path, server: Scripted, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also after a call that was cut short, and for other groups."""
+    """This includes answers from interrupted calls and for other groups."""
     call(folder, server)
     assert len(server.requests) == 10
     first = result(folder)
@@ -106,13 +106,13 @@ def test_what_was_answered_is_not_asked_again(
     assert "returned status 401" in capsys.readouterr().err
     assert len(server.requests) == 13
     call(folder, server)
-    assert len(server.requests) == 15 and result(folder) == first, "two of the four were answered before"
+    assert len(server.requests) == 15 and result(folder) == first, "two of the four have been answered"
     (folder / f"texts/{IDS[0]}.md").write_text(f"text of {IDS[0]}: another page")
     call(folder, server)
     assert len(server.requests) == 16, "another text is another question"
 
 
-def test_fewer_than_four_competitions_are_refused_before_anything_is_asked(
+def test_fewer_than_four_competitions_are_rejected_before_any_call(
     folder: Path, server: Scripted, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for id in IDS[:2]:
@@ -123,7 +123,7 @@ def test_fewer_than_four_competitions_are_refused_before_anything_is_asked(
     assert not server.requests
 
 
-def test_without_texts_our_own_descriptions_are_read_with_a_warning(
+def test_without_texts_bundled_descriptions_are_used_with_a_warning(
     folder: Path, server: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert call(folder, server, texts=False) == 0
@@ -157,7 +157,7 @@ def profile_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return line
 
 
-def test_reports_say_whether_scores_follow_familiarity(
+def test_reports_show_whether_scores_correlate_with_familiarity(
     folder: Path, server: Scripted, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert profile_line(folder, capsys) == "familiarity: unknown: not measured: see `mlebench familiarity`"

@@ -1,5 +1,5 @@
-"""A bundle with an archive that no session writes, made to harm its reader or to hide what an agent did, is refused or
-bounded in one line; and a bundle opens in the viewer."""
+"""Bundles with malicious archives, made to harm the reader or to hide what an agent did, are rejected or limited with a
+one-line message. Bundles open in the viewer."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ pytestmark = pytest.mark.full
 
 
 def bomb() -> bytes:
-    """Files of 60 MB each, which say that they are 30 GB in all."""
+    """Files of 60 MB each, with a declared total of 30 GB."""
     one = packed(("code/0000.py", b"0" * (60 << 20)))
     return _repeated(one, 500)
 
 
 def _repeated(archive: bytes, times: int) -> bytes:
-    """An archive with the only member of another one many times, each under a name of its own."""
+    """An archive that repeats the only member of another one, each time under a different name."""
     start = archive.index(b"PK\x01\x02")
     member, entry = archive[:start], archive[start : archive.index(b"PK\x05\x06")]
     members, entries = bytearray(), bytearray()
@@ -54,28 +54,28 @@ def _repeated(archive: bytes, times: int) -> bytes:
 
 
 def hidden_code() -> bytes:
-    """Code whose digest is wrong, so that no scanner can read it."""
+    """Code with a wrong checksum, so that scanners cannot read it."""
     return patched(packed(("code/solution.py", READS_ANSWERS.encode())), b"PK\x01\x02", 16, b"\0\0\0\0")
 
 
 HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "a zip bomb": (bomb, "unpacks to 29.3 GiB; at most 24 GiB are kept"),
-    "a member that is smaller than it says": (
+    "a member smaller than declared": (
         lambda: patched(packed(("code/a", b"a" * 1000)), b"PK\x01\x02", 24, struct.pack("<L", 0xFFFFFFF0)),
         "declares an impossible size",
     ),
-    "a path upwards": (lambda: packed(("code/../../../x.py", b"x")), "is not a path below"),
+    "a path to the parent": (lambda: packed(("code/../../../x.py", b"x")), "is not a path below"),
     "an absolute path": (lambda: packed(("/etc/x", b"x")), "is not a path below"),
     "a link": (lambda: packed(("code/x", b"/etc/passwd"), change=linked), "is not a regular file"),
     "a name twice": (twice, "is a duplicate"),
-    "code that cannot be read": (hidden_code, "cannot be read: Bad CRC-32"),
+    "unreadable code": (hidden_code, "cannot be read: Bad CRC-32"),
     "no archive": (lambda: b"nothing of the kind", "is not a zip archive"),
 }
 
 
 @pytest.fixture
 def bundle(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], Path]:
-    """A bundle with such an archive in one run, in an empty working directory with a temporary folder of its own."""
+    """A bundle with such an archive in one run, in an empty working directory with a separate temporary folder."""
     (tmp_path / "work/tmp").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "work/tmp"))
@@ -89,7 +89,7 @@ def bundle(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_an_archive_that_no_session_writes_is_refused_or_bounded_in_one_line(
+def test_malicious_archives_are_rejected_or_limited_in_one_line(
     name: str, world: World, bundle: Callable[[bytes], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive, why = HOSTILE[name]
@@ -102,7 +102,7 @@ def test_an_archive_that_no_session_writes_is_refused_or_bounded_in_one_line(
         captured = capsys.readouterr()
         assert "Traceback" not in captured.err
         assert {path.name for path in Path.cwd().iterdir()} <= {"tmp", "into", "site"}
-        assert not list((Path.cwd() / "tmp").iterdir()), "what was unpacked is gone"
+        assert not list((Path.cwd() / "tmp").iterdir()), "unpacked files are deleted"
         return status, " ".join(f"{captured.out} {captured.err}".split())
 
     status, text = said("verify", str(file), *data)
@@ -118,7 +118,7 @@ def test_an_archive_that_no_session_writes_is_refused_or_bounded_in_one_line(
     status, text = said("report", str(file))
     assert status == 0 and "toy/gold" in text
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10
-    assert grown < 1 << 30, "memory is bounded"
+    assert grown < 1 << 30, "memory is limited"
 
 
 def test_code_in_an_honest_archive_is_audited_and_a_group_with_a_hostile_one_is_not_packed(
@@ -162,5 +162,5 @@ def test_the_viewer_shows_the_runs_of_a_bundle(world: World, tmp_path: Path) -> 
     assert process.returncode == 0 and "Traceback" not in errors
     for page, expected in pages.items():
         assert expected in found[page], page
-    assert not list((tmp_path / "tmp").iterdir()), "what was unpacked is gone"
+    assert not list((tmp_path / "tmp").iterdir()), "unpacked files are deleted"
     assert (tmp_path / "toys.tar.zst").read_bytes() == before

@@ -1,4 +1,4 @@
-"""What runs left in their archives is audited, packed and exported as folders were in earlier versions."""
+"""Files in the archives of runs are audited, packed and exported like the folders of earlier versions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_dir(tmp_path: Path) -> Path:
         (["logs", "submissions"], {"code/a.py"}),
     ],
 )
-def test_a_bundle_lacks_what_was_left_out_of_archives_too(
+def test_a_bundle_omits_files_excluded_from_archives(
     leave_out: list[str], kept: set[str], run_dir: Path, tmp_path: Path
 ) -> None:
     write_bundle(run_dir.parent, tmp_path / "b.tar.zst", leave_out=leave_out)
@@ -44,9 +44,9 @@ def test_a_bundle_lacks_what_was_left_out_of_archives_too(
 
 
 @pytest.mark.parametrize("content", [b"not an archive", b""])
-def test_a_file_of_an_agent_that_is_named_as_an_archive_is_a_file_as_any_other(content: bytes, tmp_path: Path) -> None:
+def test_an_agents_file_named_like_an_archive_is_an_ordinary_file(content: bytes, tmp_path: Path) -> None:
     (record,) = save_group(tmp_path / "g", [record_with(default_catalogue()["spaceship-titanic"], "gold")])
-    for folder in ("code", "logs"):  # as runs of earlier versions left them
+    for folder in ("code", "logs"):  # the format of earlier versions
         (tmp_path / "g" / record.run_id / folder).mkdir(exist_ok=True)
         (tmp_path / "g" / record.run_id / folder / "files.zip").write_bytes(content)
     write_bundle(tmp_path / "g", tmp_path / "b.tar.zst", leave_out=["logs"])
@@ -56,7 +56,7 @@ def test_a_file_of_an_agent_that_is_named_as_an_archive_is_a_file_as_any_other(c
     assert [(own.what, own.why) for own in found.index.left_out] == [("logs", "by --leave-out")]
 
 
-def test_an_export_has_folders_again_behind_a_guard(run_dir: Path, tmp_path: Path) -> None:
+def test_an_export_has_unpacked_folders_and_a_guard(run_dir: Path, tmp_path: Path) -> None:
     (folder,) = export_mle_bench(read_group(run_dir.parent), tmp_path / "out")
     assert (folder / run_dir.name / "code/a.py").read_text() == "print(1)"
     assert (folder / run_dir.name / "logs/a.log").read_text() == "one"

@@ -1,4 +1,4 @@
-"""Programs that run on bundled competitions' own folders, with synthetic data: leaks are found, fair runs are clear."""
+"""Runs on bundled competitions with synthetic data: cheats are found, and fair runs are not violations."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class World(NamedTuple):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """All of them run in one group, and its audit."""
+    """All programs run in one group, and the group's audit."""
     folder = tmp_path_factory.mktemp("lite")
     store, catalogue = DataStore(folder / "data"), default_catalogue()
     options = RunOptions(folder=folder / "runs/group", limits=Limits(time_limit=120, memory=4 << 30))
@@ -184,7 +184,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def _known(dataset: Dataset) -> dict[str, str]:
-    """What somebody who has seen the answers would write into a program."""
+    """Code that a person who knows the answers would write into a program."""
     with (dataset.private / "test.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     found = {"{private}": str(dataset.private)}
@@ -206,7 +206,7 @@ def test_a_cheat_on_a_bundled_competition_is_found(name: str, world: World) -> N
     assert own[0].file == "code/solution.py" and own[0].line is not None and own[0].line > HEAD.count("\n")
 
 
-def test_the_planted_leaks_really_tell_the_answers(world: World) -> None:
+def test_the_planted_leaks_contain_the_answers(world: World) -> None:
     records = world.records
     assert records["pizza-by-hand"].score == records["insults-by-hand"].score == 1.0
     assert (records["giver"].score or 0) > 0.6
@@ -215,7 +215,7 @@ def test_the_planted_leaks_really_tell_the_answers(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", [*HONEST, *(f"baseline on {id}" for id in BASELINES)])
-def test_a_fair_run_on_a_bundled_competition_is_no_violation(name: str, world: World) -> None:
+def test_a_fair_run_on_a_bundled_competition_is_not_a_violation(name: str, world: World) -> None:
     record = world.records[name]
     assert record.report.valid_submission, (record.detail, record.reason)
     assert world.found.verdicts[record.run_id] is not Verdict.violation, world.found.of(record.run_id)

@@ -1,4 +1,4 @@
-"""What verifying a bundle finds in model calls: each rule with values at its bounds, without a real session."""
+"""Rules for model calls when verifying a bundle, each with boundary values, without a real session."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Change = Callable[["World"], object]
 
 
 class World:
-    """A run of three calls on disk, and what its record says of them."""
+    """A run with three model calls on disk, and a record that matches them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -84,7 +84,7 @@ class World:
         return models(Bundle(index, "", b"", None, self.folder), group, **bounds)
 
     def differs(self, **bounds: int) -> list[str]:
-        """What differs; empty where all agrees."""
+        """The difference, or an empty string if everything agrees."""
         found = self.check(**bounds)
         assert found.result is (CheckResult.differs if found.reasons else CheckResult.verified), found
         if found.reasons:
@@ -143,44 +143,44 @@ RULES: dict[str, tuple[list[Change], list[str]]] = {
     "fewer kinds of tokens": ([told(tokens={"input": 300, "output": 30})], [
         "tokens: its ledger has {'input': 300, 'output': 30, 'cached': 0, 'cache_written': 0, 'reasoning': 0}, "
         "but its record {'input': 300, 'output': 30}"]),
-    "a sum that is true in place of one": ([told(retries=False)], []),
+    "a total that is true instead of 1": ([told(retries=False)], []),
     "retries": ([told(retries=2)], ["retries: its ledger has 0, but its record 2"]),
     "no number of calls": ([lambda w: w.llm.pop("calls")], ["calls: its ledger has 3, but its record None"]),
     "no models": ([lambda w: w.llm.pop("models")], [
         "its ledger has small × 3, but its record none",
         "models: its ledger has {'small': {'provider': 'p', 'calls': 3, 'input_tokens': 300, 'output_tokens': 30, "
         "'cost': 0.3}}, but its record None"]),
-    "a call number that is a text": ([call(0, number="0")], [NUMBERS, STRANGE_CALL]),
+    "a call number that is a string": ([call(0, number="0")], [NUMBERS, STRANGE_CALL]),
     "a call number twice": ([call(0, number=1)], [NUMBERS, "its trajectory has the call 0, which its ledger lacks",
         "its recording has the call 0, which its ledger lacks"]),
-    "a number that is true": ([call(1, number=True)], [NUMBERS, STRANGE_CALL]),
-    "tokens below zero": ([call(0, tokens={"input": -1})], [STRANGE_CALL]),
-    "tokens that are no counts": ([call(0, tokens={"input": 1.5})], [STRANGE_CALL]),
+    "a number that is a boolean": ([call(1, number=True)], [NUMBERS, STRANGE_CALL]),
+    "negative tokens": ([call(0, tokens={"input": -1})], [STRANGE_CALL]),
+    "tokens that are not counts": ([call(0, tokens={"input": 1.5})], [STRANGE_CALL]),
     "tokens that are a list": ([call(0, tokens=[1])], [STRANGE_CALL]),
-    "a cost below zero": ([call(0, cost=-0.1)], [STRANGE_CALL]),
-    "a cost that is a text": ([call(0, cost="free")], [STRANGE_CALL]),
-    "a cost that is true": ([call(0, cost=True)], [STRANGE_CALL]),
-    "a cost without an end": ([call(0, cost=float("inf"))], [STRANGE_CALL]),
-    "retries that are a text": ([call(0, retries="2")], [STRANGE_CALL]),
-    "seconds that are a text": ([call(0, seconds="2")], [STRANGE_CALL]),
-    "seconds that are true": ([call(0, seconds=True)], [STRANGE_CALL]),
-    "a status that is a text": ([call(0, status="200")], [STRANGE_CALL]),
+    "a negative cost": ([call(0, cost=-0.1)], [STRANGE_CALL]),
+    "a cost that is a string": ([call(0, cost="free")], [STRANGE_CALL]),
+    "a cost that is a boolean": ([call(0, cost=True)], [STRANGE_CALL]),
+    "an infinite cost": ([call(0, cost=float("inf"))], [STRANGE_CALL]),
+    "retries that are a string": ([call(0, retries="2")], [STRANGE_CALL]),
+    "seconds that are a string": ([call(0, seconds="2")], [STRANGE_CALL]),
+    "seconds that are a boolean": ([call(0, seconds=True)], [STRANGE_CALL]),
+    "a status that is a string": ([call(0, status="200")], [STRANGE_CALL]),
     "a model that is a number": ([call(0, model=3)], [STRANGE_CALL]),
     "a provider that is a number": ([call(0, provider=3)], [STRANGE_CALL]),
     "a kind that is a number": ([call(0, kind=3)], [STRANGE_CALL]),
     "a model that answered and is a number": ([call(0, answered_model=3)], [STRANGE_CALL]),
     "a key of a later version": ([call(0, later="x")], []),
-    "nothing withheld": ([call(0, withheld=None)], []),
+    "nothing removed": ([call(0, withheld=None)], []),
     "a call as long as the run": ([call(0, seconds=60.0), told(seconds=64.0)], []),
     "a call two minutes longer": ([call(0, seconds=180.0), told(seconds=184.0)], []),
     "a longer call": ([call(0, seconds=181.0), told(seconds=185.0)], [LONGER]),
-    "a call below no time": ([call(0, seconds=-1.0), told(seconds=3.0)], [LONGER]),
-    "a call of no time": ([call(0, seconds=0.0), told(seconds=4.0)], []),
+    "a call with negative time": ([call(0, seconds=-1.0), told(seconds=3.0)], [LONGER]),
+    "a call that took no time": ([call(0, seconds=0.0), told(seconds=4.0)], []),
     "a step of another call": ([lambda w: w.trajectory([0, 7, 8])], [
         "its trajectory has the call 7, which its ledger lacks"]),
     "steps without a call": ([lambda w: w.trajectory([None, "x", 1])], []),
     "a trajectory that is a list": ([lambda w: (w.run_dir / "trajectory.json").write_text("[]")], []),
-    "steps that are no objects": (
+    "steps that are not objects": (
         [lambda w: (w.run_dir / "trajectory.json").write_text('{"steps": [1, {"extra": 2}]}')], []),
     "no steps": ([lambda w: (w.run_dir / "trajectory.json").write_text('{"steps": null}')], []),
     "no trajectory": ([lambda w: (w.run_dir / "trajectory.json").unlink()], []),
@@ -196,21 +196,21 @@ RULES: dict[str, tuple[list[Change], list[str]]] = {
         [lambda w: (w.run_dir / BODIES).unlink(), attribute("left_out", ["recordings", "code"])], []),
     "neither recording nor trajectory": (
         [lambda w: (w.run_dir / BODIES).unlink(), lambda w: (w.run_dir / "trajectory.json").unlink()], []),
-    "a timeline of calls": ([timeline(point(calls=0), point(calls=3), point(calls=3), point())], []),
-    "a timeline of more calls": ([timeline(point(calls=4))], [CALLS_OF_TIMELINE]),
-    "a timeline of fewer calls than none": ([timeline(point(calls=-1))], [CALLS_OF_TIMELINE]),
+    "a timeline with calls": ([timeline(point(calls=0), point(calls=3), point(calls=3), point())], []),
+    "a timeline with more calls": ([timeline(point(calls=4))], [CALLS_OF_TIMELINE]),
+    "a timeline with negative calls": ([timeline(point(calls=-1))], [CALLS_OF_TIMELINE]),
     "a timeline whose calls go back": ([timeline(point(calls=2), point(calls=1))], [CALLS_OF_TIMELINE]),
-    "a timeline of costs": ([timeline(point(cost=0.0), point(cost=0.3), point())], []),
-    "a timeline of more cost": ([timeline(point(cost=0.31))], [COSTS_OF_TIMELINE]),
-    "a timeline of less cost than none": ([timeline(point(cost=-0.1))], [COSTS_OF_TIMELINE]),
+    "a timeline with costs": ([timeline(point(cost=0.0), point(cost=0.3), point())], []),
+    "a timeline with higher cost": ([timeline(point(cost=0.31))], [COSTS_OF_TIMELINE]),
+    "a timeline with negative cost": ([timeline(point(cost=-0.1))], [COSTS_OF_TIMELINE]),
     "a timeline whose cost goes back": ([timeline(point(cost=0.2), point(cost=0.1))], [COSTS_OF_TIMELINE]),
-    "a gateway of no kind": ([told(gateway="own")], ["its gateway was 'own'"]),
+    "an unknown kind of gateway": ([told(gateway="own")], ["its gateway was 'own'"]),
     "no gateway, and calls": ([lambda w: w.llm.pop("gateway")], ["its gateway was 'None'"]),
-    "a gateway that was off": ([told(gateway="off")], [
+    "a disabled gateway": ([told(gateway="off")], [
         "it had no gateway, but its record counts calls", "it had no gateway, but has a ledger of one"]),
-    "a replay of a session that did none": ([told(gateway="replay")], []),
+    "a replay in a session without replays": ([told(gateway="replay")], []),
     "a replay": ([told(gateway="replay"), attribute("options", {"--llm-replay": "g"})], []),
-    "no replay of a session that did one": ([attribute("options", {"--llm-replay": "g"})], [
+    "no replay in a session with replays": ([attribute("options", {"--llm-replay": "g"})], [
         "its gateway was on, but that of the group replay"]),
     "a gateway of a session without": ([attribute("options", {"--llm-gateway": "off"})], [
         "its gateway was on, but that of the group off"]),
@@ -245,7 +245,7 @@ def test_a_failed_call_needs_no_recording(world: World) -> None:
     assert "its recording is empty, but its ledger has answered calls" in world.differs()
 
 
-def test_what_is_not_there_cannot_be_checked(world: World) -> None:
+def test_missing_files_cannot_be_checked(world: World) -> None:
     world.left_out = ["ledgers"]
     found = world.check()
     assert found == Check("models", CheckResult.unchecked, "the ledgers were left out")
@@ -255,7 +255,7 @@ def test_what_is_not_there_cannot_be_checked(world: World) -> None:
     assert (found.name, found.result, found.detail) == ("models", CheckResult.unchecked, "calls were not recorded")
     assert found.reasons == (f"{RUN.run_id}: it has no ledger of its calls",)
     world.llm = {}
-    assert world.check().result is CheckResult.unchecked, "as there is a recording"
+    assert world.check().result is CheckResult.unchecked, "because there is a recording"
     (world.run_dir / BODIES).unlink()
     assert world.check().detail == "ledgers of 0 runs match the calls of the records"
 
@@ -268,7 +268,7 @@ def test_costs_and_models_without_a_call_are_a_difference(name: str, world: Worl
     assert world.differs() == ["it has costs or models without a call"]
 
 
-def test_a_run_that_was_ended_from_outside_may_have_a_ledger_that_nobody_summed_up(world: World) -> None:
+def test_a_killed_run_may_have_a_ledger_without_totals(world: World) -> None:
     world.llm, world.sandbox = {}, ""
     found = world.check()
     assert found.result is CheckResult.unchecked and found.reasons
@@ -278,7 +278,7 @@ def test_a_run_that_was_ended_from_outside_may_have_a_ledger_that_nobody_summed_
     assert world.check().result is CheckResult.differs
 
 
-def test_a_gateway_that_was_off_counts_nothing(world: World) -> None:
+def test_a_disabled_gateway_counts_nothing(world: World) -> None:
     (world.run_dir / CALLS).unlink()
     (world.run_dir / BODIES).unlink()
     world.llm = {"gateway": "off"}
@@ -289,14 +289,14 @@ def test_a_gateway_that_was_off_counts_nothing(world: World) -> None:
     assert world.differs() == ["it had no gateway, but its record counts calls"]
 
 
-def test_a_ledger_beyond_bounds_is_not_read(world: World) -> None:
+def test_a_ledger_that_is_too_large_is_not_read(world: World) -> None:
     size = (world.run_dir / CALLS).stat().st_size
     assert world.check(max_calls=size).result is CheckResult.verified
     found = world.check(max_calls=size - 1)
     assert (found.result, found.reasons) == (CheckResult.unchecked, (f"{RUN.run_id}: it has no ledger of its calls",))
 
 
-def test_calls_that_are_no_questions_need_no_recording(world: World) -> None:
+def test_calls_without_a_prompt_need_no_recording(world: World) -> None:
     world.bodies()
     empty = RULES["an empty recording"][1][0]
     assert empty in world.differs()
@@ -304,7 +304,7 @@ def test_calls_that_are_no_questions_need_no_recording(world: World) -> None:
     assert empty not in world.differs()
 
 
-def test_an_unknown_cost_is_not_what_the_record_says(world: World) -> None:
+def test_an_unknown_cost_differs_from_the_recorded_cost(world: World) -> None:
     call(0, cost=None)(world)
     assert "cost: its ledger has None, but its record 0.3" in world.differs()
 
@@ -316,6 +316,6 @@ def test_a_run_without_a_gateway_may_have_an_empty_ledger(world: World) -> None:
     assert "it had no gateway, but has a ledger of one" not in world.differs()
 
 
-def test_tools_that_were_withheld_are_counted(world: World) -> None:
+def test_removed_tools_are_counted(world: World) -> None:
     call(0, withheld=["web_search"])(world)
     assert any(text.startswith("withheld: its ledger has") for text in world.differs())

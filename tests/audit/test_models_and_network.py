@@ -1,4 +1,4 @@
-"""What runs ask of models and of the network, with a real gateway, real sandboxes, and a scripted provider."""
+"""Model calls and network access of runs, with a real gateway, real sandboxes, and a scripted provider."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SUBMIT = 'cat "$DATA_DIR/sample_submission.csv" > "$SUBMISSION_DIR/submission.cs
 
 
 def audited(folder: Path, script: str, sandbox: Sandbox, **options: Any) -> tuple[list[Finding], RunRecord]:
-    """What the audit finds in a run of a script."""
+    """The audit's findings in a run of a script."""
     variables = {"OPENAI_API_KEY": "${{ secrets.OPENAI_API_KEY }}"} if "gateway" in options else {}
     for name in ("body", "times"):
         if name in options:
@@ -86,13 +86,13 @@ def of(found: list[Finding], scanner: str) -> list[Finding]:
     return [finding for finding in found if finding.scanner == scanner]
 
 
-def test_an_agent_whose_scaffold_asks_for_code_is_fair(tmp_path: Path, upstream: Upstream) -> None:
+def test_an_agent_that_requests_code_from_a_model_is_fair(tmp_path: Path, upstream: Upstream) -> None:
     upstream.reply = "```python\n" + "model.fit(X, y)\n" * 20 + "```"
     found = asking(tmp_path, CHAT, times=60)
     assert not of(found, "asked-models") and not of(found, "provider-tools")
 
 
-def test_predictions_that_are_a_models_answer_are_found_with_the_call(tmp_path: Path, upstream: Upstream) -> None:
+def test_predictions_copied_from_a_models_answer_are_found_with_the_call(tmp_path: Path, upstream: Upstream) -> None:
     sample = DataStore(tmp_path / "data").prepare(COMPETITION).sample_submission.read_text().split("\n")
     rows = [f"{line.split(',')[0]},{k % 7 / 7:.3f}" for k, line in enumerate(sample[1:]) if line]
     upstream.play = lambda body: Move("\n".join([sample[0], *rows]))
@@ -101,13 +101,13 @@ def test_predictions_that_are_a_models_answer_are_found_with_the_call(tmp_path: 
     assert own.text == "predictions of its submission come from a model's answer"
 
 
-def test_many_answers_of_a_word_are_looked_at(tmp_path: Path, upstream: Upstream) -> None:
+def test_many_one_word_answers_need_review(tmp_path: Path, upstream: Upstream) -> None:
     upstream.reply = "1"
     (own,) = of(asking(tmp_path, CHAT, times=60), "asked-models")
     assert own.verdict is Verdict.look and own.text.startswith("60 model calls had answers of a few tokens")
 
 
-def test_a_provider_s_tool_that_was_withheld_is_named(tmp_path: Path, upstream: Upstream) -> None:
+def test_a_provider_tool_that_was_removed_is_named(tmp_path: Path, upstream: Upstream) -> None:
     found = asking(tmp_path, {**RESPONSE, "tools": [{"type": "web_search"}, {"type": "code_interpreter"}]})
     texts = [own.text for own in of(found, "provider-tools")]
     assert len(texts) == 2 and all("did not get" in text for text in texts)
@@ -128,7 +128,7 @@ ANSWERED = {
 }
 
 
-def test_what_a_provider_s_tools_did_is_read_from_the_answers(tmp_path: Path, upstream: Upstream) -> None:
+def test_use_of_provider_tools_is_found_in_the_answers(tmp_path: Path, upstream: Upstream) -> None:
     upstream.bomb = gzip.compress(json.dumps(ANSWERED).encode())
     body = {**RESPONSE, "tools": [{"type": "web_search"}, {"type": "code_interpreter"}]}
     search, code = of(asking(tmp_path, body, allow_provider_tools=True), "provider-tools")
@@ -137,7 +137,7 @@ def test_what_a_provider_s_tools_did_is_read_from_the_answers(tmp_path: Path, up
     assert search.call == code.call == 1 and search.verdict is code.verdict is Verdict.look
 
 
-def test_tools_of_providers_that_left_no_trace_are_unknown(tmp_path: Path, upstream: Upstream) -> None:
+def test_use_of_provider_tools_without_a_trace_is_unknown(tmp_path: Path, upstream: Upstream) -> None:
     (own,) = of(asking(tmp_path, CHAT, allow_provider_tools=True, record="calls"), "provider-tools")
     assert "what they did is unknown" in own.text
 
@@ -149,7 +149,7 @@ REACH = (
 
 
 @pytest.mark.docker
-def test_connections_that_the_proxy_refused_are_evidence_with_a_time(docker_engine: None, tmp_path: Path) -> None:
+def test_connections_that_the_proxy_refused_are_timed_evidence(docker_engine: None, tmp_path: Path) -> None:
     found, record = audited(tmp_path, REACH, docker_sandbox(network="llm"))
     assert len(record.sandbox.connections) == 2
     kaggle, other = of(found, "network")
@@ -159,9 +159,9 @@ def test_connections_that_the_proxy_refused_are_evidence_with_a_time(docker_engi
 
 
 @pytest.mark.docker
-def test_without_a_network_the_log_says_what_was_tried(docker_engine: None, tmp_path: Path) -> None:
+def test_without_a_network_the_log_shows_the_attempts(docker_engine: None, tmp_path: Path) -> None:
     found, record = audited(tmp_path, REACH, docker_sandbox(network="none"))
-    assert not record.sandbox.connections, "there is no proxy that would see them"
+    assert not record.sandbox.connections, "there is no proxy to record them"
     (own,) = of(found, "network")
     assert own.verdict is Verdict.look and own.text == "it tried to reach Kaggle or a similar site"
     assert own.file == "run.log" and own.line == 1 and "www.kaggle.com" in own.quote

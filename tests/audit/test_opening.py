@@ -1,4 +1,4 @@
-"""Bundles open wherever a run group does, and run groups are renamed, deleted and annotated consistently."""
+"""Commands accept bundles instead of run groups; groups are renamed, deleted and annotated consistently."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.full
 
 @pytest.fixture
 def bundle(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A bundle of the group, in an empty working directory with a temporary folder of its own."""
+    """A bundle of the group, in an empty working directory with a separate temporary folder."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
@@ -44,7 +44,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_that_takes_a_group_takes_a_bundle(
+def test_a_command_that_accepts_a_group_accepts_a_bundle(
     name: str, world: World, bundle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words, expected = COMMANDS[name]
@@ -57,16 +57,18 @@ def test_a_command_that_takes_a_group_takes_a_bundle(
     assert main(command) == 0
     assert expected in capsys.readouterr().out
     assert bundle.read_bytes() == before
-    assert not list((bundle.parent / "tmp").iterdir()), "what was unpacked is gone"
+    assert not list((bundle.parent / "tmp").iterdir()), "unpacked files are deleted"
 
 
-def test_watch_says_why_it_does_not_take_a_bundle(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_explains_why_it_does_not_accept_a_bundle(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["watch", str(bundle)]) == 2
     assert "is a bundle, which does not change" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["report", "audit", "unbundle"])
-@pytest.mark.parametrize("name", ["a path upwards", "a size that is too large", "a file of the index twice", "content"])
+@pytest.mark.parametrize(
+    "name", ["a path to the parent", "a size that is too large", "a file of the index twice", "content"]
+)
 def test_a_hostile_archive_leaves_nothing_behind(
     name: str, command: str, bundle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,7 +82,7 @@ def test_a_hostile_archive_leaves_nothing_behind(
     assert not (bundle.parent / "into").exists() or not list((bundle.parent / "into").iterdir())
 
 
-def test_unbundle_writes_a_run_group_and_nothing_of_a_strangers_choice(
+def test_unbundle_writes_only_a_run_group(
     world: World, copy: Path, bundle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("conftest.py", "test_evil.py", "pytest.ini", "sub/conftest.py", f"{run_json(copy).parent.name}/x.py"):
@@ -119,7 +121,7 @@ def test_a_group_is_renamed_with_all_its_files(copy: Path, world: World, capsys:
     assert not group.exists() and (copy.parent / "taken").is_dir()
 
 
-def test_the_verdict_of_an_audit_stands_above_all_results(
+def test_the_verdict_of_an_audit_is_shown_above_all_results(
     world: World, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run_json(copy).parent / "code").mkdir(exist_ok=True)
@@ -134,9 +136,7 @@ def test_the_verdict_of_an_audit_stands_above_all_results(
         assert "Local sandbox: nothing was isolated" in shown
 
 
-def test_a_large_program_is_searched_within_bounds_and_that_is_a_finding(
-    world: World, copy: Path, tmp_path: Path
-) -> None:
+def test_a_partly_searched_large_program_is_a_finding(world: World, copy: Path, tmp_path: Path) -> None:
     code = run_json(copy).parent / "code"
     code.mkdir(exist_ok=True)
     (code / "large.py").write_text("x = [" + "1," * MAX_PARSED + "]\nopen('/private/test.csv')\n")

@@ -1,5 +1,5 @@
-"""Plagiarism: copies of a made program are found in whatever way it was changed, honest programs are not, and no
-program harms the audit."""
+"""Plagiarism: copies of a program are found however they were changed, honest programs are not, and no program can harm
+the audit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def compare(
     scaffold: Sequence[Path] = (),
     others: Mapping[tuple[str, int], Programs] | None = None,
 ) -> tuple[tuple[Finding, ...], tuple[Pair, ...]]:
-    """The findings and pairs in runs, by agent and seed."""
+    """Findings and similar pairs in runs, by agent and seed."""
     files = {}
     for name, text in (notebooks or {}).items():
         path = folder / "notebooks" / name.replace("/", "-")
@@ -72,7 +72,7 @@ def compare(
 
 
 @pytest.mark.parametrize("cells", [1, 7, 30])
-def test_every_copy_of_a_notebook_is_found_and_no_honest_program(cells: int, tmp_path: Path) -> None:
+def test_only_copies_of_a_notebook_are_found(cells: int, tmp_path: Path) -> None:
     programs = copies() | dict(HONEST) | {"imports": imports(ORIGINAL)}
     runs = {(name, 0): {"solution.py": text} for name, text in programs.items()}
     found, pairs = compare(tmp_path, runs, {"harbour.ipynb": notebook(ORIGINAL, cells)})
@@ -89,11 +89,11 @@ def test_every_copy_of_a_notebook_is_found_and_no_honest_program(cells: int, tmp
     violations = {own.run_id for own in found if own.verdict is Verdict.violation}
     assert violations == {pair.run_id for pair in pairs if pair.verdict is Verdict.violation}
     honest = [pair for pair in pairs if pair.agent in HONEST]
-    assert all(pair.kind == "run" and pair.share > 0.95 for pair in honest), "others have padded theirs with it"
+    assert all(pair.kind == "run" and pair.share > 0.95 for pair in honest), "other programs were padded with it"
     assert {pair.agent for pair in honest} == {"forests", "network"}
 
 
-def test_honest_programs_for_one_task_have_little_in_common(tmp_path: Path) -> None:
+def test_honest_programs_for_the_same_task_have_little_in_common(tmp_path: Path) -> None:
     runs = {(name, 0): {"solution.py": text} for name, text in HONEST.items()}
     assert compare(tmp_path, runs, {f"{name}.py": ORIGINAL for name in ("first", "second")}) == ((), ())
     parameters = default_parameters()
@@ -112,30 +112,30 @@ def test_a_copy_that_is_split_into_files_is_found_in_each(tmp_path: Path) -> Non
     assert {(pair.file, pair.other) for pair in pairs} == {("code/one.py", "harbour"), ("code/two.ipynb", "harbour")}
 
 
-def test_agents_are_compared_with_each_other_but_seeds_of_one_are_not(tmp_path: Path) -> None:
+def test_agents_are_compared_but_not_seeds_of_one_agent(tmp_path: Path) -> None:
     runs = {("a", 0): {"x.py": ORIGINAL}, ("a", 1): {"x.py": ORIGINAL}, ("b", 0): {"y.py": renamed(ORIGINAL)}}
     found, pairs = compare(tmp_path, runs)
     by_agent = {(pair.agent, pair.other.partition("_")[0]) for pair in pairs}
     assert len(pairs) == 4 and {agent for agent, _ in by_agent} == {"a", "b"}
     ids = {agent: record_of(agent).run_id for agent in ("a", "b")}
     assert {pair.other for pair in pairs if pair.agent == "a"} == {ids["b"]}
-    assert all(own.verdict is Verdict.look for own in found), "nobody knows who copied"
+    assert all(own.verdict is Verdict.look for own in found), "it is unknown who copied"
 
 
-def test_runs_of_other_groups_are_compared_with(tmp_path: Path) -> None:
+def test_runs_are_compared_with_other_groups(tmp_path: Path) -> None:
     others = {("a", 0): {"x.py": ORIGINAL}, ("b", 0): {"x.py": ORIGINAL}}
     _, pairs = compare(tmp_path, {("a", 0): {"x.py": ORIGINAL}}, others=others)
     assert [pair.other for pair in pairs] == [f"other/{record_of('b').run_id}"]
 
 
-def test_code_that_the_agents_folder_has_is_disregarded(tmp_path: Path) -> None:
+def test_code_from_the_agents_folder_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "scaffold.py").write_text(NETWORK)
     runs = {("a", 0): {"x.py": renamed(NETWORK)}, ("b", 0): {"x.py": NETWORK + FORESTS}}
     _, pairs = compare(tmp_path, runs, {"net.py": NETWORK}, scaffold=[tmp_path / "scaffold.py"])
     assert pairs == ()
 
 
-def test_long_lists_and_short_programs_are_no_copies(tmp_path: Path) -> None:
+def test_long_lists_and_short_programs_are_not_copies(tmp_path: Path) -> None:
     columns = "columns = [" + ", ".join(f'"name {k}"' for k in range(400)) + "]\n"
     numbers = "weights = [" + ", ".join("1" for _ in range(400)) + "]\n"
     runs = {("a", 0): {"x.py": FORESTS + columns + numbers}, ("b", 0): {"x.py": imports(NETWORK) + "print(1)\n"}}
@@ -143,7 +143,7 @@ def test_long_lists_and_short_programs_are_no_copies(tmp_path: Path) -> None:
     assert pairs == ()
 
 
-def test_passages_stand_side_by_side_with_the_lines_of_each(tmp_path: Path) -> None:
+def test_similar_passages_are_shown_side_by_side(tmp_path: Path) -> None:
     _, second = halves(ORIGINAL)
     mine = FORESTS + renamed(second)
     _, pairs = compare(tmp_path, {("a", 0): {"x.py": mine}}, {"harbour.py": ORIGINAL})
@@ -152,7 +152,7 @@ def test_passages_stand_side_by_side_with_the_lines_of_each(tmp_path: Path) -> N
     assert longest.text.splitlines() == mine.splitlines()[longest.lines[0] - 1 : longest.lines[1]]
     start, end = longest.other_lines
     assert longest.other_text.splitlines() == ORIGINAL.splitlines()[start - 1 : end]
-    # The lines match: what is threshold here is threshold there, whatever it is called.
+    # The lines match, although the variables have other names.
     for own, other in zip(longest.text.splitlines(), longest.other_text.splitlines(), strict=True):
         assert re.sub("my_", "", own) == other
 
@@ -172,7 +172,7 @@ HOSTILE = {
 
 
 @pytest.mark.full
-def test_hostile_programs_end_nothing_and_honest_findings_stay(tmp_path: Path) -> None:
+def test_malicious_programs_do_not_stop_the_comparison(tmp_path: Path) -> None:
     runs = {(name, 0): {name: text} for name, text in HOSTILE.items()} | {("thief", 0): {"x.py": ORIGINAL}}
     notebooks = {"harbour.py": ORIGINAL, **HOSTILE}
     notebooks["not-text.py"] = "def f(:\n" * 5000
@@ -180,7 +180,7 @@ def test_hostile_programs_end_nothing_and_honest_findings_stay(tmp_path: Path) -
     assert [(pair.agent, pair.other) for pair in pairs if pair.agent == "thief"] == [("thief", "harbour")]
 
 
-def test_what_is_too_large_is_named(tmp_path: Path) -> None:
+def test_programs_that_are_too_large_are_named(tmp_path: Path) -> None:
     with Fingerprinter(default_parameters()) as take:
         compared = Comparison(take, lambda id: None, lambda name: ())
         record = record_of("a")
@@ -199,7 +199,7 @@ def test_a_process_that_ends_is_replaced() -> None:
     assert before is not None and after is not None and before.places == after.places
 
 
-def test_the_code_of_notebooks_has_no_magics_and_no_other_cells() -> None:
+def test_only_code_cells_of_notebooks_without_magics_are_compared() -> None:
     with Fingerprinter(default_parameters()) as take:
         found = take(notebook(ORIGINAL, 10), ".ipynb", raw=True)
         markdown = take("# T\n```{r setup}\nx <- 1\n```\ntext\n```{r}\ny <- 2\n```\n", ".rmd", raw=True)
@@ -211,7 +211,7 @@ def test_the_code_of_notebooks_has_no_magics_and_no_other_cells() -> None:
 
 @pytest.fixture
 def world(kaggle_server: KaggleServer, tmp_path: Path) -> Iterator[Path]:
-    """A group with a copy of a public notebook; the notebook is on Kaggle."""
+    """A group with a copy of a public Kaggle notebook."""
     competition = default_catalogue()[ID]
     first, private, gone, *rest = competition.kernels
     kaggle_server.notebooks = {name: ServedNotebook(source=notebook(NETWORK, 9)) for name in (first, *rest)}
@@ -245,7 +245,7 @@ def test_from_download_to_report_through_the_command_line(world: Path, kaggle_se
 
     status, out, err = audit(world, "--plagiarism", "--pairs")
     thief, first = record_of("thief"), default_catalogue()[ID].kernels[0]
-    assert status == 1, "nearly all of it is in one notebook"
+    assert status == 1, "nearly all of the code is in one notebook"
     assert re.search(rf"violation \(plagiarism\): \d+ % of it is in the public notebook {first}", " ".join(out.split()))
     assert "not downloaded" not in err + out and "3 notebooks, 2 gone" in out
     assert any(re.match(r"\s+my_frame.* \| .*frame", line) for line in out.splitlines()), "side by side"
@@ -266,11 +266,11 @@ def test_from_download_to_report_through_the_command_line(world: Path, kaggle_se
     write_bundle(group, bundle)
     command = ["tar", "--zstd", "-xOf", str(bundle), "index.json"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "audit.json" in listed and "plagiarism" not in listed, "what others wrote is not passed on"
+    assert "audit.json" in listed and "plagiarism" not in listed, "other people's code is not passed on"
 
     status, out, _ = audit(world)
     kept = read_findings(group)
-    assert status == 1 and kept is not None and kept.plagiarism == account, "what was found before is kept"
+    assert status == 1 and kept is not None and kept.plagiarism == account, "earlier findings are kept"
 
 
 def test_mistakes_are_one_line(

@@ -1,4 +1,4 @@
-"""The code that an agent left, run again alone: in the local sandbox, and without a network in a container."""
+"""Rerunning the code that an agent left, in the local sandbox and in a container without a network."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ file.path(Sys.getenv("SUBMISSION_DIR"), "submission.csv"))\n'
 
 @pytest.fixture
 def run_dir(tmp_path: Path, data: Path) -> Path:
-    """A run whose submission is the sample, without code yet."""
+    """A run that submitted the sample, without code so far."""
     dataset = DataStore(data).dataset(COMPETITION)
     (record,) = save_group(tmp_path / "runs/group", [record_with(COMPETITION, "gold", agent="a")])
     folder = tmp_path / "runs/group" / record.run_id
@@ -98,7 +98,7 @@ def run_dir(tmp_path: Path, data: Path) -> Path:
         ({"source/solution.py": SAMPLE}, "equal"),
     ],
 )
-def test_a_solution_that_is_run_again_is_compared(
+def test_the_result_of_a_rerun_is_compared(
     files: dict[str, str], likeness: str, run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, text in files.items():
@@ -139,7 +139,7 @@ def test_a_notebook_is_run_with_ipython_and_without(hidden: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("programs", [[], ["a.py", "b.py"]])
-def test_what_cannot_be_reproduced_is_said(
+def test_reasons_why_a_run_cannot_be_reproduced_are_shown(
     programs: list[str], run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in programs:
@@ -148,7 +148,7 @@ def test_what_cannot_be_reproduced_is_said(
     assert "cannot be reproduced: it left " in capsys.readouterr().err
 
 
-def test_one_of_several_programs_is_named(run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_of_several_programs_can_be_chosen(run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("first.py", "second.ipynb"):
         (run_dir / "code" / name).write_text("raise SystemExit(3)")
     (run_dir / "code/third one.py").write_text(SAMPLE)
@@ -162,7 +162,7 @@ def test_one_of_several_programs_is_named(run_dir: Path, data: Path, capsys: pyt
     assert json.loads(capsys.readouterr().out)["program"] == "third one.py"
 
 
-def test_why_a_program_does_not_run_is_its_last_line(
+def test_the_error_of_a_failed_program_is_its_last_line(
     run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run_dir / "code/solution.py").write_text("raise ValueError('no such \\x1b[31m column')")
@@ -173,7 +173,7 @@ def test_why_a_program_does_not_run_is_its_last_line(
 
 
 @pytest.mark.parametrize("name", ["solution.R", "book.ipynb"])
-def test_r_runs_where_it_is_installed_and_is_else_named(
+def test_r_programs_run_if_r_is_installed(
     name: str, run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run_dir / "code" / name).write_text(R if name.endswith(".R") else notebook(R, language="R"))
@@ -185,7 +185,7 @@ def test_r_runs_where_it_is_installed_and_is_else_named(
         assert status == 1 and out.rstrip().endswith("Rscript is not installed here)")
 
 
-def test_other_data_than_the_run_had_is_refused(run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_other_than_the_runs_is_rejected(run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (run_dir / "code/solution.py").write_text(SAMPLE)
     values = json.loads((run_dir / "run.json").read_text())
     (run_dir / "run.json").write_text(json.dumps(values | {"data": {"answers": "0" * 32, "public": "0" * 32}}))
@@ -203,7 +203,7 @@ assert os.environ["COMPETITION_ID"] == "competition"
 
 
 @pytest.mark.parametrize("sandbox", ["local", pytest.param("docker", marks=pytest.mark.docker)])
-def test_a_run_with_the_obfuscated_description_is_reproduced_with_what_its_agent_saw(
+def test_a_rerun_uses_the_obfuscated_description_of_the_run(
     sandbox: str, run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
     if sandbox == "docker":
@@ -214,12 +214,12 @@ def test_a_run_with_the_obfuscated_description_is_reproduced_with_what_its_agent
     status = main(["reproduce", str(run_dir), f"--data-dir={data}", f"--sandbox={sandbox}", "--json"])
     result = json.loads(capsys.readouterr().out)
     assert (status, result["likeness"], result["description"]) == (0, "equal", "obfuscated"), result
-    assert not list(data.glob(".shown-*")), "nothing of it is left in the data folder"
+    assert not list(data.glob(".shown-*")), "it left nothing in the data folder"
 
 
 @pytest.mark.docker
 @pytest.mark.usefixtures("docker_engine")
-def test_in_a_container_there_is_no_network_and_no_model(
+def test_a_rerun_in_a_container_has_no_network_and_no_models(
     run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a key that stays outside")

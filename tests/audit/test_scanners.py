@@ -1,4 +1,4 @@
-"""Agents that cheat are found by the scanner that should, and fair ones are no violation."""
+"""Each cheating agent is found by the right scanner, and fair agents are not violations."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tests.left import left
 pytestmark = pytest.mark.full
 
 ONLY_LOOKS = {"constant", "sample", "beside", "perfect", "oracle", "weights", "blob"}
-"""What may have a fair reason."""
+"""Findings that may have a fair explanation."""
 
 
 class World(NamedTuple):
     project: Path
     runs: dict[str, str]
-    """The run's id by the name of its program."""
+    """Run ids, by name of the program."""
     found: Findings
 
 
@@ -107,13 +107,13 @@ def test_an_unfair_agent_is_found_by_the_scanner_that_should(name: str, world: W
 
 
 @pytest.mark.parametrize("name", [*HONEST, "baseline", "dummy"])
-def test_a_fair_agent_is_no_violation(name: str, world: World) -> None:
+def test_a_fair_agent_is_not_a_violation(name: str, world: World) -> None:
     found = world.found.of(world.runs[name])
     assert world.found.verdicts[world.runs[name]] is not Verdict.violation, found
 
 
 def test_twenty_ways_of_cheating_are_found_and_twenty_fair_runs_are_not(world: World) -> None:
-    """Each of them is a run of an agent, which this module's session really made."""
+    """Each is a real run of an agent in this module's session."""
     found = {
         name: [finding.verdict for finding in world.found.of(world.runs[name]) if finding.scanner == scanner]
         for name, (scanner, _) in CHEATS.items()
@@ -126,10 +126,10 @@ def test_twenty_ways_of_cheating_are_found_and_twenty_fair_runs_are_not(world: W
     }
     assert all(found.values()) and violations == set(CHEATS) - ONLY_LOOKS
     assert len(violations) >= 20 and len(fair) == len(HONEST) + 2 >= 20
-    assert len({CHEATS[name][1] for name in found}) == len(CHEATS), "no two are the same program"
+    assert len({CHEATS[name][1] for name in found}) == len(CHEATS), "all programs are different"
 
 
-def test_the_cheats_really_got_what_they_were_after(world: World) -> None:
+def test_the_cheats_succeeded(world: World) -> None:
     records = {r.agent.removeprefix("program/"): r for r in read_group(world.project / "runs/audited").records}
     perfect = ("answers", "answers-joined", "answers-by-shell", "leak", "table", "pairs", "column", "text", "digits")
     assert {name: records[name].score for name in perfect} == dict.fromkeys(perfect, 1.0)
@@ -153,7 +153,7 @@ def test_the_audit_is_shown_and_kept(world: World, capsys: pytest.CaptureFixture
 
 @pytest.fixture
 def lone(tmp_path: Path, world: World) -> Iterator[Path]:
-    """A run's directory, for what agents may leave to hurt a reader."""
+    """A run directory for malicious files."""
     group = tmp_path / "lone"
     run_id = world.runs["rule"]
     run_dir = group / run_id
@@ -165,7 +165,7 @@ def lone(tmp_path: Path, world: World) -> Iterator[Path]:
     yield run_dir
 
 
-def test_code_that_is_made_to_hurt_is_bounded(lone: Path, world: World) -> None:
+def test_scanning_malicious_code_is_limited(lone: Path, world: World) -> None:
     code = lone / "code"
     (code / "deep.py").write_text("x = " + "(" * 5000 + ")" * 5000)
     (code / "sum.py").write_text("x = " + "+".join(["'a'"] * 20_000))

@@ -1,4 +1,4 @@
-"""What verifying a bundle finds in settings and times: each rule with values at its bounds, without a real session."""
+"""Rules for settings and times when verifying a bundle, each with boundary values, without a real session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOW = datetime.now(UTC)
 
 
 def at(seconds: float) -> str:
-    """A time after the start of the group's only session, which took an hour and began three hours ago."""
+    """A time relative to the start of the group's only session, which began three hours ago and took an hour."""
     return (NOW - timedelta(hours=3) + timedelta(seconds=seconds)).isoformat()
 
 
@@ -67,7 +67,7 @@ def honest() -> RunGroup:
 
 
 def with_records(group: RunGroup) -> RunGroup:
-    """With a manifest whose sums follow from the records."""
+    """Recompute the manifest's totals from the records."""
     empty = replace(group.manifest, images={}, connections={}, data={}, models={}, permissions={})
     return replace(group, manifest=empty.with_records(group.records))
 
@@ -87,7 +87,7 @@ def manifest(**changes: Any) -> Change:
 
 
 def noted(**changes: Any) -> Change:
-    """Settings of the manifest; None takes one out."""
+    """Change settings of the manifest; None removes a setting."""
 
     def changed(group: RunGroup) -> RunGroup:
         values = {name: value for name, value in {**group.manifest.settings, **changes}.items() if value is not None}
@@ -103,7 +103,7 @@ def session(**changes: Any) -> Change:
 
 
 def limited(**changes: Any) -> Change:
-    """Other limits in record, sandbox, manifest and its verdict alike."""
+    """Change limits consistently in the record, its sandbox, the manifest, and the manifest's verdict."""
     limits = {name: value for name, value in {**LIMITS, **changes}.items() if value is not None}
     return lambda group: record(limits=limits, sandbox_limits=describe(parse(Limits, limits)))(
         noted(limits=limits)(manifest(canonical=canonical(limits))(group))
@@ -136,10 +136,10 @@ def test_an_honest_group_has_no_contradiction() -> None:
 
 ANOTHER = (Connection(host="a.example", port=443, allowed=True),)
 TIMES: dict[str, tuple[list[Change], list[str]]] = {
-    "an end two minutes before the end that its seconds say": ([record(seconds=180.0)], []),
+    "an end two minutes before the end by its seconds": ([record(seconds=180.0)], []),
     "more than two minutes": ([record(seconds=181.0)], ["it took 181 s between times that are 60 s apart"]),
-    "no seconds": ([record(seconds=0.0)], []),
-    "seconds below zero": ([record(seconds=-1.0)], ["it took -1 s between times that are 60 s apart"]),
+    "zero seconds": ([record(seconds=0.0)], []),
+    "negative seconds": ([record(seconds=-1.0)], ["it took -1 s between times that are 60 s apart"]),
     "an end at the start": ([record(seconds=0.0, ended_at=at(600))], []),
     "an end before the start": ([record(seconds=0.0, ended_at=at(599))], ["it ended before it began"]),
     "a start two minutes before the session": ([record(started_at=at(-120), ended_at=at(0))], []),
@@ -147,15 +147,15 @@ TIMES: dict[str, tuple[list[Change], list[str]]] = {
         [record(started_at=at(-121), ended_at=at(0))], ["it ran outside the sessions of the group"]),
     "an end two minutes after the session": ([record(started_at=at(3600), ended_at=at(3720))], []),
     "a later end": ([record(started_at=at(3600), ended_at=at(3721))], ["it ran outside the sessions of the group"]),
-    "times that are none": (
+    "invalid times": (
         [record(started_at="x")], ["its times are invalid, or have no time zone"]),
-    "times without a zone": ([record(ended_at=at(660)[:19])], ["its times are invalid, or have no time zone"]),
+    "times without a time zone": ([record(ended_at=at(660)[:19])], ["its times are invalid, or have no time zone"]),
     "two minutes over a short limit": (
         [limited(time_limit=10.0), record(seconds=130.0, ended_at=at(730))], []),
     "more over a short limit": (
         [limited(time_limit=10.0), record(seconds=131.0, ended_at=at(731))],
         ["it took 131 s with a time limit of 10 s"]),
-    "a twentieth over a long limit": (
+    "5 % over a long limit": (
         [limited(time_limit=6000.0), record(seconds=6300.0, ended_at=at(6900)), session(ended_at=at(7000))], []),
     "more over a long limit": (
         [limited(time_limit=6000.0), record(seconds=6301.0, ended_at=at(6901)), session(ended_at=at(7000))],
@@ -182,14 +182,14 @@ TIMES: dict[str, tuple[list[Change], list[str]]] = {
         [manifest(created_at="")], ["the times of the group or of its sessions are invalid"]),
     "a session without a time": (
         [session(started_at="soon")], ["the times of the group or of its sessions are invalid"]),
-    "a session with a strange end": (
+    "a session with an invalid end": (
         [session(ended_at="soon")], ["the times of the group or of its sessions are invalid"]),
     "a session that ended at its start": (
         [session(ended_at=at(0)), record(started_at=at(0), ended_at=at(60))], []),
     "a session that ended before its start": (
         [session(ended_at=at(-1))], ["session 1 begins after its end, the next session or the bundle"]),
     "a session without an end": ([session(ended_at=None)], []),
-    "a session of a cluster whose jobs went on": (
+    "a session of a cluster whose jobs continued": (
         [session(cluster={"engine": "slurm"}), record(started_at=at(8000), ended_at=at(8060))], []),
     "a session without workers": ([session(workers=0)], ["session 1 had no worker, or no machine"]),
     "a session without a machine": ([session(hardware=None)], ["session 1 had no worker, or no machine"]),
@@ -198,7 +198,7 @@ TIMES: dict[str, tuple[list[Change], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", TIMES)
-def test_times_agree_with_each_other(name: str) -> None:
+def test_times_are_consistent(name: str) -> None:
     changes, expected = TIMES[name]
     assert found(*changes) == expected
 
@@ -208,7 +208,7 @@ def test_a_run_has_a_time_limit(limit: object) -> None:
     assert "it has no time limit" in found(record(limits={**LIMITS, "time_limit": limit}))
 
 
-def test_a_bundle_is_made_after_its_sessions_and_not_in_the_future() -> None:
+def test_a_bundle_is_created_after_its_sessions_and_not_in_the_future() -> None:
     assert found(made_at=at(3480)) == []
     assert found(made_at=at(3470)) == ["session 1 ended after the bundle was created"]
     assert found(session(ended_at=None), made_at=at(-119)) == ["it ran outside the sessions of the group"]
@@ -223,7 +223,7 @@ def test_a_bundle_is_made_after_its_sessions_and_not_in_the_future() -> None:
 
 
 def agent(**changes: Any) -> Change:
-    """How the manifest defines the agent; None takes a value out."""
+    """Change the agent's definition in the manifest; None removes a value."""
 
     def changed(group: RunGroup) -> RunGroup:
         values = {**group.manifest.settings["agents"]["mine"], **changes}
@@ -246,18 +246,18 @@ NO_ISOLATION: dict[str, Any] = {"no_isolation": True}
 CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
     "other limits": ([record(limits={**LIMITS, "time_limit": 3601.0}, sandbox_limits=describe(
         parse(Limits, {**LIMITS, "time_limit": 3601.0})))], ["its limits differ from the manifest"]),
-    "a limit less": ([record(limits={k: v for k, v in LIMITS.items() if k != "cpus"})],
+    "a missing limit": ([record(limits={k: v for k, v in LIMITS.items() if k != "cpus"})],
         ["its limits differ from the manifest"]),
     "an agent that the manifest does not know": (
         [noted(agents={"other": {"id": "other", "sandbox": "docker"}})], ["the manifest lacks its agent mine"]),
     "another argument": (
         [agent(kwargs={"steps": 4})], ["kwargs steps of its agent differs from the manifest"]),
-    "an argument more": (
+    "an additional argument": (
         [agent(kwargs={"steps": 3, "x": 1})], ["kwargs x of its agent differs from the manifest"]),
-    "an argument less": (
+    "a missing argument": (
         [agent(kwargs={})], ["kwargs steps of its agent differs from the manifest"]),
-    "another digest of its folder": ([agent(digest="b")], []),
-    "a sandbox that is not known": ([agent(sandbox="unknown")], []),
+    "a different digest of its folder": ([agent(digest="b")], []),
+    "an unknown sandbox": ([agent(sandbox="unknown")], []),
     "no sandbox": ([agent(sandbox=None)], []),
     "an argument that is the name of the local sandbox": ([agent(kwargs={"steps": 3, "on": "local"}),
         record(agent_definition={"id": "mine", "kwargs": {"steps": 3, "on": "local"}})], []),
@@ -267,19 +267,19 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
     "a local sandbox where it is not known": ([locally, agent(sandbox="unknown"), manifest(canonical=canonical())],
         ["it ran in the sandbox local, but the manifest says unknown"]),
     "no sandbox in the record": ([agent(sandbox="podman"), record(sandbox_name="", sandbox_limits={})], []),
-    "another moment to continue until": (
+    "another time to continue until": (
         [noted(until="gold"), record(agent_definition={"id": "mine", "kwargs": {"steps": 3}, "until": "end"})],
         ["it was told to continue until another moment than in the manifest"]),
     "the same moment": (
         [noted(until="end"), record(agent_definition={"id": "mine", "kwargs": {"steps": 3}, "until": "end"})], []),
-    "a moment that the manifest does not have": (
+    "a time that the manifest does not have": (
         [record(agent_definition={"id": "mine", "kwargs": {"steps": 3}, "until": "end"})], []),
-    "a limit of the sandbox that is a word": (
+    "a limit of the sandbox that is a string": (
         [record(sandbox_limits={"memory": "much"})], ["its limits, or those of its sandbox, are not numbers"]),
     "limits of the sandbox with another name": (
         [record(sandbox_limits={**describe(parse(Limits, LIMITS)), "all": 1})],
         ["the limits of its sandbox are not all numbers"]),
-    "a limit of the sandbox without an end": (
+    "an infinite limit of the sandbox": (
         [record(sandbox_limits={**describe(parse(Limits, LIMITS)), "disk": float("inf")})],
         ["its limits, or those of its sandbox, are not numbers"]),
     "a limit that the sandbox did not apply": (
@@ -290,10 +290,10 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
     "all of the machine": ([limited(cpus=None, memory=None),
         record(sandbox_limits={**describe(parse(Limits, {"time_limit": 3600.0})), "cpus": 8, "memory": 16 << 30})], []),
     "no share of the machine": ([limited(cpus=None, memory=None)], []),
-    "processors without an end": ([limited(cpus=None), session(cluster={"engine": "slurm"}),
+    "infinite CPUs": ([limited(cpus=None), session(cluster={"engine": "slurm"}),
         record(sandbox_limits={**describe(parse(Limits, LIMITS)), "cpus": float("inf")})],
         ["the limits of its sandbox are not all numbers"]),
-    "more processors than the machine": ([limited(cpus=None),
+    "more CPUs than the machine": ([limited(cpus=None),
         record(sandbox_limits={**describe(parse(Limits, LIMITS)), "cpus": 9})],
         ["its sandbox applied more cpus than the machine has"]),
     "more memory than the machine": ([limited(memory=None),
@@ -330,23 +330,23 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
     "a budget that did not end": (
         [record(ending=Ending.BUDGET_ENDED)], ["its budget is exhausted, but not by its model calls"]),
     "a budget that ended": ([record(ending=Ending.BUDGET_ENDED, llm={"budget_ended": True})], []),
-    "a description of no kind": (
+    "an unknown kind of description": (
         [record(description="ours")], ["its description is of an unknown kind: 'ours'"]),
     "a hidden description": ([record(description="obfuscated")],
         ["it read another kind of description than the manifest says"]),
-    "permissions of no shape": (
+    "permissions that are not a mapping": (
         [record(permissions={"used": {}})], ["its permissions are not valid"]),
-    "permissions that nothing says the use of": (
+    "permissions without those used": (
         [record(permissions={"granted": {}})], ["its permissions are not valid"]),
-    "permissions of no other shape": (
+    "permissions that match no connections": (
         [record(permissions={"granted": {}, "used": {"hosts": ["x:443"]}})],
         ["the permissions that it used do not follow from its sandbox and its connections"]),
     "a host that it reached": ([record(sandbox_connections=ANOTHER,
         permissions={"granted": {}, "used": {"hosts": ["a.example:443"]}})], []),
     "a secret that was not granted": ([record(permissions={"granted": {}, "used": {"secrets": ["A"]}})],
         ["it used secrets that the user did not grant"]),
-    "a secret that was": ([record(permissions={"granted": {"allow_secrets": ["A"]}, "used": {"secrets": ["A"]}})], []),
-    "secrets of no shape": ([record(permissions={"granted": {"allow_secrets": "AB"}, "used": {"secrets": "A"}})],
+    "a granted secret": ([record(permissions={"granted": {"allow_secrets": ["A"]}, "used": {"secrets": ["A"]}})], []),
+    "malformed secrets": ([record(permissions={"granted": {"allow_secrets": "AB"}, "used": {"secrets": "A"}})],
         ["it used secrets that the user did not grant"]),
     "no isolation without trust": (
         [locally, record(permissions={"granted": {"trust_agents": ["other"]}, "used": NO_ISOLATION})],
@@ -355,13 +355,13 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
         [locally, record(permissions={"granted": {"trust_agents": ["mine"]}, "used": NO_ISOLATION})], []),
     "no isolation of a bundled agent": (
         [locally, record(permissions={"granted": {}, "bundled": True, "used": NO_ISOLATION})], []),
-    "a limit without an end": (
+    "an infinite limit": (
         [noted(limits={**LIMITS, "time_limit": float("inf")}),
          record(limits={**LIMITS, "time_limit": float("inf")},
                 sandbox_limits={**describe(parse(Limits, LIMITS)), "time_limit": float("inf")})],
         ["it has no time limit", "the limits of its sandbox are not all numbers",
          "limits: they are not valid: there is no time limit"]),
-    "a limit that is a word": (
+    "a limit that is a string": (
         [noted(limits={**LIMITS, "cpus": "two"})],
         ["its limits differ from the manifest",
          "limits: they are not valid: cpus must be a number, not \"two\""]),
@@ -372,7 +372,7 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
     "another verdict on the same differences": (
         [manifest(canonical=replace(canonical(), is_canonical=True))],
         ["canonical: what the manifest says of the setting does not follow from its limits and machines"]),
-    "a difference more": (
+    "an additional difference": (
         [manifest(canonical=Canonical(False, (*canonical().differences, "x")))],
         ["canonical: what the manifest says of the setting does not follow from its limits and machines"]),
     "recorded answers that the verdict does not have": ([noted(llm_replay="g")],
@@ -381,16 +381,16 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_what_a_record_claims_is_what_the_manifest_says(name: str) -> None:
+def test_records_and_manifest_agree(name: str) -> None:
     changes, expected = CLAIMS[name]
     assert found(*changes) == expected
 
 
-def test_a_run_is_of_the_groups_version_and_says_how_its_task_was_described() -> None:
+def test_a_run_has_the_groups_version_and_its_kind_of_description() -> None:
     (own,) = honest().records
     later = record(report=replace(own.report, bench_version="v2"))
     assert "it uses version v2 of the benchmark" in found(noted(bench_version="v1"), later)
-    assert len(found(noted(description="obfuscated"))) == 1, "the record does not say which one it read"
+    assert len(found(noted(description="obfuscated"))) == 1, "the record does not say which description the agent read"
     hidden = [noted(description="obfuscated"), record(description="obfuscated")]
     (said,) = found(*hidden)
     assert said.startswith("canonical:")
@@ -415,18 +415,18 @@ SUMS: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("name", SUMS)
-def test_sums_of_the_manifest_follow_from_the_records(name: str) -> None:
+def test_totals_in_the_manifest_match_the_records(name: str) -> None:
     change, expected = SUMS[name]
     assert found(change, sums=False) == [expected]
 
 
-def test_a_manifest_may_know_of_attempts_that_were_replaced() -> None:
+def test_a_manifest_may_count_replaced_attempts() -> None:
     more = manifest(images={"mine": {"i": "x", "earlier": "y"}, "other": {"j": "z"}})
     assert found(more, sums=False) == []
 
 
 @pytest.mark.parametrize("still", [session(ended_at=None), session(cluster={"engine": "slurm"})])
-def test_an_interrupted_group_may_lack_sums_and_has_no_wrong_ones(still: Change) -> None:
+def test_an_interrupted_group_may_lack_totals_but_not_have_wrong_ones(still: Change) -> None:
     asked = record(sandbox_connections=ANOTHER)
     assert found(still, asked, manifest(images={}, connections={}, models={}), sums=False) == []
     wrong = manifest(images={"mine": {"i": "y"}})
@@ -439,7 +439,7 @@ ASKED = record(llm={"calls": 2, "models": {"gpt": {"calls": 2}}})
 
 
 @pytest.mark.parametrize("still", [session(ended_at=None), session(cluster={"engine": "slurm"})])
-def test_sums_of_an_interrupted_group_may_be_of_fewer_runs(still: Change) -> None:
+def test_totals_of_an_interrupted_group_may_cover_fewer_runs(still: Change) -> None:
     fewer = manifest(connections={COMPETITION.id: {"a.example": 1}})
     assert found(still, record(sandbox_connections=OTHERS), fewer, sums=False) == []
     assert found(still, ASKED, sums=False) == []
@@ -448,14 +448,14 @@ def test_sums_of_an_interrupted_group_may_be_of_fewer_runs(still: Change) -> Non
     assert found(ASKED, sums=False) == ["models: the manifest has none, but the records have gpt × 2"]
 
 
-def test_the_last_session_says_whether_a_group_has_ended() -> None:
+def test_the_last_session_shows_whether_a_group_has_ended() -> None:
     said = ["models: the manifest has none, but the records have gpt × 2"]
     for still in ({"ended_at": None}, {"cluster": {"engine": "slurm"}}):
         assert found(sessions(first=still), ASKED, sums=False) == said
         assert found(sessions(last=still), ASKED, sums=False) == []
 
 
-def test_permissions_in_the_manifest_are_all_that_runs_used() -> None:
+def test_permissions_in_the_manifest_include_all_that_runs_used() -> None:
     used = record(permissions={"granted": {"allow_secrets": ["A"]}, "used": {"secrets": ["A"]}})
     lacks = "permissions: the manifest lacks secrets that runs of mine used"
     assert found(used, manifest(permissions={"mine": {"secrets": ["A", "B"]}}), sums=False) == []
@@ -478,7 +478,7 @@ def test_models_are_counted_by_name() -> None:
 
 
 def sessions(*changes: str, first: Mapping[str, Any] | None = None, last: Mapping[str, Any] | None = None) -> Change:
-    """Two sessions, an hour apart, the second of which notes these changes."""
+    """Two sessions an hour apart; the second has notes of these changes."""
 
     def changed(group: RunGroup) -> RunGroup:
         (own,) = group.manifest.sessions
@@ -515,7 +515,7 @@ def test_a_note_that_explains_nothing_is_a_contradiction(text: str, said: str) -
     assert found(sessions(text)) == [said]
 
 
-def test_a_setting_that_was_given_up_or_has_commas_is_a_note_as_well() -> None:
+def test_notes_of_removed_settings_and_values_with_commas_are_read() -> None:
     assert found(sessions("runtime was 'runsc', is None")) == []
     assert found(noted(runtime="runsc"), sessions("runtime was 'runsc', is None")) == [], "its last value is kept"
     assert found(noted(title="b, is c"), sessions("title was 'a, is b', is 'b, is c'")) == []
@@ -529,7 +529,7 @@ def test_a_note_of_up_to_4000_characters_is_read() -> None:
 
 
 def test_changes_of_several_sessions_follow_each_other() -> None:
-    """Limits of ten minutes, of twenty and of an hour, each in a session of its own."""
+    """Three sessions with limits of ten minutes, twenty minutes and an hour."""
     limits = [{**LIMITS, "time_limit": seconds} for seconds in (600.0, 1200.0, 3600.0)]
 
     def three(group: RunGroup) -> RunGroup:
@@ -553,7 +553,7 @@ def test_changes_of_several_sessions_follow_each_other() -> None:
             assert found(three, run) == expected
 
 
-def test_a_run_between_two_sessions_is_compared_with_the_one_that_it_fits_better() -> None:
+def test_a_run_between_two_sessions_is_compared_with_the_better_match() -> None:
     notes = ("agents mine kwargs steps was 2, is 3", "limits time_limit was 600.0, is 3600.0")
     two = sessions(*notes, last={"started_at": at(3660)})
     verdict = Canonical.combine(canonical({**LIMITS, "time_limit": 600.0}), canonical().differences)
@@ -561,12 +561,12 @@ def test_a_run_between_two_sessions_is_compared_with_the_one_that_it_fits_better
     assert found(two, run, manifest(canonical=verdict)) == ["kwargs steps of its agent differs from the manifest"]
 
 
-def test_the_first_session_changes_nothing() -> None:
+def test_the_first_session_has_no_notes_of_changes() -> None:
     text = "limits cpus was 1, is 2"
     assert found(session(changes=(text,))) == [f"session 1 has a change of settings that no session writes: {text!r}"]
 
 
-def test_sessions_follow_each_other() -> None:
+def test_sessions_are_in_chronological_order() -> None:
     follows = ["session 1 begins after its end, the next session or the bundle"]
     assert found(sessions(first={"started_at": at(7320), "ended_at": None})) == [
         "it ran outside the sessions of the group"
@@ -601,14 +601,14 @@ IMPORTED: dict[str, tuple[Change, list[str]]] = {
     "a time": (record(seconds=180.0), []),
     "no time": (record(seconds=0.0), []),
     "a longer time": (record(seconds=181.0), ["its times contradict each other"]),
-    "less than no time": (record(seconds=-1.0), ["its times contradict each other"]),
-    "times that are none": (record(started_at="x"), ["its times contradict each other"]),
+    "a negative duration": (record(seconds=-1.0), ["its times contradict each other"]),
+    "invalid times": (record(started_at="x"), ["its times contradict each other"]),
     "no definition of its agent": (record(agent_definition={}), []),
     "another agent": (record(agent_definition={"id": "x"}), ["its agent is defined as 'x'"]),
 }
 
 
 @pytest.mark.parametrize("name", IMPORTED)
-def test_an_imported_group_claims_nothing_that_only_a_session_knows(name: str) -> None:
+def test_an_imported_group_has_no_claims_that_only_a_session_can_make(name: str) -> None:
     change, expected = IMPORTED[name]
     assert found(imported, change) == expected

@@ -1,4 +1,4 @@
-"""Bundles: an untouched one verifies on a machine that has only the data, and one that was changed never does."""
+"""An unchanged bundle verifies on a machine that has only the data; a changed one never does."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Values = dict[str, Any]
 
 
 class World(NamedTuple):
-    """A run group that a session made, the data it was made with, and what grades with this data again."""
+    """A session's run group, its data, and the graders that regrade it with this data."""
 
     group: Path
     data: Path
@@ -66,7 +66,7 @@ def tables(group: Path) -> bytes:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Two agents × two seeds on the toy competition; one run with a ledger of model calls, as the gateway writes it."""
+    """Two agents × two seeds on the toy competition; one run has the gateway's ledger of model calls."""
     kept = os.environ.get("MLEBENCH_TEST_WORLD")
     project = Path(kept) if kept else tmp_path_factory.mktemp("project")
     if (project / "runs/toys").is_dir():
@@ -76,7 +76,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def made_world(project: Path, agents: Sequence[str], *, seeds: int) -> World:
-    """A session of these agents in a folder that has the toys; one run of toy/gold asked models."""
+    """A session of these agents in a folder with the toys; one run of toy/gold called models."""
     command = [sys.executable, "-m", "pytest", "competitions/toy-parity", "-q", "-p", "no:cacheprovider"]
     command += [f"{option}={agent}" for agent in agents for option in ("--agent", "--trust-agent")]
     command += [f"--seeds={seeds}", "--agents-dir=agents", "--data-dir=data"]
@@ -116,7 +116,7 @@ def _with_models(group: Path) -> None:
 
 
 def _rewritten(group: Path) -> None:
-    """All that follows from records written anew, as a forger who knows these files would."""
+    """Rewrite all files that depend on the records, as a knowledgeable forger would."""
     manifest = Manifest.read(group)
     assert manifest is not None
     records = read_group(group).records
@@ -126,7 +126,7 @@ def _rewritten(group: Path) -> None:
 
 @pytest.fixture
 def copy(world: World, tmp_path: Path) -> Path:
-    """The group, to be tampered with."""
+    """A copy of the group, to be tampered with."""
     return Path(shutil.copytree(world.group, tmp_path / "copy" / "toys"))
 
 
@@ -164,14 +164,14 @@ def _fewer_calls(group: Path) -> None:
 
 
 def _rename_model(group: Path) -> None:
-    """In the record and in the manifest, where a reader would look."""
+    """Change the name in the record and the manifest, where readers would look."""
     run = _with_calls_of(group).parents[1] / "run.json"
     run.write_text(run.read_text().replace('"small"', '"large"'))
     (group / MANIFEST).write_text((group / MANIFEST).read_text().replace('"small"', '"large"'))
 
 
 def _promote(values: Values) -> None:
-    """A medal in every place of a record."""
+    """Add a medal everywhere in a record."""
     values["report"] |= {"gold_medal": True, "silver_medal": False, "score": values["report"]["gold_threshold"]}
     values["outcome"] = "gold"
     values["timeline"][-1:] = [
@@ -193,7 +193,7 @@ def _other_data(group: Path) -> None:
 
 
 def _calls_that_never_were(group: Path) -> None:
-    """Half of the cost taken out of ledger, record and manifest; the trajectory still has the calls."""
+    """Remove half of the cost from ledger, record and manifest; the trajectory still has the calls."""
     path = _with_calls_of(group)
     lines = path.read_text().splitlines(keepends=True)[:1]
     path.write_text("".join(lines))
@@ -205,7 +205,7 @@ def _calls_that_never_were(group: Path) -> None:
 
 
 def _key_twice(group: Path) -> None:
-    """Who reads the first value sees another score than who reads the last."""
+    """Readers that use the first of two values see another score than those that use the last."""
     run = run_json(group)
     run.write_text(run.read_text().replace('"score":', '"score": 0.999, "score":', 1))
 
@@ -218,7 +218,7 @@ def _longer_than_its_limit(group: Path) -> None:
 
 
 def _audit_of(group: Path, change: Callable[[Values], object]) -> None:
-    """An audit of runs, one of which has code that reads the answers; changed afterwards."""
+    """Audit runs, one of which has code that reads the answers, and change the audit afterwards."""
     (run_json(group).parent / "code").mkdir(exist_ok=True)
     (run_json(group).parent / "code/solution.py").write_text("print(open('/private/test.csv').read())\n")
     world_data = [f"--data-dir={group.parent / 'nothing'}", f"--competitions-dir={TOYS / 'competitions'}"]
@@ -231,7 +231,7 @@ def _clean(values: Values) -> None:
 
 
 def _with_plagiarism(group: Path, kept: int) -> None:
-    """An audit that found two pairs, and has only so many of the findings."""
+    """An audit that found two similar pairs, and contains only the given number of findings."""
     run_id = run_json(group).parent.name
     alike = {"run_id": run_id, "scanner": "plagiarism", "verdict": "look", "text": "70 % of it is in a/b"}
     account = {"library": "copydetect", "version": "1", "kgram": 30, "window": 15, "threshold": 0.6, "least": 250}
@@ -244,7 +244,7 @@ def _with_plagiarism(group: Path, kept: int) -> None:
 
 
 def _graded_again(group: Path, change: Callable[[Values], object]) -> None:
-    """Later grades, which are the first ones; changed afterwards."""
+    """Regrade with the same results, and change these afterwards."""
     runs = [
         {
             "run_id": record.run_id,
@@ -266,7 +266,7 @@ def _graded_again(group: Path, change: Callable[[Values], object]) -> None:
 
 
 def _better_later(values: Values) -> None:
-    """A later grade with all that follows from it."""
+    """Change a later grade and everything that depends on it."""
     run = next(run for run in values["runs"] if run["agent"] == "toy/silver")
     run["after"] |= {"score": 0.999}
     run["changes"] = [f"score {run['before']['score']}, now 0.999"]
@@ -279,7 +279,7 @@ def _judge_without_account(group: Path) -> None:
 
 
 def _familiarity(group: Path, r: float = 0.1) -> None:
-    """A measurement whose correlation and scores do not follow from anything."""
+    """A measurement with invented correlation and scores."""
     known = [{"competition_id": "toy-parity", "familiarity": 0.1, "scores": {"toy/gold": 0.123}}]
     found = [{"agent": "toy/gold", "competitions": 22, "r": r, "low": -0.3, "high": 0.4}]
     values = {"model": "base", "correlations": found, "competitions": known}
@@ -287,7 +287,7 @@ def _familiarity(group: Path, r: float = 0.1) -> None:
 
 
 def _familiarity_twice(group: Path) -> None:
-    """A competition that is listed once with a wrong score, and once with the right one."""
+    """A competition listed twice, with a wrong and the correct score."""
     load = Competition.load
     own, _ = scores(read_group(group).records, lambda id: load(TOYS / f"competitions/{id}/competition.yaml"))
     listed = [
@@ -300,7 +300,7 @@ def _familiarity_twice(group: Path) -> None:
 
 TAMPERINGS: dict[str, Callable[[Path], object]] = {
     "a score in a record": in_record(lambda v: v["report"].update(score=0.99)),
-    "a medal and all that belongs to it": in_record(_promote, "silver"),
+    "a medal and everything that depends on it": in_record(_promote, "silver"),
     "an outcome": in_record(lambda v: v.update(outcome="gold"), "silver"),
     "a threshold": in_record(lambda v: v["report"].update(gold_threshold=0.1)),
     "a submission": _swap_submissions,
@@ -330,64 +330,66 @@ TAMPERINGS: dict[str, Callable[[Path], object]] = {
         group / "metadata.json", lambda v: next(iter(v["runs"].values())).update(success=False)
     ),
     "an audit made clean": lambda group: _audit_of(group, _clean),
-    "a finding that is milder": lambda group: _audit_of(group, lambda v: v["findings"][0].update(verdict="look")),
+    "a finding with a lower severity": lambda group: _audit_of(
+        group, lambda v: v["findings"][0].update(verdict="look")
+    ),
     "an audit that cannot be read": lambda group: (group / FINDINGS).write_text('{"runs": 3}'),
     "a finding of plagiarism that was deleted": lambda group: _with_plagiarism(group, 1),
     "the account of a judge": _judge_without_account,
     "a later grade": lambda group: _graded_again(group, _better_later),
-    "a first grade beside a later one": lambda group: _graded_again(
+    "a first grade next to a later one": lambda group: _graded_again(
         group, lambda v: v["runs"][0]["before"].update(score=0.1)
     ),
     "a change between grades": lambda group: _graded_again(group, lambda v: v["runs"][0].update(changes=["better"])),
     "a run left out of later grades": lambda group: _graded_again(group, lambda v: v["runs"].pop()),
-    "a later grade of a run that never was": lambda group: _graded_again(
+    "a later grade of an invented run": lambda group: _graded_again(
         group, lambda v: v["runs"][0].update(run_id="toy-parity_other")
     ),
-    "later grades that cannot be read": lambda group: (group / "regraded-v1-1.json").write_text("[]"),
+    "unreadable later grades": lambda group: (group / "regraded-v1-1.json").write_text("[]"),
     "a familiarity": _familiarity,
     "a familiarity that is listed twice": _familiarity_twice,
-    "calls taken out of ledger, record and manifest alike": _calls_that_never_were,
+    "calls removed from ledger, record and manifest": _calls_that_never_were,
     "a cost that is not a number": lambda group: edit(
         _with_calls_of(group).parents[1] / "run.json", lambda v: v["llm"].update(known_cost=float("nan"))
     ),
-    "a key that comes twice": _key_twice,
+    "a duplicate key": _key_twice,
     "a limit below what a run took": _longer_than_its_limit,
-    "a time below zero": in_record(lambda v: v.update(seconds=-1.0)),
+    "a negative time": in_record(lambda v: v.update(seconds=-1.0)),
     "that it ran without isolation": in_record(lambda v: v["permissions"]["used"].pop("no_isolation")),
     "a host that it reached": in_record(lambda v: v["permissions"]["used"].update(hosts=["evil.example:443"])),
     "a secret that was not granted": in_record(lambda v: v["permissions"]["used"].update(secrets=["TOKEN"])),
     "that its agent was trusted": in_record(lambda v: v["permissions"]["granted"].pop("trust_agents")),
     "permissions in the manifest": in_manifest(lambda v: v["permissions"]["toy/gold"].pop("no_isolation")),
-    "permissions of another shape": in_record(lambda v: v.update(permissions={"used": ["all"]})),
+    "malformed permissions": in_record(lambda v: v.update(permissions={"used": ["all"]})),
     "another competition": in_record(lambda v: v.update(competition_id="toy-distance")),
     "a score that is not a number": in_record(lambda v: v["report"].update(score=float("nan"))),
-    "a record that is none": lambda group: run_json(group).write_text("{}"),
+    "an invalid record": lambda group: run_json(group).write_text("{}"),
 }
 
 
 SEEN_BY = {
     "an audit made clean": "audit",
-    "a finding that is milder": "audit",
+    "a finding with a lower severity": "audit",
     "an audit that cannot be read": "audit",
     "a finding of plagiarism that was deleted": "plagiarism",
     "the account of a judge": "judge",
     "a later grade": "later grades",
-    "a first grade beside a later one": "later grades",
+    "a first grade next to a later one": "later grades",
     "a change between grades": "later grades",
     "a run left out of later grades": "later grades",
-    "a later grade of a run that never was": "later grades",
-    "later grades that cannot be read": "later grades",
+    "a later grade of an invented run": "later grades",
+    "unreadable later grades": "later grades",
     "a familiarity": "familiarity",
     "a familiarity that is listed twice": "familiarity",
-    "calls taken out of ledger, record and manifest alike": "models",
+    "calls removed from ledger, record and manifest": "models",
     "a cost that is not a number": "models",
-    "a key that comes twice": "records",
+    "a duplicate key": "records",
     "a limit below what a run took": "settings",
 }
 
 
 @pytest.mark.parametrize("name", TAMPERINGS)
-def test_a_group_that_was_changed_does_not_verify_even_with_a_new_index(
+def test_a_changed_group_does_not_verify_even_with_a_new_index(
     name: str, world: World, copy: Path, tmp_path: Path
 ) -> None:
     before = world.pack(copy, tmp_path / "before.tar.zst")
@@ -401,7 +403,7 @@ def test_a_group_that_was_changed_does_not_verify_even_with_a_new_index(
         assert SEEN_BY[name] in {check.name for check in card.checks if check.result is CheckResult.differs}
 
 
-def test_an_untouched_bundle_verifies_and_every_number_is_computed_again(
+def test_an_unchanged_bundle_verifies_and_every_number_is_recomputed(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -425,15 +427,13 @@ def test_an_untouched_bundle_verifies_and_every_number_is_computed_again(
     assert main(["verify", "toys.tar.zst", *options, "--digest", "SHA256"]) == 2
     assert "digest: 'SHA256' is not 64 hexadecimal digits" in capsys.readouterr().err
     assert "toys: differs (index)" in refused and "`mlebench bundle` prints it" in refused
-    # Without the data nothing is claimed.
+    # Without the data, nothing is confirmed.
     assert main(["verify", "toys.tar.zst", f"--data-dir={tmp_path / 'none'}", options[1]]) == 1
     assert "grades: cannot be checked: 4 of 4 runs" in capsys.readouterr().out
     assert main(["verify", "-c", "smoke-digits", "--digest", "0" * 64]) == 2
 
 
-def test_a_run_that_was_done_again_and_one_that_is_missing_are_no_tampering(
-    world: World, copy: Path, tmp_path: Path
-) -> None:
+def test_repeated_and_missing_runs_are_not_tampering(world: World, copy: Path, tmp_path: Path) -> None:
     again = run_json(copy)
     earlier = Path(shutil.copytree(again.parent, copy / f"{again.parent.name}-first"))
     edit(earlier / "run.json", lambda v: v.update(run_id=earlier.name, started_at="2020-01-01T00:00:00+00:00"))
@@ -457,7 +457,7 @@ def _every(group: Path, change: Callable[[Values], object]) -> None:
 
 
 def _moved(group: Path, was: str, now: str) -> None:
-    """Run directories, whose names tell what the run is of, are renamed with their records."""
+    """Rename run directories, whose names identify the run, along with their records."""
     for path in sorted(group.glob(f"*{was}*")):
         edit(path / "run.json", lambda v: v.update(run_id=v["run_id"].replace(was, now)))
         path.rename(path.with_name(path.name.replace(was, now)))
@@ -505,11 +505,11 @@ FORGERIES: dict[str, Callable[[Path], object]] = {
     "shorter times": _quicker,
     "a better submission, with its grade": _a_better_submission_with_its_grade,
 }
-"""Whoever changes all files that belong together leaves nothing that could differ."""
+"""Consistent changes of all related files, which leave no contradiction."""
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_a_forgery_that_is_consistent_shows_by_digest_or_signature_alone(
+def test_a_consistent_forgery_is_detected_only_by_digest_or_signature(
     name: str, world: World, copy: Path, tmp_path: Path
 ) -> None:
     published = world.pack(copy, tmp_path / "honest.tar.zst").digest
@@ -529,10 +529,10 @@ def test_a_forgery_that_is_consistent_shows_by_digest_or_signature_alone(
         assert card.result is result, card.checks
         if not options:
             shown = "\n".join(section.text() for section in card_sections(card))
-            assert "not signed: the files agree" in shown, "which is all that was claimed"
+            assert "not signed: the files agree" in shown, "the bundle claims no more"
 
 
-def test_an_honest_audit_and_later_grades_are_found_again(world: World, copy: Path, tmp_path: Path) -> None:
+def test_an_honest_audit_and_later_grades_are_reproduced(world: World, copy: Path, tmp_path: Path) -> None:
     _with_plagiarism(copy, 2)
     assert main(["regrade", str(copy), f"--data-dir={world.data}", f"--competitions-dir={TOYS / 'competitions'}"]) == 0
     world.pack(copy, tmp_path / "b.tar.zst")
@@ -542,7 +542,7 @@ def test_an_honest_audit_and_later_grades_are_found_again(world: World, copy: Pa
     assert details["audit"] == "scanners find nothing more in 4 runs"
     assert details["later grades"] == "4 submissions graded again"
     assert details["plagiarism"].startswith("as many findings as its account says")
-    # What scanners read was left out: then nobody can say.
+    # The files that scanners read were omitted, so the result is unknown.
     world.pack(copy, tmp_path / "less.tar.zst", leave_out=["code"])
     (tmp_path / "less").mkdir()
     card = world.card(tmp_path / "less.tar.zst", tmp_path / "less")
@@ -553,20 +553,20 @@ def test_an_honest_audit_and_later_grades_are_found_again(world: World, copy: Pa
 STRANGE: dict[str, Callable[[Path], object]] = {
     "no workers": in_manifest(lambda v: v["sessions"][0].update(workers=0)),
     "a limit that is not a number": in_manifest(lambda v: v["settings"]["limits"].update(time_limit=float("nan"))),
-    "a time without an end": in_record(lambda v: v["limits"].update(time_limit=float("inf"))),
-    "a time that is none": in_record(lambda v: v.update(started_at="x", ended_at="-1")),
+    "an infinite time": in_record(lambda v: v["limits"].update(time_limit=float("inf"))),
+    "an invalid time": in_record(lambda v: v.update(started_at="x", ended_at="-1")),
     "an infinite threshold": in_record(lambda v: v["report"].update(gold_threshold=float("inf"))),
-    "a run's id upwards": in_record(lambda v: v.update(run_id="../../../../etc")),
-    "a file upwards": in_record(lambda v: v["timeline"][0].update(file="../../../etc/passwd")),
-    "a version of its own": in_manifest(lambda v: v["settings"].update(bench_version="v9")),
-    "agents that are none": in_manifest(lambda v: v["settings"].update(agents={"toy/gold": {"id": 3}})),
+    "a run's id with a path to the parent": in_record(lambda v: v.update(run_id="../../../../etc")),
+    "a file with a path to the parent": in_record(lambda v: v["timeline"][0].update(file="../../../etc/passwd")),
+    "an unknown version of the benchmark": in_manifest(lambda v: v["settings"].update(bench_version="v9")),
+    "invalid agents": in_manifest(lambda v: v["settings"].update(agents={"toy/gold": {"id": 3}})),
     "a manifest of lists": lambda group: (group / MANIFEST).write_text("[" * 90 + "]" * 90),
-    "a competition upwards": in_record(lambda v: v.update(competition_id="../toy-parity")),
+    "a competition with a path to the parent": in_record(lambda v: v.update(competition_id="../toy-parity")),
 }
 
 
 @pytest.mark.parametrize("name", STRANGE)
-def test_values_that_no_session_writes_are_a_difference_and_no_traceback(
+def test_impossible_values_are_a_difference_and_not_a_traceback(
     name: str, world: World, copy: Path, tmp_path: Path
 ) -> None:
     STRANGE[name](copy)
@@ -575,14 +575,14 @@ def test_values_that_no_session_writes_are_a_difference_and_no_traceback(
     assert card.result is CheckResult.differs
 
 
-def test_what_was_left_out_is_listed_and_not_taken_for_verified(world: World, tmp_path: Path) -> None:
+def test_omitted_files_are_listed_and_not_counted_as_verified(world: World, tmp_path: Path) -> None:
     world.pack(world.group, tmp_path / "b.tar.zst", leave_out=["submissions", "code"])
     card = world.card(tmp_path / "b.tar.zst", tmp_path)
     assert card.result is CheckResult.unchecked
     assert "submissions: 4 (by --leave-out)" in card.left_out
 
 
-def test_a_signature_shows_who_made_a_bundle(world: World, tmp_path: Path) -> None:
+def test_a_signature_shows_who_created_a_bundle(world: World, tmp_path: Path) -> None:
     keys = [tmp_path / name for name in ("ours", "theirs")]
     for key in keys:
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key, "-C", "x"], check=True)
@@ -598,7 +598,7 @@ def test_a_signature_shows_who_made_a_bundle(world: World, tmp_path: Path) -> No
     (tmp_path / "b").mkdir()
     theirs = world.card(tmp_path / "1.tar.zst", tmp_path / "b", allowed_signers=signers)
     assert [check.name for check in theirs.checks if check.result is CheckResult.differs] == ["signature"]
-    # Neither does a good signature of another index count, nor none at all.
+    # A valid signature of another index does not count, nor does a missing one.
     (tmp_path / "c").mkdir()
     packed = read_bundle(tmp_path / "0.tar.zst", tmp_path / "c")
     for signature in (world.pack(copy_of(world, tmp_path), tmp_path / "2.tar.zst", key=keys[0]).signature, None):
@@ -622,7 +622,7 @@ def members(file: Path) -> list[Member]:
 
 
 def pack(found: list[Member], target: Path, *, kind: bytes = tarfile.REGTYPE) -> Path:
-    """An archive of these members, of which the last may be no regular file."""
+    """Write an archive of these members; the last may be a special file."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
         for name, value in found:
@@ -650,20 +650,20 @@ HOSTILE: dict[str, tuple[Callable[[list[Member]], list[Member]], str]] = {
     "content": (lambda m: [*m[:-1], (m[-1][0], b"x" * len(m[-1][1]))], "its SHA-256 differs"),
     "length": (lambda m: [*m[:-1], (m[-1][0], m[-1][1] + b"x")], "bytes and not"),
     "a missing member": (lambda m: m[:-1], "is missing"),
-    "a member more": (lambda m: [*m, ("blobs/" + "0" * 64, b"")], "is not in the index"),
-    "a member twice": (lambda m: [*m, m[-1]], "is a duplicate"),
+    "an additional member": (lambda m: [*m, ("blobs/" + "0" * 64, b"")], "is not in the index"),
+    "a duplicate member": (lambda m: [*m, m[-1]], "is a duplicate"),
     "a member with a path": (lambda m: [*m, ("../../evil", b"x")], "is not in the index"),
     "no index": (lambda m: m[1:], "first member"),
-    "a path upwards": (_first("path", "../evil"), "not within a run group"),
+    "a path to the parent": (_first("path", "../evil"), "not within a run group"),
     "an absolute path": (_first("path", "/tmp/evil"), "not within a run group"),
-    "a path with a control": (_first("path", "a\x1b[2J"), "not within a run group"),
+    "a path with a control character": (_first("path", "a\x1b[2J"), "not within a run group"),
     "a path as file and folder": (
         lambda m: reindexed(m, lambda v: v["files"][0].update(path="manifest.json/inside")),
         "as both a file and a folder",
     ),
-    "a size below zero": (_first("size", -1), "unpacks to"),
+    "a negative size": (_first("size", -1), "unpacks to"),
     "a size that is too large": (_first("size", 1 << 50), "at most"),
-    "a group's name upwards": (
+    "a group's name with a path to the parent": (
         lambda m: reindexed(m, lambda v: v.update(run_group="..")),
         "not the name of a run group",
     ),
@@ -676,13 +676,13 @@ HOSTILE: dict[str, tuple[Callable[[list[Member]], list[Member]], str]] = {
         lambda m: reindexed(m, lambda v: v["files"].append(v["files"][0])),
         "its index has the duplicate path",
     ),
-    "a digest that is none": (_first("sha256", "0" * 63 + "G"), "no valid SHA-256"),
-    "an index that is deep": (lambda m: [("index.json", b"[" * 100_000), *m[1:]], "levels"),
+    "an invalid digest": (_first("sha256", "0" * 63 + "G"), "no valid SHA-256"),
+    "a deeply nested index": (lambda m: [("index.json", b"[" * 100_000), *m[1:]], "levels"),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_an_archive_that_is_not_what_its_index_says_is_refused(name: str, world: World, tmp_path: Path) -> None:
+def test_an_archive_that_contradicts_its_index_is_rejected(name: str, world: World, tmp_path: Path) -> None:
     world.pack(world.group, tmp_path / "honest.tar.zst")
     change, why = HOSTILE[name]
     file = pack(change(members(tmp_path / "honest.tar.zst")), tmp_path / "hostile.tar.zst")
@@ -694,14 +694,14 @@ def test_an_archive_that_is_not_what_its_index_says_is_refused(name: str, world:
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
-def test_links_and_special_members_are_refused(kind: bytes, world: World, tmp_path: Path) -> None:
+def test_links_and_special_members_are_rejected(kind: bytes, world: World, tmp_path: Path) -> None:
     world.pack(world.group, tmp_path / "honest.tar.zst")
     file = pack(members(tmp_path / "honest.tar.zst"), tmp_path / "hostile.tar.zst", kind=kind)
     with pytest.raises(DataError, match="not a regular file"):
         read_bundle(file, tmp_path)
 
 
-def test_a_bomb_ends_where_the_index_or_the_reader_says(world: World, tmp_path: Path) -> None:
+def test_reading_a_bomb_stops_at_the_limit_of_index_or_reader(world: World, tmp_path: Path) -> None:
     world.pack(world.group, tmp_path / "honest.tar.zst")
     with pytest.raises(DataError, match="at most 10"):
         read_bundle(tmp_path / "honest.tar.zst", tmp_path, max_bytes=10)
@@ -713,14 +713,14 @@ def test_a_bomb_ends_where_the_index_or_the_reader_says(world: World, tmp_path: 
         (tmp_path / "nowhere").mkdir(exist_ok=True)
         shutil.rmtree(tmp_path / "nowhere")
     header = tarfile.TarInfo("index.json")
-    header.size = 1 << 40  # a member that says it has a terabyte
+    header.size = 1 << 40  # a member with a declared size of a terabyte
     (tmp_path / "bomb.tar.zst").write_bytes(zstd.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 24)))
     with pytest.raises(DataError, match="first member"):
         read_bundle(tmp_path / "bomb.tar.zst", tmp_path)
 
 
-def test_nothing_follows_the_end_of_an_archive(world: World, tmp_path: Path) -> None:
-    """Other programs might read it, and the digest says nothing of it."""
+def test_data_after_the_end_of_an_archive_is_rejected(world: World, tmp_path: Path) -> None:
+    """Other programs might read such data, which the checksum does not cover."""
     world.pack(world.group, tmp_path / "honest.tar.zst")
     honest = (tmp_path / "honest.tar.zst").read_bytes()
     more = pack([("manifest.json", b"{}")], tmp_path / "more.tar.zst").read_bytes()
@@ -731,9 +731,7 @@ def test_nothing_follows_the_end_of_an_archive(world: World, tmp_path: Path) -> 
             read_bundle(tmp_path / f"{name}.tar.zst", tmp_path / name)
 
 
-def test_names_that_differ_in_the_form_of_their_accents_stay_two_files(
-    world: World, copy: Path, tmp_path: Path
-) -> None:
+def test_names_that_differ_in_unicode_normalization_stay_two_files(world: World, copy: Path, tmp_path: Path) -> None:
     code = run_json(copy).parent / "code"
     code.mkdir(exist_ok=True)
     for form in ("NFC", "NFD"):
@@ -744,7 +742,7 @@ def test_names_that_differ_in_the_form_of_their_accents_stay_two_files(
     assert texts == {unicodedata.normalize(form, "modèle.py"): form for form in ("NFC", "NFD")}
 
 
-def test_links_in_a_group_are_not_followed_and_said(world: World, copy: Path, tmp_path: Path) -> None:
+def test_links_in_a_group_are_reported_and_not_followed(world: World, copy: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     run_dir = run_json(copy).parent
     (run_dir / "code").mkdir(exist_ok=True)

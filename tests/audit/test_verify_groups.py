@@ -1,6 +1,6 @@
-"""What verifying says of a run group on disk: each rule with values at its bounds, without a session or a real grader.
+"""Rules for verifying a run group on disk, each with boundary values, without a session or a real grader.
 
-A file is worth the number that it holds, so that a test chooses the grade that it gets here.
+The score of a file is the number that it contains, so that tests choose the grades.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NOT_GRADED = "not graded: the session was interrupted"
 
 
 class Graders(Regrader):
-    """Gives each file the score that it holds; ``obstacles`` has why runs cannot be graded."""
+    """Scores each file with the number in it. ``obstacles`` has reasons why runs cannot be graded."""
 
     obstacles: Mapping[str, str] = {}
 
@@ -66,7 +66,7 @@ class Graders(Regrader):
 
 
 def scores(group: RunGroup) -> Mapping[str, Any]:
-    """A table of all scores, in place of a group's reports."""
+    """A table of all scores, instead of a group's reports."""
     return {TABLES: {"scores": {record.run_id: record.score for record in group.records}}}
 
 
@@ -79,7 +79,7 @@ LAST = point(50.0, GOLD, "snapshots/0002.csv", final=True)
 
 
 class World:
-    """A group of one run with two snapshots, and a bundle of the group. The second snapshot is the submission."""
+    """A group with one run, which has two snapshots, and its bundle. The second snapshot is the submission."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "g"
@@ -104,7 +104,7 @@ class World:
         (self.folder / path).write_text(text)
 
     def data(self, **state: Any) -> None:
-        """The prepared data of this machine."""
+        """The prepared data on this machine."""
         dataset = self.graders.store.dataset(COMPETITION)
         for side in (dataset.public, dataset.private):
             side.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ class World:
         self.left_out.append(LeftOut(what=what, files=files, size=1, why="by choice"))
 
     def later(self, path: str, change: Callable[[Any], object]) -> None:
-        """A change of a JSON file that was written."""
+        """Change a JSON file after it is written."""
 
         def edit() -> None:
             values = json.loads((self.folder / path).read_text())
@@ -133,7 +133,7 @@ class World:
         self.edits.append(edit)
 
     def another(self, **changes: Any) -> None:
-        """A second planned run, of seed 1, with a submission and nothing else."""
+        """Add a second planned run with seed 1, which has only a submission."""
         changes = {"run_id": RUN.replace("-0-a", "-1-a"), "seed": 1, "timeline": (), **changes}
         self.records.append(replace(self.records[0], **changes))
         self.put(f"{self.records[1].run_id}/submission/submission.csv", str(GOLD))
@@ -142,7 +142,7 @@ class World:
     def write(self) -> Bundle:
         self.plan(images={}, connections={}, data={}, models={}, permissions={})
         self.manifest = self.manifest.with_records(self.records)
-        self.put("manifest.json", json_text(asdict(self.manifest)))  # not flushed to the disk, which takes long
+        self.put("manifest.json", json_text(asdict(self.manifest)))  # without flushing to disk, which is slow
         for record in self.records:
             self.put(f"{record.run_id}/run.json", json_text(record.to_json()))
         group = RunGroup(folder=self.folder, records=tuple(self.records), manifest=self.manifest)
@@ -169,7 +169,7 @@ class World:
         return found
 
     def differs(self, name: str) -> list[str]:
-        """Why a check differs, without the run's id; empty where it agrees."""
+        """The reason why a check differs, without the run's id, or an empty string if it agrees."""
         check = self.check(name)
         assert check.result is (CheckResult.differs if check.reasons else CheckResult.verified), check
         return [reason.removeprefix(f"{RUN}: ") for reason in check.reasons]
@@ -180,7 +180,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_all_of_an_honest_group_agrees(world: World) -> None:
+def test_an_honest_group_agrees_in_every_check(world: World) -> None:
     world.omit("logs", 3)
     card = world.card()
     agrees = CheckResult.verified
@@ -207,7 +207,7 @@ def test_all_of_an_honest_group_agrees(world: World) -> None:
 
 
 def raw(change: Callable[[Any], object], path: str = f"{RUN}/run.json") -> Change:
-    """A change of a file that no record or manifest of ours could be written with."""
+    """Change a file in a way that our classes could not write."""
     return lambda world: world.later(path, change)
 
 
@@ -245,7 +245,7 @@ def _unnamed(world: World) -> None:
 
 
 def _running(world: World, seed: int) -> None:
-    """A second run that has not ended; seed 1 is planned."""
+    """Add a second run that has not ended; seed 1 is planned."""
     world.plan(runs=(*world.manifest.runs, PlannedRun("mine", COMPETITION.id, 1)))
     world.omit(MISSING_RUNS)
     running = {"competition_id": COMPETITION.id, "agent": "mine", "seed": seed, "worker": "", "started": 0.0,
@@ -254,7 +254,7 @@ def _running(world: World, seed: int) -> None:
 
 
 def _in_place_of_another(world: World) -> None:
-    """The record says that it is the run of a folder whose own record is a list."""
+    """The record claims to belong to a folder whose own record is a list."""
     shutil.copytree(world.run_dir, world.folder / f"{RUN}b")
     world.put(f"{RUN}b/run.json", "[]")
     world.later(f"{RUN}/run.json", lambda v: v.update(run_id=f"{RUN}b"))
@@ -268,7 +268,7 @@ RECORDS: dict[str, tuple[Change, list[str]]] = {
     "a long outcome": (
         raw(lambda v: v.update(outcome="x" * 200)), [f"outcome is '{'x' * 99}, but the record implies 'gold'"]),
     "a last change": (raw(lambda v: v.update(last_change={})), ["last change is {}, but the record implies None"]),
-    "a last change that was": (
+    "a last change that happened": (
         all_of(record(timeline=(replace(FIRST, score=2.0), LAST)), raw(lambda v: v.update(last_change=None))),
         ["last change is None, but the record implies {'best_seconds': 10.0, 'best_score': 2.0, 'best_medal': None, "
          f"'score': {GOLD}, 'medal': 'gold', 'med"]),
@@ -304,7 +304,7 @@ RECORDS: dict[str, tuple[Change, list[str]]] = {
         put(f"{RUN}/files.zip"), ["files.zip cannot be read: it is not a zip archive without a comment"]),
     "no plan": (
         planned(), ["the manifest does not say which runs were planned"]),
-    "a run that is planned twice": (
+    "a run planned twice": (
         planned(0, 0), ["the manifest plans a run twice"]),
     "another plan": (
         planned(1),
@@ -312,9 +312,9 @@ RECORDS: dict[str, tuple[Change, list[str]]] = {
     "planned runs that are missing": (
         planned(2, 0, 1),
         [PLANNED.format(1), PLANNED.format(2)]),
-    "planned runs that are missing, as the index says": (
+    "planned runs that are missing, as in the index": (
         all_of(planned(2, 0, 1), omitted(MISSING_RUNS, 2)), []),
-    "more planned runs missing than the index says": (
+    "more planned runs missing than in the index": (
         all_of(planned(0, 1), omitted(MISSING_RUNS, 2)), [PLANNED.format(1)]),
     "other files missing than planned runs": (
         all_of(planned(0, 1), omitted("logs")), [PLANNED.format(1)]),
@@ -323,17 +323,17 @@ RECORDS: dict[str, tuple[Change, list[str]]] = {
         all_of(put(f"other{'x' * 200}/a"), put(f"other{'x' * 200}/b"), put("some/c"), put("file")),
         [f"other{'x' * 95}: it left files, but has no record", "some: it left files, but has no record"]),
     "votes of a judge": (put("judge/votes.jsonl"), []),
-    "a run that goes on": (lambda world: _running(world, 1), []),
-    "a run that goes on and was not planned": (
+    "a running run": (lambda world: _running(world, 1), []),
+    "an unplanned running run": (
         lambda world: _running(world, 2), ["smoke-digits_mine-1-b: it left files, but has no record"]),
-    "a record that is none": (
+    "an invalid record": (
         put("smoke-digits_mine-1-b/run.json", "{}"),
         ["left out: {}/smoke-digits_mine-1-b/run.json is not a run record: it lacks run_id"]),
-    "a record with permissions of another shape": (
+    "a record with malformed permissions": (
         raw(lambda v: v.update(permissions={"granted": {}, "used": ["hosts"]})),
         [f"left out: {{}}/{RUN}/run.json is not a run record: permissions.used must be an object",
          PLANNED.format(0)]),
-    "a record in the place of another": (
+    "a record that replaces another": (
         _in_place_of_another,
         [f"left out: {{}}/{RUN}b/run.json is not a run record: it must be an object, not []",
          f"{RUN}b: outcome is None, but the record implies 'gold'"]),
@@ -341,13 +341,13 @@ RECORDS: dict[str, tuple[Change, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_records_agree_with_their_folders_and_with_the_plan(name: str, world: World) -> None:
+def test_records_match_their_folders_and_the_plan(name: str, world: World) -> None:
     change, expected = RECORDS[name]
     change(world)
     assert world.differs("records") == [text.replace("left out: {}", f"left out: {world.folder}") for text in expected]
 
 
-def test_a_competition_that_is_not_here_has_no_split_to_compare_with(world: World) -> None:
+def test_the_split_of_an_unknown_competition_is_not_compared(world: World) -> None:
     world.record(competition_id="other", run_id="other_mine-0-a")
     world.report(competition_id="other")
     world.plan(runs=(PlannedRun("mine", "other", 0),))
@@ -372,13 +372,13 @@ UNREADABLE: dict[str, tuple[Change, str]] = {
     "a large manifest": (
         lambda world: world.sizes.update({"manifest.json": (64 << 20) + 1}),
         "ValueError: manifest.json is larger than any record"),
-    "a version that there is not": (
+    "a version that does not exist": (
         raw(lambda v: v["settings"].update(bench_version="v9" * 20), "manifest.json"),
         f"ValueError: there is no version '{'v9' * 10}' of the benchmark"),
-    "a run of no folder": (
+    "a run without a folder": (
         raw(lambda v: v.update(run_id="x" * 200)),
         f"ValueError: the record of the run '{'x' * 100}' is in the folder of another run"),
-    "a manifest that is none": (
+    "an invalid manifest": (
         lambda world: world.edits.append(lambda: world.put("manifest.json", "[]")),
         "{}/manifest.json cannot be read: it must be an object, not []; if you move it away, the runs can be "
         "reported, but not resumed"),
@@ -386,7 +386,7 @@ UNREADABLE: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_what_cannot_be_read_differs_and_nothing_else_is_said_of_it(name: str, world: World) -> None:
+def test_unreadable_files_are_the_only_difference_reported(name: str, world: World) -> None:
     change, text = UNREADABLE[name]
     change(world)
     text = text.replace("{}", str(world.folder))
@@ -397,13 +397,13 @@ def test_what_cannot_be_read_differs_and_nothing_else_is_said_of_it(name: str, w
     assert objections(world.write(), world.regrader, world.files) == [text]
 
 
-def test_of_several_that_are_too_large_the_first_is_named(world: World) -> None:
+def test_the_first_of_several_files_that_are_too_large_is_named(world: World) -> None:
     world.sizes |= {f"{RUN}/run.json": 1 << 30, "manifest.json": 1 << 30}
     (text,) = world.card().checks[1].reasons
     assert text.startswith("ValueError: manifest.json is larger")
 
 
-def test_files_that_are_no_records_are_not_read_and_those_up_to_64_mib_are(world: World) -> None:
+def test_only_records_of_up_to_64_mib_are_read(world: World) -> None:
     twice = '{"a": 1, "a": 2}'
     for path in ("trajectory.json", "code/run.json", "submission/data.json"):
         world.put(f"{RUN}/{path}", twice)
@@ -416,7 +416,7 @@ def test_files_that_are_no_records_are_not_read_and_those_up_to_64_mib_are(world
 @pytest.mark.parametrize(
     "error", [ValueError, TypeError, OverflowError, KeyError, AttributeError, RecursionError], ids=lambda e: e.__name__
 )
-def test_values_that_break_a_computation_are_a_difference(error: type[Exception], world: World) -> None:
+def test_values_that_cause_an_exception_are_a_difference(error: type[Exception], world: World) -> None:
     def broken(group: RunGroup) -> Mapping[str, Any]:
         raise error("x" * 400)
 
@@ -428,7 +428,7 @@ def test_values_that_break_a_computation_are_a_difference(error: type[Exception]
     assert objections(bundle, world.regrader, broken) == [text]
 
 
-def test_a_group_of_reports_alone_is_not_taken_for_one_of_runs(world: World) -> None:
+def test_a_group_with_only_reports_does_not_count_as_runs(world: World) -> None:
     bundle = world.write()
     shutil.rmtree(world.run_dir)
     (world.folder / "manifest.json").unlink()
@@ -443,16 +443,16 @@ def test_a_group_of_reports_alone_is_not_taken_for_one_of_runs(world: World) -> 
 SAME = "with the same data here"
 DATASETS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
     "verified here and there": ({"verified": True}, {"data_verified": True}, []),
-    "verified here alone": (
+    "verified only here": (
         {"verified": True}, {"data_verified": False}, [f"data_verified is False, but True {SAME}"]),
-    "verified there alone": (
+    "verified only there": (
         {"verified": False}, {"data_verified": True}, [f"data_verified is True, but False {SAME}"]),
     "never compared here": ({}, {"data_verified": True}, []),
     "never compared there": ({"verified": True}, {"data_verified": None}, []),
     "synthetic here and there": ({"synthetic": True}, {"synthetic_data": True}, []),
-    "synthetic here alone": (
+    "synthetic only here": (
         {"synthetic": True}, {"synthetic_data": False}, [f"synthetic_data is False, but not {SAME}"]),
-    "synthetic there alone": ({}, {"synthetic_data": True}, [f"synthetic_data is True, but not {SAME}"]),
+    "synthetic only there": ({}, {"synthetic_data": True}, [f"synthetic_data is True, but not {SAME}"]),
     "synthetic here, not noted there": ({"synthetic": True}, {"synthetic_data": None}, []),
     "not synthetic": ({}, {"synthetic_data": False}, []),
     "other data": ({"verified": True, "synthetic": True}, {"data": {"answers": "e"}, "data_verified": False,
@@ -463,14 +463,14 @@ DATASETS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", DATASETS)
-def test_what_records_say_of_their_data_is_what_the_same_data_is_here(name: str, world: World) -> None:
+def test_records_match_the_data_on_this_machine(name: str, world: World) -> None:
     state, told, expected = DATASETS[name]
     world.data(**state)
     world.record(**told)
     assert world.differs("data") == expected
 
 
-def test_data_that_is_not_here_says_nothing_and_the_next_run_is_looked_at(world: World) -> None:
+def test_a_run_without_data_is_skipped_and_the_next_is_checked(world: World) -> None:
     world.data(verified=True)
     world.record(data={"answers": "e"})
     world.another(data=DATA, data_verified=False)
@@ -503,7 +503,7 @@ def without(path: str) -> Change:
 
 
 def _no_submission(world: World) -> None:
-    """The run ends with a snapshot, and left no submission."""
+    """The run ended with a snapshot, and left no submission."""
     nothing = report_of(COMPETITION, None, exists=False, error="the file is missing")
     world.record(report=nothing, timeline=(FIRST,), ending=Ending.CRASHED, exit_code=1)
     shutil.rmtree(world.run_dir / "submission")
@@ -553,7 +553,7 @@ GRADES: dict[str, tuple[Change, list[str]]] = {
     "the submission as a point": (
         all_of(timeline(FIRST, replace(LAST, file="submission/submission.csv")), without("snapshots/0002.csv")), []),
     "a snapshot that is being written": (put(f"{RUN}/snapshots/.partial"), []),
-    "a snapshot that no point has": (
+    "a snapshot without a point": (
         put(f"{RUN}/snapshots/{'0' * 200}"), [f"its timeline does not have the snapshot {'0' * 100}"]),
     "a score of a snapshot": (
         first(score=0.123), [f"after 10 s its score was 0.123, now {NONE}"]),
@@ -576,7 +576,7 @@ GRADES: dict[str, tuple[Change, list[str]]] = {
         ["its timeline has the file 'snapshots/a/0001.csv'", "its timeline does not have the snapshot a"]),
     "the record as a file": (first(file="run.json"), ["its timeline has the file 'run.json'",
                                                       "its timeline does not have the snapshot 0001.csv"]),
-    "a file upwards": (
+    "a file with a path to the parent": (
         timeline(FIRST, replace(FIRST, file="snapshots/.."), LAST), ["its timeline has the file 'snapshots/..'"]),
     "no file": (timeline(FIRST, replace(FIRST, file=""), LAST), ["its timeline has the file ''"]),
     "a file with a long name": (
@@ -597,7 +597,7 @@ GRADES: dict[str, tuple[Change, list[str]]] = {
     "one that was not graded, at the end": (
         last(score=None, medal=None, error=NOT_GRADED),
         ["after 50 s it was not graded, but has a grade", "the end of its timeline is not its score"]),
-    "no end": (last(final=False), [ENDS]),
+    "no final point": (last(final=False), [ENDS]),
     "two ends": (timeline(replace(FIRST, final=True), LAST), [
         ENDS, "the end of its timeline is not its score"]),
     "an end before others": (timeline(LAST, FIRST), [ENDS]),
@@ -609,7 +609,7 @@ GRADES: dict[str, tuple[Change, list[str]]] = {
         ["after 50 s its medal was silver, now gold", "the end of its timeline is not its score"]),
     "an end that is another file of this score": (
         put(f"{RUN}/snapshots/0002.csv", f" {GOLD}"), ["the end of its timeline is not its submission"]),
-    "grading that took too long here and there": (
+    "grading that timed out here and there": (
         all_of(put(f"{RUN}/submission/submission.csv", SLOW), put(f"{RUN}/snapshots/0002.csv", SLOW),
                record(report=report_of(COMPETITION, None, error=SLOW),
                       timeline=(FIRST, replace(LAST, score=None, medal=None, error=SLOW)))), []),
@@ -625,7 +625,7 @@ GRADES: dict[str, tuple[Change, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", GRADES)
-def test_grades_and_timelines_are_those_of_the_files(name: str, world: World) -> None:
+def test_grades_and_timelines_match_the_files(name: str, world: World) -> None:
     change, expected = GRADES[name]
     change(world)
     assert world.differs("grades") == expected
@@ -653,10 +653,10 @@ UNKNOWN: dict[str, tuple[Change, list[str]]] = {
         all_of(without("snapshots/0001.csv"), without("snapshots/0002.csv"),
                omitted("snapshots")),
         ["snapshots/0001.csv of its timeline was left out", "snapshots/0002.csv of its timeline was left out"]),
-    "grading that took too long here": (
+    "grading that timed out here": (
         all_of(put(f"{RUN}/submission/submission.csv", SLOW), put(f"{RUN}/snapshots/0002.csv", SLOW)),
         [IS_SLOW, f"after 50 s its score was {GOLD}, now None"]),
-    "grading that took too long there": (
+    "grading that timed out there": (
         record(
             report=report_of(COMPETITION, None, error=SLOW),
             timeline=(FIRST, replace(LAST, score=None, medal=None, error=SLOW))),
@@ -665,12 +665,12 @@ UNKNOWN: dict[str, tuple[Change, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_grades_that_cannot_be_given_anew_are_not_known(name: str, world: World) -> None:
+def test_runs_that_cannot_be_regraded_have_unknown_grades(name: str, world: World) -> None:
     change, expected = UNKNOWN[name]
     change(world)
     reasons = tuple(f"{RUN}: {text}" for text in expected)
     assert world.check("grades") == Check("grades", CheckResult.unchecked, "1 of 1 run", reasons)
-    assert world.differs("tables") == [], "they are compared with the records alone"
+    assert world.differs("tables") == [], "they are compared only with the records"
 
 
 @pytest.mark.parametrize(
@@ -682,7 +682,7 @@ def test_grades_that_cannot_be_given_anew_are_not_known(name: str, world: World)
         (None, SLOW, CheckResult.unchecked),
     ],
 )
-def test_a_later_grade_is_unknown_where_grading_took_too_long_and_not_where_a_text_says_so(
+def test_a_later_grade_is_unknown_if_grading_timed_out(
     score: float | None, error: str | None, result: CheckResult, world: World
 ) -> None:
     (own,) = world.records
@@ -695,7 +695,7 @@ def test_a_later_grade_is_unknown_where_grading_took_too_long_and_not_where_a_te
     assert world.check("later grades").result is result
 
 
-def test_a_difference_counts_more_than_what_is_not_known_and_other_runs_are_graded_after_it(world: World) -> None:
+def test_a_difference_outweighs_unknown_results_and_other_runs_are_graded(world: World) -> None:
     world.another()
     world.graders.obstacles = {RUN: "no data"}
     assert world.check("grades") == Check("grades", CheckResult.unchecked, "1 of 2 runs", (f"{RUN}: no data",))
@@ -708,7 +708,7 @@ def test_a_difference_counts_more_than_what_is_not_known_and_other_runs_are_grad
     assert world.check("grades").reasons == found.reasons
 
 
-def test_a_submission_that_was_left_out_and_is_there_is_graded(world: World) -> None:
+def test_a_submission_listed_as_omitted_is_graded_if_present(world: World) -> None:
     world.omit("submissions")
     assert world.differs("grades") == []
     (world.run_dir / "submission/submission.csv").unlink()
@@ -716,7 +716,7 @@ def test_a_submission_that_was_left_out_and_is_there_is_graded(world: World) -> 
     assert "submission exists True, now False" in world.differs("grades")
 
 
-def test_of_no_run_no_grade_is_known(world: World) -> None:
+def test_without_runs_no_grades_are_known(world: World) -> None:
     world.records, world.edits = [], [lambda: shutil.rmtree(world.run_dir, ignore_errors=True)]
     world.omit(MISSING_RUNS)
     assert world.check("grades") == Check("grades", CheckResult.unchecked, "0 of 0 runs")
@@ -727,7 +727,7 @@ TABLE: dict[str, tuple[Change, list[str]]] = {
     "a score": (
         raw(lambda v: v["scores"].update({RUN: 0.5}), TABLES),
         [f"tables.json: scores.{RUN} is 0.5, but {GOLD} follows from the records"]),
-    "a score more": (
+    "an additional score": (
         raw(lambda v: v["scores"].update(other=0.5), TABLES),
         ["tables.json: scores.other is 0.5, but None follows from the records"]),
     "a score that is not a number": (
@@ -739,7 +739,7 @@ TABLE: dict[str, tuple[Change, list[str]]] = {
         all_of(lambda world: setattr(world, "made_by", "pytest-mlebench 0.0.1"),
                raw(lambda v: v["scores"].update({RUN: 0.5}, other=1), TABLES)),
         [f"tables.json: scores.{RUN} is 0.5, but {GOLD} follows from the records"]),
-    "columns that another version has and lacks": (
+    "columns that another version has or lacks": (
         all_of(lambda world: setattr(world, "made_by", "pytest-mlebench 0.0.1"),
                raw(lambda v: v.update(scores={"other": 1}, more=[]), TABLES)), []),
     "a record": (
@@ -752,23 +752,23 @@ TABLE: dict[str, tuple[Change, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_tables_follow_from_the_records_and_from_the_grades_given_anew(name: str, world: World) -> None:
+def test_tables_match_the_records_and_the_new_grades(name: str, world: World) -> None:
     change, expected = TABLE[name]
     change(world)
     assert world.differs("tables") == expected
 
 
-def test_what_two_versions_do_not_both_know_is_not_checked(world: World) -> None:
+def test_fields_unknown_to_one_of_two_versions_are_not_checked(world: World) -> None:
     world.made_by = f"pytest-mlebench 0.0.1{'x' * 90}"
     text = f"tables: values that only pytest-mlebench 0.0.1{'x' * 29}, which made the bundle, or only this version has"
     assert text in world.card().not_checked
 
 
-def test_a_report_that_is_not_there_is_no_difference(world: World) -> None:
+def test_a_missing_report_is_not_a_difference(world: World) -> None:
     world.files = lambda group: {"grading_report.json": {}, **scores(group)}
     assert world.differs("tables") == []
     world.later(TABLES, lambda v: v.update(scores={}))
-    assert len(world.differs("tables")) == 1, "the table after it is compared"
+    assert len(world.differs("tables")) == 1, "the next table is compared"
     world.edits.clear()
     world.put("grading_report.json", '{"a": 1}')
     assert world.differs("tables") == ["grading_report.json: a is 1, but None follows from the records"]
@@ -789,11 +789,11 @@ def test_settings_and_models_of_an_imported_group_cannot_be_checked(world: World
     assert world.check("settings").result is CheckResult.differs
 
 
-def test_a_group_is_not_packed_that_would_differ_whatever_grading_again_would_say(world: World) -> None:
+def test_a_group_that_would_fail_verification_is_not_packed(world: World) -> None:
     world.report(score=0.5)  # only a grader can tell
     world.omit("submissions")
     bundle = world.write()
-    (world.folder / TABLES).unlink()  # made while it is packed
+    (world.folder / TABLES).unlink()  # created while packing
     assert objections(bundle, world.regrader, world.files) == []
     assert set(world.versions) == {"v1"}
     world.record(split="low")
@@ -808,7 +808,7 @@ def test_a_group_is_not_packed_that_would_differ_whatever_grading_again_would_sa
     ]
 
 
-def test_a_reader_is_warned_of_what_matters_before_everything_else(world: World) -> None:
+def test_important_warnings_come_first(world: World) -> None:
     little = "left neither code nor recorded model calls, so there was little to audit"
     assert world.card().warnings == (f"1 of 1 run {little}",)
     world.another()

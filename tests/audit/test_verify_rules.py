@@ -1,4 +1,4 @@
-"""The rules by which what a bundle says is compared with what follows from its files, at their bounds."""
+"""Rules for comparing the claims of a bundle with its files, with boundary values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def unequal(told: Any, found: Any) -> list[str]:
         (float("inf"), float("inf")),
     ],
 )
-def test_values_are_the_same_but_for_rounding_and_where_they_were_made(told: Any, found: Any) -> None:
+def test_values_are_equal_up_to_rounding_and_machine(told: Any, found: Any) -> None:
     assert unequal(told, found) == unequal(found, told) == []
 
 
@@ -58,11 +58,11 @@ def test_values_are_the_same_but_for_rounding_and_where_they_were_made(told: Any
         ({"a": "x" * 200}, {"a": 1}, [f"a is '{'x' * 99}, but 1 follows from the records"]),
     ],
 )  # fmt: skip
-def test_values_that_differ_are_named_with_their_places(told: Any, found: Any, said: list[str]) -> None:
+def test_different_values_are_named_with_their_position(told: Any, found: Any, said: list[str]) -> None:
     assert unequal(told, found) == said
 
 
-def test_of_another_versions_values_those_that_both_know_are_compared() -> None:
+def test_values_from_another_version_are_compared_in_common_fields() -> None:
     values = {"a": 1, "b": [{"c": 1, "d": 2}], "e": [1, 2]}
     assert verify._common(values, {"a": 9, "b": [{"c": 9}], "e": [1]}) == {"a": 1, "b": [{"c": 1}], "e": [1, 2]}
     assert verify._common({"a": 1}, "a") == {"a": 1} and verify._common("ab", [1, 2]) == "ab"
@@ -70,7 +70,7 @@ def test_of_another_versions_values_those_that_both_know_are_compared() -> None:
     assert verify._common(values, []) == values and verify._common("x", {"a": 1}) == "x"
 
 
-def test_a_check_says_how_much_differs() -> None:
+def test_a_check_reports_the_number_of_differences() -> None:
     assert Check.of("x", [], "all is well") == Check("x", CheckResult.verified, "all is well")
     assert Check.of("x", iter("a"), "") == Check("x", CheckResult.differs, "1 difference", ("a",))
     assert Check.of("x", iter("ab"), "") == Check("x", CheckResult.differs, "2 differences", ("a", "b"))
@@ -78,7 +78,7 @@ def test_a_check_says_how_much_differs() -> None:
     assert Check.of("x", "", "", unchecked="why", lacking="b") == Check("x", CheckResult.unchecked, "why", ("b",))
 
 
-def test_the_index_and_the_signature_are_checks_of_their_own(tmp_path: Path) -> None:
+def test_the_index_and_the_signature_are_separate_checks(tmp_path: Path) -> None:
     index = BundleIndex(format="", version=1, made_by="", made_at="", run_group="g", files=(), left_out=())
     bundle = Bundle(index, "ab12", b"", None, tmp_path)
     whole = Check("index", CheckResult.verified, "0 files, each with the SHA-256 in the index")

@@ -1,4 +1,4 @@
-"""Competitions of several folders, and the splits they belong to."""
+"""Competitions from several folders, and their splits."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def own(tmp_path: Path) -> Path:
     return tmp_path / "own"
 
 
-def test_competitions_of_other_folders_stand_beside_the_bundled(own: Path) -> None:
+def test_competitions_in_other_folders_are_added_to_the_bundled_ones(own: Path) -> None:
     catalogue = default_catalogue(own)
     assert catalogue["house-prices"].folder == own / "house-prices" and "spaceship-titanic" in catalogue
     assert len(catalogue) == len(default_catalogue()) + 2 and "house-prices" not in default_catalogue()
 
 
-def test_a_folder_may_be_a_competition_itself(own: Path) -> None:
+def test_a_folder_can_be_a_single_competition(own: Path) -> None:
     assert Catalogue(own / "cat-faces").ids == ("cat-faces",)
 
 
-def test_a_split_of_ones_own_is_found_by_its_name(own: Path) -> None:
+def test_a_custom_split_is_found_by_name(own: Path) -> None:
     catalogue = default_catalogue(own)
     assert [competition.id for competition in catalogue.split("house")] == ["house-prices"]
     assert "house" in catalogue.split_names and "lite" in catalogue.split_names
@@ -57,18 +57,18 @@ def test_a_split_of_ones_own_is_found_by_its_name(own: Path) -> None:
         catalogue.split("hous")
     with pytest.raises(UsageError) as none:
         catalogue.split("nope")
-    assert str(none.value).startswith("unknown split 'nope'; there are all, dev, high, house, ") and "core" not in str(
-        none.value
-    )
+    assert str(none.value).startswith(
+        "unknown split 'nope'; choose from all, dev, high, house, "
+    ) and "core" not in str(none.value)
     assert "A file with one competition id per line is also a split." in str(none.value)
 
 
-def test_a_bundled_split_takes_in_the_competitions_that_name_it(own: Path) -> None:
+def test_a_bundled_split_includes_custom_competitions_that_name_it(own: Path) -> None:
     assert "cat-faces" in [competition.id for competition in default_catalogue(own).split("dev")]
     assert len(default_catalogue(own).split("all")) == 75
 
 
-def test_an_unknown_id_that_is_a_folder_here_is_answered_with_the_option(
+def test_the_error_for_an_unregistered_local_folder_names_the_option(
     own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -77,24 +77,24 @@ def test_an_unknown_id_that_is_a_folder_here_is_answered_with_the_option(
         default_catalogue()["house-prices"]
     with pytest.raises(UsageError, match=r"use its name, house-prices, and add --competitions-dir=competitions$"):
         default_catalogue()["competitions/house-prices"]
-    with pytest.raises(UsageError, match="there are 3d-object"):
+    with pytest.raises(UsageError, match="choose from 3d-object"):
         default_catalogue()["../competitions/house-prices"]
 
 
-def test_an_unknown_id_has_close_matches_in_all_folders(own: Path) -> None:
+def test_close_matches_for_an_unknown_id_come_from_all_folders(own: Path) -> None:
     with pytest.raises(UsageError, match="unknown competition 'house-price'; did you mean house-prices"):
         default_catalogue(own)["house-price"]
 
 
-def test_the_same_id_in_two_folders_is_refused(own: Path, tmp_path: Path) -> None:
+def test_the_same_id_in_two_folders_is_rejected(own: Path, tmp_path: Path) -> None:
     again = make(tmp_path / "again/house-prices")
     with pytest.raises(UsageError, match=f"'house-prices' is in two folders: {own}/house-prices and {again}"):
         Catalogue(own, tmp_path / "again")
     assert Catalogue(own, own / "house-prices").ids == ("cat-faces", "house-prices")
 
 
-def test_a_folder_without_competitions_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no competition"):
+def test_a_folder_without_competitions_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no competition"):
         Catalogue(tmp_path)
     with pytest.raises(UsageError, match="is not a folder"):
         Catalogue(tmp_path / "nowhere")

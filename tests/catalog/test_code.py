@@ -1,4 +1,4 @@
-"""A competition's folder is a Python package: its files import each other."""
+"""A competition's folder is a Python package whose files can import each other."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def test_the_files_of_a_folder_import_each_other(make: Make) -> None:
     assert competition.module("labels").VOTES == 1.5
 
 
-def test_folders_of_the_same_id_do_not_clash(make: Make) -> None:
+def test_folders_with_the_same_id_do_not_conflict(make: Make) -> None:
     competitions = [make(f"{k}/same", labels=f"VOTES = {k}", grade=GRADE) for k in range(3)]
     assert [competition.module("grade").grade(None, None) for competition in competitions] == [0, 1, 2]
     assert [competition.module("grade").VOTES for competition in competitions] == [0, 1, 2]
 
 
-def test_a_changed_file_is_imported_anew_with_all_that_import_it(make: Make) -> None:
+def test_a_changed_file_and_its_importers_are_reloaded(make: Make) -> None:
     module = make("same", labels="VOTES = 1", grade=GRADE).module("grade")
     assert make("same").module("grade") is module
     assert make("same", labels="VOTES = 1 + 1").module("grade").VOTES == 2
@@ -96,12 +96,12 @@ def test_a_folder_may_have_an_init_file(make: Make) -> None:
     ],
 )
 def test_a_file_that_does_not_import_is_named_with_line_and_code(make: Make, grade: str, message: str) -> None:
-    with pytest.raises(CompetitionError, match=f"grade.py does not import: {message}"):
+    with pytest.raises(CompetitionError, match=f"grade.py cannot be imported: {message}"):
         make("mine", labels="", grade=grade).module("grade")
 
 
 def test_an_error_in_an_imported_file_names_that_file(make: Make) -> None:
-    with pytest.raises(CompetitionError, match=r"grade.py does not import: .*labels.py, line 2: VOTES = 1 / 0\)"):
+    with pytest.raises(CompetitionError, match=r"grade.py cannot be imported: .*labels.py, line 2: VOTES = 1 / 0\)"):
         make("mine", labels="\nVOTES = 1 / 0\n", grade=GRADE).module("grade")
 
 
@@ -110,8 +110,8 @@ def test_a_missing_file_is_named(make: Make) -> None:
         make("mine").module("prepare")
 
 
-def test_a_package_that_somebody_took_out_of_the_modules_is_imported_anew(tmp_path: Path) -> None:
-    """pytest's own plugin for tests of plugins restores ``sys.modules``, with competitions imported meanwhile."""
+def test_a_package_removed_from_sys_modules_is_imported_again(tmp_path: Path) -> None:
+    """pytester restores ``sys.modules``, which removes competitions imported in between."""
     (tmp_path / "grade.py").write_text("VALUE = 1\n")
     before = dict(sys.modules)
     assert import_file(tmp_path, tmp_path / "grade.py").VALUE == 1

@@ -55,7 +55,7 @@ def test_a_leaderboard_has_a_whole_number_of_teams() -> None:
         medal_ranks(10.0)  # type: ignore[arg-type]
 
 
-def test_a_leaderboard_is_a_value_that_says_where_it_is_from() -> None:
+def test_a_leaderboard_is_immutable_and_names_its_source() -> None:
     made = Leaderboard.from_scores([1.0, 2.0], lower_is_better=False, source="a file")
     assert made.source == "a file"
     assert Leaderboard.from_scores([1.0], lower_is_better=True).source == "" == board().source
@@ -66,7 +66,7 @@ def test_a_leaderboard_is_a_value_that_says_where_it_is_from() -> None:
 
 
 @pytest.mark.parametrize("strange", [math.inf, -math.inf, math.nan])
-def test_teams_without_a_finite_score_are_refused(strange: float) -> None:
+def test_teams_without_a_finite_score_are_rejected(strange: float) -> None:
     with pytest.raises(ValueError, match="must be a finite number"):
         Leaderboard.from_scores([1.0, strange], lower_is_better=False)
 
@@ -87,7 +87,7 @@ def test_a_leaderboard_without_teams_has_no_ranks(teams: int) -> None:
 
 
 def board(*, lower: bool = False, **changes: float) -> Leaderboard:
-    """Gold from 0.9, silver from 0.8, bronze from 0.7, median 0.5; the other way round with ``lower``."""
+    """Gold from 0.9, silver from 0.8, bronze from 0.7, median 0.5. Reversed if ``lower``."""
     values: dict[str, Any] = {"gold": 0.9, "silver": 0.8, "bronze": 0.7, "median": 0.5, **changes}
     if lower:
         values = {name: round(1 - value, 5) for name, value in values.items()}
@@ -115,7 +115,7 @@ def test_a_score_as_good_as_the_threshold_earns_the_medal(score: float | None, m
     assert board(lower=True).medal(None if score is None else round(1 - score, 5)) == medal
 
 
-def test_the_best_medal_counts_where_thresholds_are_equal() -> None:
+def test_the_best_medal_counts_if_thresholds_are_equal() -> None:
     crowded = board(gold=1.0, silver=1.0, bronze=1.0)
     assert crowded.medal(1.0) == "gold"
     assert crowded.medal(0.99999) is None
@@ -129,7 +129,7 @@ def test_above_the_median_is_strict(score: float | None, above: bool) -> None:
     assert board(lower=True).is_above_median(None if score is None else round(1 - score, 5)) is above
 
 
-def test_thresholds_are_told_by_medal() -> None:
+def test_thresholds_are_available_by_medal() -> None:
     assert [board().threshold(medal) for medal in MEDALS] == [0.9, 0.8, 0.7]
 
 
@@ -166,7 +166,7 @@ def test_percentiles_are_the_scores_at_their_share_of_the_ranks() -> None:
     ("score", "percentile"),
     [(0, 99), (3, 99), (3.1, 98), (125, 50), (125.1, 49), (248, 1), (250, 0), (251, 0), (NAN, None), (None, None)],
 )
-def test_a_percentile_is_the_share_of_teams_left_behind(score: float | None, percentile: float | None) -> None:
+def test_a_percentile_is_the_share_of_teams_beaten(score: float | None, percentile: float | None) -> None:
     lower = Leaderboard.from_scores(range(1, 251), lower_is_better=True)
     higher = Leaderboard.from_scores([-k for k in range(1, 251)], lower_is_better=False)
     assert lower.percentile(score) == percentile
@@ -179,7 +179,7 @@ def test_without_percentiles_there_is_none() -> None:
 
 @settings(deadline=None)
 @given(st.lists(scores, min_size=1, max_size=300), scores, scores, st.booleans())
-def test_a_better_score_never_comes_out_worse(teams: list[float], one: float, other: float, lower: bool) -> None:
+def test_a_better_score_never_has_a_worse_result(teams: list[float], one: float, other: float, lower: bool) -> None:
     made = Leaderboard.from_scores(teams, lower_is_better=lower)
     better, worse = sorted([one, other], reverse=not lower)
     place = {"gold": 3, "silver": 2, "bronze": 1, None: 0}

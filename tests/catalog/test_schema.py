@@ -1,4 +1,4 @@
-"""What a competition.yaml may hold: each mistake is named with the file, its key and what was expected."""
+"""Validation of competition.yaml: errors name the file, the key and the expected value."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def error_of(file: Path, text: str) -> str:
     return str(raised.value).removeprefix(str(file)).lstrip(": ")
 
 
-def test_a_split_a_category_and_a_metric_may_have_names_of_their_own(file: Path) -> None:
+def test_splits_categories_and_metrics_can_have_custom_names(file: Path) -> None:
     competition = Competition.load(file)
     assert (competition.split, competition.category, competition.metric) == ("house", "Chess", "elo")
     assert competition.leaderboard.gold == 0.9 and competition.answers == competition.perfect_submission
@@ -58,7 +58,7 @@ def test_a_split_a_category_and_a_metric_may_have_names_of_their_own(file: Path)
         ("id: mine", "id: a/b", "id: expected letters, digits, '-', '_' and '.', found 'a/b'"),
         ("split: house", "split: meduim", "split: unknown split 'meduim'; did you mean medium?"),
         ("split: house", "split: Low", "split: unknown split 'Low'; did you mean low?"),
-        ("split: house", "split: lite", "split: 'lite' stands for other splits"),
+        ("split: house", "split: lite", "split: 'lite' is an alias of other splits"),
         ("category: Chess", "category: Tabluar", "category: unknown category 'Tabluar'; did you mean Tabular?"),
         ("metric: elo", "metric: acuracy", "metric: unknown metric 'acuracy'; did you mean accuracy?"),
         ("[csv]", "csv", "data_types: expected a list of text, found 'csv'"),
@@ -86,12 +86,12 @@ def test_a_split_a_category_and_a_metric_may_have_names_of_their_own(file: Path)
         (TEXT[TEXT.index("{teams") :], "12", "leaderboard: expected a mapping with teams, gold, silver"),
     ],
 )
-def test_a_mistake_is_named_with_its_key_and_what_was_expected(file: Path, old: str, new: str, message: str) -> None:
+def test_an_error_names_its_key_and_the_expected_value(file: Path, old: str, new: str, message: str) -> None:
     assert old in TEXT
     assert message in error_of(file, TEXT.replace(old, new))
 
 
-def test_all_mistakes_of_a_file_are_named_at_once(file: Path) -> None:
+def test_all_errors_in_a_file_are_reported_together(file: Path) -> None:
     text = TEXT.replace("title", "titel").replace("teams: 1000", "teams: none")
     assert [line.removeprefix(f"{file}: ") for line in error_of(file, text).splitlines()] == [
         "unknown key 'titel'; did you mean title?",
@@ -101,7 +101,7 @@ def test_all_mistakes_of_a_file_are_named_at_once(file: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", ["[{}]", "[\n    {}]"])
-def test_100_decreasing_percentiles_are_read(file: Path, layout: str) -> None:
+def test_100_decreasing_percentiles_are_valid(file: Path, layout: str) -> None:
     lines = TEXT.replace("leaderboard: {", "leaderboard:\n  ").replace("}\n", "\n").replace(", ", "\n  ")
     lines = lines.replace("checksums: {public: {}\n", "").replace("[]", layout.format(FALLING))
     file.write_text(lines)
@@ -112,30 +112,30 @@ def test_100_decreasing_percentiles_are_read(file: Path, layout: str) -> None:
     ("text", "message"),
     [
         ("a: " + "[" * 900 + "]" * 900 + "  # " + "-" * 5000, "is nested deeper than 20 levels"),
-        ("a: " + "[" * 3000 + "]" * 3000, "nest"),  # libyaml may refuse so many itself
+        ("a: " + "[" * 3000 + "]" * 3000, "nest"),  # libyaml has its own limit
         ("- " * 200_000 + "x", "nest"),
         ("title: " + "[" * 900 + "]" * 900, "title: expected text, found a list"),
         ("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]", "*a: aliases are not supported; repeat the value"),
         ("a: &a {x: 1}\nb: {<<: [*a, *a]}", "*a: aliases are not supported"),
-        ("id: [", ", line 2: is not YAML: did not find expected node content"),
-        ("id: !!python/object:os.system x", ", line 1: is not YAML: could not determine a constructor"),
-        ("id: \0", "is not YAML: "),
+        ("id: [", ", line 2: is not valid YAML: did not find expected node content"),
+        ("id: !!python/object:os.system x", ", line 1: is not valid YAML: could not determine a constructor"),
+        ("id: \0", "is not valid YAML: "),
         ("- a list", "must be a mapping of keys, for example `id: mine`"),
         ("", "must be a mapping of keys"),
     ],
 )
-def test_what_is_no_such_yaml_is_refused_in_one_line(file: Path, text: str, message: str) -> None:
+def test_invalid_yaml_is_a_one_line_error(file: Path, text: str, message: str) -> None:
     error = error_of(file, text)
     assert message in error and ("title" in message or "\n" not in error)
 
 
-def test_bytes_that_are_no_text_are_refused(file: Path) -> None:
+def test_bytes_that_are_not_text_are_rejected(file: Path) -> None:
     file.write_bytes(b"id: \xff\xfe")
-    with pytest.raises(CompetitionError, match="is not a text in UTF-8"):
+    with pytest.raises(CompetitionError, match="is not UTF-8 text"):
         Competition.load(file)
 
 
-def test_a_competition_without_a_description_is_refused(file: Path) -> None:
+def test_a_competition_without_a_description_is_rejected(file: Path) -> None:
     (file.parent / "description.md").unlink()
     with pytest.raises(CompetitionError, match=r"mine/description.md is missing: agents read the task there"):
         Competition.load(file)

@@ -1,4 +1,4 @@
-"""The second version of a competition: its own files and keys before the common ones."""
+"""Files and keys of a competition's second version override the common ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_checksums_issues_and_leaks_of_the_first_version_are_not_inherited(folde
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("thresholds: apply\n", "changes: is missing: what a version corrects, or known_issues: what it cannot"),
+        ("thresholds: apply\n", "changes: is missing: list what was corrected, or known_issues that remain"),
         ("changes: [one]\n", "thresholds: is missing"),
         ("- changes\n", "must be a mapping of keys"),
         (CHANGES + "metrik: f1\n", "unknown key 'metrik'; did you mean metric"),
@@ -65,7 +65,7 @@ def test_checksums_issues_and_leaks_of_the_first_version_are_not_inherited(folde
         (CHANGES + "differences: {seize: The test is small}\n", "differences: unknown key 'seize'"),
     ],
 )
-def test_a_mistake_names_the_later_versions_file(folder: Path, text: str, message: str) -> None:
+def test_an_error_names_the_later_versions_file(folder: Path, text: str, message: str) -> None:
     (folder / "v2/competition.yaml").write_text(text)
     with pytest.raises(CompetitionError, match=message) as raised:
         Competition.load(folder, version="v2")
@@ -73,7 +73,7 @@ def test_a_mistake_names_the_later_versions_file(folder: Path, text: str, messag
     assert Competition.load(folder).changes == ()
 
 
-def test_a_version_that_corrects_nothing_says_why(folder: Path) -> None:
+def test_a_version_without_corrections_gives_a_reason(folder: Path) -> None:
     (folder / "v2/competition.yaml").write_text(
         "known_issues: [a crowded leaderboard]\nthresholds: with care\ndifferences: {noisier: few rows}\n"
     )
@@ -98,13 +98,13 @@ def test_a_folder_without_a_second_version_is_the_same_in_both() -> None:
     assert second.checksums == Competition.load(TOY).checksums
 
 
-def test_a_later_versions_folder_is_no_competition_by_itself(folder: Path) -> None:
+def test_a_later_versions_folder_is_not_a_competition(folder: Path) -> None:
     text = (folder / "competition.yaml").read_text()
     (folder / "v2/competition.yaml").write_text(CHANGES + text[text.index("leaderboard:") :])
     assert Competition.is_ours(folder) and not Competition.is_ours(folder / "v2")
 
 
-def test_results_name_the_split_of_a_later_version_otherwise() -> None:
+def test_split_names_in_results_include_a_later_version() -> None:
     assert [split_label("low", version) for version in ("v1", "v2")] == ["low", "low v2"]
     for split in ("low", "my own split", "v2"):
         for version in ("v1", "v2"):

@@ -34,7 +34,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_agents_are_listed_with_what_they_need(
+def test_agents_are_listed_with_their_requirements(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k-12345678")
@@ -54,7 +54,7 @@ def test_agents_are_listed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["react/dev"]["image_bytes"] is None
 
 
-def test_the_doctor_says_what_is_missing_and_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_doctor_reports_what_is_missing_and_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     main(["doctor", "--data-dir", str(tmp_path / "data")])
     output = capsys.readouterr().out
     for text in ("no Docker engine answers", "OPENAI_API_KEY", "0 of 85 competitions", "kaggle.com/settings", "https"):
@@ -71,7 +71,7 @@ def test_a_full_disk_is_a_problem(
     assert "problem data     1 GiB of free disk space; free some, or choose another folder" in capsys.readouterr().out
 
 
-def test_a_host_that_answers_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_answers_counts_as_reachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "create_connection", lambda *arguments, **options: socket.socket())
     assert agents._reaches("api.openai.com")
 
@@ -108,7 +108,7 @@ class _Sandbox:
         (_Sandbox("env", "FAILED GPU: driver", error="check: driver failed"), "problem GPUs     check: driver failed"),
     ],
 )
-def test_the_doctor_computes_on_gpus_in_a_container(
+def test_the_doctor_tests_gpus_in_a_container(
     sandbox: _Sandbox,
     expected: str,
     capsys: pytest.CaptureFixture[str],
@@ -131,7 +131,7 @@ def test_the_doctor_computes_on_gpus_in_a_container(
     ("program", "expected"),
     [(None, "note    GPUs     none: nvidia-smi"), ("exit 9", "problem GPUs     nvidia-smi shows none")],
 )
-def test_the_doctor_says_why_there_are_no_gpus(
+def test_the_doctor_reports_why_there_are_no_gpus(
     program: str | None,
     expected: str,
     capsys: pytest.CaptureFixture[str],

@@ -15,7 +15,7 @@ from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.cli.main import main
 from tests.groups import record_with, save_group
 
-pytestmark = pytest.mark.full  # they prepare and grade in separate processes
+pytestmark = pytest.mark.full  # these commands prepare and grade in separate processes
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
 CORRECTED = {
     "competition.yaml": "changes: [other training data, half of the score]\nthresholds: indicative\n"
@@ -41,7 +41,7 @@ Run = Callable[..., tuple[str, str]]
 
 @pytest.fixture
 def toys(tmp_path: Path) -> Path:
-    """A folder with one competition; its second version has other training data and half the score."""
+    """A folder with one competition, whose second version has other training data and halves scores."""
     folder = Path(shutil.copytree(TOY, tmp_path / "competitions/toy-parity"))
     (folder / "v2").mkdir()
     for name, text in CORRECTED.items():
@@ -51,7 +51,7 @@ def toys(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(toys: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a subcommand on them; returns its output and its log."""
+    """Run a subcommand on the toys. Returns its output and its log."""
 
     def call(*arguments: object, data: bool = True, status: int = 0) -> tuple[str, str]:
         own = ["--competitions-dir", toys, *(["--data-dir", toys.parent / "data"] if data else [])]
@@ -69,7 +69,7 @@ def prepared(run: Run, toys: Path) -> Path:
     return toys.parent / "data/toy-parity"
 
 
-def test_prepare_makes_the_files_of_the_version_beside_the_others(prepared: Path) -> None:
+def test_prepare_adds_the_files_of_the_version(prepared: Path) -> None:
     rows = {
         name: len((prepared / name / "public/train.csv").read_text().splitlines())
         for name in ("prepared", "prepared-v2")
@@ -89,7 +89,7 @@ def test_list_shows_the_state_and_the_changes_of_the_version(run: Run) -> None:
     assert listed(2) == ("prepared", True, 2, "indicative")
 
 
-def test_verify_looks_at_the_files_of_the_version(prepared: Path, run: Run) -> None:
+def test_verify_checks_the_files_of_the_version(prepared: Path, run: Run) -> None:
     (prepared / "prepared-v2/public/train.csv").unlink()
     run("verify", "-c", "toy-parity", "--bench-version=1")
     out, err = run("verify", "-c", "toy-parity", "--bench-version=2", status=1)
@@ -120,7 +120,7 @@ def test_golden_writes_the_results_of_the_version_and_leaves_the_other(toys: Pat
     assert goldens[0]["public"] != goldens[1]["public"]
 
 
-def test_report_is_of_the_groups_of_the_version(
+def test_report_includes_only_groups_of_the_version(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     def group(version: str, outcome: str) -> None:

@@ -1,4 +1,4 @@
-"""The ``mlebench`` command, as a user calls it."""
+"""The ``mlebench`` command as users call it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.groups import make_group
 
 
 def mlebench(*arguments: object, home: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Call the command; ``home`` is a folder without credentials."""
+    """Call the command. ``home`` is a folder without credentials."""
     command = [sys.executable, "-m", "pytest_mlebench.cli", *map(str, arguments)]
     environment = None
     if home is not None:
@@ -48,14 +48,14 @@ def grade(lines: str, data_dir: Path, tmp_path: Path) -> tuple[subprocess.Comple
 
 
 @pytest.mark.full
-def test_prepare_tells_what_it_did_as_json(tmp_path: Path) -> None:
+def test_prepare_reports_its_results_as_json(tmp_path: Path) -> None:
     done = mlebench("prepare", "-c", "smoke-digits", "--data-dir", tmp_path, "--json")
     assert done.returncode == 0
     result = json.loads(done.stdout)["smoke-digits"]
     assert result["prepared"] and Path(result["path"]) == tmp_path / "smoke-digits/prepared"
 
 
-def test_prepare_without_credentials_says_how_to_get_them_and_begins_nothing(tmp_path: Path) -> None:
+def test_prepare_without_credentials_explains_how_to_get_them_and_stops(tmp_path: Path) -> None:
     done = mlebench(
         "prepare", "-c", "spaceship-titanic", "-c", "smoke-digits", "--data-dir", tmp_path / "data", home=tmp_path
     )
@@ -63,7 +63,7 @@ def test_prepare_without_credentials_says_how_to_get_them_and_begins_nothing(tmp
     assert "KAGGLE_API_TOKEN" in done.stderr and not (tmp_path / "data").exists()
 
 
-def test_own_data_that_kaggle_does_not_have_is_asked_for_by_its_folder(tmp_path: Path) -> None:
+def test_the_error_for_missing_custom_data_names_its_folder(tmp_path: Path) -> None:
     options = ("--competitions-dir", "examples/image-competition", "-c", "leaves", "--data-dir", tmp_path / "data")
     done = mlebench("prepare", *options, "--force", home=tmp_path)
     assert done.returncode == 1 and "If the data is your own: `mlebench prepare" in done.stderr
@@ -80,13 +80,13 @@ def test_prepare_takes_lists_of_ids(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_synthetic_data_is_prepared_without_kaggle_and_said_to_be_synthetic(tmp_path: Path) -> None:
+def test_synthetic_data_is_prepared_without_kaggle_and_labelled_synthetic(tmp_path: Path) -> None:
     id, data = "spaceship-titanic", ("--data-dir", tmp_path / "data")
     done = mlebench("prepare", "-c", id, "--synthetic", *data, home=tmp_path)
     assert done.returncode == 0, done.stderr
     assert f"{id}: prepared in {tmp_path}/data/{id}/prepared (synthetic data; " in done.stderr
     assert mlebench("list", "-c", id, *data).stdout.endswith(" prepared (synthetic)\n")
-    assert mlebench("verify", "-c", id, *data).returncode == 1, "checksums are those of the real data"
+    assert mlebench("verify", "-c", id, *data).returncode == 1, "checksums are for the real data"
     again = mlebench("prepare", "-c", id, "--json", *data, home=tmp_path)
     assert json.loads(again.stdout)[id]["synthetic"] is True
     assert f"{id}: already prepared in " in again.stderr and "--force prepares it again" in again.stderr
@@ -94,14 +94,14 @@ def test_synthetic_data_is_prepared_without_kaggle_and_said_to_be_synthetic(tmp_
 
 
 @pytest.mark.full
-def test_the_names_that_mle_bench_has_for_options_hold(tmp_path: Path) -> None:
+def test_mle_benchs_option_names_are_supported(tmp_path: Path) -> None:
     done = mlebench("prepare", "--competition-id", "smoke-digits", "--data-dir", tmp_path)
     assert done.returncode == 0 and (tmp_path / "smoke-digits/prepared").is_dir()
     assert len(json.loads(mlebench("list", "-a", "--json", "--data-dir", tmp_path).stdout)) == 75
 
 
 @pytest.mark.full
-def test_verify_reports_what_it_looks_at(data_dir: Path) -> None:
+def test_verify_reports_what_it_checks(data_dir: Path) -> None:
     done = mlebench("verify", "-c", "smoke-digits", "--data-dir", data_dir)
     assert done.stderr == "smoke-digits: verifying\n"
 
@@ -119,7 +119,7 @@ def test_verify_reports_what_it_looks_at(data_dir: Path) -> None:
         (["prepare"], "one of the arguments"),
     ],
 )
-def test_a_wrong_call_is_a_line_and_status_2(arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_an_invalid_call_prints_one_line_and_has_status_2(arguments: list[str], message: str, tmp_path: Path) -> None:
     done = mlebench(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
@@ -145,12 +145,14 @@ def test_a_wrong_call_is_a_line_and_status_2(arguments: list[str], message: str,
         ),
     ],
 )
-def test_a_mistake_says_what_was_meant(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_suggests_a_correction(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(arguments) == 2
     assert capsys.readouterr().err.startswith(f"mlebench: {message}")
 
 
-def test_an_argument_too_many_is_told_with_the_commands_own_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_extra_argument_shows_the_commands_usage(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["groups", "last"])
     error = capsys.readouterr().err
@@ -158,7 +160,7 @@ def test_an_argument_too_many_is_told_with_the_commands_own_usage(capsys: pytest
 
 
 @pytest.mark.parametrize("what", ["checksums", "leaderboard"])
-def test_what_proves_the_data_is_not_overwritten(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_checksums_are_not_overwritten(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["prepare", "-c", "smoke-digits", f"--overwrite-{what}"])
     assert f"--overwrite-{what} is not supported: competition.yaml has the reference's" in capsys.readouterr().err
@@ -214,7 +216,7 @@ def test_grade_writes_mle_benchs_report(data_dir: Path, tmp_path: Path) -> None:
         ('{"competition_id": "smoke-digts", "submission_path": "y"}', "did you mean smoke-digits"),
     ],
 )
-def test_a_wrong_line_is_named_before_any_is_graded(
+def test_an_invalid_line_is_reported_before_any_is_graded(
     line: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines, out = tmp_path / "subs.jsonl", tmp_path / "out"
@@ -236,7 +238,7 @@ def test_grade_sample_prints_one_report(data_dir: Path) -> None:
     assert missing.returncode == 1 and "file not found" in missing.stdout
 
 
-def test_a_submission_that_is_not_there_is_named_before_data_is_asked_for(tmp_path: Path) -> None:
+def test_a_missing_submission_is_reported_before_missing_data(tmp_path: Path) -> None:
     done = mlebench("grade-sample", tmp_path / "none.csv", "spaceship-titanic", "--data-dir", tmp_path / "empty")
     assert done.returncode == 2 and done.stderr == (
         f"mlebench: file not found: {tmp_path / 'none.csv'}; name the submission, a CSV file\n"
@@ -255,7 +257,7 @@ def test_list_shows_every_competition_and_its_state(data_dir: Path) -> None:
     assert len(rows) == 22 and {row["state"] for row in rows} == {"absent"}
 
 
-def test_a_file_and_an_id_in_the_wrong_order_and_a_folder_that_is_none_are_named(
+def test_swapped_arguments_and_invalid_folders_are_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["grade-sample", "smoke-digits", "own.csv"]) == 2
@@ -273,7 +275,7 @@ def test_a_file_and_an_id_in_the_wrong_order_and_a_folder_that_is_none_are_named
 
 @pytest.mark.full
 @pytest.mark.parametrize("command", [["agents"], ["list", "--data-dir=."], ["report", "GROUP", "--format=md"]])
-def test_an_output_that_takes_no_text_is_one_line(command: list[str], tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_written_is_a_one_line_error(command: list[str], tmp_path: Path) -> None:
     make_group(tmp_path / "GROUP", competitions=default_catalogue().split("smoke"))
     mlebench = [sys.executable, "-m", "pytest_mlebench.cli"]
     words = [*mlebench, *command, *(["--runs-dir", str(tmp_path)] if "GROUP" in command else [])]
@@ -290,7 +292,7 @@ def test_an_output_that_takes_no_text_is_one_line(command: list[str], tmp_path: 
 
 
 @pytest.mark.full
-def test_every_command_names_a_record_that_it_leaves_out_and_a_manifest_that_cannot_be_read(tmp_path: Path) -> None:
+def test_every_command_names_records_and_manifests_that_it_cannot_read(tmp_path: Path) -> None:
     group = tmp_path / "night"
     broken, *_ = make_group(group, competitions=default_catalogue().split("smoke"), seeds=1)
     record = group / broken.run_id / "run.json"

@@ -1,4 +1,4 @@
-"""Completion of ``mlebench`` in real shells."""
+"""Tab completion of ``mlebench`` in real shells."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Terminal:
         deadline = time.monotonic() + 120
         while text not in self._seen:
             ready, _, _ = select.select([self._master], [], [], max(0, deadline - time.monotonic()))
-            assert ready, f"there is no {text!r} in {self._seen!r}"
+            assert ready, f"{text!r} is not in {self._seen!r}"
             self._seen += os.read(self._master, 65536).decode(errors="replace")
         self._seen = self._seen.partition(text)[2]
 
@@ -92,13 +92,13 @@ def test_tab_completes_commands_options_and_names(shell: str, tmp_path: Path) ->
         terminal.close()
 
 
-def test_an_unknown_shell_is_named_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_for_an_unknown_shell_lists_supported_shells(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["completion", "tcsh"])
     assert "'tcsh' (choose from" in capsys.readouterr().err
 
 
-def test_where_no_shell_asks_nothing_of_it_is_imported() -> None:
+def test_completion_is_imported_only_if_a_shell_requests_it() -> None:
     program = "import sys; from pytest_mlebench.cli.main import main; main(['groups']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert "pytest_mlebench.cli.groups" in done.stdout and "argcomplete" not in done.stdout

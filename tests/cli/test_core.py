@@ -1,4 +1,4 @@
-"""The core of the command line, whichever extras are installed (see ``tools/without_extras.py``)."""
+"""The core commands work with any extras installed (see ``tools/without_extras.py``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_mlebench.cli.main import main
 CORE = ("agents", "doctor", "prepare", "list", "verify", "grade", "report", "groups", "regrade", "trajectory", "watch")
 
 
-def test_help_has_the_commands_of_the_core(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_the_core_commands(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(["--help"])
     shown = capsys.readouterr().out
@@ -17,7 +17,7 @@ def test_help_has_the_commands_of_the_core(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("name", CORE)
-def test_each_command_of_the_core_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_core_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main([name, "--help"])
     assert end.value.code == 0 and capsys.readouterr().out.startswith(f"usage: mlebench {name}")

@@ -1,4 +1,4 @@
-"""An agent's files, printed in a terminal and written to a folder."""
+"""Printing an agent's files in a terminal, and unpacking them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_files_are_listed_and_shown_and_command_nothing(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_are_listed_and_shown_without_terminal_escapes(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["files", "toy_1"]) == 0
     listed = capsys.readouterr().out
     assert "9  code/main.py" in listed and "logs/: :add-mask::x" in listed and "logs/# #[x]" in listed
@@ -44,7 +44,9 @@ def test_files_are_listed_and_shown_and_command_nothing(run_dir: Path, capsys: p
     assert ": :add-mask::e" in shown and "# #vso[task.x]y" in shown
 
 
-def test_errors_that_name_an_agents_files_command_nothing(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_that_name_an_agents_files_have_no_terminal_escapes(
+    run_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["files", "toy_1", "\n::add-mask::x ##[y]"]) == 2
     assert main(["files", "toy_1", "logs/model"]) == 2
     assert main(["unpack", "toy_1", "--to=reports/g/toy_1/##[x]"]) == 2
@@ -52,7 +54,7 @@ def test_errors_that_name_an_agents_files_command_nothing(run_dir: Path, capsys:
     assert "##" not in errors and "\n::" not in errors and "is not text" in errors and "is in the run group" in errors
 
 
-def test_unpack_writes_to_a_new_folder_and_nowhere_else(run_dir: Path, tmp_path: Path) -> None:
+def test_unpack_writes_only_to_a_new_folder(run_dir: Path, tmp_path: Path) -> None:
     assert main(["unpack", "toy_1", "--to=there"]) == 0
     assert (tmp_path / "there/code/main.py").read_text() == "print(1)\n"
     assert main(["unpack", "toy_1", "--to=there"]) == 2

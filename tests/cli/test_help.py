@@ -1,4 +1,4 @@
-"""Help is grouped as the documentation is."""
+"""Help is grouped by the topics of the documentation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_mlebench.options import OPTIONS, TOPICS
 NAVIGATION = (Path(__file__).parents[2] / "mkdocs.yml").read_text(encoding="utf-8")
 
 
-def test_each_option_and_command_has_one_topic_which_is_a_page() -> None:
+def test_each_option_and_command_has_one_topic_with_a_page() -> None:
     options, commands = (sorted(name for own in TOPICS.values() for name in own[kind].split()) for kind in (0, 1))
     assert options == sorted(OPTIONS)
     assert commands == sorted(parser_and_commands()[1].keys() - {"dev"})  # MLE-bench's name for another command
@@ -30,7 +30,7 @@ def test_the_help_of_mlebench_has_all_commands_by_topic(capsys: pytest.CaptureFi
 
 
 @pytest.mark.full
-def test_a_call_without_a_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_call_without_a_command_shows_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     assert "Run agents" in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""Ctrl-C before a command has started."""
+"""Ctrl-C before a command starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ sys.exit(main(["groups"]))
 """
 
 
-def test_ctrl_c_while_the_command_is_imported_is_one_line() -> None:
+def test_ctrl_c_during_imports_prints_one_line() -> None:
     """It once printed a traceback from an import."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (130, "mlebench: interrupted\n")

@@ -1,4 +1,4 @@
-"""``mlebench leaderboard`` against a local server that speaks Kaggle's API."""
+"""``mlebench leaderboard`` with a local server that implements Kaggle's API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAME, OTHER, ABSENT = "spaceship-titanic", "aerial-cactus-identification", "leaf
 
 
 def scores_of(id: str) -> list[float]:
-    """A leaderboard that has the bundled thresholds."""
+    """A leaderboard with the bundled thresholds."""
     leaderboard = default_catalogue()[id].leaderboard
     scores: list[float] = []
     for medal, rank in medal_ranks(leaderboard.teams).items():
@@ -29,12 +29,12 @@ def scores_of(id: str) -> list[float]:
 @pytest.fixture
 def kaggle(kaggle_server: KaggleServer) -> KaggleServer:
     kaggle_server.add(SAME, {}).scores = scores_of(SAME)
-    # one team more, and one that has no score
+    # one additional team, and one without a score
     kaggle_server.add(OTHER, {}).scores = [*scores_of(OTHER), 0.0, ""]
     return kaggle_server
 
 
-def test_a_table_shows_what_differs(kaggle: KaggleServer) -> None:
+def test_a_table_shows_differences(kaggle: KaggleServer) -> None:
     done = mlebench("leaderboard", "-c", SAME, "-c", OTHER)
     assert done.returncode == 0, done.stderr
     teams = default_catalogue()[OTHER].leaderboard.teams
@@ -49,7 +49,7 @@ def test_a_table_shows_what_differs(kaggle: KaggleServer) -> None:
     assert lines[4].startswith(f"kaggle {teams + 1} ") and lines[4].endswith(" teams")
 
 
-def test_what_fails_is_told_and_the_others_are_compared(kaggle: KaggleServer, tmp_path: Path) -> None:
+def test_failures_are_reported_and_the_others_are_compared(kaggle: KaggleServer, tmp_path: Path) -> None:
     (tmp_path / "ids.txt").write_text(f"{ABSENT}\n{SAME}\n")
     done = mlebench("leaderboard", "-l", tmp_path / "ids.txt", "--json")
     assert done.returncode == 1
@@ -76,7 +76,7 @@ def test_scores_are_read_from_tables_and_archives(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", ["private", "public"])
-def test_a_leaderboard_that_is_not_shown_is_downloaded(kind: str, kaggle: KaggleServer) -> None:
+def test_a_leaderboard_that_is_not_public_is_downloaded(kind: str, kaggle: KaggleServer) -> None:
     served = kaggle.competitions[SAME]
     served.scores, served.leaderboard = None, leaderboard_zip(f"{SAME}-{kind}leaderboard.csv", scores_of(SAME))
     done = mlebench("leaderboard", "-c", SAME, "--json")
@@ -95,6 +95,6 @@ def test_a_leaderboard_that_is_not_shown_is_downloaded(kind: str, kaggle: Kaggle
         (zip_bytes({"a.csv": b"Score\n1\n", "b.csv": b"Score\n1\n"}), "2 tables, not one"),
     ],
 )
-def test_what_is_no_leaderboard_is_an_error(content: bytes, message: str) -> None:
+def test_an_invalid_leaderboard_is_an_error(content: bytes, message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_scores(content)

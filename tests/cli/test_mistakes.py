@@ -1,6 +1,6 @@
-"""Wrong calls of every command: each option and argument in the parser with each kind of mistake.
+"""Invalid calls of every command: each option and argument of the parser with each kind of mistake.
 
-New commands and options are tested automatically. Each call is wrong in one place only.
+New commands and options are tested automatically. Each call has one mistake.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.interop.harbor_jobs import add_trial, make_job
 pytestmark = pytest.mark.full
 
 SECONDS = 60
-"""A call that takes longer has missed its mistake: it serves pages, waits for an engine, or downloads."""
+"""A call that takes longer has not noticed the mistake: it serves pages, waits for an engine, or downloads."""
 MOST_LINES = 3
 PATHS = {"FILE", "DIR", "FILE.jsonl", "FILE.tar.zst", "KEY", "RUNS_DIR", "PLAN"}
 NUMBERS = {"N", "DOLLARS", "SECONDS", "TIME", "SIZE"}
@@ -42,9 +42,9 @@ NOT_SEEN = {
     "new-agent NAME": "a new one may have any",
     "new-competition ID": "a new one may have any",
 }
-"""Names that a call cannot recognise as wrong, and why."""
+"""Values that a call cannot recognise as invalid, with reasons."""
 FAILURES = {"--data-dir", "--data-source", "URL", "--runtime", "--model"}
-"""Places where a valid value may still fail: the exit status is 1."""
+"""Options where a valid value may still fail, with exit status 1."""
 NOT_THERE = {"list", "remove", "doctor", "audit", "board", "bundle", "regrade", "kernels"}
 """Commands that work without a data folder, and mention that it is missing."""
 
@@ -83,7 +83,7 @@ PLACES = [
 
 
 def mistakes(place: Place) -> list[str]:
-    """Values that are wrong in this place; one in braces is a file or folder of ``here``."""
+    """Invalid values for this option or argument. One in braces is a file or folder of ``here``."""
     found = [] if place.name in MAY_BE_EMPTY else [""]
     if place.kind in PATHS:
         is_folder = place.kind in ("DIR", "RUNS_DIR")
@@ -171,7 +171,7 @@ def right(place: Place, here: dict[str, str]) -> str:
 
 
 def call(place: Place, value: str, here: dict[str, str]) -> list[str]:
-    """The command line of a call that is wrong in this place."""
+    """The command line of a call with a mistake in this option or argument."""
     parser = COMMANDS[place.command]
     options: list[str] = []
     arguments: list[str] = []
@@ -203,7 +203,7 @@ def deadline() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("place", PLACES, ids=str)
-def test_a_mistake_is_a_line_that_names_it(
+def test_the_error_for_a_mistake_is_one_line_that_names_it(
     place: Place, here: dict[str, str], capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -1,4 +1,4 @@
-"""New competitions and agents: created folders pass their checks unchanged."""
+"""Folders of new competitions and agents pass their checks unchanged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run_pytest(*arguments: str) -> pytest.RunResult:
     return pytest.RunResult(done.returncode, done.stdout.splitlines(), done.stderr.splitlines(), 0)
 
 
-def test_a_new_competition_passes_the_gate_at_once(folder: Path, new_competition: Path) -> None:
+def test_a_new_competition_passes_the_gate(folder: Path, new_competition: Path) -> None:
     made = shutil.copytree(new_competition, folder / "competitions/house-prices")
     assert {path.name for path in made.iterdir() if path.is_file()} == {
         *("competition.yaml", "description.md", "golden.json", "prepare.py", "grade.py", "synthetic.py", "twin.py"),
@@ -46,11 +46,11 @@ def test_a_new_competition_passes_the_gate_at_once(folder: Path, new_competition
     done.stdout.fnmatch_lines(["*warning: medals mean nothing yet: *the leaderboard's scores are placeholders*"])
 
 
-def test_a_new_competition_stands_beside_the_bundled_ones(new_competition: Path) -> None:
+def test_a_new_competition_is_listed_with_the_bundled_ones(new_competition: Path) -> None:
     assert "house-prices" in default_catalogue(new_competition.parent)
 
 
-def test_the_files_of_the_templates_are_clean(folder: Path, new_competition: Path) -> None:
+def test_template_files_pass_linters(folder: Path, new_competition: Path) -> None:
     shutil.copytree(new_competition, folder / "competitions/house-prices")
     main(["new-agent", "smith"])
     for command in (["check", "--select=E,F,W,B,UP,RUF"], ["format", "--check"]):
@@ -69,7 +69,7 @@ def test_the_files_of_the_templates_are_clean(folder: Path, new_competition: Pat
         (["new-agent", "x", "--dir", "file"], "file is not a folder"),
     ],
 )
-def test_what_cannot_be_made_is_said_in_one_line(
+def test_a_folder_that_cannot_be_created_is_a_one_line_error(
     folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     for kind in ("competitions", "agents"):

@@ -15,7 +15,7 @@ from tests.cli.test_cli import mlebench
 
 
 @pytest.mark.full
-def test_golden_reports_each_step_and_what_it_wrote(tmp_path: Path) -> None:
+def test_golden_reports_each_step_and_the_files_written(tmp_path: Path) -> None:
     folder = shutil.copytree(bundled("competitions") / "smoke-digits", tmp_path / "smoke-digits")
     done = mlebench("golden", folder)
     assert done.returncode == 0, done.stderr
@@ -27,12 +27,12 @@ def test_golden_reports_each_step_and_what_it_wrote(tmp_path: Path) -> None:
 
 @pytest.mark.docker
 def test_clean_reports_what_it_removes() -> None:
-    no_process = Path("/proc/sys/kernel/pid_max").read_text().strip()  # process ids are below it
+    no_process = Path("/proc/sys/kernel/pid_max").read_text().strip()  # larger than any process id
     name = owned_prefix(SOCKETS).replace(f"-{os.getpid()}-", f"-{no_process}-")
     folder = Path(f"/tmp/{name}test")
 
     def is_said(line: str, *options: str, remains: bool) -> bool:
-        for _ in range(3):  # sessions of other tests may also remove it
+        for _ in range(3):  # sessions of other tests may remove it first
             folder.mkdir(exist_ok=True)
             if line in mlebench("clean", *options).stdout.splitlines() and folder.is_dir() is remains:
                 return True

@@ -28,7 +28,7 @@ MISSING = RunKey("aide", LOW[3].id, 1)
 
 @pytest.fixture(scope="module")
 def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``full``: all 75 competitions, one agent; ``two``: the 22 of low, two agents, one run missing."""
+    """``full`` has all 75 competitions and one agent; ``two`` has the 22 of low, two agents, and one missing run."""
     folder = tmp_path_factory.mktemp("reports")
     make_group(folder / "full", seeds=2)
     make_group(folder / "two", agents={"aide": 0.8, "baseline": 0.4}, competitions=LOW, missing=[MISSING])
@@ -37,7 +37,7 @@ def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def report(runs_dir: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run the command; returns its output and its log."""
+    """Run the command. Returns its output and its log."""
 
     def run(*arguments: object, status: int = 0) -> tuple[str, str]:
         assert main(["report", "--runs-dir", str(runs_dir), *map(str, arguments)]) == status
@@ -55,7 +55,7 @@ def strict(text: str) -> Any:
 
 
 def cells(text: str, start: str) -> list[str]:
-    """The cells of the line that begins with ``start``."""
+    """The cells of the line that starts with ``start``."""
     return re.split(r"\s{2,}", next(line for line in text.splitlines() if re.match(start, line)))
 
 
@@ -65,7 +65,7 @@ def test_the_table_fits_a_terminal_of_120_columns(report: Any) -> None:
         assert max(map(len, out.splitlines())) <= 120
 
 
-def test_every_form_has_the_fairness_profile_of_each_group(report: Any, tmp_path: Path) -> None:
+def test_every_format_has_the_fairness_profile_of_each_group(report: Any, tmp_path: Path) -> None:
     (profile,) = (group["fairness"] for group in strict(report("full", "--format=json")[0])["groups"])
     assert {line["state"] for line in profile} <= {"canonical", "differs (declared)", "unknown"} and len(profile) == 14
     report("full", "--format=html", "-o", tmp_path / "report.html")
@@ -76,7 +76,7 @@ def test_every_form_has_the_fairness_profile_of_each_group(report: Any, tmp_path
         assert f"<dt>{line['name']}</dt><dd><strong>{line['state']}</strong>: " in page
 
 
-def test_table_and_json_tell_the_same(report: Any) -> None:
+def test_table_and_json_agree(report: Any) -> None:
     out, _ = report("full")
     summaries = {one["split"]: one for one in strict(report("full", "--format=json")[0])["summaries"]}
     assert list(summaries) == ["low", "medium", "high", "all"]
@@ -117,7 +117,7 @@ def test_two_agents_are_shown_side_by_side_and_compared(report: Any) -> None:
     assert cells(out, r"low +66 on 22 ")[2] == f"{comparison['difference']:+.1f}"
 
 
-def test_missing_runs_are_left_out_or_padded_and_every_format_says_so(report: Any) -> None:
+def test_missing_runs_are_omitted_or_padded_and_every_format_shows_it(report: Any) -> None:
     left_out = "seed 1 is incomplete and left out (1 run of 66 without a result)"
     padded = "seed 1 is padded with failures (1 run of 66 without a result)"
     for format in ("table", "md", "json"):
@@ -129,7 +129,7 @@ def test_missing_runs_are_left_out_or_padded_and_every_format_says_so(report: An
     assert rows[rows.outcome == "missing"][["agent", "competition_id", "seed"]].values.tolist() == [list(MISSING)]
 
 
-def test_json_holds_all_of_it(report: Any) -> None:
+def test_json_has_all_results(report: Any) -> None:
     data = strict(report("full", "two", "--by=category", "--format=json")[0])
     assert data.keys() == {
         "pad_missing",
@@ -151,7 +151,7 @@ def test_json_holds_all_of_it(report: Any) -> None:
     assert sum(one["competitions"] for one in of_full) == 75
 
 
-def test_json_is_strict_without_any_result(report: Any, tmp_path: Path) -> None:
+def test_json_without_results_is_valid(report: Any, tmp_path: Path) -> None:
     save_group(tmp_path / "begun", [], planned=[RunKey("aide", LOW[0].id, 0)])
     (summary,) = strict(report(tmp_path / "begun", "--format=json")[0])["summaries"]
     assert summary["any_medal"] == {"mean": None, "standard_error": None} and summary["provisional"]
@@ -162,7 +162,7 @@ def test_json_is_strict_without_any_result(report: Any, tmp_path: Path) -> None:
     assert "0 of 1 & -- & --" in report(tmp_path / "begun", "--format=latex")[0]
 
 
-def test_padding_does_not_go_with_csv(report: Any) -> None:
+def test_padding_cannot_be_combined_with_csv(report: Any) -> None:
     assert "--pad-missing changes rates" in report("two", "--format=csv", "--pad-missing", status=2)[1]
 
 
@@ -175,7 +175,7 @@ def test_csv_has_a_line_for_each_run(report: Any, runs_dir: Path) -> None:
     assert own.score.notna().sum() == sum(one["score"] is not None for one in grading["competition_reports"])
 
 
-def test_markdown_is_made_of_headings_and_whole_tables(report: Any) -> None:
+def test_markdown_consists_of_headings_and_complete_tables(report: Any) -> None:
     out, _ = report("full", "two", "--by=category", "--format=md")
     assert out.startswith("# aide in full, aide in two and baseline on all of MLE-bench, 1–9 March 2026\n")
     blocks = [block.splitlines() for block in out.split("\n\n")]
@@ -196,7 +196,7 @@ def test_names_cannot_break_markdown(report: Any, tmp_path: Path) -> None:
     assert r"| a\|b \*c\* |" in report(tmp_path / "g", "--format=md")[0]
 
 
-def test_long_names_leave_the_table_readable(report: Any, tmp_path: Path) -> None:
+def test_tables_with_long_names_are_readable(report: Any, tmp_path: Path) -> None:
     for name in ("2026-03-01T12-00-00-aaaa", "2026-03-01T12-00-00-bbbb"):
         make_group(tmp_path / name, agents=["a-scaffold/with-a-variant"], competitions=LOW)
     out, _ = report(*tmp_path.iterdir())
@@ -211,17 +211,17 @@ def test_a_report_is_written_to_a_file(report: Any, tmp_path: Path) -> None:
     assert "cannot be written: No such file or directory" in err
 
 
-def test_an_unknown_group_is_told_with_close_matches(report: Any, runs_dir: Path) -> None:
+def test_the_error_for_an_unknown_group_suggests_close_matches(report: Any, runs_dir: Path) -> None:
     _, err = report("flul", status=2)
     assert f"unknown run group (below {runs_dir}) 'flul'; did you mean full?" in err
 
 
-def test_a_folder_that_holds_no_run_is_no_group(report: Any, tmp_path: Path) -> None:
+def test_a_folder_without_runs_is_not_a_group(report: Any, tmp_path: Path) -> None:
     _, err = report(tmp_path, status=2)
     assert "is not a run group: it contains neither manifest.json nor the record of a run" in err
 
 
-def test_a_group_given_twice_is_refused(report: Any, runs_dir: Path) -> None:
+def test_a_group_given_twice_is_rejected(report: Any, runs_dir: Path) -> None:
     _, err = report("full", runs_dir / "full", status=2)
     assert "is given twice" in err
 
@@ -241,7 +241,9 @@ def test_a_group_given_twice_is_refused(report: Any, runs_dir: Path) -> None:
         ('{"settings": {"competitions": []}}', "settings.competitions must be an object of objects"),
     ],
 )
-def test_a_broken_manifest_is_an_error_in_words(report: Any, tmp_path: Path, manifest: str, message: str) -> None:
+def test_the_error_for_an_invalid_manifest_is_readable(
+    report: Any, tmp_path: Path, manifest: str, message: str
+) -> None:
     save_group(tmp_path / "g", [record_with(LOW[1], "gold")])
     (tmp_path / "g/manifest.json").write_text(manifest)
     _, err = report(tmp_path / "g", status=2)
@@ -258,7 +260,7 @@ def test_a_broken_manifest_is_an_error_in_words(report: Any, tmp_path: Path, man
         ("\xff", "it is not UTF-8 text (byte 1)"),
     ],
 )
-def test_a_broken_record_is_told_with_its_path(report: Any, tmp_path: Path, text: str, reason: str) -> None:
+def test_the_error_for_an_invalid_record_names_its_path(report: Any, tmp_path: Path, text: str, reason: str) -> None:
     save_group(tmp_path / "g", [record_with(LOW[1], "gold", seed=seed) for seed in range(2)])
     path = sorted((tmp_path / "g").glob("*/run.json"))[0]
     path.write_bytes(text.encode("latin-1"))
@@ -278,7 +280,7 @@ def test_a_broken_record_is_told_with_its_path(report: Any, tmp_path: Path, text
         ("permissions", {"used": None}, "permissions.used must be an object"),
     ],
 )
-def test_a_record_with_a_wrong_value_is_broken(
+def test_a_record_with_a_wrong_value_is_invalid(
     report: Any, tmp_path: Path, key: str, value: object, reason: str
 ) -> None:
     save_group(tmp_path / "g", [record_with(LOW[1], "crashed", seed=seed) for seed in range(2)])
@@ -298,7 +300,7 @@ def test_a_record_with_a_wrong_value_is_broken(
         ("rates.csv", ("--format=md",), "# "),
     ],
 )
-def test_the_ending_of_the_output_gives_the_format(
+def test_the_suffix_of_the_output_sets_the_format(
     report: Any, tmp_path: Path, name: str, words: tuple[str, ...], beginning: str
 ) -> None:
     save_group(tmp_path / "g", [record_with(LOW[1], "gold")])
@@ -306,7 +308,7 @@ def test_the_ending_of_the_output_gives_the_format(
     assert (tmp_path / name).read_text().lower().startswith(beginning)
 
 
-def test_a_broken_record_is_a_warning_whatever_the_format(tmp_path: Path) -> None:
+def test_an_invalid_record_is_a_warning_in_every_format(tmp_path: Path) -> None:
     save_group(tmp_path / "g", [record_with(LOW[1], "gold", seed=seed) for seed in range(2)])
     path = sorted((tmp_path / "g").glob("*/run.json"))[0]
     path.write_text("{")
@@ -317,7 +319,7 @@ def test_a_broken_record_is_a_warning_whatever_the_format(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", " =", "\t=", "\x1b[0m=", "\u200e="])
-def test_a_reason_wants_to_be_a_formula_of_a_spreadsheet(report: Any, tmp_path: Path, begin: str) -> None:
+def test_a_reason_cannot_become_a_spreadsheet_formula(report: Any, tmp_path: Path, begin: str) -> None:
     record = record_with(LOW[1], "crashed")
     save_group(tmp_path / "g", [replace(record, detail=f"{begin}HYPERLINK(1)", error=f"{begin}cmd|' /C calc'!A0")])
     (row,) = csv.DictReader(report(tmp_path / "g", "--format=csv")[0].splitlines())
@@ -325,14 +327,14 @@ def test_a_reason_wants_to_be_a_formula_of_a_spreadsheet(report: Any, tmp_path: 
     assert not any(row[name].lstrip()[0] in "=+-@" for name in ("detail", "error"))
 
 
-def test_a_reader_that_stops_early_is_no_error(runs_dir: Path) -> None:
+def test_a_reader_that_stops_early_is_not_an_error(runs_dir: Path) -> None:
     command = f"{sys.executable} -m pytest_mlebench.cli report full --format=csv --runs-dir '{runs_dir}' | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert next(csv.reader([done.stdout])) == list(COLUMNS)
     assert done.stderr == ""
 
 
-def test_html_is_the_page_of_the_groups_with_the_same_figures(report: Any, tmp_path: Path) -> None:
+def test_html_is_the_report_page_with_the_same_figures(report: Any, tmp_path: Path) -> None:
     out, _ = report("two", "--format=html", "--pad-missing", "--by=category", f"--output={tmp_path / 'report.html'}")
     html = (tmp_path / "report.html").read_text()
     assert out == "" and html.startswith("<!doctype html>") and html.rstrip().endswith("</html>")
@@ -340,13 +342,13 @@ def test_html_is_the_page_of_the_groups_with_the_same_figures(report: Any, tmp_p
     assert cells(table, "low +aide")[3] in html and "padded with failures" in html and "By category, low" in html
 
 
-def test_pictures_are_written_where_the_reader_asks(report: Any, tmp_path: Path) -> None:
+def test_plots_are_written_to_the_requested_folder(report: Any, tmp_path: Path) -> None:
     report("two", f"--plots={tmp_path / 'plots'}")
     written = sorted(path.name for path in (tmp_path / "plots").iterdir())
     assert written == ["outcomes.svg", "rates.svg", "scores.svg", "time.svg"]
 
 
-def test_a_folder_for_pictures_that_cannot_be_made_is_told(report: Any, tmp_path: Path) -> None:
+def test_a_folder_for_plots_that_cannot_be_created_is_an_error(report: Any, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     out, told = report("two", f"--plots={tmp_path / 'file'}", status=2)
     assert out == "" and "cannot be written" in told and "name another folder" in told
@@ -363,12 +365,12 @@ def test_every_run_and_two_agents_side_by_side(report: Any, runs_dir: Path) -> N
     assert {row[0] for row in both} <= {competition.id for competition in LOW} and len(both) > 15
     for _, first, medal, second, other_medal, difference, *_ in both:
         assert float(difference) == pytest.approx(float(second) - float(first), abs=2e-5)
-        assert re.match(r"\d [a-z]", medal) and re.match(r"\d [a-z]", other_medal), "there are several runs of each"
+        assert re.match(r"\d [a-z]", medal) and re.match(r"\d [a-z]", other_medal), "each agent has several runs"
     assert "## Runs of two" in report("two", "--runs", "--format=md")[0]
     assert "--format=csv has all runs" in report("two", "--runs", "--format=csv", status=2)[1]
 
 
-def test_a_column_is_an_agent_of_a_group_and_no_mean_of_several(report: Any, runs_dir: Path) -> None:
+def test_a_column_is_one_agent_of_a_group_not_a_mean(report: Any, runs_dir: Path) -> None:
     out, _ = report("two", "full", "--runs")
     _, _, compared = out.partition("aide in two, baseline and aide in full, competition by competition\n")
     heads = next(line for line in compared.splitlines() if line.startswith("competition "))
@@ -381,7 +383,7 @@ def test_a_column_is_an_agent_of_a_group_and_no_mean_of_several(report: Any, run
         cells = re.split(r" {2,}", line)
         if cells[0] in by_competition:
             counted = sum(int(part.split()[0]) for part in cells[4].split(", ") if part[0].isdigit()) or 1
-            assert counted <= len(by_competition[cells[0]]) == 3, "runs of baseline alone"
+            assert counted <= len(by_competition[cells[0]]) == 3, "only runs of baseline"
 
 
 def test_a_summary_has_a_row_for_each_agent_and_split(report: Any) -> None:
@@ -406,19 +408,19 @@ def test_a_summary_has_a_row_for_each_agent_and_split(report: Any) -> None:
     runs = pd.read_csv(io.StringIO(report("full", "--format=csv")[0]))
     whole = rows[-1]
     assert whole["hours"] == pytest.approx(runs.seconds.sum() / 3600) and whole["runs"] == 150
-    assert whole["cost"] is None and whole["tokens_in"] is None, "no run asked models by the gateway"
+    assert whole["cost"] is None and whole["tokens_in"] is None, "no run called models through the gateway"
     table = pd.read_csv(io.StringIO(report("full", "two", "--format=summary-csv")[0]))
     assert list(table.columns) == list(rows[0]) and table.any_medal.tolist() == [row["any_medal"] for row in rows]
 
 
-def test_a_summary_sums_up_cost_and_tokens(report: Any, tmp_path: Path) -> None:
+def test_a_summary_totals_cost_and_tokens(report: Any, tmp_path: Path) -> None:
     llm = {"calls": 2, "cost": 1.5, "tokens": {"input": 1000, "output": 50}, "seconds": 3.0}
     save_group(tmp_path / "g", [replace(record_with(LOW[k], "gold"), llm=llm) for k in range(3)])
     (row,) = strict(report(tmp_path / "g", "--format=summary-json")[0])
     assert (row["cost"], row["tokens_in"], row["tokens_out"], row["hours"]) == (4.5, 3000, 150, 0.05)
 
 
-def test_tables_for_a_paper_have_the_rules_of_booktabs_and_escape_names(report: Any, tmp_path: Path) -> None:
+def test_latex_tables_use_booktabs_and_escape_names(report: Any, tmp_path: Path) -> None:
     agents = ["a_b/50%", "x\\input{y}"]
     make_group(tmp_path / "g", agents=agents, competitions=LOW[:12], seeds=2)
     out, _ = report(tmp_path / "g", "--format=latex")
@@ -437,10 +439,10 @@ def test_every_pair_of_agents_is_compared(report: Any) -> None:
     low = [(own["ours"], own["theirs"]) for own in data["comparisons"] if own["split"] == "low"]
     assert low == [("aide in two", "baseline"), ("aide in two", "aide in full"), ("baseline", "aide in full")]
     same = data["comparisons"][1]
-    assert (same["competitions"], same["runs"]) == (22, 43), "the other has seeds 0 and 1, and a run is missing"
+    assert (same["competitions"], same["runs"]) == (22, 43), "the other agent has seeds 0 and 1, and one run is missing"
     page = report("two", "full", "--format=html")[0]
     cells = re.findall(r"<td[^>]*>(<a [^>]*>)?[+-]\d+\.\d", page)
-    assert cells and not any(cells), "a difference has no runs of one agent behind it"
+    assert cells and not any(cells), "a difference does not belong to the runs of one agent"
     out, _ = report("two", "full")
     assert "The first agent minus the second." in out and "adjusted for the number of pairs (Holm)" in " ".join(
         out.split()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy  # noqa: F401 - a session in this process forgets what it imports; numpy cannot be imported twice
+import numpy  # noqa: F401 - a session in this process unloads what it imports, but numpy cannot be imported twice
 import pytest
 
 from pytest_mlebench.cli.main import main
@@ -21,7 +21,7 @@ KEYS = {
     "toml": "mlebench_seeds = '3'\nmlebench_runs_dir = 'my runs'\nmlebench_agents_dir = ['a', 'b c']\n",
     "ini_options": "mlebench_seeds = 3\nmlebench_runs_dir = 'my runs'\nmlebench_agents_dir = ['a', 'b c']\n",
 }
-"""The same values in each notation."""
+"""The same values in each file format."""
 FILES = [
     ("pytest.toml", "[pytest]\n" + KEYS["toml"]),
     (".pytest.toml", "[pytest]\n" + KEYS["toml"]),
@@ -51,8 +51,8 @@ PRINT_SETTINGS = """
         ("--min-medal", THRESHOLDS),
     ],
 )
-def test_an_option_takes_what_the_code_knows(option: str, values: tuple[str, ...]) -> None:
-    """The options list these values themselves, because importing them would slow down every start of pytest."""
+def test_an_option_accepts_the_values_that_the_code_supports(option: str, values: tuple[str, ...]) -> None:
+    """The options duplicate these values, because importing them would slow down every start of pytest."""
     parse = OPTIONS[option].parse
     with pytest.raises(ValueError, match=f"is not one of {', '.join(values)}$"):
         parse("other")
@@ -102,7 +102,7 @@ def test_every_kind_of_ini_file_is_read_as_pytest_reads_it(
         (["below/tox.ini", "pytest.ini"], "below/tox.ini"),
     ],
 )
-def test_of_several_ini_files_the_nearest_and_then_the_first_in_pytests_order_is_read(
+def test_the_nearest_ini_file_is_read_in_pytests_order(
     pytester: pytest.Pytester, folders: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], found: str
 ) -> None:
     sections = {"pyproject.toml": "[tool.pytest.ini_options]\n", "setup.cfg": "[tool:pytest]\n"}
@@ -115,7 +115,7 @@ def test_of_several_ini_files_the_nearest_and_then_the_first_in_pytests_order_is
 
 
 @pytest.mark.parametrize("marker", ["pyproject.toml", "setup.py", None])
-def test_without_an_ini_file_the_root_is_pytests(
+def test_without_an_ini_file_pytests_root_is_used(
     pytester: pytest.Pytester, folders: Path, monkeypatch: pytest.MonkeyPatch, marker: str | None
 ) -> None:
     if marker:
@@ -135,13 +135,13 @@ def test_without_an_ini_file_the_root_is_pytests(
         ("pytest.toml", "[pytest]\nx = '\xff'\n"),
     ],
 )
-def test_an_ini_file_that_cannot_be_read_is_one_line(tmp_path: Path, name: str, text: str) -> None:
+def test_an_unreadable_ini_file_is_a_one_line_error(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_bytes(text.encode("latin-1"))
     with pytest.raises(UsageError, match=name):
         find_ini_file(tmp_path)
 
 
-def test_run_groups_are_where_pytest_writes_them(
+def test_run_groups_are_found_where_pytest_writes_them(
     pytester: pytest.Pytester, folders: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folders / "reports/mine").mkdir(parents=True)
@@ -157,7 +157,7 @@ def test_run_groups_are_where_pytest_writes_them(
     assert "did you mean other?" in capsys.readouterr().err
 
 
-def test_a_wrong_ini_key_is_one_line_and_status_2(
+def test_an_invalid_ini_key_prints_one_line_and_has_status_2(
     folders: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folders / "tox.ini").write_text("[pytest]\nmlebench_cpus = abc\n")
@@ -166,7 +166,7 @@ def test_a_wrong_ini_key_is_one_line_and_status_2(
     assert capsys.readouterr().err == f"mlebench: mlebench_cpus in {folders}/tox.ini: 'abc' is not a positive number\n"
 
 
-def test_options_that_pytest_has_too_have_the_same_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_shared_with_pytest_have_the_same_help(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["grade", "--help"])
     text = " ".join(capsys.readouterr().out.split())

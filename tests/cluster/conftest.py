@@ -16,7 +16,7 @@ __all__ = ["project"]
 
 
 def require_slurm() -> None:
-    if not is_installed() or os.geteuid() != 0:  # nodes start jobs as their user
+    if not is_installed() or os.geteuid() != 0:  # only root's nodes can start jobs as their user
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no Slurm: apt-get install slurm-wlm munge, and be root")
 
 
@@ -29,7 +29,7 @@ def slurm_of_session() -> Iterator[SlurmCluster]:
 
 @pytest.fixture
 def slurm(slurm_of_session: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCluster:
-    """A cluster of two nodes; this process, and those that it starts, use it."""
+    """A two-node cluster that this process and its child processes use."""
     return _used(slurm_of_session, monkeypatch)
 
 
@@ -45,7 +45,7 @@ def slurm_of_four_of_session() -> Iterator[SlurmCluster]:
 
 @pytest.fixture
 def slurm_of_four(slurm_of_four_of_session: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCluster:
-    """A cluster of four nodes with two processors each; this process, and those that it starts, use it."""
+    """A cluster of four nodes with two CPUs each, which this process and its child processes use."""
     return _used(slurm_of_four_of_session, monkeypatch)
 
 
@@ -70,7 +70,7 @@ def ray_of_session() -> Iterator[RayCluster]:
 
 @pytest.fixture
 def ray_cluster_of_three(ray_of_session: RayCluster, monkeypatch: pytest.MonkeyPatch) -> RayCluster:
-    """A cluster of three nodes; this process, and those that it starts, use it."""
+    """A three-node cluster that this process and its child processes use."""
     for name, value in ray_of_session.environment.items():
         monkeypatch.setenv(name, value)
     return ray_of_session

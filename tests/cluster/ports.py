@@ -1,4 +1,4 @@
-"""Ports of this machine that nobody uses."""
+"""Finds unused ports on this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def free_ports(number: int) -> list[int]:
-    """Below those that the kernel gives to outgoing connections: a daemon that is restarted gets its port again."""
+    """Free ports below those for outgoing connections, so that a restarted daemon can use the same port."""
     try:
         most = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except OSError:

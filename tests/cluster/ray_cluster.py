@@ -1,4 +1,4 @@
-"""A Ray cluster of a test's own: nodes on this machine, on free ports."""
+"""A temporary Ray cluster, whose nodes run on free ports of this machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_installed() -> bool:
 
 
 class RayCluster:
-    """``environment`` makes Ray's programs, and ours, use this cluster. The first of several nodes only leads it."""
+    """``environment`` makes programs use this cluster. If there are several nodes, the first one executes no runs."""
 
     def __init__(
         self, folder: Path, *, nodes: int = 3, cpus: int = 2, environment: Mapping[str, str] | None = None
@@ -46,7 +46,7 @@ class RayCluster:
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
-        for node in self.nodes:  # side by side, they take each other's ports
+        for node in self.nodes:  # if started concurrently, they take each other's ports
             self.start_node(node)
 
     def start_node(self, name: str) -> None:
@@ -57,7 +57,7 @@ class RayCluster:
                 [
                     *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--node-ip-address=127.0.0.1"),
                     *("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"),
-                    "--include-log-monitor=false",  # it takes a tenth of a processor
+                    "--include-log-monitor=false",  # it uses a tenth of a CPU
                     *(
                         f"--num-cpus={0 if name == self.nodes[0] and len(self.nodes) > 1 else self._cpus}",
                         f"--memory={_MEMORY}",
@@ -74,7 +74,7 @@ class RayCluster:
         self._wait_for("Ray runtime started", name)
 
     def kill(self, name: str) -> None:
-        """Kill a node with all that runs on it, as a power cut does."""
+        """Kill a node and all its processes, like a power failure."""
         daemon = self._daemons.pop(name)
         processes = [psutil.Process(daemon.pid)]
         processes += processes[0].children(recursive=True)
@@ -86,7 +86,7 @@ class RayCluster:
         daemon.wait()
 
     def node_of(self, pid: int) -> str:
-        """The node that a process runs on."""
+        """The node on which a process runs."""
         above = {parent.pid for parent in psutil.Process(pid).parents()}
         return next(name for name, daemon in self._daemons.items() if daemon.pid in above)
 

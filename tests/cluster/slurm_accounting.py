@@ -1,4 +1,4 @@
-"""A Slurm that keeps accounts: with ``slurmdbd`` and a MariaDB of its own beside the rest."""
+"""A temporary Slurm with accounting, by ``slurmdbd`` and a separate MariaDB."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ AccountingStorageEnforce=associations,limits
 
 
 class AccountedSlurm(SlurmCluster):
-    """``account`` is the only one, and this user's; jobs that the controller has forgotten are in the accounts."""
+    """``account`` is the only account and this user's. Accounting keeps jobs that the controller has forgotten."""
 
     account = "lab"
 
@@ -58,7 +58,7 @@ class AccountedSlurm(SlurmCluster):
         super().start_controller(*options)
 
     def forget(self) -> None:
-        """Restart the controller without its memory of jobs."""
+        """Restart the controller without its state, so that it forgets jobs."""
         self.kill("slurmctld")
         self.start_controller("-c")
 

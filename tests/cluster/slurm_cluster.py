@@ -1,4 +1,4 @@
-"""A Slurm of a test's own: munge, a controller and nodes on this machine, on free ports, in one folder."""
+"""A temporary Slurm: munge, a controller and nodes on free ports of this machine, in one folder."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10
 
 
 def is_installed(*more: str) -> bool:
-    """Whether Slurm's programs are there, and ``more`` of them."""
+    """Return whether Slurm's programs and those in ``more`` are installed."""
     return all(shutil.which(program, path=_path()) for program in (*PROGRAMS, *more))
 
 
@@ -70,7 +70,7 @@ def _path() -> str:
 
 
 class SlurmCluster:
-    """``environment`` makes Slurm's commands speak to this cluster."""
+    """``environment`` makes Slurm's commands use this cluster."""
 
     def __init__(self, folder: Path, *, nodes: int = 2, cpus: int = 4, max_jobs: int = 1000) -> None:
         self.folder = folder
@@ -122,7 +122,7 @@ class SlurmCluster:
         self._start(name, "slurmd", "-D", "-N", name)
 
     def kill(self, name: str) -> None:
-        """Kill the controller, or a node with all that runs on it, as a power cut does."""
+        """Kill the controller, or a node and all its processes, like a power failure."""
         daemon = self._daemons.pop(name)
         victims = [psutil.Process(daemon.pid), *(self.jobs_on(name) if name in self.nodes else ())]
         for process in victims:
@@ -133,21 +133,21 @@ class SlurmCluster:
         daemon.wait()
 
     def save(self) -> None:
-        """Have the controller write down its jobs: one that is killed before has forgotten those that just started."""
+        """Make the controller save its jobs. If killed before, it would forget those that have just started."""
         asked, state = time.time(), self.folder / "state/job_state"
         known = self.call("squeue", "--noheader", "--format=%i").split()
         touched = [id for id in known if self.try_call("scontrol", "update", f"JobId={id}", "Comment=saved")]
 
         def is_saved() -> bool:
-            with suppress(FileNotFoundError):  # it has never written any, or puts a new one in its place
+            with suppress(FileNotFoundError):  # not written yet, or being replaced
                 return state.stat().st_mtime >= asked
             return False
 
-        if touched:  # else there is nothing to forget
+        if touched:  # otherwise, there is nothing to forget
             self.wait_until(is_saved, f"the controller to write down jobs {touched}")
 
     def jobs_on(self, node: str) -> list[psutil.Process]:
-        """The processes that started this node's jobs; they are no children of its daemon."""
+        """The processes that started this node's jobs. They are not children of its daemon."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
@@ -158,7 +158,7 @@ class SlurmCluster:
         return found
 
     def clear(self) -> None:
-        """End what a test left: every daemon lives, the queue is empty, no job's process is there."""
+        """Clean up after a test: restart daemons, empty the queue, and end the jobs' processes."""
         if "slurmctld" not in self._daemons:
             self.start_controller()
         for node in self.nodes:
@@ -171,12 +171,12 @@ class SlurmCluster:
         self.resume()
 
     def resume(self) -> None:
-        """Take nodes back that a controller drained as it found jobs there which it had forgotten."""
+        """Resume nodes that a controller drained because they had jobs that it had forgotten."""
         for node in self.nodes:
-            self.try_call("scontrol", "update", f"NodeName={node}", "State=RESUME")  # refused where it is in service
+            self.try_call("scontrol", "update", f"NodeName={node}", "State=RESUME")  # fails if the node is in service
 
     def wait_for_node(self, name: str) -> None:
-        """Wait until a node is in service again."""
+        """Wait until a node is back in service."""
         command = ("sinfo", "--noheader", "--partition=main", f"--nodes={name}", "--states=idle,mixed,alloc")
         self.wait_for(*command, "--format=%N", until=1)
 
@@ -186,7 +186,7 @@ class SlurmCluster:
         return done.stdout
 
     def try_call(self, *command: str) -> bool:
-        """Whether a command succeeds that may come too late: its job or its node may be in another state by now."""
+        """Return whether a command succeeds. It may fail because its job or node has changed state."""
         return self._run(*command).returncode == 0
 
     def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
@@ -194,7 +194,7 @@ class SlurmCluster:
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=_SECONDS)
 
     def wait_for(self, *command: str, until: int | None) -> None:
-        """Wait until a command succeeds, and prints that many lines."""
+        """Wait until a command succeeds and prints ``until`` lines."""
         last = ""
 
         def is_so() -> bool:
@@ -220,7 +220,7 @@ class SlurmCluster:
 
     def stop(self) -> None:
         while self._daemons:
-            _, daemon = self._daemons.popitem()  # the last that was started
+            _, daemon = self._daemons.popitem()  # the one started last
             daemon.send_signal(signal.SIGTERM)
             try:
                 daemon.wait(20)

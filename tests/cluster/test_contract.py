@@ -1,4 +1,4 @@
-"""What every engine does, whichever it is."""
+"""The common behaviour of all engines."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 @pytest.fixture
 def submit(engine: Engine, tmp_path: Path) -> Iterator[Callable[[str], Job]]:
-    """Submit a Python program; what still runs of it at the end is cancelled."""
+    """Submit a Python program. Jobs that still run at the end are cancelled."""
     jobs: list[Job] = []
 
     def submitted(program: str) -> Job:
@@ -57,7 +57,7 @@ def submit(engine: Engine, tmp_path: Path) -> Iterator[Callable[[str], Job]]:
 
 
 def wait_for(engine: Engine, job: Job, *states: JobState) -> Status:
-    """The job's status when it is one of these; a job that is not known any more has ended."""
+    """Wait until the job has one of these states. A job that is no longer known has ended."""
     deadline = time.monotonic() + 120
     while True:
         status = engine.poll([job]).get(job.name, Status(state=JobState.ENDED))
@@ -72,21 +72,19 @@ def output(job: Job) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def test_an_engine_that_is_there_says_what_it_is(engine: Engine) -> None:
+def test_an_available_engine_describes_itself(engine: Engine) -> None:
     engine.check()
     assert engine.describe()["engine"] == engine.name
 
 
-def test_a_job_runs_in_a_session_of_its_own_and_its_output_is_kept(
-    engine: Engine, submit: Callable[[str], Job]
-) -> None:
+def test_a_job_runs_in_its_own_session_and_its_output_is_kept(engine: Engine, submit: Callable[[str], Job]) -> None:
     job = submit("import os, sys; print('out', os.getsid(0)); print('err', file=sys.stderr)")
     wait_for(engine, job, JobState.ENDED)
     first, second = sorted(output(job).splitlines(), reverse=True)
     assert second == "err" and first.startswith("out ") and first != f"out {os.getsid(0)}"
 
 
-def test_a_job_that_is_cancelled_may_clean_up_and_ends(engine: Engine, submit: Callable[[str], Job]) -> None:
+def test_a_cancelled_job_can_clean_up_and_ends(engine: Engine, submit: Callable[[str], Job]) -> None:
     job = submit(
         "import signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: (print('cleaned up', flush=True), sys.exit(0)))\n"
@@ -102,7 +100,7 @@ def test_a_job_that_is_cancelled_may_clean_up_and_ends(engine: Engine, submit: C
     engine.cancel([job])
 
 
-def test_a_job_is_found_without_the_engines_id_once_it_shows_that_it_lives(
+def test_a_job_is_found_without_its_id_once_it_reports_that_it_is_alive(
     engine: Engine, submit: Callable[[str], Job]
 ) -> None:
     job = submit(
@@ -118,12 +116,10 @@ def test_a_job_is_found_without_the_engines_id_once_it_shows_that_it_lives(
     wait_for(engine, forgotten, JobState.ENDED)
 
 
-def test_a_job_whose_process_is_killed_ended_by_no_doing_of_the_agent(
-    engine: Engine, submit: Callable[[str], Job]
-) -> None:
+def test_a_killed_job_is_not_blamed_on_the_agent(engine: Engine, submit: Callable[[str], Job]) -> None:
     job = submit("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert wait_for(engine, job, JobState.ENDED).cause is Cause.LOST
 
 
-def test_a_job_that_was_never_submitted_is_not_known(engine: Engine, tmp_path: Path) -> None:
+def test_a_job_that_was_never_submitted_is_unknown(engine: Engine, tmp_path: Path) -> None:
     assert engine.poll([Job(name=new_name(), folder=tmp_path)]) == {}

@@ -1,4 +1,4 @@
-"""Sessions whose data lies elsewhere: at a URL, or to be copied to a local disk."""
+"""Sessions whose data is fetched from a URL or copied to a local disk."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def mlebench(sessions: Sessions, *arguments: str) -> subprocess.CompletedProcess
 
 @pytest.fixture
 def url(sessions: Sessions) -> str:
-    """Where the toy's data was pushed to; there is none in the project."""
+    """URL of the toy's data, which is not in the project."""
     url = f"file://{sessions.folder}/remote"
     toys = "--competitions-dir=competitions"
     for command in (("prepare",), ("push", url)):
@@ -40,7 +40,7 @@ def url(sessions: Sessions) -> str:
 
 
 def check_nodes_pull_data(sessions: Sessions, url: str, engine: tuple[str, ...]) -> None:
-    """Nodes pull data once and copy it to their own disks, and the session does neither."""
+    """Check that nodes pull data once and copy it to their own disks, and that the session does neither."""
     options = (f"--data-source={url}", "--node-scratch=scratch")
     output = sessions.run(*engine, *options, agents=("gold", "slow"))
     assert "2 gold" in output and "pulling" not in output, output
@@ -52,9 +52,7 @@ def check_nodes_pull_data(sessions: Sessions, url: str, engine: tuple[str, ...])
 
 
 @pytest.mark.parametrize("options", [(), LOCAL], ids=["session", "cluster"])
-def test_a_session_with_an_empty_data_folder_takes_pushed_data(
-    options: tuple[str, ...], sessions: Sessions, url: str
-) -> None:
+def test_a_session_with_an_empty_data_folder_pulls_data(options: tuple[str, ...], sessions: Sessions, url: str) -> None:
     (sessions.folder / "competitions/toy-parity/prepare.py").write_text("raise SystemExit('it was prepared here')")
     output = sessions.run(*options, f"--data-source={url}", agents=("gold",))
     assert "1 gold" in output, output
@@ -62,10 +60,10 @@ def test_a_session_with_an_empty_data_folder_takes_pushed_data(
     manifest = json.loads((sessions.group / "manifest.json").read_text())
     assert manifest["options"]["--data-source"] == url
     shutil.rmtree(sessions.folder / "data")
-    assert "2 gold" in sessions.run("--seeds=2"), "a group that is resumed has forgotten the source"
+    assert "2 gold" in sessions.run("--seeds=2"), "a resumed group has lost its data source"
 
 
-def test_a_source_without_the_data_is_said_before_the_first_run(sessions: Sessions, url: str) -> None:
+def test_a_source_without_the_data_is_an_error_before_the_first_run(sessions: Sessions, url: str) -> None:
     shutil.rmtree(sessions.folder / "remote")
     yaml = sessions.folder / "competitions/toy-parity/competition.yaml"
     yaml.write_text(yaml.read_text().replace("source: bundled\n", ""))
@@ -74,7 +72,7 @@ def test_a_source_without_the_data_is_said_before_the_first_run(sessions: Sessio
     assert not sessions.group.exists()
 
 
-def test_options_of_data_that_have_no_effect_are_refused(sessions: Sessions) -> None:
+def test_data_options_without_effect_are_rejected(sessions: Sessions) -> None:
     output = sessions.run("--data-source=file:///x", "--prepare=never", agents=("gold",))
     assert "--prepare=never forbids" in output, output
     output = sessions.run("--node-scratch=/tmp", agents=("gold",))
@@ -85,18 +83,18 @@ def test_options_of_data_that_have_no_effect_are_refused(sessions: Sessions) -> 
 
 @pytest.fixture
 def copies(sessions: Sessions) -> Callable[[], list[Path]]:
-    """The copies of data on this node's scratch disk."""
+    """Copies of data on this node's scratch disk."""
     return lambda: [path for path in sessions.folder.glob("scratch/mlebench-*/*") if path.name != ".locks"]
 
 
-def test_runs_of_a_node_share_one_copy_that_the_last_one_removes(
+def test_runs_on_a_node_share_one_copy_and_the_last_removes_it(
     sessions: Sessions, copies: Callable[[], list[Path]]
 ) -> None:
     with sessions.start(*LOCAL, "--node-scratch=scratch", agents=("slow", "sleeps-late")) as session:
         for agent in ("slow", "sleeps-late"):
             sessions.wait_for_run(agent)
         assert len(copies()) == 1
-        shutil.rmtree(sessions.folder / "data")  # neither run needs it any more
+        shutil.rmtree(sessions.folder / "data")  # neither run needs it now
         output, _ = session.communicate(timeout=240)
     assert "2 gold" in output, output
     logs = [(sessions.jobs_folder(agent) / "output.log").read_text() for agent in ("slow", "sleeps-late")]
@@ -104,7 +102,7 @@ def test_runs_of_a_node_share_one_copy_that_the_last_one_removes(
     assert copies() == []
 
 
-def test_a_run_that_was_killed_keeps_no_copy(sessions: Sessions, copies: Callable[[], list[Path]]) -> None:
+def test_a_killed_run_leaves_no_copy(sessions: Sessions, copies: Callable[[], list[Path]]) -> None:
     with sessions.start(*LOCAL, "--node-scratch=scratch", "--time-limit=5s", agents=("sleeps-late",)) as session:
         first = sessions.wait_for_run("sleeps-late")
         os.kill(sessions.process_of("sleeps-late"), signal.SIGKILL)
@@ -116,6 +114,6 @@ def test_a_run_that_was_killed_keeps_no_copy(sessions: Sessions, copies: Callabl
 
 
 def test_a_scratch_disk_that_cannot_be_used_is_an_error_before_the_agent_starts(sessions: Sessions) -> None:
-    output = sessions.run(*LOCAL, "--node-scratch=/proc/scratch", agents=("gold",))  # the node alone finds out
+    output = sessions.run(*LOCAL, "--node-scratch=/proc/scratch", agents=("gold",))  # only the node can detect this
     assert "--node-scratch: " in output and "cannot be used: " in output and "1 error" in output, output
     assert not list(sessions.group.glob("*/run.log")), "the agent was started"

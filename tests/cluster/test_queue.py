@@ -1,4 +1,4 @@
-"""What a session makes of an engine's answers, told by an engine that follows a script."""
+"""How a session handles an engine's responses, with a scripted engine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLAN = JobPlan(
 
 
 class Scripted:
-    """Refuses as often as told, then takes jobs; says of them what ``says`` holds."""
+    """An engine that raises ``refusals``, then accepts jobs. Their status is ``says``."""
 
     name = "scripted"
     max_parallel: int | None = None
@@ -86,14 +86,14 @@ def queue_of(group: Path, engine: Scripted, lost: list[tuple[Cause, str]], event
     )
 
 
-def test_a_full_queue_is_tried_again_and_a_refusal_ends_as_an_error(tmp_path: Path) -> None:
+def test_a_full_queue_is_retried_and_a_refusal_becomes_an_error(tmp_path: Path) -> None:
     engine, events = Scripted(QueueFull("full"), ClusterError("no such account")), list[Event]()
     queue = queue_of(tmp_path, engine, [], events)
     queue.add(PLAN)
     assert queue.step() == [] and not engine.jobs and "full" in event_text(events[0])
     assert queue.step() == [] and not engine.jobs
-    assert queue.step() == [] and len(engine.jobs) == 1, "one refusal is no end"
-    assert len(open_plans(tmp_path)) == 1, "what was refused is over"
+    assert queue.step() == [] and len(engine.jobs) == 1, "one refusal is not final"
+    assert len(open_plans(tmp_path)) == 1, "the refused plan is closed"
     engine.refusals += [ClusterError("no such account")] * 3
     queue.add(replace(PLAN, seed=1))
     results = [result for _ in range(4) for result in queue.step()]
@@ -101,10 +101,10 @@ def test_a_full_queue_is_tried_again_and_a_refusal_ends_as_an_error(tmp_path: Pa
     engine.refusals += [ClusterError("no such account")]
     queue.add(replace(PLAN, seed=2))
     (result,) = [*queue.step(), *queue.step()]
-    assert result.key.seed == 2, "what was refused for good is refused at once"
+    assert result.key.seed == 2, "after a permanent refusal, further jobs fail immediately"
 
 
-def test_a_lost_job_is_submitted_again_and_at_last_recorded_as_lost(tmp_path: Path) -> None:
+def test_a_lost_job_is_resubmitted_and_finally_recorded_as_lost(tmp_path: Path) -> None:
     engine, lost, events = Scripted(), list[tuple[Cause, str]](), list[Event]()
     queue = queue_of(tmp_path, engine, lost, events)
     queue.add(PLAN)
@@ -123,7 +123,7 @@ def test_a_lost_job_is_submitted_again_and_at_last_recorded_as_lost(tmp_path: Pa
     ]
 
 
-def test_what_ended_for_the_agents_doing_is_not_submitted_again(tmp_path: Path) -> None:
+def test_a_job_that_ended_because_of_the_agent_is_not_resubmitted(tmp_path: Path) -> None:
     engine, lost = Scripted(), list[tuple[Cause, str]]()
     queue = queue_of(tmp_path, engine, lost, [])
     queue.add(PLAN)
@@ -132,7 +132,7 @@ def test_what_ended_for_the_agents_doing_is_not_submitted_again(tmp_path: Path) 
     assert len(results) == len(engine.jobs) == 1 and lost == [(Cause.OUT_OF_MEMORY, "out of memory")]
 
 
-def test_another_session_takes_up_a_job_that_has_not_ended_and_no_other(tmp_path: Path) -> None:
+def test_another_session_takes_over_only_jobs_that_have_not_ended(tmp_path: Path) -> None:
     engine = Scripted()
     first = queue_of(tmp_path, engine, [], [])
     for seed in (0, 1):
@@ -150,7 +150,7 @@ def test_another_session_takes_up_a_job_that_has_not_ended_and_no_other(tmp_path
     assert ended_names(tmp_path) == {job.name for job in engine.jobs}
 
 
-def test_a_job_that_was_taken_for_lost_and_left_a_record_after_all_is_the_run(tmp_path: Path) -> None:
+def test_a_record_of_a_job_presumed_lost_counts(tmp_path: Path) -> None:
     engine, lost = Scripted(), list[tuple[Cause, str]]()
     queue = queue_of(tmp_path, engine, lost, [])
     queue.add(PLAN)
@@ -169,7 +169,7 @@ def test_a_job_that_was_taken_for_lost_and_left_a_record_after_all_is_the_run(tm
     assert first != second and result.record == late and not lost and queue.is_empty
 
 
-def test_the_jobs_of_a_group_are_stopped_and_named_after_their_runs(tmp_path: Path) -> None:
+def test_jobs_of_a_group_are_named_after_their_runs_and_cancelled(tmp_path: Path) -> None:
     engine = Scripted()
     queue = queue_of(tmp_path, engine, [], [])
     for seed in range(2):
@@ -178,7 +178,7 @@ def test_the_jobs_of_a_group_are_stopped_and_named_after_their_runs(tmp_path: Pa
     assert stop(tmp_path, {"scripted": lambda: engine}) == 2
     assert sorted(engine.cancelled) == sorted(job.name for job in engine.jobs)
     assert all(job.name.startswith(f"{PLAN.competition_id}-{PLAN.agent}-") for job in engine.jobs)
-    assert max(len(job.name) for job in engine.jobs) <= 64, "sacct shows no more"
+    assert max(len(job.name) for job in engine.jobs) <= 64, "sacct truncates longer names"
     assert stop(tmp_path, {"scripted": lambda: engine}) == 0 and queue.step() != []
     with pytest.raises(ClusterError, match="the engine gone, which is not installed"):
         write_plan(tmp_path / JOBS / "run", replace(PLAN, name="other", engine="gone"))

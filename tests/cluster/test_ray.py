@@ -1,4 +1,4 @@
-"""Sessions on a real Ray of three nodes: what becomes of runs whose node, session or actor ends."""
+"""Sessions on a real three-node Ray, with nodes, sessions and actors that end during runs."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ RAY = ("--cluster=ray", "--time-limit=20s", "--cpus=1")
 @pytest.fixture
 def sessions(project: pytest.Pytester, ray_cluster_of_three: RayCluster) -> Iterator[Sessions]:
     yield Sessions(project.path)
-    wait_until(lambda: not actors())  # an actor's process ends a moment after its run is recorded
+    wait_until(lambda: not actors())  # an actor's process ends shortly after its run is recorded
 
 
 def actors(kill: bool = False) -> list[str]:
-    """The names of all actors that wait or live on the cluster; ``kill`` ends them, as an administrator would."""
+    """Names of all waiting and running actors on the cluster. ``kill`` ends them, as an administrator would."""
     program = (
         "import json, ray\n"
         "ray.init(namespace='mlebench', log_to_driver=False, logging_level='ERROR')\n"
@@ -51,7 +51,7 @@ def next_run(sessions: Sessions, *earlier: Path) -> Path:
     return run
 
 
-def test_runs_are_done_on_nodes_and_no_key_goes_along(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_execute_on_nodes_without_the_keys(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "s3cr3t-t0k3n")
     output = sessions.run(*RAY, "--seeds=3", agents=("gold", "crashes"))
     assert "3 gold" in output and "3 crashed" in output, output
@@ -65,7 +65,7 @@ def test_runs_are_done_on_nodes_and_no_key_goes_along(sessions: Sessions, monkey
     assert about["engine"] == "ray" and about["version"].startswith("ray ") and about["address"] == address
 
 
-def test_a_node_that_dies_and_an_actor_that_is_killed_cost_a_new_attempt(
+def test_a_dead_node_or_a_killed_actor_starts_a_new_attempt(
     sessions: Sessions, ray_cluster_of_three: RayCluster
 ) -> None:
     with sessions.start(*RAY, agents=("sleeps-late",)) as session:
@@ -86,7 +86,7 @@ def test_a_node_that_dies_and_an_actor_that_is_killed_cost_a_new_attempt(
     assert set(record.job["interrupted"]) == {first.name, second.name}
 
 
-def test_a_session_that_is_killed_costs_no_run_whether_it_runs_or_waits(sessions: Sessions) -> None:
+def test_killing_a_session_loses_no_running_or_waiting_run(sessions: Sessions) -> None:
     with sessions.start(*RAY, "--cpus=2", "--seeds=3", agents=("sleeps-late",)) as session:
         next_run(sessions, next_run(sessions))
         wait_until(lambda: len(actors()) == 3)
@@ -102,7 +102,7 @@ def test_a_session_that_is_killed_costs_no_run_whether_it_runs_or_waits(sessions
     assert len(records) == 3 and {record["job"]["attempt"] for record in records} == {0}, output
 
 
-def test_ctrl_c_ends_jobs_that_run_and_jobs_that_wait(sessions: Sessions) -> None:
+def test_ctrl_c_ends_running_and_waiting_jobs(sessions: Sessions) -> None:
     with sessions.start(*RAY, "--time-limit=10m", "--cpus=2", "--seeds=3", agents=("sleeps-late",)) as session:
         next_run(sessions, next_run(sessions))
         wait_until(lambda: len(list(sessions.group.glob(".jobs/*/id"))) == 3)
@@ -111,7 +111,7 @@ def test_ctrl_c_ends_jobs_that_run_and_jobs_that_wait(sessions: Sessions) -> Non
     assert "ending 3 jobs of ray" in output and not list(sessions.group.glob("*/run.json")), output
 
 
-def test_a_job_that_takes_too_long_or_more_than_there_is(ray_cluster_of_three: RayCluster, tmp_path: Path) -> None:
+def test_a_job_that_takes_too_long_or_requests_too_much(ray_cluster_of_three: RayCluster, tmp_path: Path) -> None:
     engine = RayEngine()
     late, large = (Job(name=new_name(), folder=tmp_path) for _ in range(2))
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -124,7 +124,7 @@ def test_a_job_that_takes_too_long_or_more_than_there_is(ray_cluster_of_three: R
     assert actors() == []
 
 
-def test_a_job_that_ray_ends_for_the_memory_of_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_ray_kills_for_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require_ray()
     with running_ray(nodes=1, environment={"RAY_memory_usage_threshold": "0.01"}) as cluster:
         for name, value in cluster.environment.items():
@@ -135,7 +135,7 @@ def test_a_job_that_ray_ends_for_the_memory_of_its_node(tmp_path: Path, monkeypa
     assert status.cause is Cause.OUT_OF_MEMORY, status
 
 
-def test_a_cluster_that_is_not_there_is_one_line(project: pytest.Pytester) -> None:
+def test_a_missing_cluster_is_a_one_line_error(project: pytest.Pytester) -> None:
     require_ray()
     output = Sessions(project.path).run(*RAY, "--cluster-address=127.0.0.1:1", agents=("gold",))
     assert "--cluster=ray: " in output and "Traceback" not in output and "INTERNALERROR" not in output, output

@@ -1,4 +1,4 @@
-"""What jobs ask for: no more than the run and its grading take, and at once an error where no node has that."""
+"""Jobs request what the run and its grading need. If no node has that, this is an immediate error."""
 
 from __future__ import annotations
 
@@ -27,20 +27,18 @@ def dataset(tmp_path: Path, id: str) -> Dataset:
     return Dataset(default_catalogue()[id], tmp_path / id)
 
 
-def test_memory_is_what_grading_the_competition_takes_and_time_follows_the_limit(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_jobs_request_memory_for_grading_and_time_for_the_limit(settings: Settings, tmp_path: Path) -> None:
     small, unknown = (job_resources(settings, dataset(tmp_path, id)) for id in (SMALL, UNKNOWN))
     assert small.memory is not None and small.memory < 1.2 * (1 << 30)
-    assert unknown.memory == settings.grading_memory == 8 << 30, "its answers are not known yet"
+    assert unknown.memory == settings.grading_memory == 8 << 30, "the size of its answers is not known yet"
     assert [is_known(settings, dataset(tmp_path, id)) for id in (SMALL, UNKNOWN)] == [True, False]
-    assert small.seconds <= 3600 + 600, "a run of 10 minutes does not ask for hours"
+    assert small.seconds <= 3600 + 600, "a run of 10 minutes does not request hours"
     assert job_resources(replace(settings, time_limit=86400.0), dataset(tmp_path, SMALL)).seconds >= 86400 + 7800
     assert job_resources(replace(settings, grading_memory=4 << 30), dataset(tmp_path, SMALL)).memory == 4 << 30
     assert job_resources(replace(settings, memory=None), dataset(tmp_path, UNKNOWN)).memory is None
 
 
-def test_the_answers_that_are_prepared_count(settings: Settings, tmp_path: Path) -> None:
+def test_memory_depends_on_the_size_of_prepared_answers(settings: Settings, tmp_path: Path) -> None:
     prepared = dataset(tmp_path, SMALL)
     for path in prepared.required:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +46,7 @@ def test_the_answers_that_are_prepared_count(settings: Settings, tmp_path: Path)
     assert (job_resources(settings, prepared).memory or 0) >= 2 << 30
 
 
-def test_what_slurm_can_never_give_is_said_with_the_options_that_ask_for_it(
+def test_the_error_for_impossible_requests_names_the_options(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sbatch = tmp_path / "sbatch"

@@ -1,4 +1,4 @@
-"""Many runs on real clusters of several nodes: each is recorded exactly once, whatever ends meanwhile."""
+"""Many runs on real multi-node clusters: each is recorded exactly once, despite failures."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ case $SEED in
     1) cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv" ;;
 esac
 """
-"""An agent that knows the answers with the first seed, guesses with the second, and does nothing with the third."""
+"""An agent that submits the answers with the first seed, guesses with the second, and nothing with the third."""
 
 
 @pytest.fixture
 def queue_of(slurm_of_four: SlurmCluster, project: pytest.Pytester) -> Iterator[SlurmCluster]:
     yield slurm_of_four
     slurm_of_four.clear()
-    for process in processes_of(project.path / "reports"):  # daemons that a test starts name the project
+    for process in processes_of(project.path / "reports"):  # paths of the test's own daemons contain the project
         with suppress(psutil.NoSuchProcess):
             process.kill()
 
 
 @pytest.mark.parametrize("cluster", one_in(2, ["slurm_of_four", "slurm", "ray_cluster_of_three"]))
-def test_the_smoke_split_with_three_seeds_has_each_medal_once(
+def test_each_run_of_the_smoke_split_with_three_seeds_is_recorded_once(
     cluster: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     used = request.getfixturevalue(cluster)
@@ -105,7 +105,7 @@ def check_all_are_recorded_once(sessions: Sessions, output: str) -> None:
     found = Counter((record.agent, record.seed, record.outcome.value) for record in group.records)
     wanted = {(f"toy/{medal}", seed, medal) for medal in ("gold", "silver", "bronze") for seed in range(RUNS // 3)}
     assert found == Counter(wanted) and not group.broken, output[-5000:]
-    assert finished(sessions) == RUNS, "a run was done twice"
+    assert finished(sessions) == RUNS, "a run was executed twice"
     assert not list(sessions.group.glob("*/running.json")) or any(r.job["interrupted"] for r in group.records), output
 
 
@@ -120,10 +120,10 @@ def wait_for_share(sessions: Sessions, share: float) -> None:
 
 
 @only_all
-def test_many_runs_survive_the_end_of_a_node_the_controller_and_the_session(
+def test_many_runs_survive_the_failure_of_a_node_the_controller_and_the_session(
     project: pytest.Pytester, queue_of: SlurmCluster
 ) -> None:
-    """``MLEBENCH_TEST_RUNS`` is how many."""
+    """``MLEBENCH_TEST_RUNS`` sets the number of runs."""
     sessions, slurm = Sessions(project.path), queue_of
     with many(sessions, SLURM) as session:
         wait_for_share(sessions, 0.15)
@@ -145,7 +145,7 @@ def test_many_runs_survive_the_end_of_a_node_the_controller_and_the_session(
 
 
 @only_all
-def test_many_runs_on_ray_survive_the_end_of_a_node_and_the_session(
+def test_many_runs_on_ray_survive_the_failure_of_a_node_and_the_session(
     project: pytest.Pytester, ray_cluster_of_three: RayCluster
 ) -> None:
     sessions, ray = Sessions(project.path), ray_cluster_of_three

@@ -1,4 +1,4 @@
-"""Sessions that hand their runs to an engine."""
+"""Sessions that submit their runs to an engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOCAL = ("--cluster=local", "--max-parallel=2", "--time-limit=30s")
 
 
 class Session(subprocess.Popen[str]):
-    """A session that does not outlive a test that fails: ``with`` would wait for its end."""
+    """A session that is killed if its test fails; ``Popen`` in ``with`` would wait for its end."""
 
     def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
         if kind is not None:
@@ -37,13 +37,13 @@ class Session(subprocess.Popen[str]):
         super().__exit__(kind, *rest)
 
     def kill_all(self) -> None:
-        """Kill it with all that it started, but for its jobs."""
+        """Kill the session and all processes that it started, except its jobs."""
         if self.poll() is None:
             os.killpg(self.pid, signal.SIGKILL)
 
 
 class Sessions:
-    """Sessions of the group ``toys``, one after another, in processes of their own."""
+    """Successive sessions of the group ``toys``, in separate processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.group = folder, folder / "reports/toys"
@@ -66,14 +66,14 @@ class Sessions:
         return output
 
     def records(self) -> dict[str, RunRecord]:
-        """By the agent's name; each run has exactly one record."""
+        """Records by agent name. Asserts that each run has exactly one."""
         group = read_group(self.group)
         assert len(list(self.group.glob("*/run.json"))) == len(group.records), "a run was done twice"
         assert not group.broken
         return {record.agent.removeprefix("toy/"): record for record in group.records}
 
     def wait_for_run(self, agent: str) -> Path:
-        """The directory of a run when its agent works."""
+        """Wait until a run's agent is working. Returns the run directory."""
         found: Path = wait_until(lambda: next(self.group.glob(f"*{agent}-0-*/{RUNNING}"), None))
         return found.parent
 
@@ -101,8 +101,8 @@ def sessions(project: pytest.Pytester) -> Iterator[Sessions]:
     LocalEngine().cancel(jobs)
 
 
-def test_a_session_whose_output_is_a_file_shows_life(sessions: Sessions) -> None:
-    """Runs done and running, medals, time, and the command that shows more."""
+def test_a_session_whose_output_is_a_file_prints_progress(sessions: Sessions) -> None:
+    """It prints the numbers of finished and running runs, medals, time, and the command that shows more."""
     with sessions.start(*LOCAL, "--heartbeat=1s", agents=("gold", "sleeps")) as session:
         assert session.stdout is not None
         found = next((line for line in session.stdout if "1 of 2 runs finished, 1 running" in line), "")
@@ -111,7 +111,7 @@ def test_a_session_whose_output_is_a_file_shows_life(sessions: Sessions) -> None
     assert re.search(r"mlebench: 1 of 2 runs finished, 1 running; 1 gold; [\d:.]+( s)?; mlebench watch reports/", found)
 
 
-def test_runs_are_reported_as_they_end_and_recorded_as_ever(sessions: Sessions) -> None:
+def test_runs_are_reported_when_they_end_and_recorded_as_usual(sessions: Sessions) -> None:
     output = sessions.run(*LOCAL, "--max-parallel=3", agents=("slow", "gold", "crashes"))
     assert "2 gold" in output and "1 crashed" in output, output
     words = [line for line in output.splitlines() if "::toy/" in line and "%" in line]
@@ -130,7 +130,7 @@ def test_runs_are_reported_as_they_end_and_recorded_as_ever(sessions: Sessions) 
     assert "2 gold" in again and "3 runs of this group are finished" in again
 
 
-def test_a_session_that_is_killed_costs_no_run(sessions: Sessions) -> None:
+def test_killing_a_session_loses_no_run(sessions: Sessions) -> None:
     with sessions.start(*LOCAL, agents=("slow", "sleeps-late", "gold")) as session:
         running = sessions.wait_for_run("sleeps-late")
         sessions.wait_for_run("slow")
@@ -141,7 +141,7 @@ def test_a_session_that_is_killed_costs_no_run(sessions: Sessions) -> None:
     output = sessions.run()
     assert "3 gold" in output, output
     records = sessions.records()
-    assert records["sleeps-late"].run_id == running.name, "it was begun anew"
+    assert records["sleeps-late"].run_id == running.name, "the run was restarted"
     assert all(record.job["attempt"] == 0 for record in records.values())
 
 
@@ -152,7 +152,7 @@ def test_ctrl_c_ends_the_jobs_and_detach_leaves_them(sessions: Sessions) -> None
         session.send_signal(signal.SIGINT)
         output, _ = session.communicate(timeout=120)
     assert "ending 1 job of local" in output and not (first / "run.json").exists(), output
-    assert start_time(process) == "", "it still runs"
+    assert start_time(process) == "", "it is still running"
     with sessions.start("--detach") as session:
         second = wait_until(lambda: set(sessions.group.glob(f"*/{RUNNING}")) - {first / RUNNING}).pop().parent
         session.send_signal(signal.SIGINT)
@@ -172,7 +172,7 @@ def test_ctrl_c_ends_the_jobs_and_detach_leaves_them(sessions: Sessions) -> None
     assert record.job["interrupted"] == [first.name]
 
 
-def test_a_job_that_is_killed_is_submitted_again_and_in_the_end_an_error(sessions: Sessions) -> None:
+def test_a_killed_job_is_resubmitted_and_finally_an_error(sessions: Sessions) -> None:
     with sessions.start(*LOCAL, "--max-requeues=1", agents=("sleeps-late",)) as session:
         killed: list[str] = []
         for _ in range(2):
@@ -190,7 +190,7 @@ def test_a_job_that_is_killed_is_submitted_again_and_in_the_end_an_error(session
     assert "1 gold" in again, again
 
 
-def test_a_node_that_cannot_do_a_run_says_why(sessions: Sessions) -> None:
+def test_a_node_that_cannot_execute_a_run_reports_why(sessions: Sessions) -> None:
     sessions.run(*LOCAL, agents=("gold",))
     plan = sessions.jobs_folder("gold") / "plan.json"
     ended = next((sessions.group / JOBS / "ended").glob("*.json"))
@@ -211,7 +211,7 @@ def test_a_node_that_cannot_do_a_run_says_why(sessions: Sessions) -> None:
     assert len(sessions.records()) == 1
 
 
-def test_options_without_effect_are_refused(sessions: Sessions) -> None:
+def test_options_without_effect_are_rejected(sessions: Sessions) -> None:
     for options, said in (
         (("--cluster=local", "-n2"), "leave out -n"),
         (("--max-parallel=2",), "add --cluster=local, slurm or ray"),
@@ -239,7 +239,7 @@ def test_keys_come_from_a_file_that_only_the_user_can_read(sessions: Sessions) -
                 assert "s3cr3t-t0k3n" not in path.read_text(), path
 
 
-def test_a_run_that_ends_while_a_session_that_resumes_starts_is_not_done_again(sessions: Sessions) -> None:
+def test_a_run_that_ends_while_a_session_resumes_is_not_repeated(sessions: Sessions) -> None:
     with sessions.start(*LOCAL, agents=("slow", "sleeps-late")) as session:
         sessions.wait_for_run("slow")
         sessions.wait_for_run("sleeps-late")
@@ -247,7 +247,7 @@ def test_a_run_that_ends_while_a_session_that_resumes_starts_is_not_done_again(s
     (sessions.folder / "conftest.py").write_text(
         "import time\n"
         "from pathlib import Path\n"
-        "def pytest_collection_finish(session):\n"  # it has read by now which runs are finished
+        "def pytest_collection_finish(session):\n"  # by now, it has read which runs are finished
         "    deadline = time.monotonic() + 100\n"
         "    while len(list(Path('reports/toys/.jobs/ended').glob('*'))) < 2 and time.monotonic() < deadline:\n"
         "        time.sleep(0.1)\n"

@@ -1,4 +1,4 @@
-"""Sessions on a real Slurm: what its nodes, its controller and its administrators do to runs."""
+"""Sessions on a real Slurm, with failures of nodes and the controller, and interventions of administrators."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def sessions(project: pytest.Pytester, slurm: SlurmCluster) -> Iterator[Sessions
     own = Sessions(project.path)
     yield own
     slurm.clear()
-    for process in processes_of(own.group):  # children of an agent whose job was killed, without control groups
+    for process in processes_of(own.group):  # without control groups, a killed job's agent leaves child processes
         with suppress(psutil.NoSuchProcess):
             process.kill()
 
 
 def next_run(sessions: Sessions, agent: str, *earlier: Path) -> Path:
-    """The directory of the next attempt at a run."""
+    """The run directory of the next attempt."""
 
     def look() -> Path | None:
         found = {path.parent for path in sessions.group.glob(f"*{agent}-0-*/{RUNNING}")} - set(earlier)
@@ -65,7 +65,7 @@ def test_nodes_pull_data_and_the_session_does_not(sessions: Sessions, slurm: Slu
     check_nodes_pull_data(sessions, url, SLURM)
 
 
-def test_runs_are_done_on_nodes_and_nothing_stays_in_the_queue(sessions: Sessions, slurm: SlurmCluster) -> None:
+def test_runs_execute_on_nodes_and_leave_nothing_in_the_queue(sessions: Sessions, slurm: SlurmCluster) -> None:
     setup = sessions.folder / "setup.sh"
     setup.write_text("export FROM_SETUP=1; echo set up on $SLURMD_NODENAME\n")
     os.environ["OPENAI_API_KEY"] = "s3cr3t-t0k3n"
@@ -92,9 +92,7 @@ def test_runs_are_done_on_nodes_and_nothing_stays_in_the_queue(sessions: Session
     assert "TimeLimit=00:41:00" in shown and "Comment=two words" in shown
 
 
-def test_a_node_that_dies_and_a_job_that_is_cancelled_cost_a_new_attempt(
-    sessions: Sessions, slurm: SlurmCluster
-) -> None:
+def test_a_dead_node_or_a_cancelled_job_starts_a_new_attempt(sessions: Sessions, slurm: SlurmCluster) -> None:
     with sessions.start(*SLURM, agents=("sleeps-late",)) as session:
         first = sessions.wait_for_run("sleeps-late")
         (job,) = in_queue(slurm)
@@ -112,7 +110,7 @@ def test_a_node_that_dies_and_a_job_that_is_cancelled_cost_a_new_attempt(
     assert in_queue(slurm) == []
 
 
-def test_a_job_that_slurm_requeues_begins_its_run_anew(sessions: Sessions, slurm: SlurmCluster) -> None:
+def test_a_requeued_job_restarts_its_run(sessions: Sessions, slurm: SlurmCluster) -> None:
     with sessions.start(*SLURM, "--max-requeues=1", agents=("sleeps-late", "slow")) as session:
         first = sessions.wait_for_run("sleeps-late")
         job = json.loads((sessions.jobs_folder("sleeps-late") / "id").read_text())
@@ -127,7 +125,7 @@ def test_a_job_that_slurm_requeues_begins_its_run_anew(sessions: Sessions, slurm
     assert set(record.job["interrupted"]) >= {first.name} and record.run_id in (second.name, *record.job["interrupted"])
 
 
-def test_neither_session_nor_controller_is_needed_while_runs_go_on(sessions: Sessions, slurm: SlurmCluster) -> None:
+def test_runs_continue_without_session_and_controller(sessions: Sessions, slurm: SlurmCluster) -> None:
     with sessions.start(*SLURM, agents=("sleeps-late", "slow")) as session:
         running = sessions.wait_for_run("sleeps-late")
         slurm.save()
@@ -142,29 +140,25 @@ def test_neither_session_nor_controller_is_needed_while_runs_go_on(sessions: Ses
         output, _ = session.communicate(timeout=200)
     assert "2 gold" in output, output
     records = sessions.records()
-    assert records["sleeps-late"].run_id == running.name, "it was begun anew"
+    assert records["sleeps-late"].run_id == running.name, "the run was restarted"
     assert {record.job["attempt"] for record in records.values()} == {0}
 
 
-def test_what_waits_is_shown_with_slurms_reason_and_ctrl_c_leaves_nothing_in_the_queue(
-    sessions: Sessions, slurm: SlurmCluster
-) -> None:
+def test_waiting_runs_show_slurms_reason_and_ctrl_c_empties_the_queue(sessions: Sessions, slurm: SlurmCluster) -> None:
     with sessions.start(*SLURM, "--cluster-options=--begin=now+1hour", agents=("gold",)) as session:
         (job,) = wait_until(lambda: in_queue(slurm))
         wait_until(lambda: (sessions.jobs_folder("gold") / "id").exists())
         watch = [sys.executable, "-m", "pytest_mlebench.cli", "watch", "toys", "--once"]
         shown = subprocess.run(watch, cwd=sessions.folder, capture_output=True, text=True, check=True).stdout
         slurm.call("scancel", job)
-        wait_until(lambda: set(in_queue(slurm)) - {job})  # submitted again
+        wait_until(lambda: set(in_queue(slurm)) - {job})  # resubmitted
         session.send_signal(signal.SIGINT)
         output, _ = session.communicate(timeout=200)
     assert "1 waiting:" in shown and f"toy-parity, toy/gold, seed 0: slurm {job}, BeginTime" in shown, shown
     assert "ending 1 job of slurm" in output and in_queue(slurm) == [], output
 
 
-def test_a_partition_that_takes_no_jobs_for_a_time_and_a_controller_that_is_away_cost_no_run(
-    sessions: Sessions, slurm: SlurmCluster
-) -> None:
+def test_a_temporary_refusal_or_controller_failure_loses_no_run(sessions: Sessions, slurm: SlurmCluster) -> None:
     def set_state(state: str) -> None:
         slurm.call("scontrol", "update", "PartitionName=main", f"State={state}")
 
@@ -190,7 +184,7 @@ def test_a_partition_that_takes_no_jobs_for_a_time_and_a_controller_that_is_away
     assert {record.job["attempt"] for record in read_group(sessions.group).records} == {0}
 
 
-def test_a_job_that_slurm_kills_for_its_memory_ended_out_of_memory(tmp_path: Path, slurm: SlurmCluster) -> None:
+def test_a_job_that_slurm_kills_for_memory_is_out_of_memory(tmp_path: Path, slurm: SlurmCluster) -> None:
     engine, job = SlurmEngine("--mem=50M"), Job(name=new_name(), folder=tmp_path)
     eat = "import time; x = bytearray(400 * 10**6); time.sleep(600)"
     job = Job(
@@ -202,8 +196,8 @@ def test_a_job_that_slurm_kills_for_its_memory_ended_out_of_memory(tmp_path: Pat
     assert status.cause is Cause.OUT_OF_MEMORY, slurm.call("scontrol", "show", "job", job.id)
 
 
-def test_a_job_that_slurm_could_not_start_and_holds_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in answers for ``squeue``, because a real launch cannot be made to fail on purpose."""
+def test_a_job_held_after_a_launch_failure_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uses a fake ``squeue``, because a real launch failure cannot be provoked."""
     jobs = [
         Job(name=name, folder=tmp_path, id=str(number)) for number, name in enumerate(("fails", "waits", "held"), 1)
     ]
@@ -219,7 +213,7 @@ def test_a_job_that_slurm_could_not_start_and_holds_is_lost(tmp_path: Path, monk
     assert found["fails"].cause is Cause.LOST and (tmp_path / "cancelled").read_text() == "--quiet 1\n"
 
 
-def test_a_queue_that_is_full_says_so_and_a_refusal_is_one_line(
+def test_a_full_queue_is_reported_and_a_refusal_is_a_one_line_error(
     sessions: Sessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = sessions.run(*SLURM, "--cluster-options=--partition=other", agents=("gold",))
@@ -243,8 +237,8 @@ def test_a_queue_that_is_full_says_so_and_a_refusal_is_one_line(
         wait_until(lambda: {status.state for status in engine.poll(accepted).values()} <= {JobState.ENDED})
 
 
-def test_random_kills_lose_no_run_and_do_none_twice(sessions: Sessions, slurm: SlurmCluster) -> None:
-    """``MLEBENCH_TEST_KILLS`` is how many."""
+def test_random_kills_lose_or_repeat_no_run(sessions: Sessions, slurm: SlurmCluster) -> None:
+    """``MLEBENCH_TEST_KILLS`` sets the number of kills."""
     rng, runs = random.Random(SEED), 6
     kills: list[str] = []
     options = (*SLURM, f"--seeds={runs}", "--max-requeues=1000")
@@ -278,7 +272,7 @@ def test_random_kills_lose_no_run_and_do_none_twice(sessions: Sessions, slurm: S
             if session.poll() is not None:
                 output = session.communicate()[0] if session.stdout and not session.stdout.closed else ""
                 assert "Traceback" not in output, output
-                if kind != "session":  # all runs are finished: more of them
+                if kind != "session":  # all runs are finished: add more
                     runs += 6
                 options = (*SLURM, f"--seeds={runs}", "--max-requeues=1000")
                 session = sessions.start(*options, agents=("slow",))
@@ -290,4 +284,4 @@ def test_random_kills_lose_no_run_and_do_none_twice(sessions: Sessions, slurm: S
     group = read_group(sessions.group)
     assert len(kills) == KILLS and f"{runs} gold" in output, (kills, output)
     assert len(group.records) == runs == len(list(sessions.group.glob("*/run.json"))), kills
-    wait_until(lambda: not in_queue(slurm))  # a requeued job whose run is over ends as soon as Slurm starts it
+    wait_until(lambda: not in_queue(slurm))  # a requeued job whose run has ended exits as soon as Slurm starts it

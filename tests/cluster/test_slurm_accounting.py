@@ -1,4 +1,4 @@
-"""A Slurm that keeps accounts: how jobs ended that its controller has forgotten, and limits of an account."""
+"""A Slurm with accounting: how jobs that its controller has forgotten ended, and limits of an account."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def submit(folder: Path, command: list[str], *options: str, seconds: float = 600
     return Job(name=job.name, folder=job.folder, id=id)
 
 
-def test_the_accounts_say_how_a_job_ended_and_when_there_may_be_more(slurm: AccountedSlurm, tmp_path: Path) -> None:
-    """One Slurm for all, as it takes long to start."""
+def test_accounting_shows_how_a_job_ended_and_enforces_limits(slurm: AccountedSlurm, tmp_path: Path) -> None:
+    """A single test, because this Slurm starts slowly."""
     sleep = ["/bin/sleep", "600"]
     waits = submit(tmp_path, sleep, "--begin=now+1hour")
     cancelled = submit(tmp_path, sleep)
@@ -64,7 +64,7 @@ def test_the_accounts_say_how_a_job_ended_and_when_there_may_be_more(slurm: Acco
     slurm.start_node("n1")
     seen = engine.poll(jobs)
     ask = ("sacct", "--noheader", "--allocations", "--format=State", f"--jobs={stranded.id}")
-    wait_until(lambda: "NODE_FAIL" in slurm.call(*ask))  # the controller sends what it knows now and then
+    wait_until(lambda: "NODE_FAIL" in slurm.call(*ask))  # the controller sends its data only at intervals
     slurm.forget()
     assert slurm.call("squeue", "--noheader", "--states=all") == ""
     told = engine.poll(jobs)
@@ -86,7 +86,7 @@ def test_the_accounts_say_how_a_job_ended_and_when_there_may_be_more(slurm: Acco
     slurm.manage("modify", "qos", "normal", "set", "maxwall=10", "flags=DenyOnLimit")
     with pytest.raises(ClusterError, match="QOSMaxWall") as refused:
         submit(tmp_path, sleep, seconds=3000)
-    assert not isinstance(refused.value, QueueFull), "it would be tried for ever"
+    assert not isinstance(refused.value, QueueFull), "the job would be retried forever"
 
 
 def causes(statuses: Mapping[str, Status]) -> dict[str, Cause]:

@@ -1,4 +1,4 @@
-"""What becomes of a run on a real Slurm when a more urgent job takes its node."""
+"""A run on a real Slurm that is preempted by a job with a higher priority."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ __all__ = ["sessions"]
 pytestmark = [pytest.mark.full, pytest.mark.serial]
 
 
-def test_a_job_that_is_preempted_begins_its_run_anew_and_the_record_says_so(
-    sessions: Sessions, slurm: SlurmCluster
-) -> None:
+def test_a_preempted_job_restarts_its_run_and_the_record_shows_it(sessions: Sessions, slurm: SlurmCluster) -> None:
     with sessions.start(*SLURM, agents=("sleeps-late",)) as session:
         first = sessions.wait_for_run("sleeps-late")
         urgent = ("--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 2")

@@ -1,4 +1,4 @@
-"""An installation whose extra of engines was taken out, and a machine without Slurm."""
+"""An installation without the engines extra, and a machine without Slurm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_mlebench.errors import ClusterError
 from pytest_mlebench.extras.engines.slurm import SlurmEngine
 
 
-def test_an_installation_without_engines_says_so_and_not_that_the_name_is_wrong(
+def test_the_error_without_engines_does_not_blame_the_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     none: dict[str, EntryPoint] = {}
@@ -21,7 +21,7 @@ def test_an_installation_without_engines_says_so_and_not_that_the_name_is_wrong(
         option_values.cluster("slurm")
 
 
-def test_a_machine_that_is_not_of_the_cluster_is_told_where_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_outside_the_cluster_says_where_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ClusterError, match=r"^sinfo was not found: .*; start pytest where `sinfo` works"):
         SlurmEngine().check()

@@ -1,6 +1,6 @@
-"""Words that would give away which competition an obfuscated description is of, beside its id and its title.
+"""Words, besides ids and titles, that would reveal the competition of an obfuscated description.
 
-Regular expressions, in lower case, matched at the beginnings of words.
+These are lower-case regular expressions, matched at the start of words.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ OF_ALL = (
     *("kaggle", "leaderboard", "playground", "featured", "sponsor", "host", "prize", "hackathon", "workshop", "fgvc"),
     *("google", "facebook", "microsoft", "tensorflow", "jigsaw", "stanford", "cvpr", "miccai", "icml"),
 )
-"""Of any competition: hosts, sponsors, occasions."""
+"""For all competitions: hosts, sponsors, events."""
 TELLTALES = {
     "3d-object-detection-for-autonomous-vehicles": ("lyft", "level 5", "woven"),
     "AI4Code": ("ai4code", "kernels"),
@@ -97,4 +97,4 @@ TELLTALES = {
     "vinbigdata-chest-xray-abnormalities-detection": ("vinbigdata", "vingroup", "vietnam", "vindr"),
     "whale-categorization-playground": ("humpback", "whale identification", "happywhale"),
 }
-"""By competition, also where its own files and columns have such a word: outside of code, nothing needs it."""
+"""By competition. Includes words in its file and column names, because they are needed only in code."""

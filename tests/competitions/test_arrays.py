@@ -22,7 +22,7 @@ open_array, take_rows = arrays.open_array, arrays.take_rows
     ids=["floats", "columns first", "texts", "empty", "one dimension"],
 )
 @pytest.mark.parametrize("rows", [[2, 0, 3, 1], [1, 1], []])
-def test_taken_rows_are_the_bytes_that_numpy_saves(
+def test_selected_rows_have_the_bytes_that_numpy_saves(
     array: np.ndarray, rows: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrays, "_BLOCK_BYTES", 8)
@@ -44,13 +44,13 @@ def test_a_missing_array_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00", b"not an array at all"])
-def test_what_is_no_array_is_named(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_array_is_named(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.npy").write_bytes(content)
     with pytest.raises(DataError, match=r"a\.npy is damaged"):
         open_array(tmp_path / "a.npy")
 
 
-def test_arrays_of_objects_which_could_run_code_are_refused(tmp_path: Path) -> None:
+def test_object_arrays_which_could_run_code_are_rejected(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(DataError, match=r"a\.npy is damaged"):
         open_array(tmp_path / "a.npy")

@@ -23,7 +23,7 @@ TEXT = b"\x02name\0" + struct.pack("<i", 3) + b"ab\0"
 OTHERS = b"\x01d\0" + bytes(8) + b"\x07o\0" + bytes(12) + b"\x08b\0\x01" + b"\x09t\0" + bytes(8) + b"\x0an\0"
 
 
-def test_elements_are_found_behind_all_kinds_of_values() -> None:
+def test_elements_are_found_after_values_of_all_types() -> None:
     whole = document(TEXT, OTHERS, NESTED, BINARY, INT32, INT64)
     found = elements(whole)
     assert list(found) == [b"name", b"d", b"o", b"b", b"t", b"n", b"imgs", b"picture", b"_id", b"count"]
@@ -32,13 +32,13 @@ def test_elements_are_found_behind_all_kinds_of_values() -> None:
 
 
 @pytest.mark.parametrize("parts", [(INT32, NESTED, INT64), (INT64, INT32, NESTED), (INT32, INT64)])
-def test_a_document_without_an_element_is_the_document_of_the_others(parts: tuple[bytes, ...]) -> None:
+def test_removing_an_element_leaves_the_rest_of_the_document(parts: tuple[bytes, ...]) -> None:
     whole = document(*parts)
     rest = document(*(part for part in parts if part is not INT64))
     assert without(whole, elements(whole)[b"count"]) == rest
 
 
-def test_documents_come_as_the_bytes_that_they_are(tmp_path: Path) -> None:
+def test_documents_are_returned_as_their_original_bytes(tmp_path: Path) -> None:
     documents = [document(INT32, NESTED), document(), document(TEXT)]
     (tmp_path / "x.bson").write_bytes(b"".join(documents))
     assert list(read_documents(tmp_path / "x.bson")) == documents
@@ -56,6 +56,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         list(read_documents(tmp_path / "x.bson"))
 
 
-def test_a_type_that_is_not_known_is_named() -> None:
+def test_an_unknown_type_is_named() -> None:
     with pytest.raises(DataError, match="type 0x7f"):
         elements(document(b"\x7fkey\0"))

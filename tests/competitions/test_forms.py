@@ -1,4 +1,4 @@
-"""What the submission checker says of every competition's synthetic submissions, from the public files alone."""
+"""The submission checker's results for every competition's synthetic submissions, using only public files."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ REFUSED = {
     "osic-pulmonary-fibrosis-progression": {"one_row_twice.csv", "repeats_one_that_does_not_count.csv"},
     "stanford-covid-vaccine": {"text_in_unscored_row.csv", "unscored_position_nan.csv"},
 }
-"""Submissions that have a score, though the checker refuses them."""
+"""Submissions that the checker rejects, although they have a score."""
 ACCEPTED = {
     # Its score cannot be computed because of what the answers are.
     "jigsaw-unintended-bias-in-toxicity-classification": {"inverted.csv"},
 }
-"""Submissions that are invalid, though the checker accepts them."""
+"""Submissions that the checker accepts, although they are invalid."""
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("competition_id", one_in(3, CATALOGUE.ids))
-def test_the_checker_agrees_with_the_grader_where_public_files_suffice(competition_id: str, tmp_path: Path) -> None:
+def test_the_checker_agrees_with_the_grader_if_public_files_suffice(competition_id: str, tmp_path: Path) -> None:
     expected = REFUSED.get(competition_id, set()), ACCEPTED.get(competition_id, set())
     assert _disagreements(CATALOGUE[competition_id], tmp_path) == expected
 
@@ -49,7 +49,7 @@ def test_in_the_second_version_the_checker_and_the_grader_always_agree(competiti
 
 
 def _disagreements(competition: Competition, folder: Path) -> tuple[set[str], set[str]]:
-    """Submissions that have a score though the checker refuses them, and that are invalid though it accepts them."""
+    """Submissions that the checker rejects although they have a score, and accepts although they are invalid."""
     dataset = DataStore(folder).prepare(competition, synthetic=1)
     submissions = synthetic_submissions(competition, dataset, folder / "submissions")
     copies = {name: folder / "submissions" / f"{number}" for number, name in enumerate(submissions)}

@@ -1,4 +1,4 @@
-"""What the goldens of all bundled competitions have in common."""
+"""Properties of all bundled competitions' goldens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pytest_mlebench import default_catalogue
 
 
 @pytest.mark.parametrize("id", default_catalogue().ids)
-def test_a_golden_knows_the_lines_of_its_texts(id: str) -> None:
+def test_a_golden_contains_the_lines_of_its_texts(id: str) -> None:
     """A failing gate shows the first line that differs."""
     golden = default_catalogue()[id].golden
     for side in ("public", "private"):

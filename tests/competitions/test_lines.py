@@ -27,7 +27,7 @@ def pick(folder: Path, content: bytes, rows: list[int], **options: int) -> bytes
     st.integers(1, 60),
     st.booleans(),
 )
-def test_lines_come_in_the_order_asked_for_whatever_the_size_of_the_parts(
+def test_lines_are_returned_in_the_requested_order_for_any_part_size(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], random: Random, part_bytes: int, has_end: bool
 ) -> None:
     content = "\n".join(["header", *lines]) + ("\n" if has_end or not lines[-1] else "")
@@ -47,6 +47,6 @@ def test_nothing_is_left_in_the_scratch_folder(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
 
 
-def test_a_line_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_line_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="source has no line 7"):
         pick(tmp_path, b"h\n1\n2\n", [0, 5])

@@ -1,4 +1,4 @@
-"""An attacker who sees metadata alone, on data packed class by class; ``tools/attack_metadata.py`` has all."""
+"""Predicting answers from metadata of data packed class by class. ``tools/attack_metadata.py`` tests everything."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ pytestmark = pytest.mark.full
 
 
 def combined(version: str, *, image: str | None = None, spoiled: bool = False) -> float:
-    """The probability that chance does as well with times, inodes, modes and order."""
+    """Combined p-value of the attacks with times, inodes, modes and order."""
     catalogue = default_catalogue(version=version)
     found = [result for id in IDS for result in attacked(catalogue[id], image, spoiled=spoiled)]
     return float(combine_pvalues([result.p for result in found if result.kind == ORDER]).pvalue)
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_prepared_data_tells_no_more_than_chance(version: str) -> None:
+def test_metadata_of_prepared_data_reveals_nothing(version: str) -> None:
     assert combined(version) > 0.01
 
 
-def test_the_attacker_succeeds_where_files_lie_in_the_order_of_their_labels() -> None:
+def test_the_attacker_succeeds_if_files_are_ordered_by_label() -> None:
     assert combined("v1", spoiled=True) < 1e-4
 
 
 @pytest.mark.docker
-def test_a_container_shows_no_more_than_chance_below_a_read_only_mount() -> None:
+def test_metadata_in_a_container_reveals_nothing() -> None:
     require_docker()
     assert combined("v1", image=IMAGE) > 0.01
     assert combined("v1", image=IMAGE, spoiled=True) < 1e-4

@@ -1,4 +1,4 @@
-"""Descriptions that tell the task, data, metric and form of a competition, and not which one it is."""
+"""Obfuscated descriptions explain a competition's task, data, metric and format, but do not identify it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.competitions.telltales import OF_ALL, TELLTALES
 CATALOGUE, CORRECTED = default_catalogue(), default_catalogue(version="v2")
 VERSIONS = [*CATALOGUE, *(competition for competition in CORRECTED if competition.is_corrected)]
 OWN_TEXT = [one for one in CORRECTED if (one.folder / "v2/description.md").exists()]
-"""Competitions whose second version needs a description of its own."""
+"""Competitions, including second versions that need a separate description."""
 EVERY = pytest.mark.parametrize("competition", VERSIONS, ids=lambda one: f"{one.id}-{one.version}")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
@@ -27,7 +27,7 @@ def text_of(competition: Competition) -> str:
 
 
 def given_away(competition: Competition, text: str) -> list[str]:
-    """What in a text gives the competition away. In code are names that its data has, whatever they say."""
+    """Words in a text that reveal the competition. Code is ignored, because it contains names from the data."""
     names = {competition.id, competition.title, competition.url.rpartition("/")[2]}
     found = [name for name in names if name.lower() in text.lower()]
     prose = CODE.sub(" ", text).lower()
@@ -44,17 +44,17 @@ def test_every_competition_has_its_telltales() -> None:
 
 
 @pytest.mark.parametrize("id", ["spaceship-titanic", "random-acts-of-pizza", "siim-isic-melanoma-classification"])
-def test_the_usual_descriptions_do_give_competitions_away(id: str) -> None:
+def test_the_usual_descriptions_reveal_competitions(id: str) -> None:
     assert given_away(CATALOGUE[id], CATALOGUE[id].description.read_text(encoding="utf-8"))
 
 
 @EVERY
-def test_it_does_not_give_the_competition_away(competition: Competition) -> None:
+def test_it_does_not_reveal_the_competition(competition: Competition) -> None:
     assert given_away(competition, text_of(competition)) == []
 
 
 @EVERY
-def test_it_tells_all_that_the_task_takes(competition: Competition) -> None:
+def test_it_has_everything_that_the_task_requires(competition: Competition) -> None:
     text = text_of(competition)
     assert re.findall(r"(?m)^## (.*)$", text) == ["Task", "Data", "Metric", "Submission"]
     metric = text.partition("## Metric")[2].partition("## Submission")[0].lower()
@@ -78,7 +78,7 @@ def test_it_names_the_columns_of_a_submission(competition: Competition, tmp_path
     dataset = DataStore(tmp_path).prepare(competition, synthetic=1)
     columns = _header(dataset.sample_submission)
     example = text_of(competition).partition("## Submission")[2]
-    named = columns if len(columns) < 20 else columns[:2]  # of a hundred classes the first will do
+    named = columns if len(columns) < 20 else columns[:2]  # of many classes, the first is enough
     assert [column for column in named if column and column not in example] == []
 
 
@@ -100,6 +100,6 @@ def _header(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("competition", OWN_TEXT, ids=lambda one: one.id)
-def test_the_second_version_has_a_text_of_its_own_where_its_usual_one_differs(competition: Competition) -> None:
+def test_the_second_version_has_its_own_text_if_its_usual_one_differs(competition: Competition) -> None:
     assert competition.obfuscated_description.parent.name == "v2"
     assert text_of(competition) != text_of(CATALOGUE[competition.id])

@@ -20,7 +20,7 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_distinct_values_come_in_order_of_first_appearance(events: Path) -> None:
+def test_distinct_values_are_in_order_of_first_appearance(events: Path) -> None:
     assert distinct_values(events, "batch") == [7, 2, 9]
 
 
@@ -31,14 +31,14 @@ def test_rows_with_a_value_keep_their_order_and_types(events: Path, tmp_path: Pa
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "new" / "part.parquet"), expected)
 
 
-def test_only_the_columns_that_are_asked_for_are_kept(events: Path, tmp_path: Path) -> None:
+def test_only_the_requested_columns_are_kept(events: Path, tmp_path: Path) -> None:
     filter_parquet(events, tmp_path / "part.parquet", "batch", [2], ["angle", "event"])
     table = pd.read_parquet(tmp_path / "part.parquet")
     assert list(table.columns) == ["angle", "event"]
     assert table["event"].tolist() == [2, 3, 6]
 
 
-def test_no_row_at_all_makes_an_empty_table(events: Path, tmp_path: Path) -> None:
+def test_no_rows_give_an_empty_table(events: Path, tmp_path: Path) -> None:
     filter_parquet(events, tmp_path / "part.parquet", "batch", [1])
     assert pq.read_metadata(tmp_path / "part.parquet").num_rows == 0
 

@@ -17,7 +17,7 @@ def table() -> pd.DataFrame:
     )
 
 
-def test_records_are_written_in_the_order_asked_for_as_pandas_writes_them(table: pd.DataFrame, tmp_path: Path) -> None:
+def test_records_are_written_in_the_requested_order_as_by_pandas(table: pd.DataFrame, tmp_path: Path) -> None:
     order = np.array([3, 1, 0, 2])
     with scratch_records(tmp_path) as records:
         records.add(table.head(3))

@@ -1,4 +1,4 @@
-"""Scores are rounded as the reference rounds them: where its score is a ``np.float64``, ours is."""
+"""Scores are rounded like the reference's: they are ``np.float64`` in the same cases."""
 
 from __future__ import annotations
 

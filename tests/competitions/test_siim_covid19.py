@@ -1,4 +1,4 @@
-"""Random submissions for siim-covid19-detection score what the metric's definition says, row by row."""
+"""Scores of random submissions for siim-covid19-detection match the metric's definition, computed row by row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LABELS = ["negative", "none", "opacity", "typical"]
 
 
 def boxes(rng: np.random.Generator, labels: list[str], confidences: list[str]) -> str:
-    """Up to four boxes, of which many overlap."""
+    """Up to four boxes, many of which overlap."""
     return " ".join(
         f"{rng.choice(labels)} {rng.choice(confidences)} {x} {y} {x + rng.integers(1, 5)} {y + rng.integers(-1, 5)}"
         for x, y in rng.integers(0, 3, (rng.integers(0, 5), 2))
@@ -57,7 +57,7 @@ def table(texts: dict[str, str]) -> pd.DataFrame:
     return pd.DataFrame({"id": list(texts), "PredictionString": pd.Series(list(texts.values()), dtype="str")})
 
 
-def test_random_submissions_score_what_the_definition_says() -> None:
+def test_scores_of_random_submissions_match_the_definition() -> None:
     rng = np.random.default_rng(0)
     for _ in range(15):
         answers = {f"{k}_image": boxes(rng, LABELS, ["1"]) or "none 1 0 0 1 1" for k in range(12)}

@@ -31,14 +31,14 @@ def test_the_smoke_split_needs_no_download(tmp_path: Path) -> None:
     assert tuple(competition.id for competition in competitions) == IDS
     for competition in competitions:
         dataset = DataStore(tmp_path).prepare(competition)
-        assert dataset.is_verified, "the installed data is not the one that the leaderboard was made with"
+        assert dataset.is_verified, "the installed data differs from the data of the leaderboard"
         assert grade(dataset.perfect_submission, competition, dataset).gold_medal
         sample = grade(dataset.sample_submission, competition, dataset)
         assert sample.score == competition.sample_submission_score and not sample.above_median
 
 
 @pytest.mark.parametrize("competition_id", IDS)
-def test_ids_are_unique_and_in_no_order(tmp_path: Path, competition_id: str) -> None:
+def test_ids_are_unique_and_unordered(tmp_path: Path, competition_id: str) -> None:
     dataset = DataStore(tmp_path).prepare(default_catalogue()[competition_id])
     train, test = (pd.read_csv(dataset.public / name) for name in ("train.csv", "test.csv"))
     ids = pd.concat([train["id"], test["id"]])
@@ -47,12 +47,12 @@ def test_ids_are_unique_and_in_no_order(tmp_path: Path, competition_id: str) -> 
 
 
 @pytest.mark.parametrize("competition_id", IDS)
-def test_the_leaderboard_is_that_of_the_whole_population(script: ModuleType, competition_id: str) -> None:
+def test_the_leaderboard_includes_all_teams(script: ModuleType, competition_id: str) -> None:
     teams = default_catalogue()[competition_id].leaderboard.teams
     assert teams == len(script.population(competition_id)) >= 100
 
 
-def test_a_leaderboard_that_does_not_come_out_again_is_told(script: ModuleType) -> None:
+def test_a_leaderboard_that_is_not_reproduced_is_reported(script: ModuleType) -> None:
     from pytest_mlebench.catalog import Leaderboard
 
     scores = [k / 200 for k in range(200, 50, -1)]

@@ -1,4 +1,4 @@
-"""Each competition's twin: learnable raw data that its own ``prepare.py`` and ``grade.py`` take unchanged."""
+"""Each competition's twin: learnable raw data that works with the competition's ``prepare.py`` and ``grade.py``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def raw_contents(competition: Competition, folder: Path, seed: int) -> dict[str,
 
 
 def scores(twin: GeneratedTwin, folder: Path) -> dict[str, float]:
-    """Of the sample submission and of the predictions; an invalid prediction raises. Higher is better."""
+    """Scores of the sample submission and the predictions, higher is better. Raises for invalid predictions."""
     sample = read_sample(twin.dataset)
     tables = {"sample": sample} | {name: as_submission(own, sample) for name, own in twin.predictions.items()}
     competition, path = twin.dataset.competition, folder / twin.dataset.sample_submission.name
@@ -43,7 +43,7 @@ def scores(twin: GeneratedTwin, folder: Path) -> dict[str, float]:
         table.to_csv(path, index=False)
         try:
             found[name] = (-1 if competition.lower_is_better else 1) * float(scorer.score(path))
-        except InvalidSubmission:  # some competitions' sample submission is
+        except InvalidSubmission:  # some sample submissions are invalid
             assert name == "sample"
             found[name] = -math.inf
     return found
@@ -59,7 +59,7 @@ def test_a_micro_twin_is_graded_and_its_seed_determines_its_bytes(id: str, tmp_p
     for version in competition.versions:
         own = competition.of_version(version)
         found = []
-        for seed in SEEDS:  # so few rows may be lucky for once
+        for seed in SEEDS:  # with so few rows, another prediction may win by luck
             is_first = own is competition and seed == 0
             twin = first if is_first else make_twin(own, tmp_path / f"{version}-{seed}", seed, "micro", medals=False)
             found.append(scores(twin, tmp_path))

@@ -36,13 +36,13 @@ def server() -> Iterator[str]:
         thread.join()
 
 
-def test_a_file_is_streamed_to_its_place(server: str, tmp_path: Path) -> None:
+def test_a_file_is_streamed_to_its_destination(server: str, tmp_path: Path) -> None:
     download(f"{server}/file?download=1", tmp_path / "new" / "file.zip")
     assert (tmp_path / "new" / "file.zip").read_bytes() == b"content"
 
 
 @pytest.mark.parametrize("page", ["absent", "broken"])
-def test_a_failed_download_leaves_nothing_and_names_the_address(server: str, tmp_path: Path, page: str) -> None:
+def test_a_failed_download_leaves_nothing_and_names_the_url(server: str, tmp_path: Path, page: str) -> None:
     with pytest.raises(DataError, match=f"{server}/{page}"):
         download(f"{server}/{page}", tmp_path / "file.zip")
     assert list(tmp_path.iterdir()) == []

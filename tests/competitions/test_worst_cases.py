@@ -1,4 +1,4 @@
-"""Submissions that are made to hurt take no more than limits from which an honest one is far away."""
+"""Malicious submissions stay within limits that honest ones are far below."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.fuzz.tables import CHANGES, NAMES, ROWS, changed
 CATALOGUE = default_catalogue()
 SIZE = 100_000
 LIMITS = GradingLimits(memory=640 << 20, seconds=60)
-"""For files of ``SIZE`` bytes; the interpreter and its libraries are within this memory."""
+"""Limits for files of ``SIZE`` bytes. The memory includes the interpreter and its libraries."""
 
 
 @pytest.fixture(scope="module", params=one_in(4, CATALOGUE.ids))
@@ -35,12 +35,12 @@ def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.full
-def test_no_submission_takes_much_more_than_an_honest_one(dataset: Dataset, tmp_path: Path) -> None:
+def test_malicious_submissions_need_little_more_than_honest_ones(dataset: Dataset, tmp_path: Path) -> None:
     good, sample = (
         pd.read_csv(path, dtype=str, keep_default_na=False)
         for path in (dataset.perfect_submission, dataset.sample_submission)
     )
-    good = good[list(sample)] if set(sample) <= set(good) else sample  # the answers have further columns
+    good = good[list(sample)] if set(sample) <= set(good) else sample  # the answers have additional columns
     grader = Grader(dataset.competition, dataset, limits=LIMITS)
     path = tmp_path / "submission.csv"
     for name, content in worst_cases(good, [good.columns[0]], SIZE):
@@ -51,7 +51,7 @@ def test_no_submission_takes_much_more_than_an_honest_one(dataset: Dataset, tmp_
 
 
 @pytest.mark.full
-def test_any_table_is_accepted_or_refused_with_a_reason(dataset: Dataset, tmp_path: Path) -> None:
+def test_any_table_is_accepted_or_rejected_with_a_reason(dataset: Dataset, tmp_path: Path) -> None:
     form, scorer = Form(dataset.competition, dataset.public), Scorer(dataset.competition, dataset.answers)
     good = pd.read_csv(dataset.sample_submission, dtype=str, keep_default_na=False, nrows=2000)
     path = tmp_path / "submission.csv"
@@ -78,7 +78,7 @@ def test_any_table_is_accepted_or_refused_with_a_reason(dataset: Dataset, tmp_pa
         "text-normalization-challenge-english-language",
     ],
 )
-def test_one_label_of_millions_of_characters_does_not_widen_those_of_all_rows(id: str, tmp_path: Path) -> None:
+def test_one_label_of_millions_of_characters_does_not_widen_the_others(id: str, tmp_path: Path) -> None:
     dataset = DataStore(tmp_path).prepare(CATALOGUE[id], synthetic=1)
     sample = pd.read_csv(dataset.sample_submission, dtype=str, keep_default_na=False)
     sample.iloc[0, -1] = "x" * 10_000_000
@@ -87,7 +87,7 @@ def test_one_label_of_millions_of_characters_does_not_widen_those_of_all_rows(id
     assert Grader(dataset.competition, dataset, limits=limits).report(path).error is None
 
 
-def test_a_scan_of_thousands_of_slices_takes_no_memory_for_them() -> None:
+def test_a_scan_with_thousands_of_slices_needs_little_memory() -> None:
     slices, side = 6000, 266
     day = pd.DataFrame({"id": [f"case1_day1_slice_{k:04}" for k in range(slices)], "class": "stomach"})
     answers = day.assign(predicted="", image_width=side, image_height=side)
@@ -99,6 +99,6 @@ def test_a_scan_of_thousands_of_slices_takes_no_memory_for_them() -> None:
     tracemalloc.start()
     try:
         assert grade(submission, answers) < 0.1
-        assert tracemalloc.get_traced_memory()[1] < 200 << 20  # the volume has 400 MB
+        assert tracemalloc.get_traced_memory()[1] < 200 << 20  # the volume would take 400 MB
     finally:
         tracemalloc.stop()

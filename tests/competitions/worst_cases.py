@@ -1,8 +1,8 @@
-"""Submissions that are as bad as a file of a given size can be, made from a good submission of any competition.
+"""Generates the worst submissions of a given file size from a good submission of any competition.
 
-Each tries to make reading, checking or grading take memory or time out of proportion to the file: one huge field, many
-small items in a field, labels that are all different, numbers that are taken for a size, rows, columns or ids without
-end. Which of them hits depends on the grader: every competition gets all of them.
+Each tries to make reading, checking or grading use excessive memory or time: one huge field, many small items in a
+field, labels that are all different, numbers that could be used as a size, or very many rows, columns or ids. Which
+case is worst depends on the grader, so every competition is tested with all.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from itertools import count, cycle, islice, repeat
 import pandas as pd
 
 WorstCase = tuple[str, Callable[[], bytes]]
-"""What the case is, and a function that makes the file's content."""
+"""Name of the case, and a function that generates the file's content."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 _MAX_COLUMNS = 9_900
 _ATTACKED_COLUMNS = 2
-"""More columns of predictions are of the same kind."""
+"""Only this many prediction columns are changed, because the others are similar."""
 
 
 def worst_cases(good: pd.DataFrame, ids: Sequence[str], size: int) -> Iterator[WorstCase]:
-    """The cases for a competition. ``good``, all text, is a submission with a score; files have up to ``size`` bytes.
+    """The cases for a competition. ``good`` (all strings) is a valid submission; files have up to ``size`` bytes.
 
-    A file has the good submission's rows where the case is not about these, so it may be larger by as much.
+    A file may be larger by the size of the good submission, whose rows it has unless the case is about rows.
     """
     room = max(size - len(_csv(good)), size // 4)
     for column in [name for name in good.columns if name not in ids][:_ATTACKED_COLUMNS]:
@@ -48,7 +48,7 @@ def worst_cases(good: pd.DataFrame, ids: Sequence[str], size: int) -> Iterator[W
 
 
 def _values() -> Iterator[tuple[str, Iterator[str]]]:
-    """A value for each row."""
+    """Cases with one value per row."""
     yield "different whole numbers", map(str, count(1000))
     yield "different numbers of 63 bits", (str(k) for k in count(2**62))
     yield "different fractions", (f"0.{k:09}" for k in count(1))
@@ -60,7 +60,7 @@ def _values() -> Iterator[tuple[str, Iterator[str]]]:
 
 
 def _words() -> Iterator[tuple[str, Callable[[int], str]]]:
-    """A field of a given size that holds nothing, or one thing."""
+    """Fields of the given size that are empty or contain a single item."""
     yield "one number", _repeat("9")
     yield "one word", _repeat("a")
     yield "one word beyond Unicode's first plane", _repeat("\U0001f600")
@@ -69,7 +69,7 @@ def _words() -> Iterator[tuple[str, Callable[[int], str]]]:
 
 
 def _lists(texts: Sequence[str]) -> Iterator[tuple[str, Callable[[int], str]]]:
-    """A field of a given size that holds many things, if possible in the records of which the good texts consist."""
+    """Fields of the given size with many items, if possible records like those in the good submission."""
     items = max(texts, key=len).split() or ["1", "1"]
     shorter = ["1" if _NUMBER.fullmatch(item) else item for item in items]
     yield "its items again and again", _fill(lambda: repeat(items))
@@ -84,7 +84,7 @@ def _lists(texts: Sequence[str]) -> Iterator[tuple[str, Callable[[int], str]]]:
 
 
 def _fill(records: Callable[[], Iterable[list[str]]]) -> Callable[[int], str]:
-    """A function that puts as many records together as fit in a number of bytes, but at least one."""
+    """Returns a function that joins as many records as fit in a number of bytes, but at least one."""
 
     def filled(size: int) -> str:
         parts: list[str] = []
@@ -111,7 +111,7 @@ def _with_all(good: pd.DataFrame, column: str, text: Callable[[int], str], room:
 
 
 def _with_one(good: pd.DataFrame, column: str, text: Callable[[int], str], room: int) -> bytes:
-    """The text takes the place of the longest, whose row has most to compare it with."""
+    """Replaces the longest text, because its row has the most answers to compare."""
     longest = good[column].str.len().argmax()
     return _csv(good.assign(**{column: [text(room) if k == longest else old for k, old in enumerate(good[column])]}))
 
@@ -128,7 +128,7 @@ def _other_ids(good: pd.DataFrame, column: str, room: int) -> Iterator[WorstCase
 
 
 def _tables(good: pd.DataFrame, ids: Sequence[str], size: int) -> Iterator[WorstCase]:
-    """Many rows, many columns."""
+    """Cases with many rows or columns."""
     header, _, rows = _csv(good).partition(b"\n")
     header += b"\n"
     key = next((name for name in ids if name in good), good.columns[0])

@@ -1,4 +1,4 @@
-"""Servers that prepared data is pulled from: a real S3 server, and a proxy that breaks connections in mid-object."""
+"""Servers for pulling prepared data: a real S3 server, and a proxy that breaks connections in mid-object."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ KEYS = {
 
 
 class Proxy:
-    """Passes bytes on to a server, counts requests, and does harm where it is asked to.
+    """Forwards bytes to a server, counts requests, and injects faults.
 
-    ``cuts`` says how often the connection breaks at an object whose path ends like this, each time after
-    ``cut_after`` bytes of an answer; ``bytes_per_second`` slows answers down; ``silent`` paths get half an answer,
-    and then nothing, once.
+    ``cuts`` maps the end of an object's path to the number of times that the connection breaks, each time after
+    ``cut_after`` bytes of a response. ``bytes_per_second`` limits the speed. For paths in ``silent``, one response
+    stops halfway.
     """
 
     def __init__(self, upstream: tuple[str, int]) -> None:
@@ -38,7 +38,7 @@ class Proxy:
         self.cut_after = 300_000
         self.bytes_per_second: float | None = None
         self.requests: Counter[tuple[str, str]] = Counter()
-        """How often each method asked for each path."""
+        """Number of requests by method and path."""
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -47,7 +47,7 @@ class Proxy:
         self._threads[0].start()
 
     def gets(self, end: str) -> int:
-        """How often objects were asked for whose paths end like this."""
+        """Number of GET requests for objects whose paths end with ``end``."""
         return sum(count for (method, path), count in self.requests.items() if method == "GET" and path.endswith(end))
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class Proxy:
                     client.sendall(block)
 
     def _breaks(self, path: str, answered: int) -> bool:
-        """Whether the connection ends here, at once or after a long silence."""
+        """Return whether the connection breaks now, possibly after a long silence."""
         with self._lock:
             end = next((end for end in self.cuts if path.endswith(end) and self.cuts[end] > 0), None)
             if end is not None and answered > self.cut_after:
@@ -131,7 +131,7 @@ def running_proxy(upstream: tuple[str, int]) -> Iterator[Proxy]:
 
 @contextmanager
 def running_s3(folder: Path, host: str = "127.0.0.1") -> Iterator[tuple[str, int]]:
-    """moto's server in a process of its own; its address."""
+    """Run moto's server in a separate process. Yields its address."""
     with socket.create_server((host, 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "moto.server", "-H", host, "-p", str(port)]
@@ -158,12 +158,12 @@ def wait_for(address: tuple[str, int], process: subprocess.Popen[bytes]) -> None
 
 
 def s3_environment(port: int, host: str = "127.0.0.1") -> Mapping[str, str]:
-    """What s3fs and botocore read to find the server at a port of this machine."""
+    """Environment with which s3fs and botocore use the server on a local port."""
     return {**KEYS, "AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_EC2_METADATA_DISABLED": "true"}
 
 
 def make_bucket(name: str) -> None:
-    """Make a bucket at the server that the environment names, in a process of its own as clients leave connections
+    """Create a bucket on the server in the environment, in a separate process because clients leave connections
     open."""
     program = "import sys, s3fs; s3fs.S3FileSystem().mkdir(sys.argv[1])"
     subprocess.run([sys.executable, "-c", program, name], check=True, timeout=120)

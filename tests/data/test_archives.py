@@ -45,22 +45,22 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_unpacking_gives_all_files_in_the_order_of_the_archive(archive: Path, tmp_path: Path) -> None:
+def test_unpacking_returns_all_files_in_the_order_of_the_archive(archive: Path, tmp_path: Path) -> None:
     assert unpack_zip(archive, tmp_path / "out") == ["train/1.txt", "train/deep/2.jpg", "täst.csv"]
     assert contents(tmp_path / "out") == {name: data for name, data in MEMBERS.items() if not name.endswith("/")}
 
 
-def test_unpacking_renames_by_a_mapping_and_leaves_the_others_out(archive: Path, tmp_path: Path) -> None:
+def test_unpacking_renames_by_a_mapping_and_skips_the_others(archive: Path, tmp_path: Path) -> None:
     assert unpack_zip(archive, tmp_path / "out", {"train/1.txt": "test/a.txt"}) == ["test/a.txt"]
     assert contents(tmp_path / "out") == {"test/a.txt": b"one"}
 
 
-def test_unpacking_renames_by_a_function_and_leaves_out_what_has_no_name(archive: Path, tmp_path: Path) -> None:
+def test_unpacking_renames_by_a_function_and_skips_files_without_a_name(archive: Path, tmp_path: Path) -> None:
     unpack_zip(archive, tmp_path / "out", lambda name: name.upper() if "train" in name else None)
     assert contents(tmp_path / "out") == {"TRAIN/1.TXT": b"one", "TRAIN/DEEP/2.JPG": b"\xff\xd8"}
 
 
-def test_a_member_that_is_not_there_is_named_with_its_archive(archive: Path, tmp_path: Path) -> None:
+def test_a_missing_member_is_named_with_its_archive(archive: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"data\.zip has no member train/3\.txt"):
         unpack_zip(archive, tmp_path / "out", {"train/1.txt": "1", "train/3.txt": "3"})
     with pytest.raises(DataError, match=r"data\.zip has no member nothing"), zip_member(archive, "nothing"):
@@ -68,7 +68,7 @@ def test_a_member_that_is_not_there_is_named_with_its_archive(archive: Path, tmp
     assert not (tmp_path / "out").exists()
 
 
-def test_one_member_is_read_as_a_file(archive: Path) -> None:
+def test_a_single_member_is_read_as_a_file(archive: Path) -> None:
     with zip_member(archive, "train/1.txt") as file:
         assert file.read() == b"one"
 
@@ -89,7 +89,7 @@ def test_missing_and_damaged_archives_are_named(tmp_path: Path) -> None:
         pass
 
 
-def test_a_member_whose_bytes_were_changed_is_damage(tmp_path: Path) -> None:
+def test_a_member_with_changed_bytes_counts_as_damaged(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("1.txt", b"before")
     (tmp_path / "a.zip").write_bytes((tmp_path / "a.zip").read_bytes().replace(b"before", b"behind"))
@@ -98,12 +98,12 @@ def test_a_member_whose_bytes_were_changed_is_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..", "a\\..\\evil", "C:\\evil", ""])
-def test_names_that_leave_the_folder_are_refused(name: str, tmp_path: Path) -> None:
+def test_names_that_leave_the_folder_are_rejected(name: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="would be written outside"):
         safe_join(tmp_path, name)
 
 
-def test_nothing_is_written_beside_the_folder_that_is_unpacked_to(tmp_path: Path) -> None:
+def test_nothing_is_written_outside_the_target_folder(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "evil.zip", "w") as archive:
         archive.writestr("../evil", b"")
     with pytest.raises(DataError, match="would be written outside"):
@@ -111,12 +111,12 @@ def test_nothing_is_written_beside_the_folder_that_is_unpacked_to(tmp_path: Path
     assert not (tmp_path / "evil").exists()
 
 
-def test_two_members_of_one_name_do_not_overwrite_each_other(archive: Path, tmp_path: Path) -> None:
+def test_two_members_with_the_same_name_do_not_overwrite_each_other(archive: Path, tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"more than one member for .*same"):
         unpack_zip(archive, tmp_path / "out", lambda name: "same")
 
 
-def test_an_archive_depends_on_its_members_alone(tmp_path: Path) -> None:
+def test_an_archive_depends_only_on_its_members(tmp_path: Path) -> None:
     (tmp_path / "1.txt").write_bytes(b"one")
     for folder in ("a", "b"):
         write_zip(tmp_path / folder / "x.zip", [("1.txt", tmp_path / "1.txt"), ("2.txt", "two"), ("3.txt", b"three")])
@@ -134,7 +134,7 @@ def test_bytes_text_paths_and_open_files_are_written_alike(tmp_path: Path) -> No
         assert [archive.read(name) for name in "1234"] == ["é".encode()] * 4
 
 
-def test_media_are_stored_and_text_is_deflated(tmp_path: Path) -> None:
+def test_media_files_are_stored_and_text_is_deflated(tmp_path: Path) -> None:
     write_zip(tmp_path / "x.zip", {"1.JPG": bytes(1000), "1.csv": bytes(1000)})
     with zipfile.ZipFile(tmp_path / "x.zip") as archive:
         kinds = {info.filename: info.compress_type for info in archive.infolist()}

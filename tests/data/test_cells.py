@@ -1,4 +1,4 @@
-"""Cells that ``prepare.py`` changes without being asked to: each kind is found, and computed values are not."""
+"""Cells that ``prepare.py`` changes unintentionally are found; computed values are not reported."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def competition(tmp_path: Path) -> Competition:
 
 
 def problems(competition: Competition, tmp_path: Path, raw: bytes, prepared: str | None = None) -> list[str]:
-    """What is said of a public table; by default the one that pandas makes of the raw table."""
+    """Problems reported for a public table, by default the raw table as pandas reads and writes it."""
     file, dataset = tmp_path / "raw/raw.csv", Dataset(competition, tmp_path / "data")
     file.parent.mkdir()
     file.write_bytes(raw)
@@ -62,14 +62,14 @@ def problems(competition: Competition, tmp_path: Path, raw: bytes, prepared: str
         ("x,y\nNA,1\nnorth,2\n", None, "'NA' in the raw data became empty (1 cell)"),
         ("x,y\n1234567890123456789,a\n,b\n5,c\n", None, "became '1.2345678901234568e+18': numbers are less precise"),
         ("x\n0.123456\n0.2345\n", "x\n0.12\n0.23\n", "'0.123456' in the raw data became '0.12': numbers are less"),
-        ("x\n2020-01-31\n", "x\n2020-01-31 00:00:00\n", "dates have another form (1 cell)"),
+        ("x\n2020-01-31\n", "x\n2020-01-31 00:00:00\n", "dates have a different format (1 cell)"),
         ("x\n05/01/2020\n", "x\n2020-05-01\n", "'05/01/2020' in the raw data became '2020-05-01': dates have"),
         ("x\ncafé\n", "x\ncafÃ©\n", "'café' in the raw data became 'cafÃ©': the text was read in the wrong encoding"),
         ("x\ncafé\n", "x\ncaf\ufffd\n", "letters are lost (1 cell)"),
         ("x\n Yes\ntrue\n", "x\nYes\nTrue\n", "spaces or capitals differ (2 cells)"),
     ],
 )
-def test_a_changed_cell_is_shown_as_it_was_and_as_it_is(
+def test_a_changed_cell_is_shown_before_and_after(
     competition: Competition, tmp_path: Path, raw: str, prepared: str | None, message: str
 ) -> None:
     (problem,) = problems(competition, tmp_path, raw.encode(), prepared)
@@ -80,10 +80,10 @@ def test_a_changed_cell_is_shown_as_it_was_and_as_it_is(
     ("raw", "prepared"),
     [
         (b"x\n1.50\n2e3\n0.10000000000000000555\n", None),  # the same numbers
-        (b"x,y\n1,a\n,b\n3,c\n", None),  # a missing number, for which pandas writes 1.0
-        (b"x\nNA\n1.5\nNaN\n", None),  # numbers, of which some are missing
+        (b"x,y\n1,a\n,b\n3,c\n", None),  # a missing number, because of which pandas writes 1.0
+        (b"x\nNA\n1.5\nNaN\n", None),  # numbers, some of them missing
         (b"x\n10\n20\n30\n", "x\n0.35\n0.71\n"),  # computed
-        (b"x\ncaf\xe9\n", "x\ncaf\xc3\xa9\n"),  # Latin-1 that was read as such
+        (b"x\ncaf\xe9\n", "x\ncaf\xc3\xa9\n"),  # Latin-1, read as Latin-1
         (b"y\n007\n", "x\n7\n"),
     ],
 )
@@ -95,7 +95,7 @@ def test_equal_numbers_and_computed_values_are_not_reported(
     assert problems(competition, tmp_path, raw, prepared) == []
 
 
-def test_read_text_csv_keeps_what_read_csv_changes(competition: Competition, tmp_path: Path) -> None:
+def test_read_text_csv_preserves_cells_that_read_csv_changes(competition: Competition, tmp_path: Path) -> None:
     raw = tmp_path / "raw.csv"
     raw.write_text("id,size,price\n007,NA,12.50\n008,,\n")
     write_csv(read_text_csv(raw), tmp_path / "text.csv")
@@ -104,7 +104,7 @@ def test_read_text_csv_keeps_what_read_csv_changes(competition: Competition, tmp
         read_text_csv(raw, numbers=["size"])
 
 
-def test_preparing_real_data_warns_of_changed_cells(competition: Competition, tmp_path: Path) -> None:
+def test_preparing_real_data_warns_about_changed_cells(competition: Competition, tmp_path: Path) -> None:
     raw, events = tmp_path / "raw", list[Event]()
     raw.mkdir()
     (raw / "raw.csv").write_text("x\n007\n")

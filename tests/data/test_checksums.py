@@ -16,7 +16,7 @@ TWO = "b8a9f715dbb64fd5c56e7783c6820a61"
 EMPTY = "d41d8cd98f00b204e9800998ecf8427e"
 
 
-def test_bytes_files_and_open_files_have_the_same_md5(tmp_path: Path) -> None:
+def test_bytes_paths_and_open_files_have_the_same_md5(tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(b"one")
     assert md5(b"one") == md5(tmp_path / "one") == md5(io.BytesIO(b"one")) == ONE
     assert md5(b"") == md5(io.BytesIO()) == EMPTY
@@ -31,7 +31,7 @@ def test_a_large_file_is_read_in_blocks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "name"), [(write_zip, "x.zip"), (write_tar_gz, "x.tar.gz"), (write_tar_gz, "x.tgz"), (write_7z, "x.7z")]
 )
-def test_an_archive_is_digested_by_its_members(write: Callable[..., None], name: str, tmp_path: Path) -> None:
+def test_the_checksum_of_an_archive_covers_its_members(write: Callable[..., None], name: str, tmp_path: Path) -> None:
     write(tmp_path / name, {"1.txt": b"one", "deep/2.txt": b"two"})
     assert digest(tmp_path / name) == {"1.txt": ONE, "deep/2.txt": TWO}
 
@@ -41,7 +41,7 @@ def test_folders_in_an_archive_do_not_count(tmp_path: Path) -> None:
     assert digest(tmp_path / "x.zip") == {"folder/1.txt": ONE}
 
 
-def test_a_parquet_table_is_digested_by_its_columns_and_rows(tmp_path: Path) -> None:
+def test_the_checksum_of_a_parquet_table_covers_columns_and_rows(tmp_path: Path) -> None:
     table = pd.DataFrame({"a": [1, 2], "b": ["x", None]})
     options_by_name: dict[str, dict[str, Any]] = {"a": {}, "b": {"compression": None}, "c": {"row_group_size": 1}}
     for name, options in options_by_name.items():
@@ -52,7 +52,7 @@ def test_a_parquet_table_is_digested_by_its_columns_and_rows(tmp_path: Path) -> 
     assert len({(tmp_path / f"{name}.parquet").read_bytes() for name in "abc"}) == 3
 
 
-def test_any_other_file_is_digested_by_its_bytes(tmp_path: Path) -> None:
+def test_the_checksum_of_any_other_file_covers_its_bytes(tmp_path: Path) -> None:
     (tmp_path / "zip").write_bytes(b"one")
     assert digest(tmp_path / "zip") == ONE
 

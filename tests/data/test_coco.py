@@ -18,33 +18,33 @@ from pytest_mlebench.errors import DataError
 
 
 @given(st.lists(st.integers(0, 6), min_size=1))
-def test_every_row_goes_to_one_side_and_every_category_to_the_training_side(categories: list[int]) -> None:
+def test_every_row_is_on_one_side_and_every_category_in_the_training_set(categories: list[int]) -> None:
     train, test = split_by_category(categories, test_size=0.2)
     assert sorted(train + test) == list(range(len(categories)))
     assert {categories[k] for k in train} == set(categories)
 
 
 @given(st.lists(st.integers(0, 6), min_size=1))
-def test_a_category_with_several_rows_is_in_the_test_set(categories: list[int]) -> None:
+def test_every_category_with_several_rows_is_in_the_test_set(categories: list[int]) -> None:
     _, test = split_by_category(categories, test_size=0.2)
     several = {category for category in categories if categories.count(category) > 1}
     assert {categories[k] for k in test} == several
 
 
-def test_a_small_category_gives_its_last_row_and_training_rows_follow_by_category() -> None:
+def test_the_last_row_of_a_small_category_is_held_out() -> None:
     train, test = split_by_category(["b", "a", "b", "a", "c", "b"], test_size=0.2)
     assert train == [0, 2, 1, 4]
     assert sorted(test) == [3, 5]
 
 
-def test_a_larger_category_is_split_at_random_by_itself() -> None:
+def test_each_larger_category_is_split_at_random() -> None:
     train, test = split_by_category(["a", "b"] * 12, test_size=0.2)
     kept, held_out = split(list(range(0, 24, 2)), test_size=0.2)
     assert train[: len(kept)] == kept
     assert {k for k in test if k % 2 == 0} == set(held_out)
 
 
-def test_which_categories_are_small_can_be_told() -> None:
+def test_the_size_of_small_categories_can_be_set() -> None:
     train, _ = split_by_category(["a"] * 4, test_size=0.25, few=0)
     assert train == split(list(range(4)), test_size=0.25)[0]
 
@@ -58,7 +58,7 @@ METADATA: dict[str, Any] = {
 }
 
 
-def test_selecting_keeps_annotations_beside_their_images_and_all_else() -> None:
+def test_selecting_images_keeps_their_annotations_and_other_metadata() -> None:
     chosen = select(METADATA, [4, 1])
     assert [annotation["image_id"] for annotation in chosen["annotations"]] == [4, 1]
     assert [image["id"] for image in chosen["images"]] == [4, 1]
@@ -76,9 +76,9 @@ def test_metadata_are_read_in_another_encoding(tmp_path: Path) -> None:
     assert read_metadata(tmp_path / "x.json", encoding="latin-1") == METADATA
 
 
-def test_annotations_that_are_not_parallel_to_the_images_are_refused(tmp_path: Path) -> None:
+def test_annotations_that_are_not_parallel_to_the_images_are_rejected(tmp_path: Path) -> None:
     write_metadata({**METADATA, "images": METADATA["images"][::-1]}, tmp_path / "x.json")
-    with pytest.raises(DataError, match="not those of the images"):
+    with pytest.raises(DataError, match="one annotation for each image"):
         read_metadata(tmp_path / "x.json")
 
 
@@ -87,7 +87,7 @@ def test_missing_metadata_are_named(tmp_path: Path) -> None:
         read_metadata(tmp_path / "x.json")
 
 
-def test_held_out_images_are_numbered_anew_without_a_trace_of_their_category(tmp_path: Path) -> None:
+def test_held_out_images_are_renumbered_without_a_trace_of_their_category(tmp_path: Path) -> None:
     for image in METADATA["images"]:
         path = tmp_path / "raw" / image["file_name"]
         path.parent.mkdir(parents=True, exist_ok=True)

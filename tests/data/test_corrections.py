@@ -19,8 +19,8 @@ def test_groups_stay_together_and_a_group_of_each_class_stays_in_train() -> None
 
 
 @pytest.mark.parametrize("sizes", [[952, *[3] * 350], [*[7] * 30, 400, *[11] * 60], [*range(1, 70)], [900, 5, 90, 5]])
-def test_the_test_set_is_never_much_larger_than_asked(sizes: list[int]) -> None:
-    """However large a group is, and wherever it is drawn."""
+def test_the_test_set_is_never_much_larger_than_requested(sizes: list[int]) -> None:
+    """This holds for any group sizes and any order."""
     for first in range(min(12, len(sizes))):
         names = [*range(first, len(sizes)), *range(first)]
         rows = pd.DataFrame({"group": np.repeat(names, [sizes[name] for name in names])})
@@ -30,23 +30,23 @@ def test_the_test_set_is_never_much_larger_than_asked(sizes: list[int]) -> None:
 
 
 def test_groups_that_are_all_too_large_cannot_be_held_out() -> None:
-    message = "about 10 rows are to be held out in whole groups, but the smallest group that can be held out has 50"
+    message = "cannot hold out about 10 rows in whole groups: the smallest available group has 50"
     with pytest.raises(ValueError, match=message):
         hold_out_groups(lambda rows: rows // 50)(np.arange(100), test_size=0.1)
 
 
-def test_one_group_alone_cannot_be_split() -> None:
-    with pytest.raises(ValueError, match="all 3 rows are of one group"):
+def test_a_single_group_cannot_be_split() -> None:
+    with pytest.raises(ValueError, match="all 3 rows belong to one group"):
         hold_out_groups(lambda rows: ["a"] * len(rows))([1, 2, 3], test_size=0.5)
 
 
-def test_copies_of_an_image_in_another_size_or_brightness_look_alike_and_others_do_not(tmp_path: Path) -> None:
+def test_resized_and_brightened_copies_of_an_image_look_alike(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     paths = []
     for k in range(20):
         blocks = rng.integers(0, 200, (8, 9), dtype=np.uint8)
         for name, scale, light in (("plain", 4, 0), ("large", 8, 0), ("light", 4, 50)):
-            paths.append(tmp_path / f"{k}_{name}.jpg")  # what it holds says that it is PNG
+            paths.append(tmp_path / f"{k}_{name}.jpg")  # the content identifies it as PNG
             paths[-1].write_bytes(png(np.kron(blocks, np.ones((scale, scale), dtype=np.uint8)) + np.uint8(light)))
     numbers = near_duplicates(paths).tolist()
     assert numbers[::3] == numbers[1::3] == numbers[2::3]

@@ -1,4 +1,4 @@
-"""A disk that is full on the way: a clear error, nothing half-made, and success once there is room."""
+"""A disk that fills up gives a clear error and no partial results; once there is space, the next call succeeds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def mount(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
 @pytest.fixture
 def files(raw_files: Callable[[str], dict[str, bytes]]) -> dict[str, bytes]:
-    """Raw data of 6 MB, nearly all of them images, which the preparer writes once more."""
+    """Raw data of 6 MB, nearly all images, which the preparer copies."""
     files = raw_files(ID)
     buffer = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(files["train.zip"])) as old, zipfile.ZipFile(buffer, "w") as new:
@@ -63,14 +63,14 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir() if path.name != ".lock"}
 
 
-def test_full_while_downloading(
+def test_a_disk_that_fills_up_while_downloading(
     mount: Callable[[str], Path], kaggle_server: KaggleServer, files: dict[str, bytes]
 ) -> None:
     served = kaggle_server.add(ID, files)
     disk = mount("size=24m")
     (disk / "ballast").write_bytes(bytes(21 * MEGABYTE))
     done = prepare(disk)
-    assert done.returncode == 1 and "not enough disk" in done.stderr and "MiB are missing" in done.stderr
+    assert done.returncode == 1 and "not enough disk" in done.stderr and "MiB more is needed" in done.stderr
     assert names(disk) == {"ballast"}
     done = prepare(disk, "--skip-disk-check")
     assert done.returncode == 1 and "No space left on device" in done.stderr and "call again to resume" in done.stderr
@@ -82,11 +82,11 @@ def test_full_while_downloading(
     assert kaggle_server.asked("archive")[-1].sent == len(served.archive) - there > 0
 
 
-def test_full_while_unpacking(
+def test_a_disk_that_fills_up_while_unpacking(
     mount: Callable[[str], Path], kaggle_server: KaggleServer, files: dict[str, bytes]
 ) -> None:
     served = kaggle_server.add(ID, {**files, **{f"more/{k}.txt": b"" for k in range(200)}})
-    disk = mount("size=64m,nr_inodes=350")  # what the archive's directory does not show
+    disk = mount("size=64m,nr_inodes=350")  # the directory of the archive does not reveal that inodes will run out
     (disk / "ballast").mkdir()
     for number in range(200):
         (disk / "ballast" / str(number)).touch()
@@ -99,7 +99,7 @@ def test_full_while_unpacking(
     assert sum(request.sent for request in kaggle_server.asked("archive")) < 1.1 * len(served.archive)
 
 
-def test_full_while_preparing(mount: Callable[[str], Path], files: dict[str, bytes]) -> None:
+def test_a_disk_that_fills_up_while_preparing(mount: Callable[[str], Path], files: dict[str, bytes]) -> None:
     disk = mount("size=24m")
     (disk / ID / "raw").mkdir(parents=True)
     for name, content in files.items():
@@ -114,7 +114,7 @@ def test_full_while_preparing(mount: Callable[[str], Path], files: dict[str, byt
     assert prepare(disk).returncode == 0 and names(disk / ID) == COMPLETE
 
 
-def test_what_fills_the_disk_can_be_removed(mount: Callable[[str], Path], files: dict[str, bytes]) -> None:
+def test_data_on_a_full_disk_can_be_removed(mount: Callable[[str], Path], files: dict[str, bytes]) -> None:
     disk = mount("size=24m")
     (disk / ID / "raw").mkdir(parents=True)
     for name, content in files.items():

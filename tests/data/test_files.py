@@ -34,7 +34,7 @@ def test_a_symbolic_link_is_followed(raw: Path, tmp_path: Path) -> None:
     assert (raw / "a.txt").samefile(tmp_path / "b.txt")
 
 
-def test_a_file_is_copied_where_it_cannot_be_linked(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_copied_if_it_cannot_be_linked(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(18, "Invalid cross-device link")
 
@@ -45,13 +45,13 @@ def test_a_file_is_copied_where_it_cannot_be_linked(raw: Path, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("name", ["missing.txt", "sub", "dangling"])
-def test_what_is_no_file_is_named(name: str, raw: Path, tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file_is_named(name: str, raw: Path, tmp_path: Path) -> None:
     (raw / "dangling").symlink_to("nowhere")
     with pytest.raises(DataError, match=rf"{name} is missing in the raw data"):
         link(raw / name, tmp_path / "b.txt")
 
 
-def test_two_files_do_not_go_to_one_place(raw: Path, tmp_path: Path) -> None:
+def test_two_files_cannot_have_the_same_destination(raw: Path, tmp_path: Path) -> None:
     link(raw / "a.txt", tmp_path / "b.txt")
     with pytest.raises(DataError, match=r"two files of the raw data go to .*b\.txt"):
         link(raw / "sub" / "b.txt", tmp_path / "b.txt")
@@ -68,7 +68,7 @@ def test_many_files_are_renamed_by_a_mapping(raw: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "2.txt").read_text() == "sub/b.txt"
 
 
-def test_no_files_make_an_empty_folder(raw: Path, tmp_path: Path) -> None:
+def test_no_files_give_an_empty_folder(raw: Path, tmp_path: Path) -> None:
     link_files([], raw, tmp_path / "out")
     assert names(tmp_path / "out") == []
 
@@ -78,12 +78,12 @@ def test_the_first_missing_file_of_many_is_named(raw: Path, tmp_path: Path) -> N
         link_files(["a.txt", "x.txt", "y.txt"], raw, tmp_path / "out")
 
 
-def test_a_tree_comes_with_its_empty_folders(raw: Path, tmp_path: Path) -> None:
+def test_a_tree_is_copied_with_its_empty_folders(raw: Path, tmp_path: Path) -> None:
     link_tree(raw, tmp_path / "out")
     assert names(tmp_path / "out") == names(raw)
     assert (raw / "sub" / "deep" / "c.txt").samefile(tmp_path / "out" / "sub" / "deep" / "c.txt")
 
 
-def test_a_tree_that_is_not_there_is_named(raw: Path, tmp_path: Path) -> None:
+def test_a_missing_tree_is_named(raw: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"folder .*nothing is missing in the raw data"):
         link_tree(raw / "nothing", tmp_path / "out")

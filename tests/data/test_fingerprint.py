@@ -1,4 +1,4 @@
-"""The fingerprint of prepared data: made once, when it is prepared."""
+"""The fingerprint of prepared data is computed once, during preparation."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def state(dataset: Dataset) -> dict[str, object]:
     return values
 
 
-def test_it_is_made_when_data_is_prepared(dataset: Dataset) -> None:
+def test_it_is_computed_when_data_is_prepared(dataset: Dataset) -> None:
     assert state(dataset)["fingerprint"] == fingerprint(dataset)
     kept = {"public_names_and_sizes": "1", "answers": "2"}
     dataset.note(fingerprint=kept)
-    assert fingerprint(dataset) == kept  # it is read, not made again
+    assert fingerprint(dataset) == kept  # it is read, not recomputed
 
 
-def test_it_is_made_later_for_data_that_another_program_prepared(dataset: Dataset) -> None:
+def test_it_is_computed_later_for_data_from_another_program(dataset: Dataset) -> None:
     made = fingerprint(dataset)
     (dataset.folder / "state.json").unlink()
     assert fingerprint(dataset) == made

@@ -1,4 +1,4 @@
-"""Prepared data at Google Cloud Storage: a server that speaks its JSON API, in a process of its own."""
+"""Prepared data on Google Cloud Storage, with a server for its JSON API in a separate process."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, here: Path) -> Iterator[tup
 
 @pytest.fixture
 def gcs(server: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    """The way to the server."""
+    """A proxy to the server."""
     with running_proxy(server) as proxy:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{proxy.port}")
         yield proxy
@@ -72,10 +72,10 @@ def test_data_is_pulled_and_nothing_is_pushed_twice(
     assert_same(tmp_path, here)
     assert json.loads((tmp_path / "toy-parity/state.json").read_text())["source"] == URL
     again = mlebench("push", URL, "-c", "toy-parity", "--data-dir", tmp_path, "--competitions-dir", TOYS)
-    assert "all of it was there" in again.stderr, again.stderr
+    assert "already complete" in again.stderr, again.stderr
 
 
-def test_connections_that_break_or_fall_silent_are_made_again(gcs: Proxy, here: Path, tmp_path: Path) -> None:
+def test_broken_or_silent_connections_are_reopened(gcs: Proxy, here: Path, tmp_path: Path) -> None:
     gcs.cuts["%2F7.bin"] = 1
     gcs.cut_after = 1000
     gcs.silent.add("big.bin")
@@ -85,7 +85,7 @@ def test_connections_that_break_or_fall_silent_are_made_again(gcs: Proxy, here: 
     assert gcs.gets("%2F7.bin") > 1 and gcs.gets("%2Fbig.bin") > 3  # of 8 MB each
 
 
-def test_missing_objects_are_named_and_mended_by_another_push(gcs: Proxy, here: Path, tmp_path: Path) -> None:
+def test_missing_objects_are_named_and_repaired_by_another_push(gcs: Proxy, here: Path, tmp_path: Path) -> None:
     bucket("fs.rm('data/of/mine/toy-parity/prepared/public/3.bin')")
     status, output = Puller(tmp_path, URL).run()
     last = output.splitlines()[-1]
@@ -97,14 +97,14 @@ def test_missing_objects_are_named_and_mended_by_another_push(gcs: Proxy, here: 
     assert_same(tmp_path, here)
 
 
-def test_a_bucket_that_is_not_there_is_said_in_a_line(gcs: Proxy, here: Path) -> None:
+def test_a_missing_bucket_is_a_one_line_error(gcs: Proxy, here: Path) -> None:
     done = mlebench("push", "gs://nowhere/x", "-c", "toy-parity", "--data-dir", here, "--competitions-dir", TOYS)
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 2, done.stderr
-    assert "gs://nowhere/x/toy-parity/prepared.pushing.json cannot be written: is there such a bucket?" in done.stderr
+    assert "gs://nowhere/x/toy-parity/prepared.pushing.json cannot be written: does the bucket exist?" in done.stderr
 
 
 class Forbids(BaseHTTPRequestHandler):
-    """What Google's servers answer to somebody whom they know and who may not."""
+    """Responds like Google to an authenticated user without permission."""
 
     def do_GET(self) -> None:
         body = b'{"error": {"code": 403, "message": "ada does not have storage.objects.get access"}}'
@@ -114,12 +114,10 @@ class Forbids(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
-def test_access_that_is_denied_is_not_tried_again(
-    server: tuple[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_denied_access_is_not_retried(server: tuple[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Forbids) as denying:
         thread = threading.Thread(target=denying.serve_forever)
         thread.start()

@@ -11,7 +11,7 @@ from pytest_mlebench.authoring.tables import read_csv, read_csv_high
         ("12.25", 12.25),
         ("-0.1", -0.1),
         ("+3", 3.0),
-        # what pandas 3.0 makes of numbers with many digits
+        # how pandas 3.0 reads numbers with many digits
         ("0.21060533511106927", 0.2106053351110692),
         ("94.52706955539223", 94.52706955539225),
         ("-94.52706955539223", -94.52706955539225),
@@ -22,7 +22,7 @@ from pytest_mlebench.authoring.tables import read_csv, read_csv_high
         ("inf", float("inf")),
     ],
 )
-def test_numbers_come_out_as_from_the_former_default_parser(tmp_path: Path, text: str, value: float) -> None:
+def test_numbers_are_read_as_by_the_former_default_parser(tmp_path: Path, text: str, value: float) -> None:
     path = tmp_path / "numbers.csv"
     path.write_text(f"x,name\n{text},a\n,b\n")
     table = read_csv_high(path)

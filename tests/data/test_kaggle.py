@@ -1,4 +1,4 @@
-"""Kaggle's real client against a local server that speaks its API."""
+"""Kaggle's real client with a local server for its API."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def target(tmp_path: Path) -> Path:
 
 
 class Watch:
-    """A reporter that keeps what it gets: bytes so far and in all, and the texts of notes and warnings."""
+    """A reporter that stores its events: bytes so far and in total, and the texts of notes and warnings."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, int | None]] = []
@@ -99,7 +99,7 @@ def test_an_archive_arrives_with_progress(
     )
 
 
-def test_after_a_cut_only_the_rest_is_asked_for(
+def test_after_a_cut_only_the_rest_is_requested(
     downloads: KaggleDownloads, competition: Competition, served: Served, target: Path, kaggle_server: KaggleServer
 ) -> None:
     kaggle_server.script("archive", Cut(0.4))
@@ -107,13 +107,13 @@ def test_after_a_cut_only_the_rest_is_asked_for(
     assert target.read_bytes() == served.archive
     first, second = kaggle_server.asked("archive")
     assert first.range is None and second.status == 206
-    # what was in the last block when the connection was cut comes again
+    # the unfinished last block is sent again
     start = int((second.range or "").removeprefix("bytes=").removesuffix("-"))
     assert 0 <= first.sent - start <= 1 << 16 and first.sent == int(0.4 * len(served.archive))
     assert second.sent == len(served.archive) - start
 
 
-def test_another_process_goes_on_where_the_last_was_killed(
+def test_another_process_continues_where_the_last_was_killed(
     competition: Competition, served: Served, target: Path, kaggle_server: KaggleServer
 ) -> None:
     kaggle_server.bytes_per_second = 500_000
@@ -143,7 +143,7 @@ def test_another_process_goes_on_where_the_last_was_killed(
 
 
 @pytest.mark.parametrize("fault", [Stall(0.4), Stall(0.0)])
-def test_a_server_that_stalls_is_left_and_asked_again(
+def test_a_request_to_a_stalled_server_is_retried(
     fault: Stall, downloads: KaggleDownloads, competition: Competition, target: Path, kaggle_server: KaggleServer
 ) -> None:
     kaggle_server.script("archive", fault)
@@ -153,7 +153,7 @@ def test_a_server_that_stalls_is_left_and_asked_again(
 
 @pytest.mark.parametrize("endpoint", ["DownloadDataFiles", "archive"])
 @pytest.mark.parametrize("code", [429, 500, 502, 503])
-def test_a_failure_that_passes_is_retried_and_every_wait_is_reported(
+def test_a_temporary_failure_is_retried_and_every_wait_is_reported(
     endpoint: str,
     code: int,
     downloads: KaggleDownloads,
@@ -182,7 +182,7 @@ def test_retry_after_is_honoured(
     assert len(kaggle_server.asked("DownloadDataFiles")) == 2
 
 
-def test_a_server_that_wants_hours_is_not_waited_for(
+def test_a_retry_after_of_hours_is_an_error(
     downloads: KaggleDownloads, competition: Competition, target: Path, kaggle_server: KaggleServer
 ) -> None:
     kaggle_server.script("DownloadDataFiles", Status(429, retry_after="7200"))
@@ -190,23 +190,23 @@ def test_a_server_that_wants_hours_is_not_waited_for(
         downloads.download(competition, target, Watch())
 
 
-def test_delays_grow_and_differ() -> None:
+def test_delays_grow_and_are_random() -> None:
     policy = RetryPolicy(delay=1.0, longest_delay=60.0)
     for failures, middle in [(1, 1), (2, 2), (4, 8), (10, 60)]:
         drawn = {policy.delay_after(failures) for _ in range(100)}
         assert len(drawn) > 50 and min(drawn) >= middle / 2 and max(drawn) <= middle * 1.5
 
 
-def test_attempts_without_progress_are_bounded(
+def test_attempts_without_progress_are_limited(
     downloads: KaggleDownloads, competition: Competition, target: Path, kaggle_server: KaggleServer
 ) -> None:
     kaggle_server.script("archive", *[Status(500)] * 10)
-    with pytest.raises(DataError, match=f"^{ID}: given up after 4 attempts: Kaggle answered 500; call again later$"):
+    with pytest.raises(DataError, match=f"^{ID}: gave up after 4 attempts: Kaggle answered 500; call again later$"):
         downloads.download(competition, target, Watch())
     assert len(kaggle_server.asked("archive")) == 4
 
 
-def test_attempts_with_progress_are_not(
+def test_attempts_with_progress_are_not_limited(
     downloads: KaggleDownloads, competition: Competition, target: Path, kaggle_server: KaggleServer
 ) -> None:
     kaggle_server.script("archive", *[Cut(0.3)] * 6)
@@ -225,18 +225,18 @@ def test_a_server_that_ignores_range_sends_the_file_again(
     assert second.range is not None and second.status == 200 and second.sent == len(served.archive)
 
 
-def test_to_get_as_far_as_before_is_no_progress(
+def test_reaching_the_same_point_again_is_not_progress(
     downloads: KaggleDownloads, competition: Competition, served: Served, target: Path, kaggle_server: KaggleServer
 ) -> None:
     served.ranges = False
     kaggle_server.script("archive", *[Cut(0.4), Cut(0.3)] * 5)
-    with pytest.raises(DataError, match="given up after 4 attempts: the connection to Kaggle failed or was cut"):
+    with pytest.raises(DataError, match="gave up after 4 attempts: the connection to Kaggle failed or was cut"):
         downloads.download(competition, target, Watch())
     assert len(kaggle_server.asked("archive")) == 4
 
 
 @pytest.mark.parametrize("telltale", ["ETag", "Last-Modified", "size"])
-def test_a_file_that_changed_meanwhile_is_downloaded_anew(
+def test_a_file_that_changed_meanwhile_is_downloaded_again(
     telltale: str,
     downloads: KaggleDownloads,
     tmp_path: Path,
@@ -248,7 +248,7 @@ def test_a_file_that_changed_meanwhile_is_downloaded_anew(
     served.last_modified = "Mon, 01 Jan 2024 00:00:00 GMT" if telltale == "Last-Modified" else None
     served.has_etag = telltale == "ETag"
     kaggle_server.script("archive", Cut(0.4), *[Status(500)] * 4)
-    with pytest.raises(DataError, match="given up"):
+    with pytest.raises(DataError, match="gave up"):
         downloads.download(competition, target, Watch())
     old_size = len(served.archive)
     served.archive = zip_bytes({**FILES, "train.csv": random.Random(9).randbytes(400_000 + (telltale == "size"))})
@@ -259,13 +259,13 @@ def test_a_file_that_changed_meanwhile_is_downloaded_anew(
     assert target.read_bytes() == served.archive and leftovers(target) == []
 
 
-def test_a_file_that_became_shorter_is_downloaded_anew(
+def test_a_file_that_became_shorter_is_downloaded_again(
     downloads: KaggleDownloads, tmp_path: Path, target: Path, served: Served, kaggle_server: KaggleServer
 ) -> None:
     served.has_etag = False
     kaggle_server.script("archive", Cut(0.4), *[Status(500)] * 4)
     competition = make_competition(tmp_path)
-    with pytest.raises(DataError, match="given up"):
+    with pytest.raises(DataError, match="gave up"):
         downloads.download(competition, target, Watch())
     served.archive = zip_bytes({"small.csv": b"a,b\n"})
     downloads.download(competition, target, Watch())
@@ -273,7 +273,7 @@ def test_a_file_that_became_shorter_is_downloaded_anew(
     assert [request.status for request in kaggle_server.asked("archive")][-2:] == [416, 200]
 
 
-def test_a_full_disk_is_an_error_and_the_next_call_goes_on(
+def test_a_full_disk_is_an_error_and_the_next_call_resumes(
     competition: Competition, served: Served, target: Path, kaggle_server: KaggleServer
 ) -> None:
     # The largest file that a process may write stands in for a disk: the call that fails is the same.
@@ -292,14 +292,14 @@ def test_a_full_disk_is_an_error_and_the_next_call_goes_on(
     command = [sys.executable, "-c", program, str(competition.folder), str(target)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     missing = len(served.archive) - 200_000
-    assert f"File too large with {format_size(missing)} still to come. The part that has arrived is kept" in done.stdout
+    assert f"File too large with {format_size(missing)} left to download. The partial download is kept" in done.stdout
     watch = Watch()
     KaggleDownloads(QUICK).download(competition, target, watch)
     assert watch.seen[0][0] == 200_000 and target.read_bytes() == served.archive
 
 
 @pytest.mark.parametrize("kind", ["truncated", "corrupted"])
-def test_a_damaged_archive_is_kept_aside_with_what_was_expected_and_found(
+def test_a_damaged_archive_is_kept_and_the_error_has_both_checksums(
     kind: str, downloads: KaggleDownloads, competition: Competition, served: Served, target: Path
 ) -> None:
     good = served.archive
@@ -318,7 +318,7 @@ def test_a_damaged_archive_is_kept_aside_with_what_was_expected_and_found(
     assert target.read_bytes() == good
 
 
-def test_an_archive_that_kaggle_packed_anew_is_taken_with_a_warning(
+def test_an_archive_that_kaggle_repacked_is_accepted_with_a_warning(
     downloads: KaggleDownloads,
     competition: Competition,
     served: Served,
@@ -331,7 +331,7 @@ def test_an_archive_that_kaggle_packed_anew_is_taken_with_a_warning(
     assert f"expected md5 {competition.checksums['zip']}, found {md5(served.archive)}" in watch.warnings[0]
 
 
-def test_the_md5_that_the_server_names_is_held_against_what_arrived(
+def test_the_download_is_compared_with_the_servers_md5(
     downloads: KaggleDownloads, tmp_path: Path, served: Served, target: Path
 ) -> None:
     served.google_hash = "crc32c=AAAAAA==,md5=AAAAAAAAAAAAAAAAAAAAAA=="
@@ -339,7 +339,7 @@ def test_the_md5_that_the_server_names_is_held_against_what_arrived(
         downloads.download(make_competition(tmp_path), target, Watch())
 
 
-def test_a_folder_that_cannot_be_written_is_an_error_in_words(
+def test_a_folder_that_cannot_be_written_is_a_readable_error(
     downloads: KaggleDownloads, competition: Competition, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -347,7 +347,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_in_words(
         downloads.download(competition, tmp_path / "file" / "archive.zip", Watch())
 
 
-def test_sizes_come_without_the_archive(
+def test_sizes_are_available_without_downloading_the_archive(
     downloads: KaggleDownloads, competition: Competition, served: Served, kaggle_server: KaggleServer
 ) -> None:
     unpacked = sum(map(len, FILES.values()))
@@ -355,7 +355,7 @@ def test_sizes_come_without_the_archive(
     assert [(request.range, request.status) for request in kaggle_server.asked("archive")] == [("bytes=0-0", 206)]
 
 
-def test_the_archive_stands_for_files_that_are_not_listed(
+def test_without_a_list_of_files_the_size_of_the_archive_is_used(
     downloads: KaggleDownloads, competition: Competition, served: Served, kaggle_server: KaggleServer
 ) -> None:
     kaggle_server.script("ListDataFiles", Status(403))
@@ -373,7 +373,7 @@ def test_sizes_of_many_files_come_from_the_summary_or_from_all_pages_of_the_list
     assert len(kaggle_server.asked("ListDataFiles")) == (1 if summary else 3)
 
 
-def test_all_rules_that_are_not_accepted_are_listed_at_once(
+def test_all_competitions_with_unaccepted_rules_are_listed_together(
     downloads: KaggleDownloads, tmp_path: Path, kaggle_server: KaggleServer
 ) -> None:
     competitions = [make_competition(tmp_path, f"c{number}") for number in range(20)]
@@ -389,7 +389,7 @@ def test_all_rules_that_are_not_accepted_are_listed_at_once(
     assert list(absent) == ["gone"] and "gone: Kaggle answered 404" in str(absent["gone"])
 
 
-def test_a_refusal_for_all_ends_the_requests_that_wait(
+def test_a_general_refusal_cancels_waiting_requests(
     downloads: KaggleDownloads, kaggle_server: KaggleServer, tmp_path: Path
 ) -> None:
     competitions = [make_competition(tmp_path, f"c{number}") for number in range(6)]
@@ -400,7 +400,7 @@ def test_a_refusal_for_all_ends_the_requests_that_wait(
     with pytest.raises(DataError, match="Kaggle answered 401"):
         downloads.check(competitions)
     asked = [request.competition for request in kaggle_server.asked("DownloadDataFiles")]
-    assert len(asked) == len(set(asked))  # those that wait do not ask again
+    assert len(asked) == len(set(asked))  # waiting requests are not repeated
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ def test_a_refusal_for_all_ends_the_requests_that_wait(
         (400, "some-competition: Kaggle answered 400: scripted"),
     ],
 )
-def test_a_refusal_says_what_to_do_and_is_not_repeated(
+def test_a_refusal_explains_what_to_do_and_is_not_retried(
     status: int,
     message: str,
     downloads: KaggleDownloads,
@@ -427,7 +427,7 @@ def test_a_refusal_says_what_to_do_and_is_not_repeated(
     assert len(kaggle_server.asked("DownloadDataFiles")) == 1
 
 
-def test_a_link_that_has_run_out_is_asked_for_anew(
+def test_an_expired_link_is_requested_again(
     downloads: KaggleDownloads, competition: Competition, target: Path, kaggle_server: KaggleServer
 ) -> None:
     kaggle_server.script("archive", Cut(0.4), Status(403))
@@ -435,21 +435,21 @@ def test_a_link_that_has_run_out_is_asked_for_anew(
     assert len(kaggle_server.asked("DownloadDataFiles")) == 3
 
 
-def test_no_way_to_kaggle_is_an_error_in_words(
+def test_an_unreachable_kaggle_is_a_readable_error(
     downloads: KaggleDownloads, competition: Competition, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KAGGLE_API_ENVIRONMENT", "PROD")
-    with socket.socket() as closed:  # a port on which nobody listens
+    with socket.socket() as closed:  # nothing listens on this port
         closed.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{closed.getsockname()[1]}")
-        with pytest.raises(DataError, match=r"4 attempts: the proxy does not connect to api.kaggle.com "):
+        with pytest.raises(DataError, match=r"4 attempts: the proxy cannot connect to api.kaggle.com "):
             downloads.download(competition, target, Watch())
 
 
 @pytest.mark.parametrize(
     ("raised", "named"),
     [
-        (socket.gaierror(-2, "Name or service not known"), "the name localhost cannot be looked up: this machine is"),
+        (socket.gaierror(-2, "Name or service not known"), "the host name localhost cannot be resolved: this "),
         (ConnectionRefusedError(), "localhost refused the connection"),
         (TimeoutError(), "localhost did not answer within 30 s"),
     ],
@@ -467,7 +467,7 @@ def test_the_cause_of_a_failed_connection_is_named(
 
     monkeypatch.delenv("http_proxy")
     monkeypatch.setattr("urllib3.util.connection.create_connection", fail)
-    with pytest.raises(DataError, match=f"given up after 4 attempts: {named}"):
+    with pytest.raises(DataError, match=f"gave up after 4 attempts: {named}"):
         downloads.download(competition, target, Watch())
 
 
@@ -482,22 +482,20 @@ def test_a_server_without_tls_is_named(
     connect = urllib3.util.connection.create_connection
 
     def redirected(address: object, *arguments: Any, **options: Any) -> socket.socket:
-        return connect(("127.0.0.1", kaggle_server.port), *arguments, **options)  # which speaks plain HTTP
+        return connect(("127.0.0.1", kaggle_server.port), *arguments, **options)  # the server uses plain HTTP
 
     monkeypatch.setattr("urllib3.util.connection.create_connection", redirected)
-    with pytest.raises(DataError, match=r"given up after 4 attempts: the TLS connection to api.kaggle.com failed"):
+    with pytest.raises(DataError, match=r"gave up after 4 attempts: the TLS connection to api.kaggle.com failed"):
         downloads.download(competition, target, Watch())
 
 
-def test_what_is_bundled_is_not_asked_for(
-    downloads: KaggleDownloads, tmp_path: Path, kaggle_server: KaggleServer
-) -> None:
+def test_bundled_data_is_not_requested(downloads: KaggleDownloads, tmp_path: Path, kaggle_server: KaggleServer) -> None:
     with pytest.raises(DataError, match="bundled is not on Kaggle"):
         downloads.leaderboard(make_competition(tmp_path, "bundled", source="bundled"))
     assert kaggle_server.requests == []
 
 
-def test_the_server_of_the_archives_never_sees_the_credentials(
+def test_the_archive_server_never_receives_the_credentials(
     downloads: KaggleDownloads, competition: Competition, target: Path, kaggle_server: KaggleServer
 ) -> None:
     kaggle_server.script("archive", Cut(0.4))
@@ -538,5 +536,5 @@ def test_pages_become_a_description(
 
 
 def test_a_competition_without_pages_is_an_error(downloads: KaggleDownloads, competition: Competition) -> None:
-    with pytest.raises(DataError, match=f"{ID}: Kaggle shows no pages"):
+    with pytest.raises(DataError, match=f"{ID}: Kaggle has no pages"):
         downloads.description(competition)

@@ -1,4 +1,4 @@
-"""Every way in which Kaggle's client finds credentials, and what is said where there are none or wrong ones."""
+"""All sources of credentials of Kaggle's client, and errors for missing and invalid ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JSON_KEY = json.dumps({"username": USERNAME, "key": KEY})
 
 
 def login(token: str = TOKEN, expiration: str = "2999-01-01T00:00:00+00:00") -> str:
-    """What ``kaggle auth login`` leaves."""
+    """Files created by ``kaggle auth login``."""
     return json.dumps({"refresh_token": "refresh", "access_token": token, "access_token_expiration": expiration})
 
 
@@ -64,7 +64,7 @@ def ask() -> list[float]:
         ({".kaggle/credentials.json": login("old", "2020-01-01T00:00:00+00:00")}, {}, "Bearer"),
     ],
 )
-def test_credentials_are_found_where_the_client_looks(
+def test_credentials_are_found_in_all_sources_of_the_client(
     files: dict[str, str],
     environment: dict[str, str],
     scheme: str,
@@ -88,7 +88,7 @@ def test_credentials_are_found_where_the_client_looks(
         ({".kaggle/access_token": TOKEN}, {}, "the access token in ~/.kaggle/access_token"),
     ],
 )
-def test_wrong_credentials_are_named_but_not_shown(
+def test_invalid_credentials_are_named_but_not_shown(
     files: dict[str, str],
     environment: dict[str, str],
     source: str,
@@ -121,26 +121,26 @@ def test_wrong_credentials_are_named_but_not_shown(
         ("credentials.json", login(expiration="soon"), "cannot be used"),
     ],
 )
-def test_damaged_credentials_are_an_error_in_words(name: str, content: str, message: str, home: Path) -> None:
+def test_damaged_credentials_are_a_readable_error(name: str, content: str, message: str, home: Path) -> None:
     write(home, {f".kaggle/{name}": content})
     with pytest.raises(DataError, match=message):
         ask()
 
 
-def test_a_login_that_has_ended_is_told(home: Path, kaggle_server: KaggleServer) -> None:
+def test_an_expired_login_is_reported(home: Path, kaggle_server: KaggleServer) -> None:
     kaggle_server.script("GenerateAccessToken", Status(401))
     write(home, {".kaggle/credentials.json": login("")})
     with pytest.raises(DataError, match=r"refuses the login in .*credentials.json; run `kaggle auth login` again"):
         ask()
 
 
-def test_without_credentials_the_command_says_how_to_get_some(home: Path, kaggle_server: KaggleServer) -> None:
+def test_without_credentials_the_command_explains_how_to_get_them(home: Path, kaggle_server: KaggleServer) -> None:
     command = [sys.executable, "-m", "pytest_mlebench.cli", "leaderboard", "-c", ID]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=60)
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.startswith("mlebench: no Kaggle credentials: get a token at https://www.kaggle.com/settings/api")
     assert len(done.stderr.splitlines()) == 1
-    assert kaggle_server.requests == [] and list(home.iterdir()) == []  # and Kaggle's client made no folder
+    assert kaggle_server.requests == [] and list(home.iterdir()) == []  # Kaggle's client did not create a folder
 
 
 def test_the_client_is_not_imported_before_it_is_needed() -> None:

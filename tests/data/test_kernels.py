@@ -1,5 +1,4 @@
-"""``mlebench kernels``: downloading public notebooks, through Kaggle's own client, from a local server that speaks its
-API."""
+"""``mlebench kernels`` downloads public notebooks through Kaggle's client, here from a local server for its API."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ def competition() -> Competition:
 
 @pytest.fixture
 def kaggle(kaggle_server: KaggleServer, competition: Competition) -> KaggleServer:
-    """All five notebooks are there."""
+    """A server with all five notebooks."""
     for number, name in enumerate(competition.kernels):
         kaggle_server.notebooks[name] = ServedNotebook(source=cells(f"print({number})"))
     return kaggle_server
@@ -62,7 +61,7 @@ def test_every_competition_of_the_benchmark_lists_its_notebooks() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"a": 1}', '["../../x"]', '["a/b/c"]', '["a"]', "[1]", '["a/.."]', "nonsense"])
-def test_a_list_that_is_none_is_one_clear_error(text: str, competition: Competition, tmp_path: Path) -> None:
+def test_an_invalid_list_is_a_clear_error(text: str, competition: Competition, tmp_path: Path) -> None:
     folder = tmp_path / competition.id
     shutil.copytree(competition.folder, folder)
     (folder / "kernels.json").write_text(text)
@@ -70,7 +69,7 @@ def test_a_list_that_is_none_is_one_clear_error(text: str, competition: Competit
         _ = Competition.load(folder).kernels
 
 
-def test_notebooks_are_downloaded_once_and_lie_where_no_agent_sees_them(
+def test_notebooks_are_downloaded_once_to_a_folder_that_agents_do_not_see(
     kaggle: KaggleServer, competition: Competition, tmp_path: Path
 ) -> None:
     first, second, *_ = competition.kernels
@@ -85,7 +84,7 @@ def test_notebooks_are_downloaded_once_and_lie_where_no_agent_sees_them(
     assert again.files == found.files and len(kaggle.asked("GetKernel")) == 5
 
 
-def test_what_is_gone_or_private_is_listed_and_asked_for_again(
+def test_deleted_and_private_notebooks_are_listed_and_retried(
     kaggle: KaggleServer, competition: Competition, tmp_path: Path
 ) -> None:
     gone, private, empty, sql, large = competition.kernels
@@ -113,7 +112,7 @@ def test_what_is_gone_or_private_is_listed_and_asked_for_again(
         [Stall(0.5), Status(502)],
     ],
 )
-def test_cuts_and_limits_of_rate_are_borne(
+def test_broken_connections_and_rate_limits_are_retried(
     faults: list[Cut | Status | Stall], kaggle: KaggleServer, competition: Competition, tmp_path: Path
 ) -> None:
     kaggle.script("GetKernel", *faults)
@@ -138,7 +137,7 @@ def test_an_outage_ends_the_download_and_the_next_call_resumes_it(
     assert len(kaggle.asked("GetKernel")) - before == len(found.missing)
 
 
-def test_wrong_credentials_end_it_at_once(
+def test_invalid_credentials_stop_it_immediately(
     kaggle: KaggleServer, competition: Competition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KAGGLE_KEY", "wrong")
@@ -150,14 +149,14 @@ def test_wrong_credentials_end_it_at_once(
     assert done.stderr.splitlines()[-1].startswith("mlebench: Kaggle answered 401") and "KAGGLE_KEY" in done.stderr
 
 
-def test_without_credentials_one_line_says_how_to_get_some(tmp_path: Path) -> None:
+def test_without_credentials_one_line_explains_how_to_get_them(tmp_path: Path) -> None:
     done = mlebench("kernels", "-c", SMALL, "--data-dir", tmp_path / "data", home=tmp_path)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("mlebench: no Kaggle credentials: get a token")
     assert not (tmp_path / "data").exists()
 
 
-def test_the_command_says_what_it_did(kaggle: KaggleServer, competition: Competition, tmp_path: Path) -> None:
+def test_the_command_reports_what_it_did(kaggle: KaggleServer, competition: Competition, tmp_path: Path) -> None:
     gone = competition.kernels[2]
     del kaggle.notebooks[gone]
     none = "multi-modal-gesture-recognition"
@@ -171,7 +170,7 @@ def test_the_command_says_what_it_did(kaggle: KaggleServer, competition: Competi
     assert len(result[SMALL]["files"]) == 4 and list(result[SMALL]["gone"]) == [gone] and result[none] == {"listed": 0}
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(
+def test_a_folder_that_cannot_be_written_is_a_one_line_error(
     kaggle: KaggleServer, competition: Competition, tmp_path: Path
 ) -> None:
     (tmp_path / SMALL).mkdir()
@@ -206,7 +205,7 @@ def test_after_kills_each_notebook_is_absent_or_complete(kaggle_server: KaggleSe
     here = kernels(DataStore(tmp_path).dataset(competition))
     assert tuple(here.files) == competition.kernels
     files = [path for path in (tmp_path / ID / "kernels").rglob("*") if path.is_file()]
-    assert len(files) == 51, "the notebooks and gone.json, and nothing that was left"
+    assert len(files) == 51, "only the notebooks and gone.json"
 
 
 @pytest.mark.full

@@ -1,4 +1,4 @@
-"""The store after ``kill -9``: each competition's data is absent or complete, and the next call finishes."""
+"""After ``kill -9``, each competition's data in the store is absent or complete, and the next call resumes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.full
 
 ID = "plant-pathology-2020-fgvc7"
 PICTURES = 8000
-"""So many that unpacking and preparing take long enough to be killed in the middle."""
+"""Number of files, large enough that unpacking and preparing can be killed in the middle."""
 PHASES = {"download": f"{ID}.zip.part", "unpack": ".unpacking-*/raw/*", "prepare": ".preparing-*/prepared/public/*"}
 ROUNDS = 7 if ALL else 3
 SEED = 20
@@ -43,7 +43,7 @@ def raw_data() -> dict[str, bytes]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Callable[[], subprocess.Popen[str]]:
-    """Start ``mlebench prepare`` with all its processes in a group of their own."""
+    """Start ``mlebench prepare`` in a separate process group."""
     options = ("--data-dir", str(tmp_path), "--skip-verification")
     command = [sys.executable, "-m", "pytest_mlebench.cli", "prepare", "-c", ID, *options]
     return lambda: subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -53,7 +53,7 @@ def sizes(folder: Path) -> dict[str, int]:
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
 
 
-def test_after_a_kill_data_is_absent_or_complete_and_the_next_call_goes_on(
+def test_after_a_kill_data_is_absent_or_complete_and_the_next_call_resumes(
     kaggle_server: KaggleServer,
     raw_data: dict[str, bytes],
     start: Callable[[], subprocess.Popen[str]],
@@ -71,9 +71,9 @@ def test_after_a_kill_data_is_absent_or_complete_and_the_next_call_goes_on(
                 time.sleep(0.002)
             time.sleep(rng.uniform(0, 0.25))
             still_at_it = any(folder.glob(trace)) and not (folder / "prepared").exists()
-            # Either all its processes at once, as a machine that stops; or the first, whose end the others must see.
+            # Kill either all processes, like a machine that stops, or only the first, which the others must notice.
             (os.killpg if turn % 2 else os.kill)(process.pid, signal.SIGKILL)
-            process.communicate(timeout=60)  # the pipe's end is the end of all of them
+            process.communicate(timeout=60)  # the pipe closes when all of them have ended
             killed[phase] += still_at_it
             if (folder / "raw").exists():
                 assert sizes(folder / "raw") == {name: len(content) for name, content in raw_data.items()}
@@ -90,7 +90,7 @@ def test_after_a_kill_data_is_absent_or_complete_and_the_next_call_goes_on(
         )
     assert sum(killed.values()) >= len(PHASES) * ROUNDS - 1, killed
     sent = sum(request.sent for request in kaggle_server.asked("archive"))
-    assert sent < 2 * ROUNDS * len(served.archive)  # what is there is not downloaded again
+    assert sent < 2 * ROUNDS * len(served.archive)  # existing data is not downloaded again
 
 
 def assert_complete(folder: Path, raw_data: dict[str, bytes]) -> None:

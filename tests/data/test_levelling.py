@@ -1,4 +1,4 @@
-"""Prepared files tell nothing but their names and contents: an attacker reads metadata alone, and guesses labels."""
+"""An attacker who reads only the metadata of prepared files cannot guess labels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ GRADE = """\
 def grade(submission, answers):
     return float((submission["label"] == answers["label"]).mean())
 """
-# Of each class, as in the archive, some photos are linked, and some are written anew.
+# As in the archive, some photos of each class are linked, and some are rewritten.
 PREPARE = """\
 import hashlib
 import pandas as pd
@@ -82,7 +82,7 @@ def competition(tmp_path: Path) -> Competition:
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    """An archive in the order of its classes, as the real ones are."""
+    """An archive ordered by class, like the real ones."""
     rng = np.random.default_rng(0)
     path = tmp_path / "toy-classes.zip"
     with zipfile.ZipFile(path, "w") as packed:
@@ -125,7 +125,7 @@ def pulled_from_data_that_is_not_level(archive: Path, competition: Competition, 
 
 
 def as_an_earlier_version_did(archive: Path, competition: Competition, root: Path) -> Dataset:
-    """Data whose files are links to what was unpacked class by class."""
+    """Data whose files are links to files that were unpacked class by class."""
     dataset = from_an_archive(archive, competition, root)
     labels = dict(line.split(",") for line in dataset.answers.read_text().split())
     shutil.rmtree(dataset.raw)
@@ -157,7 +157,7 @@ WAYS: list[Prepare] = [
 
 
 def channels(folder: Path) -> dict[str, dict[str, float]]:
-    """What a process below a read-only mount reads of each file's metadata, by name: numbers."""
+    """The metadata of each file that a process can read through a read-only mount, as numbers by name."""
     found: dict[str, dict[str, float]] = {}
     for place, entry in enumerate(os.scandir(folder)):
         about = Path(entry.path).stat()
@@ -172,7 +172,7 @@ FS_IOC_FIEMAP = 0xC020660B
 
 
 def place_on_disk(path: Path) -> int:
-    """Where the first extent of a file lies, as FIEMAP tells any user (0: unknown)."""
+    """Disk position of the first extent of a file, which FIEMAP shows to any user (0 if unknown)."""
     request = bytearray(struct.pack("=QQIIII", 0, 1 << 62, 1, 0, 1, 0) + bytes(56))  # FIEMAP_FLAG_SYNC
     with path.open("rb") as file:
         try:
@@ -183,7 +183,7 @@ def place_on_disk(path: Path) -> int:
 
 
 def p_value(values: dict[str, float], labels: dict[str, str]) -> float:
-    """How often neighbours agree as well where labels are shuffled. Ties in the values are broken at random."""
+    """How often neighbours agree at least as often with shuffled labels. Ties in the values are broken at random."""
     rng = np.random.default_rng(1)
     own = np.unique([labels[name.partition(".")[0]] for name in values], return_inverse=True)[1].astype(np.int8)
     keys = np.array(list(values.values()))
@@ -194,9 +194,9 @@ def p_value(values: dict[str, float], labels: dict[str, str]) -> float:
 
 
 def tells(public: Path, labels: dict[str, str]) -> set[str]:
-    """The channels that tell labels, by a permutation test with Bonferroni's correction over all of them.
+    """Metadata that reveals labels, by a permutation test with Bonferroni correction.
 
-    One in a hundred finds a channel by chance. That two independent preparations have the same one is no chance.
+    One test in a hundred finds something by chance. The same finding in two independent preparations is not chance.
     """
     told = {
         (path.name, name): values
@@ -212,7 +212,7 @@ def labels_of(dataset: Dataset) -> dict[str, str]:
 
 
 @pytest.mark.full
-def test_the_attacker_reads_labels_of_data_as_earlier_versions_prepared_it(
+def test_the_attacker_succeeds_on_data_of_earlier_versions(
     archive: Path, competition: Competition, tmp_path: Path
 ) -> None:
     dataset = as_an_earlier_version_did(archive, competition, tmp_path / "data")
@@ -225,7 +225,7 @@ def test_the_attacker_reads_labels_of_data_as_earlier_versions_prepared_it(
     [pytest.param(way, marks=pytest.mark.full if way is not from_an_archive else ()) for way in WAYS],
     ids=lambda prepare: prepare.__name__,
 )
-def test_metadata_tells_no_labels(prepare: Prepare, archive: Path, competition: Competition, tmp_path: Path) -> None:
+def test_metadata_reveals_no_labels(prepare: Prepare, archive: Path, competition: Competition, tmp_path: Path) -> None:
     dataset, again = (prepare(archive, competition, tmp_path / name / "data") for name in ("one", "again"))
     assert not tells(dataset.public, labels_of(dataset)) & tells(again.public, labels_of(again))
     folders = [dataset.public, *(path for path in dataset.public.rglob("*") if path.is_dir())]
@@ -239,7 +239,7 @@ def in_the_archives_order(values: Iterable[Any]) -> list[Any]:
     return list(values)
 
 
-def test_files_that_are_moved_in_the_order_of_their_archive_tell(
+def test_files_moved_in_the_order_of_their_archive_reveal_labels(
     archive: Path, competition: Competition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_mlebench.authoring.archives.shuffled", in_the_archives_order)
@@ -251,10 +251,10 @@ def test_files_that_are_moved_in_the_order_of_their_archive_tell(
     assert "test st_ino" in told
 
 
-def test_files_are_moved_where_all_of_them_are_links_to_raw_data_in_random_order(
+def test_files_are_moved_if_all_are_links_to_raw_data_in_random_order(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_mlebench.data.dataset.os.sendfile", None)  # a copy would fail
+    monkeypatch.setattr("pytest_mlebench.data.dataset.os.sendfile", None)  # copying would fail
     source, raw = tmp_path / "source", tmp_path / "raw"
     unpack_zip(archive, raw, mixed_in=made(tmp_path / "mixed"))
     made(source / "test")
@@ -267,7 +267,7 @@ def test_files_are_moved_where_all_of_them_are_links_to_raw_data_in_random_order
 
 
 @pytest.mark.parametrize("spoil", ["written", "linked twice"])
-def test_none_is_moved_where_one_is_no_link_or_is_linked_twice(spoil: str, archive: Path, tmp_path: Path) -> None:
+def test_no_file_is_moved_if_one_is_not_a_link_or_is_linked_twice(spoil: str, archive: Path, tmp_path: Path) -> None:
     source, raw = made(tmp_path / "source"), tmp_path / "raw"
     unpack_zip(archive, raw, mixed_in=made(tmp_path / "mixed"))
     for path in raw.rglob("*.jpg"):
@@ -288,11 +288,11 @@ def made(folder: Path) -> Path:
 
 
 class Killed(Exception):
-    """In place of a kill."""
+    """Simulates a kill."""
 
 
 @pytest.mark.parametrize("where", ["store._remove", "dataset._set_times_of_folders"])
-def test_a_call_that_is_stopped_before_times_are_set_is_finished_by_the_next_one(
+def test_the_next_call_finishes_one_that_stopped_before_setting_times(
     where: str, archive: Path, competition: Competition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: object) -> None:
@@ -317,7 +317,7 @@ def test_a_call_that_is_stopped_before_times_are_set_is_finished_by_the_next_one
 
 
 @pytest.mark.full
-def test_copies_on_a_nodes_disk_tell_no_labels(archive: Path, competition: Competition, tmp_path: Path) -> None:
+def test_copies_on_a_nodes_disk_reveal_no_labels(archive: Path, competition: Competition, tmp_path: Path) -> None:
     dataset = as_an_earlier_version_did(archive, competition, tmp_path / "data")
     with copied(dataset, tmp_path / "scratch") as near:
         told = tells(near.public, labels_of(dataset))
@@ -327,7 +327,7 @@ def test_copies_on_a_nodes_disk_tell_no_labels(archive: Path, competition: Compe
 
 
 @pytest.mark.full
-def test_obfuscated_data_tells_no_labels(archive: Path, competition: Competition, tmp_path: Path) -> None:
+def test_obfuscated_data_reveals_no_labels(archive: Path, competition: Competition, tmp_path: Path) -> None:
     dataset = from_an_archive(archive, competition, tmp_path / "data")
     with obfuscated_data(dataset, keep=False) as public:
         told = tells(public, labels_of(dataset))
@@ -337,7 +337,9 @@ def test_obfuscated_data_tells_no_labels(archive: Path, competition: Competition
 
 
 @pytest.mark.full
-def test_a_run_refuses_data_whose_metadata_may_tell(archive: Path, competition: Competition, tmp_path: Path) -> None:
+def test_a_run_rejects_data_whose_metadata_may_reveal_labels(
+    archive: Path, competition: Competition, tmp_path: Path
+) -> None:
     dataset = as_an_earlier_version_did(archive, competition, tmp_path / "data")
     options = RunOptions(folder=tmp_path / "group")
     with pytest.raises(DataError, match="mlebench prepare -c toy-classes"):
@@ -374,7 +376,7 @@ def test_levelling_again_keeps_every_byte_and_the_state(
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_members_of_an_archive_of_test_photos_are_in_the_order_of_their_names(version: str, tmp_path: Path) -> None:
+def test_an_archive_of_test_photos_is_sorted_by_name(version: str, tmp_path: Path) -> None:
     competition = default_catalogue(version=version)["inaturalist-2019-fgvc6"]
     dataset = DataStore(tmp_path).prepare(competition, synthetic=1)
     (archive,) = dataset.public.glob("test2019.tar*")

@@ -1,4 +1,4 @@
-"""Locks of the data store: who holds one, who waits, and what a dead holder leaves."""
+"""Locks of the data store: holders, waiting, and the end of a holder."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / ".lock"
 
 
-def test_waiting_is_reported_with_the_holder(path: Path) -> None:
+def test_the_holder_is_reported_while_waiting(path: Path) -> None:
     process = start_holder(path)
     who = f"process {process.pid} on host {socket.gethostname()}, which prepares toy"
     assert lock_holder(path) == who
@@ -62,7 +62,7 @@ def test_waiting_is_reported_with_the_holder(path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", ["", WITHOUT_FLOCK], ids=["flock", "no flock"])
-def test_a_holder_that_was_killed_holds_nothing(path: Path, before: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_holder_releases_its_lock(path: Path, before: str, monkeypatch: pytest.MonkeyPatch) -> None:
     process = start_holder(path, before)
     if before:
         monkeypatch.setattr(fcntl, "flock", refuse)
@@ -78,9 +78,7 @@ def test_a_holder_that_was_killed_holds_nothing(path: Path, before: str, monkeyp
 
 
 @pytest.mark.full
-def test_a_holder_on_a_host_that_no_longer_answers_is_waited_for_no_longer_than_its_lease(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lock_of_an_unreachable_host_expires_with_its_lease(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fcntl, "flock", refuse)
     monkeypatch.setattr(locks, "LEASE_SECONDS", 2.0)
     elsewhere = f"import socket; socket.gethostname = lambda: 'elsewhere'\n{WITHOUT_FLOCK}"
@@ -88,7 +86,7 @@ def test_a_holder_on_a_host_that_no_longer_answers_is_waited_for_no_longer_than_
     process = start_holder(path, elsewhere)
     with pytest.raises(LockHeld, match=f"process {process.pid} on host elsewhere"), hold_lock(path, "prepares", "toy"):
         pass
-    time.sleep(3)  # it is refreshed
+    time.sleep(3)  # the holder renews its lease
     with pytest.raises(LockHeld), hold_lock(path, "prepares", "toy"):
         pass
     process.send_signal(signal.SIGKILL)
@@ -98,7 +96,7 @@ def test_a_holder_on_a_host_that_no_longer_answers_is_waited_for_no_longer_than_
         assert 1 < time.monotonic() - begin < 20
 
 
-def test_so_many_may_hold_one_of_several(tmp_path: Path) -> None:
+def test_each_of_several_locks_has_one_holder(tmp_path: Path) -> None:
     paths = [tmp_path / "0", tmp_path / "1"]
     events: list[Event] = []
     with hold_any_lock(paths, "downloads", "a", events.append), hold_any_lock(paths, "downloads", "b", events.append):

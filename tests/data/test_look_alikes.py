@@ -1,4 +1,4 @@
-"""Images that look alike, which must be on one side of a split."""
+"""Similar images, which must be on the same side of a split."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def photo(seed: int) -> Image.Image:
     return Image.fromarray(noise).resize((360, 280), Image.Resampling.BICUBIC)
 
 
-def test_a_photo_that_was_scaled_brightened_or_compressed_looks_like_itself_and_like_no_other(tmp_path: Path) -> None:
+def test_changed_copies_of_a_photo_look_alike_and_other_photos_do_not(tmp_path: Path) -> None:
     made = []
     for seed in range(4):
         image = photo(seed)
@@ -30,7 +30,7 @@ def test_a_photo_that_was_scaled_brightened_or_compressed_looks_like_itself_and_
     assert (groups == groups[:, :1]).all() and len(set(groups[:, 0].tolist())) == 4
 
 
-def test_a_file_that_is_no_image_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_image_is_named(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_text("none")
     with pytest.raises(DataError, match=r"photo\.jpg is not an image"):
         near_duplicates([tmp_path / "photo.jpg"])

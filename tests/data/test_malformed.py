@@ -17,7 +17,7 @@ ALSO = (
 MADE = malformed(GOOD, "id", 99, "p", ALSO)
 
 
-def test_there_is_one_for_each_name() -> None:
+def test_there_is_a_submission_for_each_name() -> None:
     rows = {"missing_row", "extra_row", "duplicate_id", "unknown_id", "header_only", "empty.csv"}
     assert malformed(GOOD, "id", 99).keys() == rows
     assert MADE.keys() == rows | set(ALSO.split())
@@ -28,7 +28,7 @@ def test_there_is_one_for_each_name() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in MADE if name != "empty.csv"])
-def test_each_is_rejected_by_the_standard_checks(name: str) -> None:
+def test_the_standard_checks_reject_each_of_them(name: str) -> None:
     assert predictions(GOOD, GOOD, "p", on="id", between=(0, 1)).tolist() == [0.1, 0.5, 0.9]
     with pytest.raises(InvalidSubmission):
         predictions(MADE[name], GOOD, "p", on="id", between=(0, 1))
@@ -39,7 +39,7 @@ def test_an_unknown_name_is_an_error() -> None:
         malformed(GOOD, "id", 99, "p", "missing_colum")
 
 
-def test_standard_submissions_are_a_good_one_in_two_orders_and_the_malformed_ones() -> None:
+def test_standard_submissions_include_two_orders_and_malformed_ones() -> None:
     made = standard(GOOD, "id", 99, "p", "infinite")
     assert made.keys() == {"noisy", "noisy_shuffled", *malformed(GOOD, "id", 99, "p", "infinite")}
     assert made["noisy"] is GOOD and sorted(made["noisy_shuffled"]["id"]) == [3, 5, 7]

@@ -1,4 +1,4 @@
-"""Data that MLE-bench prepared: used as it is, and found where MLE-bench keeps it."""
+"""Data prepared by MLE-bench is found in its folder and used unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ID = "smoke-digits"
 
 
 def prepare_as_mle_bench(folder: Path, description: str | None = "# Which digit?\n") -> DataStore:
-    """MLE-bench writes prepared data, and no state beside it."""
+    """Write prepared data without a state, like MLE-bench."""
     store = DataStore(folder)
     dataset = store.prepare(default_catalogue()[ID])
     for name in ("state.json", "files.jsonl.gz"):
@@ -27,7 +27,7 @@ def prepare_as_mle_bench(folder: Path, description: str | None = "# Which digit?
     return store
 
 
-def test_its_description_is_named_for_what_it_is(tmp_path: Path) -> None:
+def test_its_description_is_identified(tmp_path: Path) -> None:
     competition = default_catalogue()[ID]
     assert DataStore(tmp_path / "none").dataset(competition).description is None
     assert prepare_as_mle_bench(tmp_path / "theirs").dataset(competition).description == "other"
@@ -35,15 +35,15 @@ def test_its_description_is_named_for_what_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("description", ["kaggle", "bundled"])
-def test_it_serves_whichever_description_is_wanted(description: str, tmp_path: Path) -> None:
+def test_it_is_used_for_any_kind_of_description(description: str, tmp_path: Path) -> None:
     store, competition = prepare_as_mle_bench(tmp_path), default_catalogue()[ID]
-    assert not store.is_usable(competition)  # times and inodes may tell
+    assert not store.is_usable(competition)  # times and inodes may reveal labels
     store.prepare(competition)
     assert store.is_usable(competition, description=description)  # type: ignore[arg-type]
     assert not store.is_ready(competition, description=description)  # type: ignore[arg-type]
 
 
-def test_our_own_data_with_another_description_does_not_serve(tmp_path: Path) -> None:
+def test_our_own_data_with_another_description_is_not_used(tmp_path: Path) -> None:
     store, competition = DataStore(tmp_path), default_catalogue()[ID]
     store.prepare(competition)
     assert store.is_usable(competition, description="bundled")

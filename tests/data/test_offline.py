@@ -1,4 +1,4 @@
-"""A machine without a network: what `mlebench prepare` says, and for how long."""
+"""`mlebench prepare` on a machine without a network: its messages and waiting times."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ ATTEMPT = re.compile(r"attempt (\d+) of (\d+)\)")
 
 @pytest.fixture(scope="module")
 def offline() -> None:
-    """Linux' own way to have no network at all, for some processes."""
+    """A prefix that runs a command in a Linux namespace without a network."""
     tried = subprocess.run([*OFFLINE, "true"], capture_output=True, text=True, check=False)
     if tried.returncode:
         pytest.skip(f"no namespaces for this user: {tried.stderr.strip()}")
 
 
-def test_a_name_that_cannot_be_looked_up_is_named_and_attempts_are_counted(
+def test_an_unresolvable_host_is_named_and_attempts_are_counted(
     offline: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "KAGGLE_API_ENVIRONMENT"):
@@ -49,6 +49,6 @@ def test_a_name_that_cannot_be_looked_up_is_named_and_attempts_are_counted(
             process.kill()
     said = log.read_text()
     assert status == 130 and "Traceback" not in said, said
-    assert "the name api.kaggle.com cannot be looked up: this machine is offline, or must use a proxy" in said
+    assert "the host name api.kaggle.com cannot be resolved: this machine is offline, or must use a proxy" in said
     (second, most), (third, _) = ATTEMPT.findall(said)[:2]
-    assert (second, third) == ("2", "3") and int(most) < 10, "an end is in sight"
+    assert (second, third) == ("2", "3") and int(most) < 10, "the number of attempts is limited"

@@ -8,7 +8,7 @@ import pytest
 from pytest_mlebench.data.download.transfers import in_parallel
 
 
-def test_results_come_in_the_order_of_the_items() -> None:
+def test_results_are_in_the_order_of_the_items() -> None:
     def call(number: int) -> int:
         time.sleep(0.01 * (5 - number))
         return number * number
@@ -17,7 +17,7 @@ def test_results_come_in_the_order_of_the_items() -> None:
     assert in_parallel(call, [], 3) == []
 
 
-def test_an_error_is_raised_when_what_has_begun_has_ended() -> None:
+def test_an_error_is_raised_after_started_calls_end() -> None:
     begun, ended = [], []
     both = threading.Barrier(2)
 

@@ -1,4 +1,4 @@
-"""``mlebench prepare`` from a download to prepared data, against a local Kaggle."""
+"""``mlebench prepare`` from the download to prepared data, with a local Kaggle server."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def prepare(data: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Synthetic data has other checksums than the real one."""
+    """Skips verification, because synthetic data has other checksums."""
     return lambda *arguments: mlebench("prepare", "--data-dir", data, "--skip-verification", *arguments)
 
 
@@ -50,7 +50,7 @@ def names(folder: Path) -> set[str]:
 
 
 def downloads(server: KaggleServer) -> list[Request]:
-    """The requests that were not made for an archive's size alone."""
+    """Requests that downloaded an archive, not only its size."""
     return [request for request in server.asked("archive") if request.range != "bytes=0-0"]
 
 
@@ -78,7 +78,7 @@ def test_several_competitions_are_downloaded_unpacked_and_prepared(
     assert len(kaggle_server.requests) == requests
 
 
-def test_one_that_fails_does_not_stop_the_others_and_is_told_at_the_end(
+def test_a_failure_does_not_stop_the_others_and_is_reported_at_the_end(
     kaggle_server: KaggleServer,
     raw_files: RawFiles,
     data: Path,
@@ -86,14 +86,14 @@ def test_one_that_fails_does_not_stop_the_others_and_is_told_at_the_end(
 ) -> None:
     kaggle_server.add(TITANIC, raw_files(TITANIC))
     kaggle_server.add(CACTUS, {"train.csv": b"id,has_cactus\n"})
-    done = prepare("-c", PLANTS, "-c", CACTUS, "-c", TITANIC)  # Kaggle does not have the first
+    done = prepare("-c", PLANTS, "-c", CACTUS, "-c", TITANIC)  # the first is not on Kaggle
     assert done.returncode == 1
     assert names(data / TITANIC) == COMPLETE and names(data / CACTUS) == {"raw"}
     summary = done.stderr.split("2 of 3 competitions failed:")[1]
     assert f"{PLANTS}: Kaggle answered 404" in summary and f"{CACTUS}: " in summary and TITANIC not in summary
 
 
-def test_rules_that_are_not_accepted_are_told_all_at_once_before_any_download(
+def test_unaccepted_rules_are_all_reported_before_any_download(
     kaggle_server: KaggleServer,
     raw_files: RawFiles,
     data: Path,
@@ -110,7 +110,7 @@ def test_rules_that_are_not_accepted_are_told_all_at_once_before_any_download(
     assert names(data / TITANIC) == COMPLETE
 
 
-def test_raw_data_is_kept_if_asked_for(
+def test_raw_data_is_kept_on_request(
     kaggle_server: KaggleServer,
     raw_files: RawFiles,
     data: Path,
@@ -123,7 +123,7 @@ def test_raw_data_is_kept_if_asked_for(
     assert names(data / TITANIC) == COMPLETE and len(downloads(kaggle_server)) == 1
 
 
-def test_other_data_than_the_references_is_kept_aside(
+def test_data_that_differs_from_the_references_is_kept_separately(
     kaggle_server: KaggleServer, raw_files: RawFiles, data: Path
 ) -> None:
     kaggle_server.add(TITANIC, raw_files(TITANIC))
@@ -137,18 +137,16 @@ def test_other_data_than_the_references_is_kept_aside(
     assert names(data / TITANIC) == COMPLETE and len(downloads(kaggle_server)) == 1
 
 
-def test_an_archive_that_lies_there_is_not_downloaded(raw_files: RawFiles, data: Path, prepare: Mlebench) -> None:
+def test_an_existing_archive_is_not_downloaded(raw_files: RawFiles, data: Path, prepare: Mlebench) -> None:
     (data / TITANIC).mkdir(parents=True)
-    (data / TITANIC / "raw").mkdir()  # as MLE-bench makes it before it unpacks
+    (data / TITANIC / "raw").mkdir()  # the folder that MLE-bench creates before it unpacks
     (data / TITANIC / f"{TITANIC}.zip").write_bytes(zip_bytes(raw_files(TITANIC)))
     assert prepare("-c", TITANIC).returncode == 0
     assert names(data / TITANIC) == COMPLETE
 
 
-def test_an_archive_beside_its_unpacked_files_is_not_unpacked_again(
-    raw_files: RawFiles, data: Path, prepare: Mlebench
-) -> None:
-    """As a call leaves them that was killed between the two steps."""
+def test_an_unpacked_archive_is_not_unpacked_again(raw_files: RawFiles, data: Path, prepare: Mlebench) -> None:
+    """The state after a call that was killed between the two steps."""
     (data / TITANIC / "raw").mkdir(parents=True)
     for name, content in raw_files(TITANIC).items():
         (data / TITANIC / "raw" / name).write_bytes(content)
@@ -160,7 +158,7 @@ def test_an_archive_beside_its_unpacked_files_is_not_unpacked_again(
 
 
 def bomb() -> bytes:
-    """A small archive whose directory declares a petabyte."""
+    """A small archive with a declared size of a petabyte."""
     content = bytearray(zip_bytes({"big.csv": b"0" * 1000}))
     directory = content.index(b"PK\1\2")
     content[directory + 24 : directory + 28] = (0xFFFFFFFE).to_bytes(4, "little")
@@ -197,27 +195,27 @@ def changed(content: bytes) -> bytes:
     ],
     ids=["cut off", "changed", "no archive", "encrypted", "climbing", "absolute", "contradictory"],
 )
-def test_an_archive_that_cannot_be_unpacked_is_kept_aside(
+def test_an_archive_that_cannot_be_unpacked_is_kept_separately(
     archive: bytes, message: str, data: Path, prepare: Mlebench
 ) -> None:
     (data / TITANIC).mkdir(parents=True)
     (data / TITANIC / f"{TITANIC}.zip").write_bytes(archive)
     done = prepare("-c", TITANIC)
-    assert done.returncode == 1 and message in done.stderr and "call again to download it anew" in done.stderr
+    assert done.returncode == 1 and message in done.stderr and "call again to download a new copy" in done.stderr
     assert names(data / TITANIC) == {f"{TITANIC}.zip.damaged"}
     assert names(data.parent) == {"data"}
 
 
-def test_an_archive_that_claims_more_than_the_disk_holds_is_not_unpacked(data: Path, prepare: Mlebench) -> None:
+def test_an_archive_larger_than_the_disk_is_not_unpacked(data: Path, prepare: Mlebench) -> None:
     (data / TITANIC).mkdir(parents=True)
     (data / TITANIC / f"{TITANIC}.zip").write_bytes(bomb())
     for options in ((), ("--skip-disk-check",)):
         done = prepare("-c", TITANIC, *options)
-        assert done.returncode == 1 and "not enough disk" in done.stderr and " TiB are missing" in done.stderr
+        assert done.returncode == 1 and "not enough disk" in done.stderr and " TiB more is needed" in done.stderr
         assert names(data / TITANIC) == {f"{TITANIC}.zip"}
 
 
-def test_a_shortfall_of_disk_is_told_before_any_download(
+def test_too_little_disk_space_is_reported_before_any_download(
     kaggle_server: KaggleServer,
     raw_files: RawFiles,
     data: Path,
@@ -233,9 +231,7 @@ def test_a_shortfall_of_disk_is_told_before_any_download(
     assert prepare("-c", TITANIC, "-c", CACTUS, "--skip-disk-check").returncode == 0
 
 
-def test_of_two_processes_one_works_and_the_other_waits(
-    kaggle_server: KaggleServer, raw_files: RawFiles, data: Path
-) -> None:
+def test_one_of_two_processes_waits_for_the_other(kaggle_server: KaggleServer, raw_files: RawFiles, data: Path) -> None:
     served = kaggle_server.add(TITANIC, raw_files(TITANIC))
     kaggle_server.bytes_per_second = len(served.archive)
     arguments = command("prepare", "-c", TITANIC, "--data-dir", data, "--skip-verification")
@@ -248,7 +244,7 @@ def test_of_two_processes_one_works_and_the_other_waits(
     assert len(downloads(kaggle_server)) == 1
 
 
-def test_downloads_at_once_are_bounded_whatever_process_asks(
+def test_concurrent_downloads_are_limited_across_processes(
     kaggle_server: KaggleServer, raw_files: RawFiles, data: Path
 ) -> None:
     for id in (TITANIC, CACTUS):
@@ -266,7 +262,7 @@ def test_downloads_at_once_are_bounded_whatever_process_asks(
     assert sum("waiting for one of 1 other processes to end" in text for text in texts) == 1
 
 
-def test_ctrl_c_stops_at_once_and_the_next_call_goes_on(
+def test_ctrl_c_stops_immediately_and_the_next_call_resumes(
     kaggle_server: KaggleServer,
     raw_files: RawFiles,
     data: Path,
@@ -279,18 +275,16 @@ def test_ctrl_c_stops_at_once_and_the_next_call_goes_on(
     part = data / TITANIC / f"{TITANIC}.zip.part"
     wait_for(lambda: part.exists() and part.stat().st_size > 1 << 20)
     process.send_signal(signal.SIGINT)
-    error = process.communicate(timeout=3)[1]  # the download would take as long again
+    error = process.communicate(timeout=3)[1]  # the download would take this long again
     assert process.returncode == 130
-    assert "the same command resumes" in error and "Traceback" not in error
+    assert "run the same command again" in error and "Traceback" not in error
     there = part.stat().st_size
     kaggle_server.bytes_per_second = None
     assert prepare("-c", TITANIC).returncode == 0
     assert kaggle_server.asked("archive")[-1].sent <= len(served.archive) - there
 
 
-def test_a_worker_that_is_killed_takes_no_other_along(
-    kaggle_server: KaggleServer, raw_files: RawFiles, data: Path
-) -> None:
+def test_a_killed_worker_does_not_stop_the_others(kaggle_server: KaggleServer, raw_files: RawFiles, data: Path) -> None:
     for id in (TITANIC, CACTUS):
         kaggle_server.add(id, {**raw_files(id), "more.bin": os.urandom(2 << 20)})
     kaggle_server.bytes_per_second = 1 << 20
@@ -300,17 +294,17 @@ def test_a_worker_that_is_killed_takes_no_other_along(
     os.kill(json.loads((data / TITANIC / ".lock").read_text())["pid"], signal.SIGKILL)
     error = process.communicate(timeout=60)[1]
     assert process.returncode == 1 and names(data / CACTUS) == COMPLETE
-    assert f"{TITANIC}: the process that prepared it ended with SIGKILL, perhaps as memory ran out" in error
+    assert f"{TITANIC}: the process that prepared it ended with SIGKILL, perhaps because memory ran out" in error
 
 
-def test_a_connection_that_is_cut_is_retried_in_the_same_call_and_reported(
+def test_a_broken_connection_is_retried_and_reported(
     kaggle_server: KaggleServer,
     raw_files: RawFiles,
     data: Path,
     prepare: Mlebench,
 ) -> None:
     kaggle_server.add(TITANIC, raw_files(TITANIC))
-    kaggle_server.script("archive", None, None, Cut(0.4))  # after the checks of rules and size
+    kaggle_server.script("archive", None, None, Cut(0.4))  # after checking rules and size
     done = prepare("-c", TITANIC)
     assert done.returncode == 0
     retried = f"{TITANIC}: the connection to Kaggle failed or was cut; trying again in "
@@ -319,7 +313,7 @@ def test_a_connection_that_is_cut_is_retried_in_the_same_call_and_reported(
     assert names(data / TITANIC) == COMPLETE
 
 
-def test_on_a_terminal_there_are_bars(kaggle_server: KaggleServer, raw_files: RawFiles, data: Path) -> None:
+def test_progress_bars_are_shown_on_a_terminal(kaggle_server: KaggleServer, raw_files: RawFiles, data: Path) -> None:
     kaggle_server.add(TITANIC, {**raw_files(TITANIC), "more.bin": os.urandom(2 << 20)})
     kaggle_server.bytes_per_second = 2 << 20
     main, side = pty.openpty()
@@ -333,7 +327,7 @@ def test_on_a_terminal_there_are_bars(kaggle_server: KaggleServer, raw_files: Ra
     try:
         while block := os.read(main, 1 << 16):
             text += block.decode()
-    except OSError:  # how a terminal ends
+    except OSError:  # raised when the terminal closes
         pass
     assert process.wait(timeout=60) == 0
     assert f"{TITANIC}: downloading" in text and "MiB/s" in text and "competitions" in text
@@ -343,7 +337,7 @@ def test_on_a_terminal_there_are_bars(kaggle_server: KaggleServer, raw_files: Ra
 PAGES = [{"name": "Description", "postTitle": "", "content": "<p>Which passengers?</p>", "mimeType": "text/html"}]
 
 
-def test_the_description_can_be_kaggles_own(
+def test_kaggles_own_description_can_be_used(
     kaggle_server: KaggleServer,
     raw_files: RawFiles,
     data: Path,
@@ -369,13 +363,13 @@ def test_the_description_can_be_kaggles_own(
     assert names(data / TITANIC) == COMPLETE
 
 
-def test_nothing_of_the_machinery_gets_into_the_public_data(
+def test_no_internal_files_get_into_the_public_data(
     kaggle_server: KaggleServer,
     raw_files: RawFiles,
     data: Path,
     prepare: Mlebench,
 ) -> None:
-    """This preparer publishes all of the raw data."""
+    """This competition's preparer publishes all raw data."""
     id = "freesound-audio-tagging-2019"
     files = raw_files(id)
     kaggle_server.add(id, files)
@@ -389,5 +383,5 @@ def test_nothing_of_the_machinery_gets_into_the_public_data(
 def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.005)

@@ -1,4 +1,4 @@
-"""Version 2 is split with a key of the data store, so that nobody can repeat it; version 1 as the reference does."""
+"""Version 2 is split with a secret key of the data store, so that others cannot repeat it; version 1 is not."""
 
 from __future__ import annotations
 
@@ -30,13 +30,11 @@ def second() -> Competition:
 
 
 def answers(store: Path, raw: Path, competition: Competition, *, force: bool = False) -> str:
-    """What version 2 of real data has as answers in a store."""
+    """The answers of version 2 of real data in a store."""
     return DataStore(store).prepare(competition, raw_dir=raw, force=force).answers.read_text()
 
 
-def test_stores_split_differently_and_each_always_in_the_same_way(
-    raw: Path, second: Competition, tmp_path: Path
-) -> None:
+def test_each_store_has_a_different_but_constant_split(raw: Path, second: Competition, tmp_path: Path) -> None:
     one = answers(tmp_path / "one", raw, second)
     assert answers(tmp_path / "one", raw, second, force=True) == one
     others = {answers(tmp_path / name, raw, second) for name in ("two", "three", "four")}
@@ -47,15 +45,13 @@ def test_stores_split_differently_and_each_always_in_the_same_way(
 
 
 @pytest.mark.full
-def test_version_1_has_the_reference_s_split_and_needs_no_key(raw: Path, second: Competition, tmp_path: Path) -> None:
+def test_version_1_has_the_references_split_and_needs_no_key(raw: Path, second: Competition, tmp_path: Path) -> None:
     first = second.of_version("v1")
     assert answers(tmp_path / "one", raw, first) == answers(tmp_path / "two", raw, first)
     assert not (tmp_path / "one" / KEY_FILE).exists()
 
 
-def test_a_key_is_made_once_even_by_many_at_once_and_only_its_owner_may_read_it(
-    second: Competition, tmp_path: Path
-) -> None:
+def test_concurrent_processes_create_one_key_readable_only_by_its_owner(second: Competition, tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         keys = set(pool.map(lambda _: key_of(second, tmp_path), range(16)))
     assert len(keys) == 1 and keys != {None}
@@ -63,7 +59,7 @@ def test_a_key_is_made_once_even_by_many_at_once_and_only_its_owner_may_read_it(
     assert (tmp_path / KEY_FILE).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_system_without_hard_links_keeps_a_key_too(
+def test_a_key_is_stored_without_hard_links(
     second: Competition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(self: Path, target: Path) -> None:
@@ -74,21 +70,21 @@ def test_a_file_system_without_hard_links_keeps_a_key_too(
     assert [path.name for path in tmp_path.iterdir()] == [KEY_FILE]
 
 
-def test_competitions_have_keys_of_their_own(tmp_path: Path) -> None:
+def test_each_competition_has_its_own_key(tmp_path: Path) -> None:
     catalogue = default_catalogue(version="v2")
     ids = [ID, "kuzushiji-recognition", "billion-word-imputation"]
     assert len({key_of(catalogue[id], tmp_path) for id in ids}) == len(ids)
     assert key_of(catalogue["spaceship-titanic"], tmp_path) is None  # the same in both versions
 
 
-def test_a_damaged_key_is_refused_and_not_replaced(second: Competition, tmp_path: Path) -> None:
+def test_a_damaged_key_is_rejected_and_not_replaced(second: Competition, tmp_path: Path) -> None:
     (tmp_path / KEY_FILE).write_bytes(b"half of a k\xff")
     with pytest.raises(DataError, match=r"private\.key is not a key of 64 hexadecimal digits\. Restore it from a copy"):
         key_of(second, tmp_path)
     assert (tmp_path / KEY_FILE).read_bytes() == b"half of a k\xff"
 
 
-def test_a_copied_key_gives_the_same_in_later_versions_of_the_package(second: Competition, tmp_path: Path) -> None:
+def test_a_copied_key_gives_the_same_split_in_later_package_versions(second: Competition, tmp_path: Path) -> None:
     (tmp_path / KEY_FILE).write_text(bytes(range(32)).hex() + "\n")
     key = key_of(second, tmp_path)
     assert key is not None and key.hex() == "2e7b7894208d3b30342e59d76297842d5512f03166f4951fc7870b7686ca61d1"

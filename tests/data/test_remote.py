@@ -1,4 +1,4 @@
-"""Prepared data at a URL: the index, what is pushed and pulled, and what is refused. The store is a folder."""
+"""Prepared data at a URL, here a folder: the index, pushing, pulling, and rejected data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SIZES = {"public/images/a b#?%.bin": 100_000, "public/images/deep/é.bin": 0, "p
 
 
 def prepared(root: Path, competition: Competition, seed: int = 0) -> DataStore:
-    """A store that has the toy's data, with some further files."""
+    """A store with the toy's data and some additional files."""
     store = DataStore(root)
     folder = store.prepare(competition).prepared
     rng = random.Random(seed)
@@ -78,7 +78,7 @@ def pull(tmp_path: Path, toy: Competition, remote: Path) -> Callable[[], DataSto
     return pull
 
 
-def test_what_is_pulled_is_what_was_pushed(
+def test_pulled_data_equals_pushed_data(
     push: Callable[..., int], pull: Callable[[], DataStore], store: DataStore, toy: Competition, remote: Path
 ) -> None:
     assert push() == 8
@@ -98,7 +98,7 @@ def test_what_is_pulled_is_what_was_pushed(
 
 
 @pytest.mark.full
-def test_data_that_is_prepared_here_afterwards_comes_from_nowhere_else(
+def test_data_prepared_after_a_pull_has_no_source(
     push: Callable[..., int], pull: Callable[[], DataStore], toy: Competition
 ) -> None:
     push()
@@ -106,7 +106,7 @@ def test_data_that_is_prepared_here_afterwards_comes_from_nowhere_else(
     assert DataStore(there.root).prepare(toy, force=True).source == ""
 
 
-def test_a_second_push_writes_what_is_missing_and_nothing_else(push: Callable[..., int], remote: Path) -> None:
+def test_a_second_push_writes_only_missing_files(push: Callable[..., int], remote: Path) -> None:
     push()
     before = {path: path.stat().st_mtime_ns for path in remote.rglob("*") if path.is_file()}
     assert push() == 0
@@ -117,7 +117,7 @@ def test_a_second_push_writes_what_is_missing_and_nothing_else(push: Callable[..
 
 
 @pytest.mark.full
-def test_other_data_is_never_overwritten_unless_it_is_to_be_replaced(
+def test_other_data_is_overwritten_only_on_request(
     push: Callable[..., int],
     pull: Callable[[], DataStore],
     tmp_path: Path,
@@ -135,7 +135,7 @@ def test_other_data_is_never_overwritten_unless_it_is_to_be_replaced(
 
 
 @pytest.mark.full
-def test_a_push_that_was_stopped_has_no_index_and_is_resumed_with_the_same_data_alone(
+def test_an_interrupted_push_has_no_index_and_resumes_only_with_the_same_data(
     store: DataStore,
     push: Callable[..., int],
     pull: Callable[[], DataStore],
@@ -164,7 +164,7 @@ def test_a_push_that_was_stopped_has_no_index_and_is_resumed_with_the_same_data_
     pull()
 
 
-def test_files_that_no_index_lists_are_not_taken_over(push: Callable[..., int], remote: Path) -> None:
+def test_files_without_an_index_are_not_reused(push: Callable[..., int], remote: Path) -> None:
     stray = remote / "toy-parity/prepared/public/train.csv"
     stray.parent.mkdir(parents=True)
     stray.write_text("x")
@@ -176,7 +176,7 @@ def test_files_that_no_index_lists_are_not_taken_over(push: Callable[..., int], 
 def test_data_that_has_changed_since_it_was_prepared_is_not_pushed(toy: Competition, tmp_path: Path) -> None:
     store = DataStore(tmp_path / "here")
     (store.prepare(toy).public / "train.csv").unlink()
-    with pytest.raises(DataError, match=r"public/train.csv is missing; what has changed"):
+    with pytest.raises(DataError, match=r"public/train.csv is missing; data that has changed"):
         store.push(toy, Storage(f"file://{tmp_path}/remote"))
     assert not (tmp_path / "remote").exists()
 
@@ -189,14 +189,14 @@ def test_data_that_has_changed_since_it_was_prepared_is_not_pushed(toy: Competit
         ("prepared/private/notes.bin", lambda path: path.write_bytes(bytes(9)), "has 9 bytes instead of 50000"),
         ("prepared/private/notes.bin", lambda path: path.unlink(), "it is missing, and the index lists it"),
         ("prepared.private.jsonl.gz", lambda path: path.write_bytes(b"no gzip"), "it cannot be unpacked"),
-        ("prepared.private.jsonl.gz", lambda path: path.unlink(), "is not there"),
+        ("prepared.private.jsonl.gz", lambda path: path.unlink(), "does not exist"),
         ("prepared.json", lambda path: path.write_bytes(b'{"format": 1}'), "not an index of prepared data"),
         ("prepared.json", lambda path: path.write_bytes(b"[" * 60_000), "not an index of prepared data"),
         ("prepared.json", lambda path: path.write_bytes(b" " * 70_000), "is larger than it may be"),
-        ("prepared.json", lambda path: path.write_bytes(b'{"format": 2}'), "of another format"),
+        ("prepared.json", lambda path: path.write_bytes(b'{"format": 2}'), "its format is unknown"),
     ],
 )
-def test_what_is_damaged_is_named_and_nothing_is_published(
+def test_damaged_files_are_named_and_nothing_is_published(
     push: Callable[..., int],
     pull: Callable[[], DataStore],
     toy: Competition,
@@ -224,7 +224,7 @@ def test_what_is_damaged_is_named_and_nothing_is_published(
     "name",
     ["../../outside", "/etc/outside", "a/../../outside", "a//b", "", ".", "..", "a/", "x\0y", "a/.", "l" * 300],
 )
-def test_no_name_in_an_index_leaves_the_folder(name: str) -> None:
+def test_names_in_an_index_cannot_leave_the_folder(name: str) -> None:
     packed, part = write_list([ListedFile(name, 1, "0" * 64)])
     with pytest.raises(IndexDamaged, match="is not the name of a file in the folder"):
         read_list(packed, part)
@@ -234,7 +234,7 @@ def test_no_name_in_an_index_leaves_the_folder(name: str) -> None:
     "line",
     ['["a", -1, "S"]', '["a", 1e3, "S"]', '["a", true, "S"]', '["a", 1]', "{}", '["a", 1, "S0"]', '["a", 1, "s"]', "["],
 )
-def test_sizes_and_digests_of_an_index_have_their_form(line: str) -> None:
+def test_sizes_and_digests_in_an_index_are_validated(line: str) -> None:
     line = line.replace("S", "0" * 64)
     digest = hashlib.sha256(f"{line}\n".encode()).hexdigest()
     _, part = write_list([ListedFile("a", 1, "0" * 64)])
@@ -242,7 +242,7 @@ def test_sizes_and_digests_of_an_index_have_their_form(line: str) -> None:
         read_list(gzip.compress(f"{line}\n".encode()), replace(part, sha256=digest))
 
 
-def test_an_index_has_no_more_than_its_head_says(toy: Competition) -> None:
+def test_an_index_cannot_be_larger_than_declared(toy: Competition) -> None:
     entries = [ListedFile(f"f{k}", 10, "0" * 64) for k in range(5)]
     packed, part = write_list(entries)
     assert read_list(packed, part) == entries
@@ -256,7 +256,7 @@ def test_an_index_has_no_more_than_its_head_says(toy: Competition) -> None:
         read_list(gzip.compress(b" " * 50_000_000), part)
     head = IndexHead(id=toy.id, version="v1", parts={"public": part, "private": part})
     assert parse_head(head.to_json(), toy) == head
-    with pytest.raises(IndexDamaged, match="it is of toy-parity v2"):
+    with pytest.raises(IndexDamaged, match="it belongs to toy-parity v2"):
         parse_head(replace(head, version="v2").to_json(), toy)
     with pytest.raises(IndexDamaged, match="digest is wrong"):
         parse_head(head.to_json().replace(part.sha256.encode(), b"1" * 64, 1), toy)
@@ -264,14 +264,14 @@ def test_an_index_has_no_more_than_its_head_says(toy: Competition) -> None:
         parse_head(head.to_json().replace(b'"files": 5', b'"files": 99999999999'), toy)
 
 
-def test_each_version_has_an_index_of_its_own(toy: Competition) -> None:
+def test_each_version_has_its_own_index(toy: Competition) -> None:
     corrected = next(competition for competition in default_catalogue(version="v2") if competition.is_corrected)
     assert Layout(toy).head == "toy-parity/prepared.json"
     assert Layout(corrected).head == f"{corrected.id}/prepared-v2.json"
 
 
 @pytest.mark.full
-def test_a_pull_that_was_stopped_is_resumed_and_what_a_power_cut_has_spoilt_is_pulled_again(
+def test_an_interrupted_pull_resumes_and_replaces_damaged_files(
     push: Callable[..., int], pull: Callable[[], DataStore], toy: Competition, remote: Path, tmp_path: Path
 ) -> None:
     push()
@@ -279,14 +279,14 @@ def test_a_pull_that_was_stopped_is_resumed_and_what_a_power_cut_has_spoilt_is_p
     content = lost.read_bytes()
     lost.unlink()
     work = DataStore(tmp_path / "there").dataset(toy).pulling
-    for _ in range(20):  # files are pulled at once, and the one that is missing may be the first to be looked for
+    for _ in range(20):  # files are pulled concurrently, and the missing one may be the first
         with pytest.raises(DataError, match="it is missing"):
             pull()
         if arrived := contents(work / "prepared").keys() - {"public/train.csv"}:
             break
-    assert arrived, "nothing had arrived"
+    assert arrived, "nothing arrived"
     for name in arrived:
-        (remote / "toy-parity/prepared" / name).unlink()  # it is not asked for again
+        (remote / "toy-parity/prepared" / name).unlink()  # it is not requested again
     spoilt = work / "prepared/public/train.csv"
     spoilt.parent.mkdir(parents=True, exist_ok=True)
     spoilt.unlink(missing_ok=True)
@@ -297,7 +297,7 @@ def test_a_pull_that_was_stopped_is_resumed_and_what_a_power_cut_has_spoilt_is_p
 
 
 @pytest.mark.full
-def test_what_was_begun_of_other_data_is_left(
+def test_a_partial_pull_of_other_data_is_discarded(
     push: Callable[..., int], pull: Callable[[], DataStore], toy: Competition, remote: Path, tmp_path: Path
 ) -> None:
     push()
@@ -314,14 +314,14 @@ def test_what_was_begun_of_other_data_is_left(
     [
         ("/data", "write a folder as file:///data"),
         ("file://data/x", "three slashes"),
-        ("ftp://host/x", "is no URL of s3://"),
-        ("s3://", "names no bucket"),
-        ("https:///x", "names no host"),
+        ("ftp://host/x", "is not a URL of s3://"),
+        ("s3://", "has no bucket"),
+        ("https:///x", "has no host"),
         ("https://host/x?signature=1", "without ? and #"),
         ("http://example.org/x", "use https://"),
     ],
 )
-def test_urls_that_are_not_accepted_are_explained(url: str, said: str) -> None:
+def test_errors_for_invalid_urls_explain_the_format(url: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         Storage(url)
     assert said in str(caught.value) and "signature" not in str(caught.value)
@@ -331,7 +331,7 @@ def test_passwords_are_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     own = "https://ada:s3cr3t@example.org/data"
     monkeypatch.delenv(address.VARIABLE, raising=False)
     assert Storage(own).url == "https://***@example.org/data"
-    with pytest.raises(DataError, match=r"give the whole URL in \$MLEBENCH_DATA_SOURCE"):
+    with pytest.raises(DataError, match=r"set \$MLEBENCH_DATA_SOURCE to the full URL"):
         Storage("https://***@example.org/data")
     monkeypatch.setenv(address.VARIABLE, f"{own}/")
     assert Storage("https://***@example.org/data").url == "https://***@example.org/data"
@@ -340,14 +340,14 @@ def test_passwords_are_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "s3cr3t" not in str(caught.value)
 
 
-def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "gcsfs", None)
     with pytest.raises(UsageError, match=r"gs:// needs packages that are not installed: pip install .*\[gcs\]"):
         Storage("gs://bucket/data")
 
 
 @pytest.mark.full
-def test_too_little_disk_is_said_before_anything_is_pulled(
+def test_too_little_disk_space_is_reported_before_anything_is_pulled(
     push: Callable[..., int], toy: Competition, remote: Path, tmp_path: Path
 ) -> None:
     push()

@@ -1,5 +1,5 @@
-"""Prepared data at a real S3 server and at a web server, with connections that break, processes that are killed, and
-many that pull at once."""
+"""Prepared data on a real S3 server and on a web server, with broken connections, killed processes, and concurrent
+pulls."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def mlebench(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 class Puller:
-    """Processes that pull the toy's data from a URL into a folder, as ``mlebench prepare`` does."""
+    """Processes that pull the toy's data from a URL into a folder, like ``mlebench prepare``."""
 
     def __init__(self, folder: Path, url: str, stall: float = 60) -> None:
         self.folder, self.url, self.stall = folder, url, stall
@@ -82,7 +82,7 @@ class Puller:
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with the toy's data: a large file and many small ones beside it."""
+    """A data folder with the toy's data, a large file, and many small ones."""
     root = tmp_path_factory.mktemp("here")
     done = mlebench("prepare", "-c", "toy-parity", "--data-dir", root, "--competitions-dir", TOYS)
     assert done.returncode == 0, done.stderr
@@ -109,7 +109,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory, here: Path) -> Iterator[
 
 @pytest.fixture
 def s3(s3_server: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    """The way to the S3 server."""
+    """A proxy to the S3 server."""
     with running_proxy(s3_server) as proxy:
         for name, value in s3_environment(proxy.port).items():
             monkeypatch.setenv(name, value)
@@ -117,7 +117,7 @@ def s3(s3_server: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 def bucket(do: str) -> None:
-    """Do something with the bucket, in a process of its own as its client leaves connections open."""
+    """Run code on the bucket, in a separate process because its client leaves connections open."""
     program = f"import s3fs\nfs = s3fs.S3FileSystem(use_listings_cache=False, skip_instance_cache=True)\n{do}"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
@@ -144,50 +144,48 @@ def test_data_is_pulled_from_s3_and_nothing_is_pushed_twice(
     assert_same(tmp_path, here)
     assert json.loads((tmp_path / "toy-parity/state.json").read_text())["source"] == URL
     again = mlebench("push", URL, "-c", "toy-parity", "--data-dir", tmp_path, "--competitions-dir", TOYS)
-    assert "all of it was there" in again.stderr, again.stderr
+    assert "already complete" in again.stderr, again.stderr
 
 
-def test_connections_that_break_in_mid_object_cost_a_block_at_most(s3: Proxy, here: Path, tmp_path: Path) -> None:
+def test_a_connection_that_breaks_in_mid_object_repeats_at_most_a_block(s3: Proxy, here: Path, tmp_path: Path) -> None:
     s3.cuts.update({"/big.bin": 3, "/7.bin": 1})
     s3.cut_after = 1000
     Puller(tmp_path, URL).succeed()
     assert_same(tmp_path, here)
     assert not +s3.cuts, "nothing was cut"
-    assert s3.gets("/big.bin") == 3 + 3  # of 8 MB each, and once again for each cut
+    assert s3.gets("/big.bin") == 3 + 3  # blocks of 8 MB, and one more for each cut
     assert s3.gets("/7.bin") == 2 and s3.gets("/8.bin") == 1
 
 
-def test_a_store_that_falls_silent_is_asked_again(s3: Proxy, here: Path, tmp_path: Path) -> None:
+def test_a_request_to_a_silent_store_is_retried(s3: Proxy, here: Path, tmp_path: Path) -> None:
     s3.silent.add("/big.bin")
     Puller(tmp_path, URL, stall=2).succeed()
     assert_same(tmp_path, here)
     assert not s3.silent and s3.gets("/big.bin") > 3
 
 
-def test_slow_answers_are_waited_for(s3: Proxy, here: Path, tmp_path: Path) -> None:
+def test_slow_responses_do_not_time_out(s3: Proxy, here: Path, tmp_path: Path) -> None:
     s3.bytes_per_second = 8_000_000
     Puller(tmp_path, URL, stall=2).succeed()
     assert_same(tmp_path, here)
     assert s3.gets("/big.bin") == 3
 
 
-def test_a_store_that_never_recovers_is_given_up_and_what_has_arrived_is_kept(
-    s3: Proxy, here: Path, tmp_path: Path
-) -> None:
+def test_a_failed_pull_keeps_received_data(s3: Proxy, here: Path, tmp_path: Path) -> None:
     s3.cuts["/big.bin"] = 1000
     s3.cut_after = 1000
     status, output = Puller(tmp_path, URL).run()
     last = output.splitlines()[-1]
-    assert status == 1 and f"{URL}/toy-parity/prepared/public/big.bin: given up after 2 attempts" in last, output
+    assert status == 1 and f"{URL}/toy-parity/prepared/public/big.bin: gave up after 2 attempts" in last, output
     assert not (tmp_path / "toy-parity/prepared").exists()
     s3.cuts.clear()
     before = s3.gets(".bin")
     Puller(tmp_path, URL).succeed()
     assert_same(tmp_path, here)
-    assert s3.gets(".bin") - before < SMALL + 3, "what had arrived was pulled again"
+    assert s3.gets(".bin") - before < SMALL + 3, "received data was pulled again"
 
 
-def test_missing_and_damaged_objects_are_named_and_mended_by_another_push(
+def test_missing_and_damaged_objects_are_named_and_repaired_by_another_push(
     s3: Proxy, here: Path, tmp_path: Path
 ) -> None:
     for harm, said in (
@@ -207,7 +205,7 @@ def test_missing_and_damaged_objects_are_named_and_mended_by_another_push(
     assert_same(tmp_path, here)
 
 
-def test_a_pull_that_is_killed_is_resumed_where_it_was(s3: Proxy, here: Path, tmp_path: Path) -> None:
+def test_a_killed_pull_is_resumed(s3: Proxy, here: Path, tmp_path: Path) -> None:
     s3.bytes_per_second = 8_000_000
     puller = Puller(tmp_path, URL)
     parts = tmp_path / "toy-parity/.pulling/parts"
@@ -235,7 +233,7 @@ def largest(folder: Path) -> int:
         return 0
 
 
-def test_many_processes_pull_each_object_once(s3: Proxy, here: Path, tmp_path: Path) -> None:
+def test_concurrent_processes_pull_each_object_once(s3: Proxy, here: Path, tmp_path: Path) -> None:
     puller = Puller(tmp_path, URL)
     processes = [puller.start() for _ in range(4)]
     outputs = [process.communicate(timeout=240)[0] for process in processes]
@@ -246,20 +244,20 @@ def test_many_processes_pull_each_object_once(s3: Proxy, here: Path, tmp_path: P
     assert sum("pulling" in output for output in outputs) == 1 and sum("waiting" in output for output in outputs) >= 1
 
 
-def test_a_push_that_is_killed_is_resumed_without_what_is_there(s3: Proxy, here: Path, tmp_path: Path) -> None:
+def test_a_killed_push_is_resumed_without_existing_objects(s3: Proxy, here: Path, tmp_path: Path) -> None:
     url = "s3://data/other"
-    s3.bytes_per_second = 2000  # of answers to each upload
+    s3.bytes_per_second = 2000  # slows the response to each upload
     command = ["push", url, "-c", "toy-parity", "--data-dir", str(here), "--competitions-dir", str(TOYS)]
     with subprocess.Popen([sys.executable, "-m", "pytest_mlebench.cli", *command], stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + 120
-        # Of so many, 16 at once, some have been answered.
+        # With 16 concurrent uploads, some have been answered.
         while sum(method == "PUT" and "/prepared/" in path for method, path in list(s3.requests)) < 20:
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.02)
         process.kill()
     s3.bytes_per_second = None
     status, output = Puller(tmp_path, url).run()
-    assert status == 0 and "pulling" not in output, "an incomplete push was taken for complete"
+    assert status == 0 and "pulling" not in output, "an incomplete push was accepted as complete"
     done = mlebench(*command)
     found = re.search(r"\((\d+) files written\)", done.stderr)
     assert found is not None and 0 < int(found[1]) < SMALL + 6, done.stderr
@@ -268,13 +266,13 @@ def test_a_push_that_is_killed_is_resumed_without_what_is_there(s3: Proxy, here:
     assert_same(tmp_path, here)
 
 
-def test_a_bucket_that_is_not_there_and_keys_that_are_missing_are_said_in_a_line(
+def test_a_missing_bucket_and_missing_keys_are_one_line_errors(
     s3: Proxy, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = ("--data-dir", here, "--competitions-dir", TOYS)
     done = mlebench("push", "s3://nowhere/x", "-c", "toy-parity", *options)
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 2, done.stderr
-    assert "s3://nowhere/x/toy-parity/prepared.pushing.json cannot be written: is there such a bucket?" in done.stderr
+    assert "s3://nowhere/x/toy-parity/prepared.pushing.json cannot be written: does the bucket exist?" in done.stderr
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -283,7 +281,7 @@ def test_a_bucket_that_is_not_there_and_keys_that_are_missing_are_said_in_a_line
 
 
 class Ranges(SimpleHTTPRequestHandler):
-    """A web server's folder, with ranges."""
+    """A web server for a folder, with support for ranges."""
 
     ranges = True
 
@@ -298,13 +296,13 @@ class Ranges(SimpleHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content) - begin))
         if wanted and self.ranges:
             self.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
-        if path.suffix == ".gz":  # as some web servers do
+        if path.suffix == ".gz":  # like some web servers
             self.send_header("Content-Encoding", "gzip")
         self.end_headers()
         self.wfile.write(content[begin:])
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 class WithoutRanges(Ranges):
@@ -344,7 +342,7 @@ def test_a_web_server_serves_what_was_pushed(handler: type[Ranges], pushed: Path
             thread.join()
 
 
-def test_nothing_of_fsspec_is_imported_before_it_is_needed() -> None:
+def test_fsspec_is_not_imported_before_it_is_needed() -> None:
     program = (
         "import sys\n"
         "from pytest_mlebench import bench, options\n"

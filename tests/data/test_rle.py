@@ -10,12 +10,12 @@ MASKS = arrays(bool, array_shapes(min_dims=2, max_dims=2, max_side=12))
 
 
 @given(MASKS, st.sampled_from("CF"))
-def test_a_mask_survives_encoding_and_decoding(mask: np.ndarray, order: Order) -> None:
+def test_encoding_and_decoding_a_mask_is_lossless(mask: np.ndarray, order: Order) -> None:
     np.testing.assert_array_equal(mask_from_rle(encode_rle(mask, order), mask.shape, order), mask)
 
 
 @given(MASKS)
-def test_runs_are_ascending_disjoint_and_as_long_as_can_be(mask: np.ndarray) -> None:
+def test_runs_are_ascending_disjoint_and_maximal(mask: np.ndarray) -> None:
     runs = decode_rle(encode_rle(mask), mask.size)
     assert (runs[:, 0] < runs[:, 1]).all()
     assert (runs[1:, 0] > runs[:-1, 1]).all()
@@ -28,7 +28,7 @@ def test_pixels_go_down_the_columns_or_along_the_rows() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "   ", "7", " 7 "])
-def test_no_text_and_a_lone_number_mark_nothing(text: str) -> None:
+def test_empty_text_and_a_single_number_mark_nothing(text: str) -> None:
     assert decode_rle(text, 10).shape == (0, 2)
 
 
@@ -44,7 +44,7 @@ def test_no_text_and_a_lone_number_mark_nothing(text: str) -> None:
         ("1 999999999999999999 13 1", [[0, 12]]),
     ],
 )
-def test_texts_that_are_accepted(text: str, runs: list[list[int]]) -> None:
+def test_valid_texts(text: str, runs: list[list[int]]) -> None:
     np.testing.assert_array_equal(decode_rle(text, 12), runs)
 
 
@@ -64,13 +64,13 @@ def test_texts_that_are_accepted(text: str, runs: list[list[int]]) -> None:
         ("1 99999999999999999999", "more than 18 digits"),
     ],
 )
-def test_texts_that_are_refused(text: str, reason: str) -> None:
+def test_invalid_texts_are_rejected(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         decode_rle(text, 12)
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12)), max_size=12))
-def test_a_union_has_the_pixels_of_all_runs_once_and_in_order(pairs: list[tuple[int, int]]) -> None:
+def test_a_union_has_each_pixel_once_and_in_order(pairs: list[tuple[int, int]]) -> None:
     runs = np.array([[start, start + length] for start, length in pairs], dtype=np.int64).reshape(-1, 2)
     merged = union(runs)
     np.testing.assert_array_equal(pixels(merged), np.unique(pixels(runs)))
@@ -78,7 +78,7 @@ def test_a_union_has_the_pixels_of_all_runs_once_and_in_order(pairs: list[tuple[
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 30)), max_size=12), st.integers(1, 12))
-def test_runs_that_are_cut_have_the_same_pixels_and_cross_no_border(pairs: list[tuple[int, int]], length: int) -> None:
+def test_split_runs_have_the_same_pixels_and_cross_no_border(pairs: list[tuple[int, int]], length: int) -> None:
     runs = union(np.array([(start, start + extent) for start, extent in pairs], dtype=np.int64).reshape(-1, 2))
     pieces = cut(runs, length)
     assert pixels(pieces).tolist() == pixels(runs).tolist()
@@ -93,7 +93,7 @@ TEXTS = st.one_of(
 
 
 @given(st.lists(st.tuples(TEXTS, st.integers(0, 40)), max_size=5))
-def test_many_texts_are_decoded_as_each_is(pairs: list[tuple[str, int]]) -> None:
+def test_decoding_many_texts_equals_decoding_each(pairs: list[tuple[str, int]]) -> None:
     texts, sizes = [text for text, _ in pairs], [size for _, size in pairs]
     try:
         expected = [decode_rle(text, size).tolist() for text, size in pairs]

@@ -1,4 +1,4 @@
-"""Copies of prepared data on a node's own disk: one for all who use it, and none when nobody does."""
+"""Copies of prepared data on a node's disk: users share one copy, and the last user removes it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def scratch(tmp_path: Path) -> Path:
 
 
 def left(scratch: Path) -> list[str]:
-    """The copies that are there, whole or not."""
+    """Existing copies, complete or not."""
     return [path.name for path in scratch.glob("mlebench-*/*") if path.name != ".locks"]
 
 
@@ -69,7 +69,7 @@ class User:
         )
 
     def wait(self) -> str:
-        """What it said until it had its copy."""
+        """Wait until it has its copy, and return its output so far."""
         assert self.process.stdout is not None
         said = ""
         for line in self.process.stdout:
@@ -93,7 +93,7 @@ def users(dataset: Dataset, scratch: Path) -> Iterator[list[User]]:
         user.process.communicate()
 
 
-def test_a_copy_is_what_the_data_is_and_is_gone_afterwards(dataset: Dataset, scratch: Path) -> None:
+def test_a_copy_equals_the_data_and_is_removed_afterwards(dataset: Dataset, scratch: Path) -> None:
     events: list[Event] = []
     with copied(dataset, scratch, events.append) as near:
         assert files(near.prepared) == files(dataset.prepared)
@@ -118,7 +118,7 @@ def test_several_processes_copy_once_and_the_last_one_removes_it(users: list[Use
 
 
 @pytest.mark.full
-def test_a_killed_process_is_no_user(users: list[User], scratch: Path) -> None:
+def test_a_killed_process_does_not_count_as_a_user(users: list[User], scratch: Path) -> None:
     for user in users:
         user.wait()
     for user in users[:2]:
@@ -129,7 +129,7 @@ def test_a_killed_process_is_no_user(users: list[User], scratch: Path) -> None:
 
 
 @pytest.mark.full
-def test_what_the_last_user_has_left_when_it_was_killed_is_removed_by_the_next_one_of_any_data(
+def test_the_next_user_of_any_data_removes_copies_of_killed_users(
     users: list[User], scratch: Path, tmp_path: Path
 ) -> None:
     for user in users:
@@ -144,7 +144,7 @@ def test_what_the_last_user_has_left_when_it_was_killed_is_removed_by_the_next_o
 
 
 @pytest.mark.full
-def test_data_that_was_prepared_anew_gets_a_copy_of_its_own(dataset: Dataset, scratch: Path, tmp_path: Path) -> None:
+def test_data_that_was_prepared_again_gets_a_new_copy(dataset: Dataset, scratch: Path, tmp_path: Path) -> None:
     with copied(dataset, scratch) as near:
         DataStore(tmp_path / "shared").prepare(dataset.competition, force=True)
         with copied(dataset, scratch) as anew:
@@ -152,7 +152,7 @@ def test_data_that_was_prepared_anew_gets_a_copy_of_its_own(dataset: Dataset, sc
 
 
 @pytest.mark.full
-def test_too_little_space_is_said_before_anything_is_copied(
+def test_too_little_space_is_reported_before_anything_is_copied(
     dataset: Dataset, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(1000, 900, 100))
@@ -172,7 +172,7 @@ def test_a_copy_of_data_that_changes_meanwhile_is_not_used(dataset: Dataset, scr
 
 
 @pytest.mark.full
-def test_a_copy_that_fails_says_of_what_and_leaves_nothing(dataset: Dataset, scratch: Path) -> None:
+def test_a_failed_copy_names_the_file_and_leaves_nothing(dataset: Dataset, scratch: Path) -> None:
     def break_it(event: Event) -> None:
         (dataset.public / "unreadable").symlink_to("nowhere")
         shutil.rmtree(dataset.private)
@@ -182,7 +182,7 @@ def test_a_copy_that_fails_says_of_what_and_leaves_nothing(dataset: Dataset, scr
     assert left(scratch) == []
 
 
-def test_a_folder_that_others_can_open_is_refused(dataset: Dataset, scratch: Path) -> None:
+def test_a_folder_that_others_can_open_is_rejected(dataset: Dataset, scratch: Path) -> None:
     own = scratch / f"mlebench-{os.getuid()}"
     own.mkdir(parents=True)
     own.chmod(0o755)

@@ -4,7 +4,7 @@ from pytest_mlebench.authoring.archives import unpack_7z, write_7z
 from pytest_mlebench.data.dataset import digest
 
 
-def test_a_7z_archive_gives_back_bytes_text_and_files(tmp_path: Path) -> None:
+def test_bytes_text_and_files_can_be_read_from_a_7z_archive(tmp_path: Path) -> None:
     (tmp_path / "picture.jpg").write_bytes(b"\xff\xd8")
     members: dict[str, bytes | str | Path] = {
         "train/1.jpg": tmp_path / "picture.jpg",

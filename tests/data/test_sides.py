@@ -1,4 +1,4 @@
-"""Preparing real data records how large both sides are, and how many rows of each class they have."""
+"""Preparing real data records the number of rows on both sides, in total and by class."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def competition(tmp_path: Path) -> Competition:
     return Competition.load(folder)
 
 
-def test_rows_and_classes_of_both_sides_are_in_the_state(competition: Competition, tmp_path: Path) -> None:
+def test_the_state_has_rows_and_classes_of_both_sides(competition: Competition, tmp_path: Path) -> None:
     folder = tmp_path / "data" / competition.id
     folder.mkdir(parents=True)
     rows = pd.DataFrame({"id": range(100), "text": [f"text, {k}" for k in range(100)], "label": list("abbb") * 25})
@@ -57,7 +57,7 @@ def test_rows_and_classes_of_both_sides_are_in_the_state(competition: Competitio
     }
 
 
-def test_what_is_no_table_and_what_has_too_many_values_is_left_out(competition: Competition, tmp_path: Path) -> None:
+def test_other_files_and_columns_with_many_values_are_omitted(competition: Competition, tmp_path: Path) -> None:
     dataset = Dataset(competition, tmp_path / "data")
     dataset.public.mkdir(parents=True)
     dataset.private.mkdir()

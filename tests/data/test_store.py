@@ -1,4 +1,4 @@
-"""The data store: absent or complete."""
+"""In the data store, data is absent or complete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A copy of the toy competition to change."""
+    """A copy of the toy competition that tests can change."""
     return Path(shutil.copytree(TOY, tmp_path / "toy-parity"))
 
 
@@ -50,7 +50,7 @@ def temporary_files(store: DataStore) -> list[str]:
     return [path.name for path in store.root.glob("*/.*") if path.name != ".lock"]
 
 
-def test_prepared_data_lies_where_mle_bench_has_it(folder: Path, store: DataStore) -> None:
+def test_prepared_data_is_in_mle_benchs_folders(folder: Path, store: DataStore) -> None:
     dataset = store.prepare(Competition.load(folder))
     assert dataset.public == store.root / "toy-parity/prepared/public"
     names = sorted(path.relative_to(dataset.prepared).as_posix() for path in dataset.prepared.rglob("*.*"))
@@ -64,7 +64,7 @@ def test_prepared_data_lies_where_mle_bench_has_it(folder: Path, store: DataStor
     assert all(path.stat().st_mode & 0o222 == 0 for path in dataset.prepared.rglob("*.csv"))
 
 
-def test_what_is_prepared_is_left_alone_unless_forced(folder: Path, store: DataStore) -> None:
+def test_prepared_data_is_unchanged_unless_forced(folder: Path, store: DataStore) -> None:
     competition = Competition.load(folder)
     first = store.prepare(competition).answers.stat().st_ino
     assert store.prepare(competition).answers.stat().st_ino == first
@@ -72,7 +72,7 @@ def test_what_is_prepared_is_left_alone_unless_forced(folder: Path, store: DataS
     assert temporary_files(store) == []
 
 
-def test_data_prepared_by_others_is_used_as_it_is(folder: Path, store: DataStore) -> None:
+def test_data_prepared_by_other_programs_is_used_unchanged(folder: Path, store: DataStore) -> None:
     for side in ("public", "private"):
         (store.root / "toy-parity/prepared" / side).mkdir(parents=True)
     assert store.prepare(Competition.load(folder)).is_prepared
@@ -113,14 +113,16 @@ def test_missing_files_of_the_raw_data_are_named(folder: Path, store: DataStore,
         store.prepare(competition, raw_dir=tmp_path)
 
 
-def test_checksums_that_hold_are_noted(folder: Path, store: DataStore) -> None:
+def test_matching_checksums_are_recorded(folder: Path, store: DataStore) -> None:
     competition = from_kaggle(folder, "checksums: {public: {train.csv: 863f1299b40112c5ede4c01ae95ffa05}}")
     put_raw_data(store, competition)
     assert store.prepare(competition).is_verified is True
 
 
 @pytest.mark.full
-def test_wrong_checksums_name_file_expected_and_found(folder: Path, store: DataStore, tmp_path: Path) -> None:
+def test_the_error_for_wrong_checksums_names_file_and_both_values(
+    folder: Path, store: DataStore, tmp_path: Path
+) -> None:
     competition = from_kaggle(folder, "checksums: {private: {test.csv: '00000000000000000000000000000000'}}")
     put_raw_data(store, competition)
     aside = store.dataset(competition).folder / "prepared.mismatch"
@@ -136,16 +138,16 @@ def test_wrong_checksums_name_file_expected_and_found(folder: Path, store: DataS
 
 
 @pytest.mark.full
-def test_raw_data_goes_where_it_is_not_to_be_kept(folder: Path, store: DataStore) -> None:
+def test_raw_data_is_deleted_unless_it_is_to_be_kept(folder: Path, store: DataStore) -> None:
     competition = from_kaggle(folder)
     put_raw_data(store, competition)
     store.prepare(competition, keep_raw=None)
-    assert store.dataset(competition).has_raw  # it was there before
+    assert store.dataset(competition).has_raw  # the raw data existed before
     store.prepare(competition, force=True, keep_raw=False)
     assert not store.dataset(competition).raw.exists()
 
 
-def test_two_processes_prepare_once(folder: Path, store: DataStore) -> None:
+def test_concurrent_processes_prepare_once(folder: Path, store: DataStore) -> None:
     program = (
         "import sys, pathlib\n"
         "from pytest_mlebench.catalog import Competition\n"
@@ -160,33 +162,33 @@ def test_two_processes_prepare_once(folder: Path, store: DataStore) -> None:
     assert temporary_files(store) == []
 
 
-def test_a_folder_that_cannot_be_written_is_an_error_in_words(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_a_readable_error(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"data folder .* cannot be written"):
         DataStore(tmp_path / "file").prepare(Competition.load(folder))
 
 
-def test_synthetic_data_needs_no_download_and_counts_as_not_verified(folder: Path, store: DataStore) -> None:
+def test_synthetic_data_needs_no_download_and_is_not_verified(folder: Path, store: DataStore) -> None:
     competition = from_kaggle(folder)
     dataset = store.prepare(competition, synthetic=1)
     assert dataset.is_prepared and dataset.is_synthetic and dataset.is_verified is False
     assert not dataset.raw.exists() and temporary_files(store) == [], "raw data in the store is real"
     digest = md5(dataset.answers)
-    assert not store.verify(competition) and dataset.is_verified is False, "its files are whole, and not real"
+    assert not store.verify(competition) and dataset.is_verified is False, "its files are complete, but not real"
     assert md5(store.prepare(competition, synthetic=1, force=True).answers) == digest, "the same seed"
     with pytest.raises(DataError, match="only real data is pushed"):
         store.push(competition, Storage("file:///nowhere"))
 
 
 @pytest.mark.full
-def test_synthetic_and_real_data_replace_each_other_only_by_force(folder: Path, store: DataStore) -> None:
+def test_synthetic_and_real_data_replace_each_other_only_if_forced(folder: Path, store: DataStore) -> None:
     competition = Competition.load(folder)
     dataset = store.prepare(competition)
     with pytest.raises(DataError, match=r"toy-parity: other data is prepared in .* \(--force\)"):
         store.prepare(competition, synthetic=1)
     assert not dataset.is_synthetic
     assert store.prepare(competition, synthetic=1, force=True).is_synthetic
-    assert store.prepare(competition).is_synthetic, "runs take what is prepared"
+    assert store.prepare(competition).is_synthetic, "runs use prepared data"
     assert not store.prepare(competition, force=True).is_synthetic and dataset.is_verified
 
 
@@ -220,7 +222,7 @@ def test_the_state_is_readable_json(folder: Path, store: DataStore) -> None:
     assert store.dataset(Competition.load(folder)).is_verified is None
 
 
-def test_a_command_that_is_printed_names_the_folder_of_a_competition_of_ones_own(tmp_path: Path) -> None:
+def test_a_printed_command_includes_the_folder_of_a_custom_competition(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(TOY, tmp_path / "my races/toy-parity"))
     own = Competition.load(folder)
     command = DataStore(tmp_path / "data").command("prepare", own, "--force")

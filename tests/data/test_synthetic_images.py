@@ -22,17 +22,17 @@ def test_a_png_image_reads_back_as_its_pixels(shape: tuple[int, ...], mode: str)
     assert (np.asarray(image) == pixels).all()
 
 
-def test_a_png_image_may_have_16_bits() -> None:
+def test_a_png_image_can_have_16_bits() -> None:
     pixels = np.array([[0, 1, 256], [257, 65534, 65535]], dtype=np.uint16)
     assert np.asarray(decode(png(pixels))).tolist() == pixels.tolist()
 
 
-def test_a_png_image_may_be_larger_than_a_block() -> None:
+def test_a_png_image_can_be_larger_than_a_block() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (300, 400), dtype=np.uint8)
     assert (np.asarray(decode(png(pixels))) == pixels).all()
 
 
-def test_pixels_may_be_numbers_of_a_palettes_colours() -> None:
+def test_pixels_can_be_palette_indices() -> None:
     palette = np.array([[255, 0, 0], [0, 255, 0], [1, 2, 3]], dtype=np.uint8)
     numbers = np.array([[2, 1], [0, 2]], dtype=np.uint8)
     image = decode(png(numbers, palette=palette))
@@ -40,7 +40,7 @@ def test_pixels_may_be_numbers_of_a_palettes_colours() -> None:
     assert (np.asarray(image.convert("RGB")) == palette[numbers]).all()
 
 
-def test_a_jpeg_like_file_begins_and_ends_like_one() -> None:
+def test_a_jpeg_like_file_starts_and_ends_like_a_jpeg_file() -> None:
     assert jpeg_like(b"abc") == b"\xff\xd8\xff\xe0abc\xff\xd9"
 
 

@@ -22,13 +22,13 @@ from pytest_mlebench.authoring.tables import (
 )
 
 
-def test_groups_are_taken_in_the_order_given_and_their_rows_in_that_of_the_table() -> None:
+def test_groups_are_in_the_given_order_and_their_rows_in_table_order() -> None:
     table = pd.DataFrame({"group": ["b", "a", "c", "b", "a"], "value": range(5)})
     assert take_groups(table, "group", ["c", "b"])["value"].tolist() == [2, 0, 3]
     assert take_groups(table, "group", ["a", "b", "c"])["value"].tolist() == [1, 4, 0, 3, 2]
 
 
-def test_no_groups_give_no_rows() -> None:
+def test_without_groups_there_are_no_rows() -> None:
     table = pd.DataFrame({"group": [1, 2], "value": [3, 4]})
     assert take_groups(table, "group", []).columns.tolist() == ["group", "value"]
     assert len(take_groups(table, "group", [])) == 0
@@ -54,13 +54,13 @@ def test_a_table_is_written_back_as_it_was_read(text: str, tmp_path: Path) -> No
     assert path.read_bytes() == text.encode()
 
 
-def test_options_of_pandas_go_through(tmp_path: Path) -> None:
+def test_options_of_pandas_are_passed_on(tmp_path: Path) -> None:
     write_csv(pd.DataFrame({"a": [1]}), tmp_path / "x", sep="\t", index=True)
     assert (tmp_path / "x").read_text() == "\ta\n0\t1\n"
     assert read_csv(tmp_path / "x", sep="\t", index_col=0).equals(pd.DataFrame({"a": [1]}))
 
 
-@settings(deadline=None)  # scikit-learn is imported on the way
+@settings(deadline=None)  # imports scikit-learn
 @given(st.integers(2, 200), st.sampled_from([0.1, 0.19, 0.3, 0.5]))
 def test_a_share_of_the_rows_is_rounded_up_and_every_row_is_on_one_side(n: int, share: float) -> None:
     train, test = split(list(range(n)), test_size=share)
@@ -68,7 +68,7 @@ def test_a_share_of_the_rows_is_rounded_up_and_every_row_is_on_one_side(n: int, 
     assert len(test) == math.ceil(n * share)
 
 
-def test_a_split_is_that_of_scikit_learn_with_seed_0() -> None:
+def test_a_split_equals_scikit_learns_with_seed_0() -> None:
     train, test = split(np.arange(10), test_size=3)
     assert train.tolist() == [9, 1, 6, 7, 3, 0, 5]
     assert test.tolist() == [2, 8, 4]
@@ -81,7 +81,7 @@ def test_a_table_keeps_its_columns_and_index_when_it_is_split() -> None:
     assert pd.concat([train, test]).sort_index().equals(table)
 
 
-def test_options_of_the_split_go_through() -> None:
+def test_options_of_the_split_are_passed_on() -> None:
     labels = np.array([0] * 8 + [1] * 2)
     _, test = split(labels, test_size=0.5, stratify=labels)
     assert sorted(test.tolist()) == [0, 0, 0, 0, 1]
@@ -91,7 +91,7 @@ def test_options_of_the_split_go_through() -> None:
     ("content", "names"),
     [("", []), ("id\n", ["id"]), ('id,"a, b","say ""x"""\n1,2,3\n', ["id", "a, b", 'say "x"']), ("é\r\n", ["é"])],
 )
-def test_the_header_holds_the_columns_names(content: str, names: list[str], tmp_path: Path) -> None:
+def test_the_header_has_the_column_names(content: str, names: list[str], tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text(content, encoding="utf-8", newline="")
     assert read_header(tmp_path / "x.csv") == names
 
@@ -103,7 +103,7 @@ def test_a_one_hot_table_has_a_column_for_each_class_in_the_given_order() -> Non
     assert table.index.tolist() == [5, 3, 4]
 
 
-def test_a_one_hot_table_is_made_of_any_sequence() -> None:
+def test_a_one_hot_table_can_be_created_from_any_sequence() -> None:
     assert one_hot([2, 1], classes=range(1, 3)).to_dict("list") == {1: [0, 1], 2: [1, 0]}
 
 

@@ -25,7 +25,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("gzipped", [True, False])
-def test_members_come_back_in_their_order(tmp_path: Path, gzipped: bool) -> None:
+def test_members_are_read_in_their_order(tmp_path: Path, gzipped: bool) -> None:
     path = tmp_path / "deep" / "files.tar"
     with TarWriter(path, gzipped=gzipped) as archive:
         for name, content in FILES.items():
@@ -54,18 +54,18 @@ def test_an_open_file_needs_its_size(tmp_path: Path) -> None:
         archive.write("a", io.BytesIO(b"x"))
 
 
-def test_the_bytes_depend_on_the_members_alone(tmp_path: Path) -> None:
+def test_the_bytes_depend_only_on_the_members(tmp_path: Path) -> None:
     for name in ("1.tar.gz", "2.tar.gz"):
         write_tar_gz(tmp_path / name, FILES)
     assert (tmp_path / "1.tar.gz").read_bytes() == (tmp_path / "2.tar.gz").read_bytes()
 
 
-def test_names_in_a_tar_archive_come_in_its_order(tmp_path: Path) -> None:
+def test_names_in_a_tar_archive_are_in_its_order(tmp_path: Path) -> None:
     write_tar_gz(tmp_path / "a.tar.gz", {"b.zip": b"1", "folder/a.zip": b"2", "c.txt": b""})
     assert tar_names(tmp_path / "a.tar.gz") == ["b.zip", "folder/a.zip", "c.txt"]
 
 
-def test_folders_are_no_members(tmp_path: Path) -> None:
+def test_folders_are_not_members(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "old.tar", "w") as archive:
         folder = tarfile.TarInfo("folder")
         folder.type = tarfile.DIRTYPE
@@ -73,7 +73,7 @@ def test_folders_are_no_members(tmp_path: Path) -> None:
     assert contents(tmp_path / "old.tar") == {}
 
 
-def test_a_link_is_refused(tmp_path: Path) -> None:
+def test_a_link_is_rejected(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "old.tar", "w") as archive:
         link = tarfile.TarInfo("link")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
@@ -101,7 +101,7 @@ def test_a_truncated_archive_is_named(tmp_path: Path, gzipped: bool) -> None:
         tar_names(path)
 
 
-def test_zip_members_are_copied_under_new_names_in_the_order_asked_for(tmp_path: Path) -> None:
+def test_zip_members_are_copied_under_new_names_in_the_requested_order(tmp_path: Path) -> None:
     write_zip(tmp_path / "old.zip", {"train/1.jpg": b"1", "train/2.jpg": b"2", "train/3.jpg": b"3"})
     copy_members(tmp_path / "old.zip", tmp_path / "new.zip", {"train/3.jpg": "3.jpg", "train/1.jpg": "1.jpg"})
     copy_members(tmp_path / "new.zip", tmp_path / "same.zip", ["1.jpg"])

@@ -36,7 +36,7 @@ def test_a_tenth_of_the_sentences_is_held_out_whole(folders: dict[str, Path]) ->
     assert list(test.columns) == ["sentence_id", "token_id", "before"]
 
 
-def test_sentences_are_numbered_anew_on_either_side(folders: dict[str, Path]) -> None:
+def test_sentences_are_renumbered_on_both_sides(folders: dict[str, Path]) -> None:
     for name, sentences in (("xx_train.csv", 18), ("xx_test_2.csv", 2)):
         table = pd.read_csv(io.StringIO(zipped(folders["public"], name)))
         assert table["sentence_id"].tolist() == [k for k in range(sentences) for _ in range(2)]

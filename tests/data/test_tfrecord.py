@@ -25,14 +25,12 @@ def delimited(number: int, content: bytes) -> bytes:
 
 
 def example(feature: bytes) -> bytes:
-    """An example with the one feature ``x``."""
+    """An example with the single feature ``x``."""
     return delimited(1, delimited(1, delimited(1, b"x") + delimited(2, feature)))
 
 
 @given(st.lists(st.dictionaries(st.text(), values, max_size=4), max_size=3))
-def test_what_was_written_is_read_again(
-    tmp_path_factory: pytest.TempPathFactory, written: list[dict[str, Any]]
-) -> None:
+def test_written_records_can_be_read(tmp_path_factory: pytest.TempPathFactory, written: list[dict[str, Any]]) -> None:
     path = tmp_path_factory.mktemp("records") / "images.tfrec"
     path.write_bytes(tfrecord(written))
     assert list(read_examples(path)) == [
@@ -41,7 +39,7 @@ def test_what_was_written_is_read_again(
     ]
 
 
-def test_a_written_record_has_the_checksums_of_the_format() -> None:
+def test_written_records_have_the_formats_checksums() -> None:
     assert tfrecord([{}]).hex(" ") == "02 00 00 00 00 00 00 00 78 27 0b 34 0a 00 39 81 8b ab"
 
 
@@ -57,7 +55,7 @@ def test_integers_are_read_packed_and_one_by_one() -> None:
     assert parse_example(example(packed)) == parse_example(example(single)) == {"x": [1, 300]}
 
 
-def test_negative_integers_are_read_as_such() -> None:
+def test_negative_integers_are_read_correctly() -> None:
     assert parse_example(example(delimited(3, delimited(1, b"\xff" * 9 + b"\x01")))) == {"x": [-1]}
 
 
@@ -78,7 +76,7 @@ def test_records_need_not_be_examples(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [5, 13, 20, -1])
-def test_a_file_that_was_cut_off_is_named(tmp_path: Path, left: int) -> None:
+def test_a_truncated_file_is_named(tmp_path: Path, left: int) -> None:
     path = tmp_path / "short.tfrec"
     path.write_bytes(tfrecord([{"image": b"abc" * 20}])[:left])
     with pytest.raises(DataError, match=r"short\.tfrec is damaged or cut off"):
@@ -86,7 +84,7 @@ def test_a_file_that_was_cut_off_is_named(tmp_path: Path, left: int) -> None:
 
 
 @pytest.mark.parametrize("record", [b"\x0a\x7f", b"\x08\x01", b"\x0f", b"\xff" * 12, b"\x0a"])
-def test_a_record_that_is_no_example_is_reported_with_its_file(tmp_path: Path, record: bytes) -> None:
+def test_an_invalid_record_is_reported_with_its_file(tmp_path: Path, record: bytes) -> None:
     path = tmp_path / "odd.tfrec"
     path.write_bytes(struct.pack("<Q4x", len(record)) + record + bytes(4))
     with pytest.raises(DataError, match=r"odd\.tfrec contains a record that is not a tf\.train\.Example"):
@@ -100,7 +98,7 @@ def test_a_missing_file_is_reported(tmp_path: Path) -> None:
         list(read_examples(tmp_path / "train00.tfrec"))
 
 
-def test_wanted_records_are_copied_byte_for_byte(tmp_path: Path) -> None:
+def test_selected_records_are_copied_byte_for_byte(tmp_path: Path) -> None:
     examples: list[dict[str, str | int]] = [{"name": name, "target": number} for number, name in enumerate("abc")]
     (tmp_path / "all.tfrec").write_bytes(tfrecord(examples))
     count = copy_records(tmp_path / "all.tfrec", tmp_path / "some.tfrec", lambda example: example["name"] != [b"b"])

@@ -1,4 +1,4 @@
-"""Data folders that this user may not read or write: one line that names the folder and what to do."""
+"""Errors for data folders without permission to read or write: one line with the folder and what to do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _libc = ctypes.CDLL(None)
 
 
 def obey_permissions() -> None:
-    """Even root, who is asked no permissions otherwise, obeys them after the exec that follows."""
+    """Drop capabilities, so that permissions apply even to root after the following exec."""
     if os.geteuid() == 0:
         for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
             _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
@@ -63,7 +63,7 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("command", [("list",), ("prepare", "-c", "smoke-digits"), ("verify",)])
-def test_a_data_folder_that_may_not_be_read_is_named(command: tuple[str, ...], closed: Path) -> None:
+def test_an_unreadable_data_folder_is_named(command: tuple[str, ...], closed: Path) -> None:
     done = mlebench(*command, "--data-dir", closed)
     assert done.returncode == 1 and done.stderr.count("\n") == 1
     assert str(closed) in done.stderr and "Permission denied" in done.stderr and "--data-dir" in done.stderr
@@ -71,13 +71,13 @@ def test_a_data_folder_that_may_not_be_read_is_named(command: tuple[str, ...], c
 
 @pytest.mark.usefixtures("no_variables")
 @pytest.mark.parametrize("command", [("list",), ("prepare", "-c", "smoke-digits")])
-def test_a_home_that_may_not_be_read_is_named(command: tuple[str, ...], closed: Path) -> None:
+def test_an_unreadable_home_is_named(command: tuple[str, ...], closed: Path) -> None:
     done = mlebench(*command, HOME=closed)
     assert done.returncode == 1 and done.stderr.count("\n") == 1
     assert f"{closed}/.cache" in done.stderr and "MLEBENCH_DATA_DIR" in done.stderr
 
 
-def test_a_run_on_a_data_folder_that_may_not_be_read_fails_in_one_line(closed: Path, tmp_path: Path) -> None:
+def test_a_run_on_an_unreadable_data_folder_fails_in_one_line(closed: Path, tmp_path: Path) -> None:
     runs = ("--agent=dummy", "--sandbox=local", f"--runs-dir={tmp_path / 'runs'}", f"--data-dir={closed}")
     done = run("pytest", "-k", "smoke-digits", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", *runs)
     assert done.returncode not in (0, pytest.ExitCode.INTERNAL_ERROR)
@@ -85,7 +85,7 @@ def test_a_run_on_a_data_folder_that_may_not_be_read_fails_in_one_line(closed: P
 
 
 @pytest.mark.usefixtures("no_variables")
-def test_a_run_with_a_home_that_may_not_be_read_fails_in_one_line(closed: Path, tmp_path: Path) -> None:
+def test_a_run_with_an_unreadable_home_fails_in_one_line(closed: Path, tmp_path: Path) -> None:
     runs = ("--agent=dummy", "--sandbox=local", f"--runs-dir={tmp_path / 'runs'}")
     done = run("pytest", "-k", "smoke-digits", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", *runs, HOME=closed)
     assert done.returncode not in (0, pytest.ExitCode.INTERNAL_ERROR)
@@ -97,7 +97,7 @@ def test_a_run_with_a_home_that_may_not_be_read_fails_in_one_line(closed: Path, 
     [("/proc/x", 1, "data folder {path} cannot be written"), ("{file}", 2, "--data-dir: {path} is not a folder")],
     ids=["proc", "a file"],
 )
-def test_what_cannot_be_a_data_folder_is_not_called_a_full_disk(
+def test_an_impossible_data_folder_is_not_reported_as_a_full_disk(
     folder: str, status: int, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
@@ -107,7 +107,7 @@ def test_what_cannot_be_a_data_folder_is_not_called_a_full_disk(
     assert message.format(path=path) in done.stderr
 
 
-def test_credentials_that_may_not_be_read_are_named(closed: Path, tmp_path: Path) -> None:
+def test_unreadable_credentials_are_named(closed: Path, tmp_path: Path) -> None:
     names = ("KAGGLE_KEY", "KAGGLE_USERNAME", "KAGGLE_API_TOKEN")
     done = mlebench("prepare", "-c", "leaf-classification", "--data-dir", tmp_path / "data", HOME=closed,
                     **dict.fromkeys(names, ""))  # fmt: skip
@@ -138,7 +138,7 @@ for words in json.loads(sys.argv[1]):
 """
 
 
-def test_a_path_that_cannot_be_used_is_one_line(closed: Path, tmp_path: Path) -> None:
+def test_an_unusable_path_is_a_one_line_error(closed: Path, tmp_path: Path) -> None:
     (tmp_path / "subs.jsonl").touch()
     (tmp_path / "call.py").write_text(CALL_EACH)
     commands = [words.format(closed=closed, lines=tmp_path / "subs.jsonl") for words in COMMANDS]
@@ -152,7 +152,7 @@ def test_a_path_that_cannot_be_used_is_one_line(closed: Path, tmp_path: Path) ->
 
 @pytest.mark.full
 @pytest.mark.parametrize("option", ["--resume=group", "--competitions-dir={closed}", "--agents-dir={closed}"])
-def test_a_session_with_a_path_that_cannot_be_used_ends_in_one_line(option: str, closed: Path, tmp_path: Path) -> None:
+def test_a_session_with_an_unusable_path_ends_with_one_line(option: str, closed: Path, tmp_path: Path) -> None:
     options = ("--agent=dummy", "--sandbox=local", f"--runs-dir={closed}", option.format(closed=closed))
     done = run("pytest", "-k", "smoke-digits", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", *options)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR

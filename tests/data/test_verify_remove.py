@@ -1,4 +1,4 @@
-"""``mlebench verify``, ``remove`` and ``list``: what is there, whether it is right, and how to be rid of it."""
+"""``mlebench verify``, ``remove`` and ``list``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def mlebench(data: Path) -> Mlebench:
 
 @pytest.fixture
 def prepared(data: Path, mlebench: Mlebench, raw_files: Callable[[str], dict[str, bytes]]) -> Path:
-    """Synthetic data, whose checksums do not hold, with its raw data."""
+    """Synthetic data, whose checksums do not match, with its raw data."""
     (data / TITANIC).mkdir(parents=True)
     (data / TITANIC / f"{TITANIC}.zip").write_bytes(zip_bytes(raw_files(TITANIC)))
     assert mlebench("prepare", "-c", TITANIC, "--skip-verification", "--keep-raw").returncode == 0
@@ -51,7 +51,7 @@ def state(mlebench: Mlebench, id: str) -> str:
     return str(json.loads(mlebench("list", "-c", id, "--json").stdout)[0]["state"])
 
 
-def test_verify_finds_what_is_missing_has_changed_or_is_too_much(prepared: Path, mlebench: Mlebench) -> None:
+def test_verify_finds_missing_changed_and_extra_files(prepared: Path, mlebench: Mlebench) -> None:
     assert state(mlebench, DIGITS) == "prepared (verified)"
     done = mlebench("verify", "-c", DIGITS)
     assert done.returncode == 0 and done.stdout == f"{DIGITS}: no differences\n"
@@ -78,12 +78,12 @@ def test_verify_compares_checksums(prepared: Path, mlebench: Mlebench) -> None:
     assert any(line.startswith("private/test.csv: expected 1cb99c65") for line in found[TITANIC])
 
 
-def test_verify_of_what_is_not_prepared_says_how(mlebench: Mlebench, data: Path) -> None:
+def test_verify_explains_how_to_prepare_missing_data(mlebench: Mlebench, data: Path) -> None:
     done = mlebench("verify", "-c", DIGITS)
     assert done.returncode == 1 and f"mlebench prepare -c {DIGITS} --data-dir {data}" in done.stdout
 
 
-def test_remove_frees_raw_data_or_all(prepared: Path, mlebench: Mlebench) -> None:
+def test_remove_deletes_raw_data_or_everything(prepared: Path, mlebench: Mlebench) -> None:
     assert mlebench("remove", "-c", TITANIC, "--raw").returncode == 0
     assert not (prepared / TITANIC / "raw").exists() and (prepared / TITANIC / "prepared").is_dir()
     before = sum(path.stat().st_blocks for path in (prepared / TITANIC).rglob("*.*") if path.is_file()) * 512
@@ -94,7 +94,7 @@ def test_remove_frees_raw_data_or_all(prepared: Path, mlebench: Mlebench) -> Non
     assert mlebench("remove", "-c", TITANIC).stdout == "freed 0 bytes in total\n"
 
 
-def test_files_that_somebody_else_has_too_do_not_count_as_freed(prepared: Path, mlebench: Mlebench) -> None:
+def test_files_with_other_hard_links_do_not_count_as_freed(prepared: Path, mlebench: Mlebench) -> None:
     largest = max((prepared / TITANIC).rglob("*.csv"), key=lambda path: path.stat().st_size)
     os.link(largest, prepared / "mine.csv")
     free = sum(
@@ -115,7 +115,7 @@ def test_nothing_is_removed_while_a_process_uses_it(prepared: Path, mlebench: Ml
     assert (prepared / TITANIC / "prepared").is_dir()
 
 
-def test_list_tells_how_far_each_is_and_what_it_takes(data: Path, mlebench: Mlebench) -> None:
+def test_list_shows_the_state_and_disk_usage_of_each(data: Path, mlebench: Mlebench) -> None:
     folder = data / TITANIC
     folder.mkdir(parents=True)
     assert state(mlebench, TITANIC) == "absent" and state(mlebench, DIGITS) == "bundled"

@@ -7,7 +7,7 @@ from PIL import Image
 from pytest_mlebench.authoring.worlds.media import aiff, mp4, sweep
 
 
-def test_an_aiff_file_holds_its_rate_and_its_samples() -> None:
+def test_an_aiff_file_contains_its_rate_and_samples() -> None:
     samples = np.rint(1000 * sweep(0.5, 2000, 50, 250)).astype(np.int16)
     content = aiff(samples, 2000)
     channels, frames, bits, exponent, mantissa = struct.unpack(">hIhHQ", content[20:38])
@@ -16,7 +16,7 @@ def test_an_aiff_file_holds_its_rate_and_its_samples() -> None:
     np.testing.assert_array_equal(np.frombuffer(content[-2000:], ">i2"), samples)
 
 
-def test_a_video_holds_every_frame_as_a_picture_at_the_place_that_its_tables_give() -> None:
+def test_a_video_has_each_frame_as_an_image_at_the_indexed_position() -> None:
     content = mp4([np.full((24, 32), 30 * k, np.uint8) for k in range(5)], 20)
     sizes = content.index(b"stsz") + 12
     (count,) = struct.unpack_from(">I", content, sizes)

@@ -1,4 +1,4 @@
-"""The pages that people read, and the commands that they show."""
+"""The documentation pages, and the commands that they contain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PROGRAM = re.compile(
 
 @dataclass(frozen=True)
 class Fence:
-    """A block of a page: its language, and what is between the fences."""
+    """A code block of a page: its language, and the text between the fences."""
 
     page: str
     kind: str
@@ -28,7 +28,7 @@ class Fence:
 
 @dataclass(frozen=True)
 class Command:
-    """A line that a reader would type."""
+    """A command line that a reader would type."""
 
     page: str
     text: str
@@ -38,7 +38,7 @@ class Command:
 
 
 def pages() -> dict[str, str]:
-    """All texts that are written by hand, by their path in the project."""
+    """All handwritten texts, by their path in the project."""
     files = [*(ROOT / name for name in PROJECT_FILES), *sorted((ROOT / "docs").rglob("*.md"))]
     return {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in files}
 
@@ -52,12 +52,12 @@ def fences() -> Iterator[Fence]:
 
 
 def commands() -> list[Command]:
-    """The commands of all pages, each once for a page."""
+    """The commands of all pages, without duplicates on a page."""
     return list(dict.fromkeys(Command(fence.page, text) for fence in fences() for text in _commands(fence)))
 
 
 def _commands(fence: Fence) -> Iterator[str]:
-    """The lines that are commands. In ``bash`` all of them are, or else it is a file, which has tests of its own."""
+    """The lines that are commands. A ``bash`` block contains only commands, or else a file with separate tests."""
     if fence.text.startswith("#!"):
         return
     if fence.kind not in ("", "bash", "console", "sh", "shell"):

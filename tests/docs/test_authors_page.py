@@ -1,4 +1,4 @@
-"""The page of authors' helpers: it has every name that competitions import, those for graders with an example."""
+"""The page on helpers has every name that competitions import, and examples of those for graders."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_page_has_every_name_that_a_competition_imports(text: str) -> None:
     for file in [*ROOT.glob("competitions/*/*.py"), *ROOT.glob("examples/competitions/*/*.py")]:
         for module, several, one in IMPORT.findall(file.read_text()):
             if module and module not in MODULES:
-                assert module in shown, f"{file}: {module} is on no page"
+                assert module in shown, f"{file}: {module} is missing from the page"
                 if module == "worlds":
                     names = re.findall(r"\w+", re.sub(r" as \w+", "", several or one))
                     assert all(f"{{#worlds-{name.lower()}}}" in text for name in names if name.islower()), file

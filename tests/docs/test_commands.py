@@ -1,6 +1,6 @@
-"""Each command that a page shows works: in a project as a reader has it, or else as far as the real parsers take it.
+"""Each command in the documentation works: it runs in a project like a reader's, or is at least parsed.
 
-``RULES`` says for which commands that is less than running them, and why: `pytest --full tests/docs -rs` lists them.
+``RULES`` lists the commands that are not run, with reasons: `pytest --full tests/docs -rs` shows them.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ RULES = (
     (r"^mlebench board bundles", PARSE, "there is no folder of bundles here; tests/audit has one"),
     (r"^mlebench reproduce", PARSE, "it needs the data of the run's competition and minutes; tests/audit does it"),
 )
-"""What is less than run, by the first expression that finds something, and why."""
+"""How commands that are not run are tested, and why. The first matching expression counts."""
 EMPTY = ("docs/start.md",)
-"""Pages whose readers have no agents and competitions of their own yet."""
+"""Pages whose readers do not have their own agents and competitions yet."""
 WORDS = {
     "GROUP": "first",
     "OTHER": "second",
@@ -83,24 +83,24 @@ WORDS = {
     "TEXT": "Text",
     "FILE": "found.tar.zst",
 }
-"""What a reader writes for a word in capital letters."""
+"""Values that a reader would write instead of a word in capital letters."""
 KEY = "sk-stand-in-of-a-key"
 _ASSIGNMENT = re.compile(r"(\w+)=(.*)")
 
 
 def rule(text: str) -> tuple[str, str]:
-    """How a command is tested, and why not more."""
+    """How a command is tested, and why it is not tested further."""
     return next(((how, why) for pattern, how, why in RULES if re.search(pattern, text)), (RUN, ""))
 
 
 def found(command: Command, text: str) -> tuple[str, str]:
-    """The rule of a part of a line: that of the whole line where it says to leave it."""
+    """The rule of a part of a line: that of the whole line if the line is not to be tested."""
     whole = rule(command.text)
     return whole if whole[0] == LEAVE else rule(text)
 
 
 def parts(command: Command) -> list[str]:
-    """The commands that a line joins, with words in capital letters replaced."""
+    """The commands in a line, with words in capital letters replaced."""
     text = re.sub(r"(?<![\w$/.=-])[A-Z]{2,}(?![\w.=])|(?<==)[A-Z]{2,}(?![\w.])", _replaced, command.text)
     return [part.strip() for part in text.split(" && ")]
 
@@ -115,7 +115,7 @@ SHOWN = [(command, part) for command in ALL for part in parts(command)]
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A user's home: a project with agents of their own and some run groups, and nothing of this machine's user."""
+    """A user's home with a project that has custom agents and some run groups, and nothing from this machine's user."""
     home = tmp_path_factory.mktemp("docs")
     folder = home / "project"
     agents = home / "agents/mine"
@@ -139,7 +139,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("MLEBENCH_DATA_DIR", str(home / "data"))
         patch.setenv("HOME", str(home))
         patch.setenv("OPENAI_API_KEY", KEY)
-        patch.setenv("OPENAI_BASE_URL", "http://localhost:8000/v1")  # no command that is run asks a model
+        patch.setenv("OPENAI_BASE_URL", "http://localhost:8000/v1")  # no command that runs calls a model
         patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         for name in ("MLEBENCH_DATA_SOURCE", "PYTEST_XDIST_WORKER"):
             patch.delenv(name, raising=False)
@@ -150,7 +150,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         shutil.copy(run.parent / "submission/submission.csv", folder / "submission.csv")
         line = {"competition_id": "smoke-digits", "submission_path": "submission.csv"}
         (folder / "subs.jsonl").write_text(json.dumps(line) + "\n")
-        # `mlebench doctor` fails on a nearly full disk, which says nothing about the pages.
+        # `mlebench doctor` fails on a nearly full disk, which is unrelated to the pages.
         patch.setattr(shutil, "disk_usage", lambda folder: disk._replace(free=1 << 40))
         patch.setitem(WORDS, "RUN", f"reports/first/{run.parent.name}")
         typed("mlebench bundle first -o ../result.tar.zst", folder)
@@ -158,7 +158,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def typed(text: str, folder: Path, *more: str) -> str:
-    """What a command prints; it must not fail."""
+    """Run a command, which must succeed, and return its output."""
     words = [*shlex.split(text), *more]
     variables = dict(os.environ)
     while assigned := _ASSIGNMENT.fullmatch(words[0]):
@@ -172,7 +172,7 @@ def typed(text: str, folder: Path, *more: str) -> str:
 
 
 def called(text: str, folder: Path) -> None:
-    """Call ``mlebench`` in this process: a start of Python costs more than most commands. It must not fail."""
+    """Call ``mlebench`` in this process, because starting Python is slower than most commands. It must succeed."""
     printed = StringIO()
     with chdir(folder), redirect_stdout(printed), redirect_stderr(printed):
         status = main.main(shlex.split(text)[1:])
@@ -180,7 +180,7 @@ def called(text: str, folder: Path) -> None:
 
 
 def served(text: str, folder: Path) -> None:
-    """Start a command that ends when it is interrupted, and wait until it says something."""
+    """Start a command that runs until it is interrupted, and wait for its first output."""
     pipe = subprocess.PIPE
     with subprocess.Popen(shlex.split(text), cwd=folder, stdout=pipe, stderr=subprocess.STDOUT, text=True) as process:
         try:
@@ -193,7 +193,7 @@ def served(text: str, folder: Path) -> None:
 
 
 def run(text: str, folder: Path) -> None:
-    """Run a command as far as one of its readers would see it work."""
+    """Run a command until a reader would see that it works."""
     if text.startswith("mlebench view"):
         served(f"{text} --port=0", folder)
     elif text.startswith("mlebench"):
@@ -205,7 +205,7 @@ def run(text: str, folder: Path) -> None:
 
 
 def read_alike() -> list[str]:
-    """The pages with commands that are run; one of those that show the same ones, as the front pages do."""
+    """Pages with commands that are run, but only one of several pages with the same commands."""
     pages = dict.fromkeys(own.page for own, text in SHOWN if found(own, text)[0] == RUN)
     shown = {
         page: (page in EMPTY, *(text for own, text in SHOWN if own.page == page and found(own, text)[0] == RUN))
@@ -215,13 +215,13 @@ def read_alike() -> list[str]:
 
 
 @pytest.mark.parametrize("page", read_alike())
-def test_the_commands_of_a_page_work_one_after_the_other(page: str, home: Path, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_work_in_order(page: str, home: Path, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     shutil.copytree(home / "project", folder)
     if page in EMPTY:
         shutil.rmtree(folder / "agents")
         shutil.rmtree(folder / "competitions")
-    if page == "docs/review.md":  # which begins with a bundle that somebody sent
+    if page == "docs/review.md":  # the page starts with a bundle from someone else
         shutil.copy(home / "result.tar.zst", folder)
     failed = []
     for command, text in SHOWN:
@@ -238,7 +238,7 @@ def test_the_commands_of_a_page_work_one_after_the_other(page: str, home: Path, 
     [own for own in SHOWN if found(*own)[0] != RUN],
     ids=[f"{own.page}: {text}" for own, text in SHOWN if found(own, text)[0] != RUN],
 )
-def test_a_command_that_is_not_run_is_right_as_far_as_it_can_be_told(command: Command, text: str, home: Path) -> None:
+def test_a_command_that_is_not_run_can_be_parsed(command: Command, text: str, home: Path) -> None:
     how, why = found(command, text)
     if how == LEAVE:
         subprocess.run(["bash", "-nc", text], check=True)
@@ -261,7 +261,7 @@ def test_at_least_half_of_the_commands_are_run() -> None:
     assert ours.count(RUN) >= len(ours) / 2
 
 
-def test_shell_programs_that_pages_show_are_right_for_bash() -> None:
+def test_shell_programs_in_pages_are_valid_bash() -> None:
     from tests.docs.pages import fences
 
     for fence in fences():

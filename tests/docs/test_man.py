@@ -1,4 +1,4 @@
-"""The man page is the one that the parsers give, and groff reads it without a warning."""
+"""The man page matches the parsers, and groff formats it without warnings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_man_page_has_every_command_and_is_up_to_date() -> None:
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="needs groff")
-def test_groff_finds_nothing_wrong_with_it() -> None:
+def test_groff_has_no_warnings() -> None:
     done = subprocess.run(
         ["groff", "-man", "-Tutf8", "-ww", str(FILE)],
         capture_output=True,

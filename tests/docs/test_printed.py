@@ -1,4 +1,4 @@
-"""What the program tells people to type exists: commands, and options of theirs, in every text of the package."""
+"""Commands and options in all messages of the package exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.docs.test_words import OF_OTHERS, known_options, parsers
 
 PACKAGE = ROOT / "pytest_mlebench"
 COMMAND = re.compile(r"(?:`|^|\n *|: |; )(?P<program>mlebench|pytest) (?P<rest>[a-z<*-][^`\n;]*)")
-"""A command in backticks, at the start of a text or a line, or behind a colon."""
+"""A command in backticks, at the start of a text or a line, or after a colon."""
 OPTION = re.compile(r"(?<![\w./-])--[a-z][a-z0-9-]*[a-z0-9](?![\w{-])")
 OF_PROGRAMS = {
     "--anchored": "tar",
@@ -26,13 +26,13 @@ OF_PROGRAMS = {
     "--regid": "setpriv",
     "--reuid": "setpriv",
 }
-"""Options of other programs, beside those that pages mention."""
+"""Options of other programs, in addition to those that pages mention."""
 PLACE = "{}"
-"""What a text has for a value that is filled in."""
+"""Placeholders for values in a text."""
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """Where a text stands, and the text: strings of modules that are no docstrings, and the lines of other files."""
+    """Location and text of strings in modules, except docstrings, and of lines in other files."""
     for path in sorted(PACKAGE.rglob("*")):
         name = str(path.relative_to(ROOT))
         if path.suffix == ".py":
@@ -58,7 +58,7 @@ TEXTS = dict(texts())
 
 
 def wrong(program: str, rest: str) -> str:
-    """What does not exist of a command that a text shows; empty if all of it does."""
+    """The part of a command in a text that does not exist, or an empty string."""
     if program == "pytest":
         known = {name for option in settings.OPTIONS.values() for name in (option.name, option.long_name)}
         named = set(OPTION.findall(rest))
@@ -72,7 +72,7 @@ def wrong(program: str, rest: str) -> str:
     return ", ".join(sorted(named - known - OF_OTHERS.keys() - {"--help", "--markers"}))
 
 
-def test_commands_that_the_program_shows_have_their_options() -> None:
+def test_commands_in_messages_have_existing_options() -> None:
     shown = [
         (place, found["program"], found["rest"]) for place, text in TEXTS.items() for found in COMMAND.finditer(text)
     ]
@@ -81,7 +81,7 @@ def test_commands_that_the_program_shows_have_their_options() -> None:
     assert not failed, "\n".join(failed)
 
 
-def test_options_that_the_program_names_exist() -> None:
+def test_options_in_messages_exist() -> None:
     known = known_options() | OF_OTHERS.keys() | OF_PROGRAMS.keys() | {"--help", "--version", "--markers"}
     sentences = {
         place: text

@@ -1,4 +1,4 @@
-"""The site as it is built: strictly, without a network, with links that lead somewhere, for every reader."""
+"""The site builds in strict mode without a network, has no broken links, and is accessible."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.full
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built where there is no network, if this user may be without one."""
+    """The site, built without a network if this user may create network namespaces."""
     folder = tmp_path_factory.mktemp("site")
     alone = ["unshare", "--user", "--map-root-user", "--net"]
     if not shutil.which(alone[0]) or subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
@@ -51,7 +51,7 @@ def ids(page: Path) -> set[str]:
     return set(re.findall(r'\bid="([^"]+)"', page.read_text(encoding="utf-8")))
 
 
-def test_every_link_of_the_site_leads_to_a_file_and_a_place_in_it(site: Path) -> None:
+def test_links_in_the_site_lead_to_existing_files_and_anchors(site: Path) -> None:
     wrong = []
     for address in addresses(site):
         page = site / address
@@ -62,13 +62,15 @@ def test_every_link_of_the_site_leads_to_a_file_and_a_place_in_it(site: Path) ->
                 continue
             assert parts.scheme in ("", "data"), (address, link)
             target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
-            place = unquote(parts.fragment) if target.suffix == ".html" else ""  # of a picture: light or dark
+            place = (
+                unquote(parts.fragment) if target.suffix == ".html" else ""
+            )  # an image's fragment means light or dark
             if not target.exists() or (place and place not in {*ids(target), "__toc"}):
                 wrong.append((address, link))
     assert wrong == []
 
 
-def test_every_link_between_the_files_of_the_project_leads_to_a_file() -> None:
+def test_links_between_files_of_the_project_lead_to_existing_files() -> None:
     for name in (*PROJECT_FILES, *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))):
         for link in re.findall(r"\]\(([^)\s]+)\)", (ROOT / name).read_text(encoding="utf-8")):
             path = urlsplit(link).path
@@ -77,7 +79,7 @@ def test_every_link_between_the_files_of_the_project_leads_to_a_file() -> None:
             assert ((ROOT / name).parent / path).exists(), (name, link)
 
 
-def test_pictures_of_light_and_dark_pages_are_shown_once_here_and_where_files_are_read_as_they_lie(site: Path) -> None:
+def test_light_and_dark_screenshots_are_shown_once_on_the_site_and_on_github(site: Path) -> None:
     written = (ROOT / "docs/view.md").read_text(encoding="utf-8")
     page = (site / "view.html").read_text(encoding="utf-8")
     assert "#only-" not in written and "<picture>" not in page
@@ -90,7 +92,7 @@ def test_pictures_of_light_and_dark_pages_are_shown_once_here_and_where_files_ar
         ]
 
 
-def test_the_site_takes_nothing_from_elsewhere(site: Path) -> None:
+def test_the_site_loads_nothing_from_other_hosts(site: Path) -> None:
     for address in addresses(site):
         text = (site / address).read_text(encoding="utf-8")
         tags = re.findall(r"<(?:script|img|iframe|link)\b[^>]*>", text)
@@ -108,7 +110,7 @@ new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))).th
   return 0;
 })
 """
-"""Colours and places change slowly with the scheme and the width: half-way they have no contrast."""
+"""Disables animations: during a change of colours, axe would find too little contrast."""
 
 
 BROKEN_OPTIONS = """
@@ -127,7 +129,7 @@ COVERED = """
 
 
 def violations(tab: Tab, only: str = "", but: str = "") -> list[str]:
-    """What axe finds, or one rule of it, in all of a page but what a selector names."""
+    """Violations that axe finds, optionally of one rule, in a page except for a selector."""
     tab.see(SETTLED)
     options = f"runOnly: ['{only}'], " if only else ""
     where = f"{{exclude: [[{but!r}]]}}" if but else "document"
@@ -137,9 +139,7 @@ def violations(tab: Tab, only: str = "", but: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("half", [0, 1])
-def test_axe_finds_nothing_on_any_page_and_nothing_is_asked_of_the_network(
-    half: int, site: Path, open_tab: Open, axe: str
-) -> None:
+def test_pages_are_accessible_and_make_no_network_requests(half: int, site: Path, open_tab: Open, axe: str) -> None:
     tab = open_tab((site / "index.html").as_uri())
     for number, address in enumerate(addresses(site)[half::2]):
         tab.media(dark=False)
@@ -152,7 +152,7 @@ def test_axe_finds_nothing_on_any_page_and_nothing_is_asked_of_the_network(
         assert (tab.see(CLIPPED), tab.see(COVERED)) == ([], 0), f"{address} shows code in part"
         tab.media(dark=True)
         tab.wait("document.body.dataset.mdColorScheme === 'slate'")
-        if address == "index.html":  # what is around the content is the same on all pages
+        if address == "index.html":  # the parts around the content are the same on all pages
             assert violations(tab, "color-contrast", but=".md-content") == [], f"{address}, desktop, dark"
         tab.call("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=True)
         if ALL or number % 2:
@@ -163,7 +163,7 @@ def test_axe_finds_nothing_on_any_page_and_nothing_is_asked_of_the_network(
     assert [own for own in tab.requests if not own.startswith(("file:", "data:", "blob:"))] == []
 
 
-def test_the_search_works_without_a_server(site: Path, open_tab: Open) -> None:
+def test_search_works_without_a_server(site: Path, open_tab: Open) -> None:
     tab = open_tab((site / "index.html").as_uri())
     tab.see("document.querySelector('.md-search__input').focus()")
     tab.type("node-scratch")
@@ -171,7 +171,7 @@ def test_the_search_works_without_a_server(site: Path, open_tab: Open) -> None:
     assert tab.errors == []
 
 
-def test_pictures_of_pages_follow_the_colours_of_the_reader(site: Path, open_tab: Open) -> None:
+def test_screenshots_follow_the_readers_colour_scheme(site: Path, open_tab: Open) -> None:
     tab = open_tab((site / "index.html").as_uri())
     shown = "[...document.querySelectorAll('article img')].filter(own => own.getClientRects().length)"
     for scheme, picture in (("default", "report.png"), ("slate", "report-dark.png")):

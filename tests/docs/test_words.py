@@ -1,4 +1,4 @@
-"""What pages name exists, and what exists is named: options, commands, ini keys, environment variables, fixtures."""
+"""Options, commands, ini keys, environment variables and fixtures in pages exist, and existing ones are documented."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_options_that_pages_mention_exist() -> None:
 
 
 @pytest.mark.parametrize("option", settings.OPTIONS)
-def test_an_option_of_pytest_is_explained_on_a_page_that_is_written_by_hand(option: str) -> None:
+def test_each_option_of_pytest_is_explained_on_a_handwritten_page(option: str) -> None:
     assert re.search(rf"{option}(?![\w-])", GUIDES)
 
 
@@ -95,8 +95,8 @@ def test_commands_that_pages_mention_exist() -> None:
     assert found == set()
 
 
-def test_each_command_is_explained_on_a_page_that_is_written_by_hand() -> None:
-    hidden = {"dev"}  # MLE-bench's name of what is `leaderboard` here
+def test_each_command_is_explained_on_a_handwritten_page() -> None:
+    hidden = {"dev"}  # MLE-bench's name for `leaderboard`
     assert {name for name in parsers() if f"mlebench {name}" not in GUIDES} <= hidden
 
 
@@ -124,7 +124,7 @@ def test_the_reference_has_every_option_key_variable_and_command() -> None:
                 assert all(f"`{option}" in section for option in action.option_strings), (name, action.option_strings)
 
 
-def test_the_reference_shows_no_value_of_the_machine_that_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reference_has_no_values_of_the_machine_that_built_it(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
     text = "\n".join(made() for made in PAGES.values())
@@ -132,10 +132,12 @@ def test_the_reference_shows_no_value_of_the_machine_that_made_it(monkeypatch: p
     assert [value for value in values if value in text] == []
 
 
-def test_code_that_pages_show_is_that_of_the_files_they_name() -> None:
+def test_code_in_pages_matches_the_files_they_name() -> None:
     shown = 0
     for page, text in pages().items():
         assert inlined(text) == text, f"{page} is out of date: python -m tools.docs.inline"
-        assert "--8<--" not in text and "\n??? " not in text and "\n!!! " not in text, f"{page} is read as it lies"
+        assert "--8<--" not in text and "\n??? " not in text and "\n!!! " not in text, (
+            f"{page} is read in the repository"
+        )
         shown += text.count("<!-- file: ")
     assert shown >= 15

@@ -1,4 +1,4 @@
-"""Examples are copied to a folder of their own and tried there, as somebody does who copies them."""
+"""Examples are copied to a new folder and run there, as a user would."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a shell's command in a folder, without Docker, and return what it prints; its status must be ``status``."""
+    """Run a shell command in a folder, without Docker, and return its output. Its exit status must be ``status``."""
     monkeypatch.setenv("MLEBENCH_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no-engine")
     monkeypatch.delenv("PIP_QUIET", raising=False)

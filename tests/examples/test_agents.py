@@ -1,4 +1,4 @@
-"""The examples of agents, on the example of a competition, with a model that answers by a script."""
+"""The example agents, on the example competition, with a scripted model."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MALFORMED = GOOD.replace('[["id", "harvest"]]', '[["id"]]').replace("** 0.5", "*
 
 
 def fenced(*programs: str) -> Any:
-    """A model that answers with one program after another."""
+    """A model that answers with a series of programs."""
     answers = iter(programs)
     return lambda body: Move(f"```python\n{next(answers)}\n```")
 
@@ -58,13 +58,13 @@ def only_record(folder: Path) -> tuple[RunRecord, Path]:
     return record, group.folder / record.run_id
 
 
-def test_three_lines_are_three() -> None:
+def test_the_three_line_agent_has_three_lines() -> None:
     files = [path for path in (EXAMPLES / "agents/three-lines").iterdir() if path.is_file()]
     assert sum(len(path.read_text().splitlines()) for path in files) == 3
 
 
 @pytest.mark.full
-def test_the_improver_keeps_what_is_better_until_its_budget_ends(folder: Path, run: Run, upstream: Upstream) -> None:
+def test_the_improver_keeps_improvements_until_its_budget_ends(folder: Path, run: Run, upstream: Upstream) -> None:
     upstream.play = fenced(POOR, "print('I forgot')", GOOD, MALFORMED)
     run(f"{SESSION} --agent=improver/dev --max-calls=4", folder)
     record, run_dir = only_record(folder)

@@ -1,4 +1,4 @@
-"""The examples of files for continuous integration: right for their linters, and their commands work."""
+"""The example CI files pass their linters, and their commands work."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def commands(path: Path, job: str) -> list[str]:
     ],
     ids=["github", "leaderboard", "gitlab"],
 )
-def test_they_are_right_for_a_linter(path: Path, schema: tuple[str, ...], tmp_path: Path) -> None:
+def test_they_pass_a_linter(path: Path, schema: tuple[str, ...], tmp_path: Path) -> None:
     def check(file: Path) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", *schema, str(file)]
         return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The example of a competition."""
+"""The example competition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_it_passes_its_gate(folder: Path, run: Run) -> None:
     assert "4 passed" in run("pytest -p no:cacheprovider competitions", folder)
 
 
-def test_its_results_are_those_of_its_files(folder: Path, run: Run) -> None:
+def test_its_results_match_its_files(folder: Path, run: Run) -> None:
     golden = folder / "competitions/tomatoes/golden.json"
     before = golden.read_text()
     run("mlebench golden competitions/tomatoes", folder)
@@ -30,7 +30,7 @@ def test_a_wrong_metric_does_not_pass(folder: Path, run: Run) -> None:
     assert "FAILED" in run("pytest -p no:cacheprovider competitions", folder, status=1)
 
 
-def test_its_thresholds_are_the_scores_that_its_readme_names(folder: Path, run: Run, tmp_path: Path) -> None:
+def test_its_thresholds_are_the_scores_in_its_readme(folder: Path, run: Run, tmp_path: Path) -> None:
     run("mlebench prepare -c tomatoes --competitions-dir=competitions", folder)
     prepared = tmp_path / "data/tomatoes/prepared"
     assert len(pd.read_csv(prepared / "public/train.csv")) == 300
@@ -42,7 +42,7 @@ def test_its_thresholds_are_the_scores_that_its_readme_names(folder: Path, run: 
     assert run("python baselines.py", prepared.parent.parent.parent / "project") == printed
 
 
-def test_its_table_may_lie_elsewhere(folder: Path, run: Run, tmp_path: Path) -> None:
+def test_its_table_can_be_in_another_folder(folder: Path, run: Run, tmp_path: Path) -> None:
     tomatoes, raw = folder / "competitions/tomatoes", tmp_path / "raw"
     raw.mkdir()
     (tomatoes / "tomatoes.csv").rename(raw / "tomatoes.csv")

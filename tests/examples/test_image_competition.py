@@ -1,4 +1,4 @@
-"""The example of an image competition passes its gate, and an agent's photos lie where its page says."""
+"""The example image competition passes its gate, and the agent's photos are where its page says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.docs.pages import ROOT
 from tests.examples.conftest import EXAMPLES, Run
 
 
-def test_images_go_with_the_rows_of_their_side(tmp_path: Path) -> None:
+def test_images_are_split_like_their_rows(tmp_path: Path) -> None:
     competition = Competition.load(EXAMPLES / "image-competition/leaves")
     dataset = DataStore(tmp_path).prepare(competition, synthetic=1)
     sides = [{path.stem for path in (dataset.public / side).iterdir()} for side in ("train", "test")]
@@ -29,7 +29,7 @@ def test_it_passes_its_gate(run: Run, tmp_path: Path) -> None:
     assert "4 passed" in run("pytest -p no:cacheprovider competitions", tmp_path)
 
 
-def test_its_page_shows_the_files_as_they_are() -> None:
+def test_its_page_shows_the_actual_files() -> None:
     page = (ROOT / "docs/image-competition.md").read_text()
     for name in ("competition.yaml", "prepare.py", "grade.py", "synthetic.py"):
         assert (EXAMPLES / "image-competition/leaves" / name).read_text().strip() in page, name

@@ -1,4 +1,4 @@
-"""The example of a notebook, run by Jupyter on a group of its own."""
+"""The example notebook, run by Jupyter on a new run group."""
 
 from __future__ import annotations
 

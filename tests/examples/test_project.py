@@ -1,4 +1,4 @@
-"""The example of somebody's own project that uses the fixtures."""
+"""The example project that uses the fixtures."""
 
 from __future__ import annotations
 

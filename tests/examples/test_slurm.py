@@ -1,4 +1,4 @@
-"""The example of an evaluation as a job of Slurm, on a real one."""
+"""The example evaluation as a Slurm job, on a real Slurm."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shared(folder: Path) -> Path:
     return folder
 
 
-def test_a_session_that_slurm_starts_again_takes_up_its_runs(shared: Path, run: Run, slurm: SlurmCluster) -> None:
+def test_a_requeued_session_resumes_its_runs(shared: Path, run: Run, slurm: SlurmCluster) -> None:
     script = shared / "agents/three-lines/start.sh"
     script.write_text(f"sleep 15\n{script.read_text()}")
     job = run(f"sbatch --parsable evaluate.sbatch {OPTIONS} --time-limit=5m", shared).strip()
@@ -42,7 +42,7 @@ def test_a_session_that_slurm_starts_again_takes_up_its_runs(shared: Path, run: 
     assert [path.parent.name for path in folder.glob("*/run.log")] == [record.run_id]
 
 
-def test_an_interrupted_session_ends_its_jobs(shared: Path, run: Run, slurm: SlurmCluster) -> None:
+def test_an_interrupted_session_cancels_its_jobs(shared: Path, run: Run, slurm: SlurmCluster) -> None:
     (shared / "agents/three-lines/start.sh").write_text("sleep 1000\n")
     job = run(f"sbatch --parsable evaluate.sbatch {OPTIONS}", shared).strip()
     wait_until(lambda: len(slurm.call("squeue", "--noheader", "--states=running").splitlines()) == 2)

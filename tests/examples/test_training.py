@@ -27,7 +27,7 @@ def learn() -> ModuleType:
     return module
 
 
-def test_its_policy_learns_which_strategy_suits_what_it_sees(learn: ModuleType) -> None:
+def test_its_policy_learns_the_strategy_for_each_observation(learn: ModuleType) -> None:
     policy, draw = learn.Policy(), random.Random(0)
     kinds = {"table": ([1.0, 1.0, 0.0, 0.5], 2), "text": ([1.0, 0.0, 1.0, 0.1], 3)}
     for number in range(30):

@@ -1,4 +1,4 @@
-"""Fuzzing in a process with limits: an exception that is not named, a gigabyte, or ten seconds is a finding."""
+"""Fuzzing in a limited process: an unexpected exception, a gigabyte of memory, or ten seconds is a failure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, Phase, settings
 EXAMPLES = int(os.environ.get("MLEBENCH_FUZZ_EXAMPLES", "150"))
 """Of each fuzz test."""
 MEMORY = 1 << 30
-"""Bytes that a fuzz test may take beyond what its process has at the start."""
+"""Bytes that a fuzz test may allocate in addition to its process's initial memory."""
 SECONDS = 10
-"""Of processor time for one example."""
+"""Seconds of CPU time for one example."""
 
 fuzzing = settings(
     max_examples=EXAMPLES,
@@ -30,12 +30,12 @@ fuzzing = settings(
 
 
 class TooSlow(BaseException):
-    """An example took more processor time than any may."""
+    """An example exceeded the limit on CPU time."""
 
 
 @contextmanager
 def limited_time() -> Iterator[None]:
-    """Raises TooSlow after ten seconds of processor time; for the body of a fuzz test."""
+    """Raise TooSlow after ten seconds of CPU time, in the body of a fuzz test."""
 
     def stop(*_: Any) -> None:
         raise TooSlow(f"an example took more than {SECONDS} s")
@@ -50,7 +50,7 @@ def limited_time() -> Iterator[None]:
 
 
 def run_limited(fuzz: Callable[[], None]) -> None:
-    """Call a fuzz test in a process of its own that may take a gigabyte; fails with what the test found."""
+    """Call a fuzz test in a separate process that is limited to a gigabyte. Fails with the test's failure."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""Tables as strange as an agent may submit, made from a good one."""
+"""Unusual tables that an agent might submit, derived from a good one."""
 
 from __future__ import annotations
 

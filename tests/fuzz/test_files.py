@@ -1,4 +1,4 @@
-"""Files that others wrote: agents' and competitions' YAML, manifests, records, logs of events, archives."""
+"""Untrusted files: agents' and competitions' YAML, manifests, records, event logs, archives."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def write(path: Path, text: str) -> None:
 
 
 def changed(values: Any, change: tuple[list[str], Any]) -> Any:
-    """The values with another one at a path, as far as there is one."""
+    """The values with another value at the path, if the path exists."""
     path, value = change
     copy = json.loads(json.dumps(values, default=str))
     place = copy
@@ -124,7 +124,7 @@ def changed(values: Any, change: tuple[list[str], Any]) -> Any:
     return copy
 
 
-def test_any_config_of_agents_is_read_or_refused_with_an_error(tmp_path: Path) -> None:
+def test_any_agent_config_is_read_or_rejected_with_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "agents/toy"
     folder.mkdir(parents=True)
     (folder / "start.sh").touch()
@@ -144,7 +144,7 @@ def test_any_config_of_agents_is_read_or_refused_with_an_error(tmp_path: Path) -
     run_limited(fuzz)
 
 
-def test_any_competition_is_read_or_refused_with_an_error(tmp_path: Path) -> None:
+def test_any_competition_is_read_or_rejected_with_an_error(tmp_path: Path) -> None:
     bundled = default_catalogue()["smoke-digits"].folder / "competition.yaml"
     values = yaml.safe_load(bundled.read_text())
     folder = tmp_path / "smoke-digits"
@@ -255,7 +255,7 @@ def some_json(values: dict[str, Any]) -> st.SearchStrategy[bytes]:
     return st.one_of(GARBAGE, JSON.map(json.dumps).map(str.encode), mutated.map(text))
 
 
-def test_any_run_group_is_read_or_refused_with_an_error(tmp_path: Path) -> None:
+def test_any_run_group_is_read_or_rejected_with_an_error(tmp_path: Path) -> None:
     group = tmp_path / "group"
     (group / "run").mkdir(parents=True)
     files: dict[str, dict[str, Any]] = {
@@ -332,7 +332,7 @@ def archives(draw: st.DrawFn) -> bytes:
     return bytes(data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data)
 
 
-def test_any_archive_is_taken_out_below_its_folder(tmp_path: Path) -> None:
+def test_any_archive_is_unpacked_only_inside_its_folder(tmp_path: Path) -> None:
     count = iter(range(1 << 30))
 
     @fuzzing

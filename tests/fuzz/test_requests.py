@@ -1,4 +1,4 @@
-"""Bytes that an agent sends to its servers: whatever they are, they are answered or refused, and the server lives."""
+"""Servers answer or reject any bytes that an agent sends, and keep running."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ def read(data: bytes, parse: Callable[[asyncio.StreamReader], object]) -> None:
 
 
 def talk(path: Path, data: bytes, *, end: bool = True) -> bytes:
-    """What a server on a Unix socket answers to bytes, until it closes; ``end`` says that no more will be sent."""
+    """Send bytes to a server on a Unix socket, and return its response. ``end`` closes the sending side."""
     answer = b""
     with closing(socket.socket(socket.AF_UNIX)) as connection:
         connection.settimeout(20)
         connection.connect(str(path))
-        with suppress(OSError):  # it may close before all is sent
+        with suppress(OSError):  # the server may close first
             connection.sendall(data)
             if end:
                 connection.shutdown(socket.SHUT_WR)
@@ -127,7 +127,7 @@ def talk(path: Path, data: bytes, *, end: bool = True) -> bytes:
 
 
 class Complaints(logging.Handler):
-    """What is logged of exceptions that nobody foresaw."""
+    """Collects logged unexpected exceptions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class Complaints(logging.Handler):
             self.found.append(self.format(record))
 
 
-def test_any_request_to_the_proxy_is_parsed_or_refused() -> None:
+def test_any_request_to_the_proxy_is_parsed_or_rejected() -> None:
     @fuzzing
     @given(REQUESTS)
     def fuzz(data: bytes) -> None:
@@ -157,7 +157,7 @@ def test_any_request_to_the_proxy_is_parsed_or_refused() -> None:
     run_limited(fuzz)
 
 
-def test_any_client_hello_is_for_the_host_or_refused() -> None:
+def test_any_client_hello_is_for_the_host_or_rejected() -> None:
     records = st.tuples(st.sampled_from([22, 22, 22, 23, 0]), st.binary(max_size=4), st.binary(max_size=300)).map(
         lambda parts: bytes([parts[0], 3, 1]) + len(parts[2]).to_bytes(2) + parts[2] + parts[1]
     )
@@ -182,7 +182,7 @@ def test_any_client_hello_is_for_the_host_or_refused() -> None:
     run_limited(fuzz)
 
 
-def test_the_proxy_answers_or_closes_whatever_it_is_sent(tmp_path: Path) -> None:
+def test_the_proxy_answers_any_bytes_or_closes(tmp_path: Path) -> None:
     path = tmp_path / "proxy.sock"
 
     @fuzzing
@@ -210,7 +210,7 @@ def test_the_proxy_answers_or_closes_whatever_it_is_sent(tmp_path: Path) -> None
     run_limited(with_proxy)
 
 
-def test_the_checker_answers_or_closes_whatever_it_is_sent(tmp_path: Path) -> None:
+def test_the_checker_answers_any_bytes_or_closes(tmp_path: Path) -> None:
     path = tmp_path / "checker.sock"
 
     @fuzzing
@@ -233,10 +233,10 @@ def test_the_checker_answers_or_closes_whatever_it_is_sent(tmp_path: Path) -> No
     run_limited(with_checker)
 
 
-def test_the_gateway_answers_or_closes_whatever_it_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gateway_answers_any_bytes_or_closes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "llm.sock"
     monkeypatch.setenv("OPENAI_API_KEY", "sk-" + "k" * 30)
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")  # nobody is there
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")  # nothing listens there
 
     def with_gateway() -> None:
         complaints = Complaints()
@@ -330,7 +330,7 @@ PATHS = [
 ]
 
 
-def test_any_body_for_a_model_is_understood_or_refused() -> None:
+def test_any_body_for_a_model_is_parsed_or_rejected() -> None:
     @fuzzing
     @given(st.sampled_from(PATHS), st.dictionaries(st.sampled_from(KEYS), JSON, max_size=5))
     def fuzz(place: tuple[str, str], body: dict[str, object]) -> None:
@@ -348,7 +348,7 @@ def test_any_body_for_a_model_is_understood_or_refused() -> None:
     run_limited(fuzz)
 
 
-def test_any_target_and_body_is_read_or_refused() -> None:
+def test_any_target_and_body_is_parsed_or_rejected() -> None:
     @fuzzing
     @given(st.text(max_size=60), st.one_of(st.binary(max_size=100), REQUESTS))
     def fuzz(text: str, data: bytes) -> None:
@@ -360,7 +360,7 @@ def test_any_target_and_body_is_read_or_refused() -> None:
     run_limited(fuzz)
 
 
-def test_any_endpoint_and_address_is_understood_or_refused() -> None:
+def test_any_endpoint_and_address_is_parsed_or_rejected() -> None:
     from pytest_mlebench.errors import MLEBenchError
 
     parts = st.sampled_from(
@@ -398,7 +398,7 @@ def send(container: socket.socket, data: bytes, size: int) -> None:
         container.shutdown(socket.SHUT_WR)
 
 
-def test_any_message_on_the_control_channel_is_the_protocol_or_closes_it(tmp_path: Path) -> None:
+def test_any_invalid_message_closes_the_control_channel(tmp_path: Path) -> None:
     @fuzzing
     @given(st.lists(MESSAGES, max_size=4), st.integers(1, 4000))
     def fuzz(messages: list[bytes], size: int) -> None:

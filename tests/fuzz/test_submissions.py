@@ -1,4 +1,4 @@
-"""Files that an agent submits: whatever they are, they are read in time, or refused with a reason."""
+"""Any submitted file is read in time or rejected with a reason."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def table_of(data: bytes, folder: Path) -> pd.DataFrame:
     return read_submission(path, 1 << 26)
 
 
-def test_any_bytes_are_a_table_or_refused_with_a_reason(tmp_path: Path) -> None:
+def test_any_bytes_are_a_table_or_rejected_with_a_reason(tmp_path: Path) -> None:
     @fuzzing
     @example(b"a,b\n" + b'"' * 99_999)
     @example(b"\n" * 500_000 + b"a,a,a\n1\n")
@@ -103,7 +103,7 @@ READERS: dict[str, Callable[[pd.DataFrame], Any]] = {
 }
 
 
-def test_any_cells_are_what_a_column_asks_for_or_refused_with_a_reason(tmp_path: Path) -> None:
+def test_any_cells_fit_a_column_or_are_rejected_with_a_reason(tmp_path: Path) -> None:
     rows = st.lists(st.tuples(*[CELLS] * 4), min_size=0, max_size=6)
     names = st.sampled_from(["id,name,x,y", "y,x,name,id", "id,id,name,x,y", "id,name,x", "id,name,x,y,id.1", ",,,"])
 
@@ -123,7 +123,7 @@ def test_any_cells_are_what_a_column_asks_for_or_refused_with_a_reason(tmp_path:
     run_limited(fuzz)
 
 
-def test_any_text_is_records_or_a_value_error() -> None:
+def test_any_text_is_parsed_as_records_or_a_value_error() -> None:
     @fuzzing
     @given(TEXTS, st.integers(2, 6), st.sampled_from([0, -1]), st.sampled_from([None, " ", ";"]))
     def fuzz(text: str, width: int, label: int, separator: str | None) -> None:
@@ -134,7 +134,7 @@ def test_any_text_is_records_or_a_value_error() -> None:
     run_limited(fuzz)
 
 
-def test_any_text_is_runs_within_the_mask_or_a_value_error() -> None:
+def test_any_text_is_parsed_as_runs_or_a_value_error() -> None:
     @fuzzing
     @example("1 9223372036854775807", 1000)
     @example("9223372036854775807 9223372036854775807", 1000)

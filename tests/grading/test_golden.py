@@ -1,4 +1,4 @@
-"""golden.json: which results are written, and which are kept because they are the reference's."""
+"""golden.json: which results are rewritten, and which reference results are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When values reveal the true ones: the rules of the search for leaks, at their limits."""
+"""The rules for when values reveal the true ones, tested at their limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("without_classifier")
 def test_values_encode_the_truth_if_each_maps_to_one_true_value() -> None:
     assert tells(["a", "b"] * 15, [0, 1] * 15) and tells(["a", "b", "c"] * 20, [0, 1, 1] * 20)
     assert not tells(["a", "b", "b"] * 10, [0, 1] * 15)
-    assert not tells(["a"] * 60, [0, 1] * 30), "one value tells nothing"
+    assert not tells(["a"] * 60, [0, 1] * 30), "one value reveals nothing"
     assert tells(["a", "b"] * 5, [0, 1] * 5) is False, "ten rows may agree by chance"
 
 
@@ -109,7 +109,7 @@ def test_truths_may_be_sorted_as_numbers_or_texts_in_either_direction() -> None:
     assert is_sorted([text for text in numbers for _ in range(2)])
     assert not is_sorted([*numbers[1:], numbers[0]]) and not is_sorted(["1", "2"] * 20)
     assert not is_sorted([*numbers[15:], *numbers[:15]])
-    assert is_sorted(["a"] * 5 + ["b"] * 5) is False, "one order in 252 is no wonder"
+    assert is_sorted(["a"] * 5 + ["b"] * 5) is False, "one order in 252 can occur by chance"
     assert not is_sorted(["a"] * 40)
     assert is_sorted(["a"] * 11 + ["b"] * 12) and not is_sorted(["a"] * 11 + ["b"] * 11), "orders: 1352078 and 705432"
 
@@ -126,7 +126,7 @@ def test_neighbours_are_compared_from_thirty_rows_on() -> None:
     assert neighbours_agree(range(100), blocks) and neighbours_agree([k // 2 for k in range(100)], blocks)
     assert not neighbours_agree([0] * 100, blocks) and not neighbours_agree(range(100), ["a", "b"] * 50)
     assert not neighbours_agree(range(100), ["a"] * 100)
-    assert not neighbours_agree(range(100), ["b"] * 40 + ["a"] * 2 + ["b"] * 58), "one order in fifty has them together"
+    assert not neighbours_agree(range(100), ["b"] * 40 + ["a"] * 2 + ["b"] * 58), "adjacent in one order in fifty"
     assert not neighbours_agree(range(100), ["b"] * 40 + ["a"] * 5 + ["b"] * 55), "96 of 75,287,520 orders"
     assert neighbours_agree(range(100), ["b"] * 40 + ["a"] * 6 + ["b"] * 54), "95 of 1,192,052,400 orders"
     assert neighbours_agree(range(100), ["b"] * 60 + [str(k // 2) for k in range(40)]), (
@@ -301,7 +301,7 @@ def test_the_truth_is_the_columns_that_a_submission_must_predict(dataset: Datase
     rows.iloc[::-1].assign(label="cat", text="").to_csv(dataset.sample_submission, index=False)
     assert sample_order(dataset, truth) == rows["id"].tolist()[::-1]
     rows.to_csv(dataset.sample_submission, index=False)
-    assert true_values(dataset) == {}, "what the sample submission shows is asked of nobody"
+    assert true_values(dataset) == {}, "submissions need not predict what the sample submission shows"
     assert sample_order(dataset, {}) == []
 
 

@@ -77,7 +77,7 @@ def dataset(tmp_path: Path) -> Dataset:
 
 @pytest.fixture
 def without_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It finds most planted defects too, and takes ten times as long; it has its own tests."""
+    """The classifier also finds most planted defects, but takes ten times as long and has separate tests."""
     monkeypatch.setattr("pytest_mlebench.gate.leaks.attacks", lambda *_: iter(()))
 
 

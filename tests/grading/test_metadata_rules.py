@@ -33,8 +33,8 @@ def test_a_unit_is_the_part_of_an_id_that_names_its_files() -> None:
 def test_ids_with_repeated_suffixes_form_units() -> None:
     words = [f"s{k}-{n}" for k in range(4) for n in range(3)]
     assert units(words) == {id: id.partition("-")[0] for id in words}
-    assert units([*words, "x"]) == {id: id for id in [*words, "x"]}, "one has no end"
-    for repeated, together in ((8, False), (9, True)):  # of 32 ids, 24 and 23 ends: three quarters are too many
+    assert units([*words, "x"]) == {id: id for id in [*words, "x"]}, "one has no suffix"
+    for repeated, together in ((8, False), (9, True)):  # 24 or 23 distinct suffixes of 32: three quarters are too many
         ends = [*range(32 - repeated), *range(repeated)]
         ids = [f"s{k}-{end}" for k, end in enumerate(ends)]
         assert (units(ids) == {id: id.partition("-")[0] for id in ids}) == together, repeated
@@ -108,7 +108,7 @@ def test_few_files_of_a_kind_do_not_end_the_search() -> None:
 
 
 def test_metadata_of_only_some_files_is_used() -> None:
-    """A camera may write its name only in some pictures."""
+    """A camera may record its name in only some pictures."""
     some = [PublicFile(f"{name}.raw", b"same", (("camera", "A"),) if k % 2 else ()) for k, name in enumerate(NAMES)]
     assert of_files(some)[CONTENT]["camera of *.raw"].nunique() == 2
 
@@ -182,7 +182,7 @@ def test_rows_are_described_by_their_ids_and_positions() -> None:
     assert numbers["number in the ids"].tolist() == [3, 1.5, 1.5, 4]
     assert numbers["parity of the ids"].tolist() == [0, 1, 1, 0]
     assert numbers["last digit of the ids"].tolist() == [0, -1, -1, 2]
-    assert "length of the ids" not in metadata._of_rows([], {"a": "a", "b": "b"}, []), "all are as long"
+    assert "length of the ids" not in metadata._of_rows([], {"a": "a", "b": "b"}, []), "all have the same length"
 
 
 def test_tables_that_list_all_ids_are_read_in_the_order_of_their_rows() -> None:
@@ -385,7 +385,9 @@ def test_only_some_of_many_units_and_columns_are_tried(
     monkeypatch.setattr(metadata, "_attack", attack)
     assert len([*attacks([], truth, order)]) == targets
     assert [*places] == [f"value of 'y{n}'" for n in range(targets)]
-    assert all(order[int(place)].endswith("_1") for place in places["value of 'y0'"]), "a unit has its first id's place"
+    assert all(order[int(place)].endswith("_1") for place in places["value of 'y0'"]), (
+        "a unit is placed by its first id"
+    )
 
 
 def test_rows_may_resemble_a_few_neighbours() -> None:

@@ -1,4 +1,4 @@
-"""The search for leaks finds metadata that reveals most answers, of every kind and in every family of data.
+"""The search for leaks finds all kinds of metadata that reveal most answers, in every family of data.
 
 Each kind is planted by labels; a tenth of them are redrawn, so that no file's metadata is certain.
 """
@@ -298,7 +298,7 @@ def test_the_order_of_files_is_checked_even_if_their_content_is_not_read(world: 
 
 @pytest.mark.parametrize("family", ["images", "masks"])
 def test_files_shared_by_several_rows_are_treated_as_one_unit(world: World) -> None:
-    """Such as slices of a scan, whose rows are named after it."""
+    """For example, the slices of a scan are rows named after it."""
     inodes(world)
     slices = [world.answers.assign(id=world.answers["id"] + f"_{number}") for number in range(3)]
     world.answers = pd.concat(slices)

@@ -1,4 +1,4 @@
-"""Grading in a process with limits: whatever happens to it, the harness survives and reports it."""
+"""Grading in a process with limits: the harness survives and reports every failure of that process."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def make_grader(tmp_path: Path, toy_store: DataStore) -> MakeGrader:
 
 @pytest.fixture
 def as_bundled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Graders of this test write marks to files, which third-party graders cannot do."""
+    """Graders of this test write marker files, which third-party graders cannot do."""
     monkeypatch.setattr(grader_module, "is_third_party", lambda competition: False)
 
 
@@ -106,7 +106,7 @@ def test_a_missing_file_is_not_a_submission(make_grader: MakeGrader, tmp_path: P
         "import mmap\nblock = mmap.mmap(-1, 2 << 30)\nwhile True: block.write(bytes(1 << 20))",
         "import os\nblock = bytearray(700 << 20)\nos.kill(os.getpid(), 9)",
     ],
-    ids=["an array of 20 GB", "a block of 20 GB", "ever more", "shared memory", "killed by the kernel when large"],
+    ids=["an array of 20 GB", "a block of 20 GB", "growing memory", "shared memory", "killed by the kernel when large"],
 )
 def test_more_memory_than_the_limit_makes_the_submission_invalid(
     body: str, make_grader: MakeGrader, submission: Path
@@ -269,7 +269,7 @@ def test_answers_lost_while_an_agent_runs_are_a_defect(submission: Path, tmp_pat
     store.prepare(competition)
     grader = Grader(competition, store.dataset(competition))
     store.dataset(competition).answers.unlink()
-    grader_module._stop_all()  # as if the process that has read them had died
+    grader_module._stop_all()  # as if the process that had read them had died
     report = grader.report(submission)
     assert outcome(report) == (None, False, True)
     assert "no answers" in str(report.error)

@@ -1,4 +1,4 @@
-"""The certainty of scores: intervals over resampled test rows, and firm medals."""
+"""The uncertainty of scores: intervals over resampled test rows, and firm medals."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _f1(rng: Rng) -> RowScores:
 TRUTH: dict[Callable[[Rng], RowScores], float] = {
     _accuracy: 0.8,
     _rmse: 3.0,
-    _auc: 0.76025,  # of normal scores that are 1 apart: Φ(1 / √2)
+    _auc: 0.76025,  # AUC of normal scores with means 1 apart: Φ(1 / √2)
     _rows_of_patients: 2.0,
     _f1: 3 / 7,
 }
@@ -95,7 +95,7 @@ def test_a_medal_is_firm_if_it_holds_in_95_percent_of_resamples() -> None:
     firm = {edge: certainty(rows, partial(le, edge)) for edge in (0.75, 0.76, 0.78, 0.8)}
     assert [found and found.firm for found in firm.values()] == [True, True, False, False]
     found = certainty(rows, None)
-    assert found is not None and found.firm is None, "no medal, nothing to be firm"
+    assert found is not None and found.firm is None, "there is no medal that could be firm"
 
 
 @pytest.mark.parametrize("values", [np.ones(MIN_UNITS - 1), np.array([*np.ones(20), np.nan])])

@@ -25,7 +25,7 @@ def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
 
 
-# What is read
+# Accepted files
 
 
 def test_a_table_is_read_with_its_types(path: Path) -> None:
@@ -71,7 +71,7 @@ def test_fields_with_null_bytes_or_complex_numbers_are_text(path: Path) -> None:
     assert read(path, b"id,p\n1,\x000.5\n2,1+2j\n")["p"].tolist() == ["\x000.5", "1+2j"]
 
 
-# What is refused
+# Rejected files
 
 
 @pytest.mark.parametrize(

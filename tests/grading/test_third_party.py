@@ -28,7 +28,7 @@ from pytest_mlebench.io.processes import read_only
 
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
 SECRET = "sk-hunter2-hunter2"
-pytestmark = pytest.mark.full  # processes of their own
+pytestmark = pytest.mark.full  # each in separate processes
 
 Make = Callable[..., Competition]
 SPY = """

@@ -72,7 +72,7 @@ def test_a_row_with_very_many_fields_is_rejected_anywhere(content: bytes) -> Non
         b"\r".join([b"id,p", *[b"1,2"] * 1_000_000]),
         b"id,p\n" + b"1,2\n" * 1_000_000,
     ],
-    ids=["text", "long text", "text after a stray quote", "rows that carriage returns end", "rows"],
+    ids=["text", "long text", "text after a stray quote", "rows ended by carriage returns", "rows"],
 )
 def test_commas_in_texts_and_in_many_rows_are_not_columns(content: bytes) -> None:
     assert count(content)[2] == 2

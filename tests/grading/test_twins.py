@@ -1,4 +1,4 @@
-"""Twins in the data store: their files, rejected worlds and own thresholds."""
+"""Twins in the data store: their files, rejected worlds and medal thresholds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def toy(tmp_path: Path) -> Dataset:
 
 
 def right(count: int) -> pd.DataFrame:
-    """Predictions of which ``count`` are right."""
+    """Predictions with ``count`` right values."""
     ids = np.arange(80, 100)
     return pd.DataFrame({"odd": (ids + (np.arange(20) >= count)) % 2}, pd.Index(ids, name="id"))
 

@@ -1,4 +1,4 @@
-"""Verdicts on submissions' format, by a process that can open only the public files."""
+"""Checks of the submission format in a process that can open only the public files."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
-def test_without_a_check_the_sample_submission_defines_the_format(
-    make_checker: MakeChecker, submission: Path
-) -> None:
+def test_without_a_check_the_sample_submission_defines_the_format(make_checker: MakeChecker, submission: Path) -> None:
     check = make_checker("def grade(submission, answers):\n    raise AssertionError")
     assert check(submission) == VALID == "Submission is valid."
     rows = submission.read_text()

@@ -87,9 +87,7 @@ def test_numbers_in_text_are_read_alike(texts: list[str]) -> None:
         assert numbers() == by_arrow
 
 
-def test_missing_packages_are_reported_before_any_download(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_packages_are_reported_before_any_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_mlebench.catalog.competition.find_spec", lambda name: None)
     competitions = [default_catalogue()[id] for id in (NEEDS_IT, "hms-harmful-brain-activity-classification")]
     with pytest.raises(DataError, match=rf"^{NEEDS_IT}: .* pip install 'pytest-mlebench\[parquet\]'\nhms-.*\]'$"):

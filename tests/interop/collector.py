@@ -1,4 +1,4 @@
-"""A collector of traces on this machine, which can be as bad as any."""
+"""A local trace collector that can simulate failures."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
 
 Answer = int | str
-"""A status, ``drop`` (the connection), ``lose`` (take the spans, and drop the connection), or ``stall``."""
+"""A status, ``drop`` (the connection), ``lose`` (accept the spans, then drop the connection), or ``stall``."""
 
 
 class Collector:
-    """What it received. ``answers`` are used one after the other, then all is well; a string names its way to fail."""
+    """Records requests. Each of ``answers`` is used once, then all requests succeed; a string names a failure."""
 
     def __init__(self, answers: Sequence[Answer] = (), *, max_bytes: int | None = None) -> None:
         self.answers = list(answers)
@@ -31,7 +31,7 @@ class Collector:
         self.headers: list[dict[str, str]] = []
         self.taken: list[ScopeSpans] = []
         self.seen = threading.Event()
-        """Whether any request came."""
+        """Set once a request was received."""
         self.released = threading.Event()
         """Ends all stalls."""
         self.url = ""
@@ -54,7 +54,7 @@ class Collector:
 
     @property
     def by_id(self) -> dict[tuple[bytes, bytes], Span]:
-        """Spans as a backend that goes by ids has them."""
+        """Spans as a backend that deduplicates by id stores them."""
         return {(span.trace_id, span.span_id): span for span in self.spans}
 
     @property
@@ -74,7 +74,7 @@ def attributes(span: Any) -> dict[str, Any]:
 
 @contextmanager
 def collecting(answers: Sequence[Answer] = (), *, max_bytes: int | None = None) -> Iterator[Collector]:
-    """A collector that listens on a port of its own."""
+    """A collector that listens on a free port."""
     collector = Collector(answers, max_bytes=max_bytes)
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,7 +1,7 @@
-"""Stands in for gost, the proxy of Harbor's egress sidecar, whose image only Docker Hub has: ``gost -C CONFIG``.
+"""Stands in for gost, the proxy of Harbor's egress sidecar (only on Docker Hub): ``gost -C CONFIG``.
 
-Connections that the sidecar's firewall redirects here go on to where they were going if the HTTP request in them names
-an allowed host, or their address is allowed. The firewall, and everything else of the sidecar, is Harbor's own.
+The sidecar's firewall redirects connections to it. It forwards a connection to its original destination if that
+address or the host of its HTTP request is allowed. The rest of the sidecar, with the firewall, is Harbor's.
 """
 
 from __future__ import annotations

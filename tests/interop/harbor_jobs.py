@@ -1,4 +1,4 @@
-"""Jobs of Harbor on disk, as version 0.25 writes them."""
+"""Harbor jobs on disk in the format of version 0.25."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add_trial(
     trajectory: Mapping[str, Any] | None = None,
     **result: Any,
 ) -> Path:
-    """A trial that has ended after a minute; ``result`` overrides what its ``result.json`` holds."""
+    """A trial that ended after a minute; ``result`` overrides values in its ``result.json``."""
     folder = job / name
     for part in ("agent", "verifier", "artifacts/home/submission"):
         (folder / part).mkdir(parents=True)

@@ -15,7 +15,7 @@ ZEROS = {"reward": 0.0, "valid": 0, "above_median": 0, "bronze": 0, "silver": 0,
 
 
 def harbor(work: Path, *words: str, variables: Mapping[str, str] = {}) -> str:
-    """What Harbor, or another program of its environment, prints. It reaches servers of this machine."""
+    """Runs Harbor or another program in its container, with access to local servers; returns the output."""
     environment = {
         "MLEBENCH_DATA_DIR": str(work / "real"),
         "OPENAI_API_KEY": "sk-stand-in",
@@ -26,7 +26,7 @@ def harbor(work: Path, *words: str, variables: Mapping[str, str] = {}) -> str:
     options += [f"-e{name}={value}" for name, value in environment.items()]
     command = ["docker", "run", "--rm", *options, IMAGE, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=3000)
-    if os.getuid():  # what a container wrote is root's
+    if os.getuid():  # root owns the files that a container wrote
         owner = ["docker", "run", "--rm", f"-v{work}:{work}", IMAGE, "chown", "-R", f"{os.getuid()}:{os.getgid()}"]
         subprocess.run([*owner, str(work)], check=True, timeout=60)
     assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
@@ -34,7 +34,7 @@ def harbor(work: Path, *words: str, variables: Mapping[str, str] = {}) -> str:
 
 
 def bridge() -> str:
-    """The address under which containers reach servers of this machine."""
+    """The address at which containers reach servers on this machine."""
     command = ["docker", "run", "--rm", IMAGE, "python", "-c", _GATEWAY]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
 

@@ -29,7 +29,7 @@ def recorded_group(
     copies: bool = False,
     window: int | None = None,
 ) -> list[RunRecord]:
-    """A group of runs that ask a model, which calls a tool in each answer but the last; each has a snapshot.
+    """A group of runs with one snapshot each. Their model calls a tool in every response except the last.
 
     With ``copies`` all have the recording of the first one.
     """
@@ -58,9 +58,9 @@ def recorded_group(
 
 
 def converse(run_dir: Path, calls: int, *, said: str, window: int | None = None) -> dict[str, object]:
-    """Record a conversation of so many calls, a second each with a second in between; returns its totals.
+    """Record a conversation of the given number of calls, each a second long with a second between; return its totals.
 
-    With a ``window`` each request repeats only so many of the last messages.
+    With a ``window``, each request repeats only that many of the last messages.
     """
     messages: list[dict[str, object]] = [
         {"role": "system", "content": "You compete."},

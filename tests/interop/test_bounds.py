@@ -1,4 +1,4 @@
-"""Large groups: what an export needs, as the system counts it."""
+"""Memory that exports of large groups need, as measured by the system."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
 def peak(*words: str | Path) -> int:
-    """KiB of memory that an export has at most."""
+    """Peak memory of an export in KiB."""
     export = [sys.executable, "-m", "pytest_mlebench.cli", "export", *map(str, words)]
     command = [sys.executable, "-c", MEASURE, *export]
     return int(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
 @pytest.mark.parametrize("content", [(), ("--otlp-content",)], ids=["names", "content"])
-def test_10_000_calls_of_225_runs_are_sent_in_bounded_memory(content: tuple[str, ...], tmp_path: Path) -> None:
+def test_10_000_calls_of_225_runs_are_exported_in_bounded_memory(content: tuple[str, ...], tmp_path: Path) -> None:
     recorded_group(tmp_path / "runs/large", runs=RUNS, calls=CALLS, copies=True)
     with collecting() as collector:
         used = peak("--to=otlp", f"--endpoint={collector.url}", *content, tmp_path / "runs/large")
@@ -43,7 +43,7 @@ def test_10_000_calls_of_225_runs_are_sent_in_bounded_memory(content: tuple[str,
     assert used < MOST
 
 
-def test_one_run_of_10_000_calls_is_sent_in_bounded_memory(tmp_path: Path) -> None:
+def test_one_run_of_10_000_calls_is_exported_in_bounded_memory(tmp_path: Path) -> None:
     recorded_group(tmp_path / "runs/long", runs=1, calls=10_000, outcomes=("gold",), window=20)
     with collecting() as collector:
         used = peak("--to=otlp", f"--endpoint={collector.url}", "--otlp-content", tmp_path / "runs/long")

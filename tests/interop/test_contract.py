@@ -1,4 +1,4 @@
-"""``mlebench export`` and what it asks of exporters, those of other packages included."""
+"""``mlebench export`` and its contract for exporters, including third-party ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def groups(tmp_path: Path) -> list[Path]:
 
 
 def stranger(folder: Path, text: str) -> dict[str, str]:
-    """Install a package with an exporter, as ``pip`` would; returns an environment that has it."""
+    """Install a package with an exporter as ``pip`` would; return an environment that contains it."""
     (folder / "stranger-1.dist-info").mkdir(parents=True)
     (folder / "stranger-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1\n")
     (folder / "stranger-1.dist-info/entry_points.txt").write_text("[mlebench.exporters]\nlines = stranger\n")
@@ -53,11 +53,11 @@ def typed(environment: dict[str, str], *words: str | Path) -> subprocess.Complet
 
 
 @pytest.mark.full
-def test_another_package_adds_an_exporter_without_a_change_here(groups: list[Path], tmp_path: Path) -> None:
+def test_a_third_party_package_can_add_an_exporter(groups: list[Path], tmp_path: Path) -> None:
     environment = stranger(tmp_path / "site", STRANGER)
     shown = typed(environment, "--help").stdout
     assert "lines: a line for each run" in " ".join(shown.split())
-    assert "with --to=lines or otlp" in " ".join(shown.split()), "both have an option of this name"
+    assert "with --to=lines or otlp" in " ".join(shown.split()), "both exporters have this option"
     done = typed(environment, "--to=lines", "--shout", "--endpoint=there", "-o", tmp_path / "out", groups[0])
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{tmp_path}/out/runs.txt\n"
@@ -67,7 +67,7 @@ def test_another_package_adds_an_exporter_without_a_change_here(groups: list[Pat
 
 
 @pytest.mark.full
-def test_an_exporter_of_another_package_that_is_broken_stops_no_other(groups: list[Path], tmp_path: Path) -> None:
+def test_a_broken_third_party_exporter_does_not_stop_others(groups: list[Path], tmp_path: Path) -> None:
     for number, text in enumerate(("import no_such_module", "SUMMARY = 'half of one'")):
         environment = stranger(tmp_path / f"site{number}", text)
         done = typed(environment, "--to=atif", "-o", tmp_path / "out", groups[0])
@@ -77,7 +77,7 @@ def test_an_exporter_of_another_package_that_is_broken_stops_no_other(groups: li
         assert "mlebench.exporters: lines" in broken.stderr
 
 
-def test_several_groups_are_exported_at_once(
+def test_several_groups_are_exported_in_one_command(
     groups: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -87,13 +87,15 @@ def test_several_groups_are_exported_at_once(
     assert all((tmp_path / path).is_file() for path in written)
 
 
-def test_a_record_cannot_name_a_folder_elsewhere(groups: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_cannot_refer_to_an_outside_folder(groups: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     (record,) = groups[0].glob("*/run.json")
     record.write_text(record.read_text().replace('"smoke-diabetes_a-0"', '"../../elsewhere"'))
     assert main(["export", "--to=atif", str(groups[0])]) == 2
     assert "'../../elsewhere' is not the id of a run" in capsys.readouterr().err
 
 
-def test_an_option_that_an_exporter_needs_is_asked_for(groups: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_required_option_of_an_exporter_is_reported(
+    groups: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["export", "--to=otlp", str(groups[0])]) == 2
     assert capsys.readouterr().err == "mlebench: --to=otlp needs --endpoint\n"

@@ -1,4 +1,4 @@
-"""Results for Every Eval Ever, validated by its own package, whose folder ``MLEBENCH_TEST_EEE`` names."""
+"""Results for Every Eval Ever, validated by the official package in the folder ``MLEBENCH_TEST_EEE``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECRET = "sk-of-a-test-0123456789abcdef"
 
 
 def exported(group: Path, out: Path, *more: str) -> dict[str, Any]:
-    """The files of a group, by their paths."""
+    """The exported files of a group by path."""
     assert main(["export", "--to=eee", "-o", str(out), str(group), *more]) == 0
     return {path.relative_to(out).as_posix(): json.loads(path.read_text()) for path in out.rglob("*.json")}
 
@@ -46,7 +46,7 @@ def test_results_have_rates_with_intervals_and_scores_with_their_spread(tmp_path
     assert own["score_details"]["uncertainty"]["num_samples"] == 2
 
 
-def test_another_export_replaces_the_files(tmp_path: Path) -> None:
+def test_a_second_export_replaces_the_files(tmp_path: Path) -> None:
     group = tmp_path / "runs/mine"
     (record,) = recorded_group(group, runs=1)
     first = exported(group, tmp_path / "out")
@@ -55,14 +55,14 @@ def test_another_export_replaces_the_files(tmp_path: Path) -> None:
     assert first.keys() == second.keys() and first != second
 
 
-def test_a_wrong_relationship_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_relationship_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recorded_group(tmp_path / "runs/mine", runs=1)
     assert main(["export", "--to=eee", "--relationship=friend", str(tmp_path / "runs/mine")]) == 2
     assert "--relationship: 'friend' must be one of first_party, " in capsys.readouterr().err
 
 
 @pytest.mark.full
-def test_its_own_validator_accepts_every_group(tmp_path: Path) -> None:
+def test_the_official_validator_accepts_every_group(tmp_path: Path) -> None:
     package = os.environ.get("MLEBENCH_TEST_EEE")
     if not package:
         pytest.skip("MLEBENCH_TEST_EEE names no folder with the package every_eval_ever")

@@ -1,4 +1,4 @@
-"""What keeps agents of the real Harbor from answers, other hosts and the grade; and data that tasks pull."""
+"""In the real Harbor, agents cannot reach answers, other hosts or the grade; and tasks can pull data."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class Here(BaseHTTPRequestHandler):
         self.wfile.write(b"reached")
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
 def servers(work: Path) -> Iterator[tuple[str, int]]:
-    """A bucket, which the environment names then, and the address of a server that agents try to reach."""
+    """A bucket with its environment variables, and the address of a server that agents try to reach."""
     host = bridge()
     with running_s3(work, host) as (_, port), ThreadingHTTPServer((host, 0), Here) as server:
         threading.Thread(target=server.serve_forever).start()
@@ -110,7 +110,7 @@ def tasks(work: Path, servers: tuple[str, int]) -> Path:
 
 
 def solve(task: Path, script: str) -> None:
-    """Put what an agent does in the place of the reference solution."""
+    """Replace the reference solution by a script that acts as the agent."""
     (task / "solution").mkdir(exist_ok=True)
     (task / "solution/solve.sh").write_text(f"#!/bin/sh\n{script}\n")
     (task / "solution/submission.csv").unlink(missing_ok=True)
@@ -132,7 +132,7 @@ def test_hostile_submissions_get_zeros_and_no_error(job: Path, name: str) -> Non
 
 
 def test_hostile_submissions_are_imported(work: Path, job: Path) -> None:
-    """All of a job that can be read, without following what an agent left."""
+    """Trials with pipes are left out, since they cannot be copied. Links are copied as links."""
     own = work / "jobs/hostile"
     own.mkdir()
     for name in ("result.json", "lock.json"):
@@ -157,13 +157,13 @@ def test_agents_cannot_change_the_checker_or_the_data(job: Path) -> None:
     ("name", "reached"),
     [("any-host", ["allowed.example", "denied.example"]), ("some-hosts", ["allowed.example"]), ("offline", [])],
 )
-def test_agents_reach_the_hosts_that_the_options_allow(job: Path, name: str, reached: list[str]) -> None:
+def test_agents_reach_only_the_allowed_hosts(job: Path, name: str, reached: list[str]) -> None:
     folder, result = trial(job, name)
     assert result["exception_info"] is None
     assert re.findall(r"reached (\S+)", (folder / "agent/reached.txt").read_text()) == reached
 
 
-def test_data_is_pulled_and_the_agent_learns_neither_credentials_nor_the_competition(job: Path, work: Path) -> None:
+def test_data_is_pulled_without_revealing_credentials_or_the_competition_to_the_agent(job: Path, work: Path) -> None:
     folder, result = trial(job, "pulled")
     assert result["exception_info"] is None
     assert result["verifier_result"]["rewards"]["valid"] == 1
@@ -180,8 +180,8 @@ def test_data_is_pulled_and_the_agent_learns_neither_credentials_nor_the_competi
     assert noted["report"]["score"] is not None
 
 
-def test_a_coding_agent_that_is_installed_in_the_image_solves_a_task(work: Path, tasks: Path) -> None:
-    """Claude Code, which asks a stand-in of its provider. Harbor installs it only where the image lacks it."""
+def test_a_coding_agent_installed_in_the_image_solves_a_task(work: Path, tasks: Path) -> None:
+    """Runs Claude Code with a stand-in for its provider. Harbor installs it only if the image lacks it."""
     task = shutil.copytree(work / "exported/open/smoke-diabetes", work / "installed/smoke-diabetes")
     (pinned,) = re.findall(r"VERSION=(\S+)", (REPOSITORY / "agents/claude-code/Dockerfile").read_text())
     shutil.copyfile(REPOSITORY / "environment/npm-install", task / "environment/npm-install")

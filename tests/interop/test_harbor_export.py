@@ -67,7 +67,7 @@ def graded(task: Path, submission: Path, logs: Path) -> tuple[dict[str, float], 
     return json.loads((logs / "reward.json").read_text()), json.loads((logs / "report.json").read_text())
 
 
-def test_a_task_says_what_harbor_needs(smoke: Path) -> None:
+def test_a_task_has_the_settings_that_harbor_needs(smoke: Path) -> None:
     config = tomllib.loads((smoke / "task.toml").read_text())
     assert config["task"]["name"] == "mlebench/smoke-diabetes"
     assert config["agent"]["timeout_sec"] == 5400
@@ -79,7 +79,7 @@ def test_a_task_says_what_harbor_needs(smoke: Path) -> None:
     assert (smoke / "environment/instructions.txt").read_text() == instruction
 
 
-def test_limits_and_network_are_those_of_the_options(tmp_path: Path) -> None:
+def test_limits_and_network_follow_the_options(tmp_path: Path) -> None:
     tasks = exported(
         tmp_path, "-c", "smoke-digits", "--cpus=4", "--memory=8g", "--disk=20g", "--gpus=1", "--network=none"
     )
@@ -94,13 +94,13 @@ def test_limits_and_network_are_those_of_the_options(tmp_path: Path) -> None:
     assert (config["network_mode"], config["allowed_hosts"]) == ("allowlist", ["pypi.org", "example.com"])
 
 
-def test_a_port_of_a_host_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_host_with_a_port_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     line = refusal(capsys, "--to=harbor", "-c", "smoke-digits", "--allow-host=example.com:8080")
     assert line.endswith("Harbor limits hosts, not ports: write --allow-host=example.com")
 
 
-def test_images_that_the_user_pushes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tasks = exported(tmp_path, "-c", "smoke-digits", "--image-prefix=ghcr.io/Me/")  # Docker knows no capital letters
+def test_prebuilt_images_of_the_user_are_referenced_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tasks = exported(tmp_path, "-c", "smoke-digits", "--image-prefix=ghcr.io/Me/")  # Docker allows no capital letters
     config = tomllib.loads((tasks / "smoke-digits/task.toml").read_text())
     assert config["environment"]["docker_image"] == "ghcr.io/me/smoke-digits"
     assert config["verifier"]["environment"]["docker_image"] == "ghcr.io/me/smoke-digits-verifier"
@@ -108,7 +108,7 @@ def test_images_that_the_user_pushes_are_named(tmp_path: Path, capsys: pytest.Ca
     assert f"docker build -t ghcr.io/me/smoke-digits-verifier {tasks}/smoke-digits/tests" in said
 
 
-def test_no_answer_is_outside_of_tests(smoke: Path, twin: Path) -> None:
+def test_answers_are_only_in_the_tests_folder(smoke: Path, twin: Path) -> None:
     for task in (smoke, twin):
         private = [path for path in (task / "tests/data/prepared/private").rglob("*") if path.is_file()]
         assert private
@@ -135,14 +135,14 @@ def test_the_search_for_leaks_finds_none_in_the_environment(smoke: Path, twin: P
         assert find_leaks(dataset) != []
 
 
-def test_public_data_is_that_of_the_dataset(smoke: Path) -> None:
+def test_public_data_matches_the_dataset(smoke: Path) -> None:
     with Bench() as bench:
         (dataset,) = bench.prepare("smoke-diabetes")
     for path in dataset.public.iterdir():
         assert (smoke / "environment/data" / path.name).read_bytes() == path.read_bytes()
 
 
-def test_the_seed_of_a_twin_is_nowhere(twin: Path) -> None:
+def test_the_seed_of_a_twin_is_not_exported(twin: Path) -> None:
     needles = [form.encode() for form in (str(SEED), f"{SEED:x}")] + [SEED.to_bytes(8), SEED.to_bytes(8, "little")]
     for path in twin.rglob("*"):
         if path.is_file():
@@ -159,11 +159,11 @@ def test_the_key_of_a_twin_is_only_in_the_verifier(twin: Path) -> None:
     assert {path.relative_to(twin).parts[0] for path in files} == {"tests"}
 
 
-def test_times_of_files_tell_nothing(twin: Path) -> None:
+def test_file_times_reveal_nothing(twin: Path) -> None:
     assert {path.stat().st_mtime_ns for path in (twin, *twin.rglob("*"))} == {TIME_NS}
 
 
-def test_the_wheel_holds_no_competition_and_no_maker_of_twins(smoke: Path) -> None:
+def test_the_wheel_contains_no_competition_and_no_twin_generator(smoke: Path) -> None:
     with zipfile.ZipFile(smoke / "environment/mlebench" / wheel.NAME) as archive:
         names = archive.namelist()
     assert "pytest_mlebench/grading/scorer.py" in names
@@ -171,7 +171,7 @@ def test_the_wheel_holds_no_competition_and_no_maker_of_twins(smoke: Path) -> No
     assert not strange
 
 
-def test_the_wheel_of_the_same_code_is_the_same(tmp_path: Path) -> None:
+def test_the_wheel_build_is_reproducible(tmp_path: Path) -> None:
     for name in ("one", "two"):
         wheel.write_wheel(tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
@@ -185,7 +185,7 @@ def test_the_reference_solution_earns_a_medal(smoke: Path, twin: Path, tmp_path:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_scores_are_those_of_mlebench_grade_to_the_last_digit(
+def test_scores_match_mlebench_grade_to_the_last_digit(
     twin: Path, tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import numpy as np
@@ -218,13 +218,13 @@ def test_a_malformed_submission_gets_zeros(smoke: Path, tmp_path: Path, content:
     assert noted["report"]["submission_exists"] and noted["report"]["error"]
 
 
-def test_no_submission_gets_zeros(smoke: Path, tmp_path: Path) -> None:
+def test_a_missing_submission_gets_zeros(smoke: Path, tmp_path: Path) -> None:
     rewards, noted = graded(smoke, tmp_path / "submission.csv", tmp_path / "logs")
     assert rewards == ZEROS
     assert not noted["report"]["submission_exists"]
 
 
-def test_a_link_to_the_answers_is_no_submission(smoke: Path, tmp_path: Path) -> None:
+def test_a_link_to_the_answers_is_not_a_submission(smoke: Path, tmp_path: Path) -> None:
     (tmp_path / "file.csv").symlink_to(smoke / "tests/data/prepared/private/test.csv")
     (tmp_path / "folder").symlink_to(smoke / "tests/data/prepared/private")
     for path in (tmp_path / "file.csv", tmp_path / "folder/test.csv"):
@@ -232,10 +232,10 @@ def test_a_link_to_the_answers_is_no_submission(smoke: Path, tmp_path: Path) -> 
         assert rewards == ZEROS
 
 
-def test_the_script_of_the_verifier_leaves_zeros_whatever_fails(smoke: Path, tmp_path: Path) -> None:
+def test_the_verifier_script_writes_zeros_on_any_failure(smoke: Path, tmp_path: Path) -> None:
     script = (smoke / "tests/test.sh").read_text().replace("/logs/verifier", f"{tmp_path}/logs")
     done = subprocess.run(["sh", "-c", script], capture_output=True, check=False, timeout=60)
-    assert done.returncode != 0, "there is no grader here"
+    assert done.returncode != 0, "no grader is installed here"
     assert json.loads((tmp_path / "logs/reward.json").read_text()) == ZEROS
 
 
@@ -259,9 +259,7 @@ def test_rewards_can_be_chosen(tmp_path: Path) -> None:
     assert all(own["valid"] == 1 and own["bronze"] == 0 for own in found.values())
 
 
-def test_the_checker_knows_the_form_and_nothing_else(
-    smoke: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_checker_knows_only_the_format(smoke: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checker, data = smoke / "environment/mlebench/checker", smoke / "environment/data"
     assert check.main(str(data / "sample_submission.csv"), checker, data) == 0
     assert capsys.readouterr().out == "Submission is valid.\n"
@@ -275,7 +273,7 @@ def titanic(folder: Path) -> tuple[str, str]:
 
 
 def real_store(folder: Path) -> Dataset:
-    """Data that counts as real: made by ``synthetic.py``, without the note that it was."""
+    """Synthetic data that counts as real, because the record of its origin is removed."""
     competition = default_catalogue()["spaceship-titanic"]
     dataset = DataStore(folder).prepare(competition, synthetic=1)
     dataset.note(synthetic=None)
@@ -299,12 +297,12 @@ def test_real_data_is_mounted_and_never_copied(tmp_path: Path, capsys: pytest.Ca
     assert str(tmp_path) not in "".join(path.read_text() for path in task.rglob("docker-compose.yaml"))
 
 
-def test_real_data_is_copied_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_real_data_is_copied_on_request(tmp_path: Path) -> None:
     dataset = real_store(tmp_path / "data")
     task = exported(tmp_path / "tasks", *titanic(tmp_path), "--include-real-data") / "spaceship-titanic"
     assert (task / "environment/data/train.csv").read_bytes() == (dataset.public / "train.csv").read_bytes()
     assert not (task / "environment/docker-compose.yaml").exists()
-    assert not (task / "solution").exists(), "answers are in tests/ alone"
+    assert not (task / "solution").exists(), "answers are only in tests/"
 
 
 def test_synthetic_data_stays_marked(tmp_path: Path) -> None:
@@ -316,7 +314,7 @@ def test_synthetic_data_stays_marked(tmp_path: Path) -> None:
     assert noted["report"]["generated"] == "synthetic"
 
 
-def test_the_corrected_version_is_graded_by_its_own_grader(tmp_path: Path) -> None:
+def test_the_corrected_version_is_graded_by_its_grader(tmp_path: Path) -> None:
     words = (
         "-c",
         "spaceship-titanic",
@@ -330,7 +328,7 @@ def test_the_corrected_version_is_graded_by_its_own_grader(tmp_path: Path) -> No
     assert rewards["bronze"] == 1
 
 
-def test_own_competitions_are_exported(tmp_path: Path) -> None:
+def test_custom_competitions_are_exported(tmp_path: Path) -> None:
     own = tmp_path / "competitions"
     shutil.copytree(default_catalogue()["smoke-digits"].folder, own / "my-digits")
     file = own / "my-digits/competition.yaml"
@@ -341,7 +339,7 @@ def test_own_competitions_are_exported(tmp_path: Path) -> None:
     assert rewards["gold"] == 1
 
 
-def test_mistakes_are_one_line(tmp_path: Path, smoke: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_give_one_line_errors(tmp_path: Path, smoke: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--to=harbor needs competitions" in refusal(capsys, "--to=harbor")
     assert "takes competitions, not run groups" in refusal(capsys, "--to=harbor", "reports/first")
     assert "'wealth' is not one of" in refusal(capsys, "--to=harbor", "-c", "smoke-digits", "--reward=wealth")
@@ -356,7 +354,7 @@ def test_mistakes_are_one_line(tmp_path: Path, smoke: Path, capsys: pytest.Captu
     assert "cannot be" in refusal(capsys, "--to=harbor", "-c", "smoke-digits", "-o", str(tmp_path / "file"))
 
 
-def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_export_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -366,7 +364,7 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("text", ['quote " and \\', "line\nbreak", "tab\t", "\x7f\x01", "ünï ✓ 𝄞"])
-def test_texts_survive_toml(text: str) -> None:
+def test_strings_survive_toml(text: str) -> None:
     assert tomllib.loads(to_toml({"task": {"name": text, "list": [text]}})) == {"task": {"name": text, "list": [text]}}
 
 
@@ -385,7 +383,7 @@ def pushed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def pulling(folder: Path, url: str, *words: str) -> Path:
-    """A task that pulls its data; the data folder here stays empty."""
+    """A task that pulls its data; the local data folder stays empty."""
     tasks = exported(folder / "tasks", *titanic(folder), f"--data-source={url}", *words)
     (task,) = tasks.iterdir()
     assert not (folder / "data").exists()
@@ -425,7 +423,7 @@ def test_the_verifier_pulls_the_answers(tmp_path: Path, pushed: str, monkeypatch
     assert rewards["valid"] == rewards["gold"] == 1
 
 
-def test_data_that_was_exchanged_after_the_export_is_refused(
+def test_data_replaced_after_the_export_is_rejected(
     tmp_path: Path, pushed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     task = pulling(tmp_path, pushed)
@@ -436,10 +434,10 @@ def test_data_that_was_exchanged_after_the_export_is_refused(
     assert "has other data than when the task was exported" in capsys.readouterr().err
 
 
-def test_the_answers_part_need_not_be_readable_for_agents(
+def test_agents_need_no_access_to_the_private_prefix(
     tmp_path: Path, pushed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Credentials for the public prefix are enough: nothing private is asked for."""
+    """Credentials for the public prefix are enough: nothing private is requested."""
     task = pulling(tmp_path, pushed)
     services = json.loads((task / "environment/docker-compose.yaml").read_text())["services"]
     asked: list[str] = []
@@ -457,7 +455,7 @@ def test_the_answers_part_need_not_be_readable_for_agents(
     assert not [name for name in asked if "private" in name]
 
 
-def test_the_wheel_of_a_task_that_pulls_can_pull(tmp_path: Path, pushed: str) -> None:
+def test_the_wheel_of_a_pulling_task_supports_remote_data(tmp_path: Path, pushed: str) -> None:
     task = pulling(tmp_path, pushed)
     wheels = [task / part / "mlebench" / wheel.NAME for part in ("environment", "tests")]
     assert wheels[0].read_bytes() == wheels[1].read_bytes()
@@ -470,7 +468,7 @@ def test_the_wheel_of_a_task_that_pulls_can_pull(tmp_path: Path, pushed: str) ->
         assert "s3fs==" in (task / part / "mlebench/requirements.txt").read_text()
 
 
-def test_an_obfuscated_task_names_its_competition_to_the_verifier_alone(
+def test_an_obfuscated_task_names_its_competition_only_to_the_verifier(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("-c", "spaceship-titanic", f"--data=twin:{SEED}:micro", f"--data-dir={tmp_path / 'data'}")
@@ -492,7 +490,7 @@ def test_an_obfuscated_task_names_its_competition_to_the_verifier_alone(
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_the_code_of_checkers_names_no_competition(version: str) -> None:
+def test_checker_code_does_not_name_the_competition(version: str) -> None:
     for competition in default_catalogue(version=version):
         if competition.split == "smoke":
             continue
@@ -518,7 +516,7 @@ def test_obfuscated_real_data_is_pulled_and_not_mounted(
     assert (task / "environment/mlebench/description.md").is_file()
 
 
-def test_folders_of_this_machine_are_no_source_for_containers(
+def test_a_local_folder_is_rejected_as_a_source_for_containers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real_store(tmp_path / "data")
@@ -541,7 +539,7 @@ def test_twins_of_third_parties_have_a_reference_solution(tmp_path: Path) -> Non
 
 
 @pytest.mark.full
-def test_what_third_party_code_leaves_in_place_of_a_solution_is_not_followed(
+def test_links_written_by_third_party_code_instead_of_a_solution_are_not_followed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = tmp_path / "competitions"

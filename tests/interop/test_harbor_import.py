@@ -1,4 +1,4 @@
-"""``mlebench import``: jobs of Harbor, which may be somebody else's, as run groups."""
+"""``mlebench import``: Harbor jobs, which may be untrusted, become run groups."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def refused(job: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
     return said[0]
 
 
-def test_submissions_are_graded_again_and_attempts_are_seeds(job: Path, dataset: Dataset) -> None:
+def test_submissions_are_regraded_and_attempts_become_seeds(job: Path, dataset: Dataset) -> None:
     add_trial(job, "smoke-diabetes__second", minute=2, submission=dataset.sample_submission)
     add_trial(job, "smoke-diabetes__first", minute=1, submission=dataset.perfect_submission)
     group = imported(job)
@@ -92,14 +92,14 @@ def test_submissions_are_graded_again_and_attempts_are_seeds(job: Path, dataset:
         ("CancelledError", True, "error"),
     ],
 )
-def test_an_exception_of_harbor_is_how_the_run_ended(job: Path, exception: str, began: bool, outcome: str) -> None:
+def test_a_harbor_exception_determines_the_outcome(job: Path, exception: str, began: bool, outcome: str) -> None:
     add_trial(job, exception=exception, began=began)
     (record,) = imported(job).records
     assert record.outcome.name == outcome
     assert exception in f"{record.detail}{record.error}"
 
 
-def test_what_harbor_does_not_record_is_unknown(job: Path, dataset: Dataset) -> None:
+def test_values_that_harbor_does_not_record_are_unknown(job: Path, dataset: Dataset) -> None:
     add_trial(job, submission=dataset.perfect_submission, usage={"n_input_tokens": 10, "cost_usd": 0.5})
     group = imported(job)
     states = {line.name: line.state for line in fairness_profile(group)}
@@ -109,7 +109,7 @@ def test_what_harbor_does_not_record_is_unknown(job: Path, dataset: Dataset) -> 
     assert group.manifest.run_by == "harbor 0.25.0"
 
 
-def test_the_report_says_who_ran_it(job: Path, dataset: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_names_harbor_as_the_runner(job: Path, dataset: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
     add_trial(job, submission=dataset.perfect_submission)
     group = imported(job)
     capsys.readouterr()
@@ -117,7 +117,7 @@ def test_the_report_says_who_ran_it(job: Path, dataset: Dataset, capsys: pytest.
     assert "run by harbor 0.25.0, imported; setting not recorded" in " ".join(capsys.readouterr().out.split())
 
 
-def test_tokens_cost_and_calls_are_taken_up(job: Path) -> None:
+def test_tokens_cost_and_calls_are_imported(job: Path) -> None:
     usage = {"n_input_tokens": 100, "n_cache_tokens": 40, "n_output_tokens": 7, "cost_usd": 0.25}
     add_trial(job, usage=usage, trajectory=TRAJECTORY)
     group = imported(job)
@@ -136,13 +136,13 @@ def test_a_cost_is_known_without_the_number_of_calls(job: Path) -> None:
 
 
 @pytest.mark.parametrize("cost", [float("nan"), -1, "much", True, {"usd": 1}])
-def test_a_cost_that_is_none_is_unknown(job: Path, cost: Any) -> None:
+def test_an_invalid_cost_is_unknown(job: Path, cost: Any) -> None:
     add_trial(job, usage={"cost_usd": cost, "n_input_tokens": -5}, trajectory=TRAJECTORY)
     (record,) = imported(job).records
     assert record.cost is None and "tokens" not in record.llm
 
 
-def test_a_reward_that_does_not_follow_is_reported(
+def test_a_reward_that_differs_from_our_grade_is_reported(
     job: Path, dataset: Dataset, caplog: pytest.LogCaptureFixture
 ) -> None:
     claimed = {"reward": 1.0, "valid": 1, "gold": 1}
@@ -153,14 +153,14 @@ def test_a_reward_that_does_not_follow_is_reported(
     assert note in caplog.text
 
 
-def test_a_reward_that_follows_is_not_mentioned(job: Path, dataset: Dataset) -> None:
+def test_a_reward_that_matches_our_grade_is_not_mentioned(job: Path, dataset: Dataset) -> None:
     rewards = {"reward": 0.99, "valid": 1, "above_median": 1, "bronze": 1, "silver": 1, "gold": 1}
     add_trial(job, submission=dataset.perfect_submission, rewards=rewards, report={"score": 0.0})
     (record,) = imported(job).records
     assert not [note for note in record.sandbox.notes if "differs" in note]
 
 
-def test_a_trial_without_a_result_is_left_out(job: Path, dataset: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trial_without_a_result_is_skipped(job: Path, dataset: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
     add_trial(job, submission=dataset.perfect_submission)
     unfinished = add_trial(job, "smoke-diabetes__running")
     (unfinished / "result.json").unlink()
@@ -168,7 +168,7 @@ def test_a_trial_without_a_result_is_left_out(job: Path, dataset: Dataset, capsy
     assert "1 trial without a result left out" in capsys.readouterr().out
 
 
-def test_links_of_an_agent_lead_nowhere(job: Path, dataset: Dataset, tmp_path: Path) -> None:
+def test_links_left_by_an_agent_are_not_followed(job: Path, dataset: Dataset, tmp_path: Path) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_bytes(dataset.perfect_submission.read_bytes())
     trial = add_trial(job, "smoke-diabetes__file")
@@ -195,7 +195,7 @@ def test_a_pipe_in_place_of_a_submission_does_not_block(job: Path) -> None:
     assert record.outcome.name == "no_submission"
 
 
-def test_a_submission_that_is_too_large_is_left_out_and_noted(job: Path) -> None:
+def test_a_submission_that_is_too_large_is_skipped_and_noted(job: Path) -> None:
     add_trial(job, submission="id,progression\n" + "1,2\n" * 100)
     (record,) = imported(job, "--max-submission-size=100").records
     assert record.outcome.name == "no_submission"
@@ -217,7 +217,7 @@ def test_secrets_of_this_environment_are_masked(job: Path, monkeypatch: pytest.M
     "content",
     ["", "[]", "{", '{"task_name": 5}', '{"task_name": "mlebench/smoke-diabetes", "started_at": 5}', "[" * 9999],
 )
-def test_a_broken_result_is_a_warning_and_no_traceback(
+def test_a_broken_result_gives_a_warning_without_a_traceback(
     job: Path, dataset: Dataset, caplog: pytest.LogCaptureFixture, content: str
 ) -> None:
     add_trial(job, submission=dataset.perfect_submission)
@@ -226,36 +226,36 @@ def test_a_broken_result_is_a_warning_and_no_traceback(
     assert "smoke-diabetes__broken" in caplog.text
 
 
-def test_what_is_no_job_is_refused_in_one_line(job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_job_is_rejected_in_one_line(job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "is not a job of Harbor" in refused(job, capsys)
     assert "cannot be read" in refused(tmp_path / "jobs/nowhere", capsys)
     add_trial(job, "other__1", task_name="terminal-bench/other")
     assert "has no trial of an exported competition" in refused(job, capsys)
 
 
-def test_trials_of_several_versions_are_refused(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trials_of_several_versions_are_rejected(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add_trial(job)
     add_trial(job, "smoke-diabetes__v2", task={**TASK, "bench_version": "v2"})
     assert "a group has one of each" in refused(job, capsys)
 
 
-def test_a_version_or_data_that_is_not_known_is_refused(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_version_or_data_is_rejected(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trial = add_trial(job, task={**TASK, "bench_version": "v9"})
     assert "version 'v9'" in refused(job, capsys)
     (trial / "verifier/report.json").write_text(json.dumps({"task": {**TASK, "data": "twin:../../x"}}))
     assert "data that is not supported" in refused(job, capsys)
 
 
-def test_a_twin_whose_seed_is_not_here_is_refused(
-    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_twin_without_a_local_seed_is_rejected(job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     task = {**TASK, "data": "twin:k0123456789abcdef:micro"}
     add_trial(job, task_name="mlebench/spaceship-titanic", task=task)
     said = refused(job, capsys, f"--data-dir={tmp_path / 'data'}")
     assert "made with another data folder" in said
 
 
-def test_tasks_of_others_are_named_and_left_out(job: Path, dataset: Dataset, caplog: pytest.LogCaptureFixture) -> None:
+def test_third_party_tasks_are_reported_and_skipped(
+    job: Path, dataset: Dataset, caplog: pytest.LogCaptureFixture
+) -> None:
     add_trial(job, submission=dataset.perfect_submission)
     add_trial(job, "strange__1", task_name="mlebench/../../strange")
     add_trial(job, "unknown__1", task_name="mlebench/no-such-competition")
@@ -272,7 +272,7 @@ def test_an_existing_group_is_not_overwritten(job: Path, dataset: Dataset, capsy
 
 
 @pytest.mark.full
-def test_an_imported_group_is_audited_bundled_and_ranked_nowhere(
+def test_an_imported_group_is_audited_and_bundled_but_not_ranked(
     job: Path, dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     usage = {"n_input_tokens": 100, "n_output_tokens": 7, "cost_usd": 0.25}
@@ -333,7 +333,7 @@ KEYS = ("task_name", "agent_info", "agent_result", "verifier_result", "exception
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changed=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4), agent=VALUES, task=VALUES)
-def test_any_result_is_read_or_refused(tmp_path: Path, changed: dict[str, Any], agent: Any, task: Any) -> None:
+def test_any_result_is_read_or_rejected(tmp_path: Path, changed: dict[str, Any], agent: Any, task: Any) -> None:
     with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
         own = {"agent_info": {"name": agent, "model_info": {"name": agent}}, **changed}
         trial_folder = add_trial(make_job(Path(folder, "job")), **own)
@@ -343,7 +343,7 @@ def test_any_result_is_read_or_refused(tmp_path: Path, changed: dict[str, Any], 
             assert trial is not None and len(trial.agent) < 150 and trial.seconds >= 0
 
 
-def test_folders_with_strange_names_are_no_trials(job: Path, dataset: Dataset) -> None:
+def test_folders_with_strange_names_are_not_trials(job: Path, dataset: Dataset) -> None:
     add_trial(job, submission=dataset.perfect_submission)
     add_trial(job, "smoke-diabetes__\x1b[31m")
     add_trial(job, ".hidden__1")
@@ -353,7 +353,7 @@ def test_folders_with_strange_names_are_no_trials(job: Path, dataset: Dataset) -
 HIDDEN_TASK = {**TASK, "description": "obfuscated"}
 
 
-def test_a_task_that_hides_its_competition_is_found_by_what_its_verifier_noted(job: Path, dataset: Dataset) -> None:
+def test_an_obfuscated_task_is_identified_by_its_verifiers_report(job: Path, dataset: Dataset) -> None:
     add_trial(job, "competition-0123abcd__abc1234", task_name="mlebench/competition-0123abcd", task=HIDDEN_TASK,
         submission=dataset.perfect_submission)  # fmt: skip
     group = imported(job)
@@ -362,7 +362,7 @@ def test_a_task_that_hides_its_competition_is_found_by_what_its_verifier_noted(j
     assert group.manifest is not None and group.manifest.settings["description"] == "obfuscated"
 
 
-def test_a_trial_without_a_report_is_found_by_its_task_folder(job: Path) -> None:
+def test_a_trial_without_a_report_is_identified_by_its_task_folder(job: Path) -> None:
     folder = add_trial(job, "competition-0123abcd__abc1234", task_name="mlebench/competition-0123abcd", began=False,
         exception="EnvironmentStartTimeoutError", config={"task": {"path": "tasks/competition-0123abcd"}})  # fmt: skip
     (folder / "verifier/report.json").unlink()

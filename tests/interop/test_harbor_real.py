@@ -21,7 +21,7 @@ from pytest_mlebench.records.outcome import Report
 from tests.extent import ALL, one_in
 from tests.interop.real_harbor import REPOSITORY, ZEROS, harbor, trial
 
-pytestmark = [pytest.mark.docker, pytest.mark.serial, pytest.mark.timeout(3600)]  # CI allows 15 minutes otherwise
+pytestmark = [pytest.mark.docker, pytest.mark.serial, pytest.mark.timeout(3600)]  # the default in CI is 15 minutes
 
 TWINS = "twin:6021840293847561:micro"
 FAMILIES = (
@@ -71,7 +71,7 @@ def tasks(work: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def job(work: Path, tasks: Path) -> Path:
-    """The job of Harbor's agent ``oracle`` on all of these."""
+    """The job of Harbor's agent ``oracle`` on all tasks."""
     harbor(
         work, "harbor", "run", "-p", str(tasks), "-a", "oracle", "-e", "docker", "-o", "jobs", "--job-name=all", "-n2"
     )
@@ -83,7 +83,7 @@ def twins(work: Path) -> tuple[str, str]:
 
 
 def grade(work: Path, id: str, submission: Path, capsys: pytest.CaptureFixture[str]) -> Report:
-    """What `mlebench grade-sample` says."""
+    """The output of `mlebench grade-sample`."""
     capsys.readouterr()
     words = () if id in SMOKE else twins(work)
     assert main(["grade-sample", str(submission), id, "--json", *words]) == 0
@@ -91,7 +91,7 @@ def grade(work: Path, id: str, submission: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("id", [*SMOKE, *FAMILIES])
-def test_the_oracle_earns_what_mlebench_grade_says(
+def test_the_oracle_gets_the_score_of_mlebench_grade(
     work: Path, tasks: Path, job: Path, id: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, result = trial(job, id)
@@ -117,10 +117,10 @@ def test_an_agent_that_does_nothing_gets_zeros(work: Path, tasks: Path) -> None:
     assert result["verifier_result"]["rewards"] == ZEROS
 
 
-def test_no_answer_is_readable_in_the_agents_container(tasks: Path, job: Path) -> None:
+def test_no_answers_are_readable_in_the_agents_container(tasks: Path, job: Path) -> None:
     folder, _ = trial(job, "curious")
     found = {line.split(maxsplit=1)[0] for line in (folder / "agent/digests.txt").read_text().splitlines()}
-    assert len(found) > 1000, "it looked at the whole image"
+    assert len(found) > 1000, "it searched the whole image"
     verifier = [path for path in (tasks / "smoke-diabetes/tests").rglob("*") if path.is_file()]
     shared = {path.name for path in verifier if digest(path) in found and path.suffix != ".whl"}
     assert shared <= {"grade.py", "description.md", "sample_submission.csv", "requirements.txt"}
@@ -137,7 +137,7 @@ def test_real_data_is_mounted(job: Path) -> None:
     assert result["verifier_result"]["rewards"]["valid"] == 1
 
 
-def test_the_job_becomes_a_group_that_is_reported_audited_and_bundled(
+def test_the_imported_job_is_reported_audited_and_bundled(
     work: Path, job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     smoke = part_of(job, work / "jobs/smoke", (*SMOKE, *AGENTS))
@@ -157,7 +157,7 @@ def test_the_job_becomes_a_group_that_is_reported_audited_and_bundled(
 
 
 def part_of(job: Path, folder: Path, names: Iterable[str]) -> Path:
-    """The trials of some tasks as a job of their own: a run group has one kind of data."""
+    """The trials of some tasks as a separate job, because a run group has one kind of data."""
     folder.mkdir()
     for name in ("result.json", "lock.json"):
         shutil.copyfile(job / name, folder / name)
@@ -166,7 +166,7 @@ def part_of(job: Path, folder: Path, names: Iterable[str]) -> Path:
     return folder
 
 
-def test_twins_are_imported_with_the_data_folder_that_knows_their_seed(work: Path, job: Path) -> None:
+def test_twins_are_imported_with_the_data_folder_that_has_their_seed(work: Path, job: Path) -> None:
     own = part_of(job, work / "jobs/twins", FAMILIES)
     group = work / "runs/twins"
     assert main(["import", str(own), "-o", str(group), f"--data-dir={work / 'data'}"]) == 0
@@ -192,8 +192,8 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
 """
 
 
-def test_competitions_export_as_twins_that_others_read_and_the_reference_solution_wins(work: Path) -> None:
-    """Harbor's own model and that of verifiers load each; our checker and verifier accept the solution.
+def test_exported_twins_are_valid_for_harbor_and_the_reference_solution_wins(work: Path) -> None:
+    """Harbor's model and that of verifiers load each task; our checker and verifier accept the solution.
 
     One in ten of the 82 is tried, or all of them (see ``tests.extent``).
     """
@@ -219,7 +219,7 @@ def test_competitions_export_as_twins_that_others_read_and_the_reference_solutio
 
 
 class StandIn(BaseHTTPRequestHandler):
-    """A provider whose model copies the sample submission, and then says that it is done."""
+    """A provider whose model copies the sample submission, then reports that it is done."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -246,8 +246,8 @@ class StandIn(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_an_agent_of_harbors_own_is_run_and_imported(work: Path, tasks: Path) -> None:
-    """``terminus-2`` asks a model in Harbor's process, and types what it answers into a terminal of the container."""
+def test_one_of_harbors_agents_is_run_and_imported(work: Path, tasks: Path) -> None:
+    """``terminus-2`` calls a model in Harbor's process and types its responses into a terminal of the container."""
     with ThreadingHTTPServer(("127.0.0.1", 0), StandIn) as server:
         threading.Thread(target=server.serve_forever).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/v1"
@@ -267,7 +267,7 @@ def test_an_agent_of_harbors_own_is_run_and_imported(work: Path, tasks: Path) ->
     assert "sample_submission.csv" in json.dumps(steps)
 
 
-def test_the_commands_of_the_page_are_right_for_harbor(work: Path, tasks: Path) -> None:
+def test_the_documented_harbor_commands_are_valid(work: Path, tasks: Path) -> None:
     page = (REPOSITORY / "docs/harbor.md").read_text(encoding="utf-8")
     shown = set(re.findall(r"harbor run [^`\n]+", page))
     assert len(shown) >= 3
@@ -276,5 +276,5 @@ def test_the_commands_of_the_page_are_right_for_harbor(work: Path, tasks: Path) 
         harbor(work, *words, *(() if "-p" in words else ("-p", str(tasks))), "--print-config")
 
 
-def test_harbors_own_lint_has_no_complaint(work: Path, tasks: Path) -> None:
+def test_harbors_lint_reports_no_problems(work: Path, tasks: Path) -> None:
     assert harbor(work, "harbor", "lint", *(str(tasks / id) for id in SMOKE)).strip() == ""

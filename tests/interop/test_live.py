@@ -40,7 +40,7 @@ def roots(collector: Collector) -> list[object]:
     return sorted(attributes(span)["mlebench.run_id"] for span in collector.by_id.values() if not span.parent_span_id)
 
 
-def test_runs_are_sent_as_they_end(group: tuple[Path, list[RunRecord]]) -> None:
+def test_runs_are_sent_when_they_end(group: tuple[Path, list[RunRecord]]) -> None:
     folder, found = group
     with collecting() as collector:
         traces = live(collector, folder)
@@ -69,13 +69,13 @@ def test_a_bad_collector_gets_one_warning_and_delays_nothing(
         took = time.monotonic() - started
         line = traces.close()
         warned = [*traces.warnings(), *traces.warnings()]
-    assert took < 15, "nothing waits for the collector, which would take minutes"
+    assert took < 15, "the session does not wait minutes for the collector"
     assert line.startswith("0 traces sent to ") and ", 4 not: " in line
     assert f"mlebench export --to=otlp --endpoint={collector.url}/v1/traces {folder}" in line
     assert len(warned) <= 1
 
 
-def test_what_a_collector_did_not_take_is_sent_when_it_is_back(group: tuple[Path, list[RunRecord]]) -> None:
+def test_rejected_traces_are_sent_when_the_collector_recovers(group: tuple[Path, list[RunRecord]]) -> None:
     folder, found = group
     with collecting() as collector:
         collector.always = 503
@@ -91,7 +91,7 @@ def test_what_a_collector_did_not_take_is_sent_when_it_is_back(group: tuple[Path
     assert roots(collector) == [record.run_id for record in found]
 
 
-def test_no_more_runs_wait_than_the_bound(group: tuple[Path, list[RunRecord]]) -> None:
+def test_the_number_of_waiting_runs_is_bounded(group: tuple[Path, list[RunRecord]]) -> None:
     folder, found = group
     with collecting(["stall"]) as collector:
         traces = live(collector, folder, most=2)
@@ -110,7 +110,7 @@ def broken(group: tuple[Path, list[RunRecord]]) -> Iterator[tuple[Path, list[Run
     yield folder, found
 
 
-def test_recordings_that_make_no_sense_stop_no_other_run(broken: tuple[Path, list[RunRecord]]) -> None:
+def test_invalid_recordings_do_not_stop_other_runs(broken: tuple[Path, list[RunRecord]]) -> None:
     folder, found = broken
     with collecting() as collector:
         traces = live(collector, folder)
@@ -148,7 +148,7 @@ def test_a_session_sends_each_run_once(workers: tuple[str, ...], project: pytest
 
 
 @sessions
-def test_a_session_without_a_collector_ends_as_ever(project: pytest.Pytester, run_toys: Run) -> None:
+def test_a_session_with_an_unreachable_collector_ends_normally(project: pytest.Pytester, run_toys: Run) -> None:
     result = run_toys("gold", options=("--otlp=http://127.0.0.1:9",))
     assert result.ret == 0
     shown = result.stdout.str()
@@ -157,7 +157,7 @@ def test_a_session_without_a_collector_ends_as_ever(project: pytest.Pytester, ru
 
 
 @sessions
-def test_options_without_a_use_are_refused(project: pytest.Pytester, run_toys: Run) -> None:
+def test_invalid_option_combinations_are_rejected(project: pytest.Pytester, run_toys: Run) -> None:
     wrong = run_toys("gold", options=("--otlp=localhost",))
     wrong.stderr.fnmatch_lines(["ERROR: --otlp: 'localhost' is not a URL of http:// or https://*"])
     content = run_toys("gold", options=("--otlp-content",))

@@ -1,4 +1,4 @@
-"""Runs and traces in a real MLflow, read back with its own client. ``MLEBENCH_TEST_MLFLOW`` names a Python with it."""
+"""Runs and traces in a real MLflow, read back with its client. ``MLEBENCH_TEST_MLFLOW`` is a Python that has it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ print(json.dumps({"experiment": experiment.experiment_id, "runs": runs, "traces"
 
 
 class Server:
-    """An MLflow server with a store of its own."""
+    """An MLflow server with a separate store."""
 
     def __init__(self, python: str, folder: Path) -> None:
         self.python, self.folder = python, folder
@@ -81,7 +81,7 @@ class Server:
         self._process.wait()
 
     def read(self, experiment: str) -> Any:
-        """What its own client reads of an experiment."""
+        """An experiment as read by MLflow's client."""
         command = [self.python, "-c", READ, self.url, experiment]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == 0, done.stderr
@@ -136,7 +136,7 @@ def test_a_group_is_an_experiment_whose_runs_are_sent_once_and_updated(server: S
     assert updated[gold.run_id]["history"] == own["history"]
 
 
-def test_mlflow_takes_the_traces_too_and_shows_both(server: Server, tmp_path: Path, open_tab: Open) -> None:
+def test_mlflow_also_accepts_traces_and_shows_both(server: Server, tmp_path: Path, open_tab: Open) -> None:
     group = tmp_path / "runs/traced"
     recorded_group(group, runs=2)
     assert export("--to=mlflow", f"--tracking-uri={server.url}", group).returncode == 0
@@ -160,7 +160,7 @@ def test_mlflow_takes_the_traces_too_and_shows_both(server: Server, tmp_path: Pa
     tab.wait("document.body.innerText.includes('smoke-diabetes_a-1') && document.body.innerText.includes('360')")
 
 
-def test_no_secret_is_in_what_mlflow_stored(server: Server, tmp_path: Path) -> None:
+def test_mlflow_stores_no_secret(server: Server, tmp_path: Path) -> None:
     leaking_group(tmp_path / "runs/secret")
     done = export("--to=mlflow", f"--tracking-uri={server.url}", tmp_path / "runs/secret", OPENAI_API_KEY=SECRET)
     assert done.returncode == 0, done.stderr
@@ -169,7 +169,7 @@ def test_no_secret_is_in_what_mlflow_stored(server: Server, tmp_path: Path) -> N
     assert not [path for path in stored if SECRET.encode() in path.read_bytes()]
 
 
-def test_a_server_that_is_killed_half_way_gets_the_rest_and_nothing_twice(server: Server, tmp_path: Path) -> None:
+def test_a_server_killed_half_way_gets_the_rest_without_duplicates(server: Server, tmp_path: Path) -> None:
     own = Server(server.python, tmp_path / "killed")
     group = tmp_path / "runs/long"
     recorded_group(group, runs=6)
@@ -201,8 +201,8 @@ def test_a_server_that_is_killed_half_way_gets_the_rest_and_nothing_twice(server
 
 @contextmanager
 def careless_proxy(server: Server, answers: dict[str, list[str | int]]) -> Iterator[str]:
-    """The URL of a proxy before a server. By the last word of a path it has a list: ``lose`` an answer that the server
-    gave, ``drop`` a request, ``stall`` until the client gives up, or a status to answer with; then it passes on all."""
+    """The URL of a proxy before a server. ``answers`` lists faults by the last part of a path: ``lose`` the response,
+    ``drop`` the request, ``stall`` until the client gives up, or a status. Later requests are forwarded."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -257,7 +257,7 @@ def careless_proxy(server: Server, answers: dict[str, list[str | int]]) -> Itera
             thread.join()
 
 
-def test_lost_answers_and_errors_make_nothing_twice(server: Server, tmp_path: Path) -> None:
+def test_lost_responses_and_errors_cause_no_duplicates(server: Server, tmp_path: Path) -> None:
     group = tmp_path / "runs/careless"
     recorded_group(group, runs=3)
     answers: dict[str, list[str | int]] = {
@@ -276,7 +276,7 @@ def test_lost_answers_and_errors_make_nothing_twice(server: Server, tmp_path: Pa
             if done.returncode == 0:
                 break
         assert done.returncode == 0, done.stderr
-    assert not any(answers.values()), "each of the mishaps happened"
+    assert not any(answers.values()), "each fault occurred"
     runs = server.read("careless")["runs"]
     assert sorted(run["tags"]["mlebench.run_id"] for run in runs) == sorted(r.run_id for r in read_group(group).records)
     for run in runs:

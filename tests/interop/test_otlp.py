@@ -1,4 +1,4 @@
-"""Traces of runs: what a collector receives, decoded with OpenTelemetry's own messages."""
+"""Traces of runs as a collector receives them, decoded with OpenTelemetry's message classes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def group(tmp_path: Path) -> Path:
     return tmp_path / "runs/traced"
 
 
-def test_a_run_is_a_trace_of_its_model_calls_tools_and_grades(group: Path) -> None:
+def test_a_run_is_a_trace_with_its_model_calls_tools_and_grades(group: Path) -> None:
     with collecting() as collector:
         assert main(["export", "--to=otlp", f"--endpoint={collector.url}", str(group)]) == 0
     gold, crashed = read_group(group).records
@@ -101,7 +101,7 @@ def test_a_chat_span_has_models_tokens_by_kind_finish_reason_cost_and_error(grou
     )
 
 
-def test_names_are_those_of_the_pinned_conventions(group: Path) -> None:
+def test_names_follow_the_pinned_conventions(group: Path) -> None:
     known = {
         value
         for module in (gen_ai_attributes, error_attributes)
@@ -119,10 +119,10 @@ def test_names_are_those_of_the_pinned_conventions(group: Path) -> None:
     assert SCHEMA.endswith(conventions)
 
 
-def test_what_was_said_is_sent_only_when_asked_for_and_never_with_a_secret(
+def test_content_is_sent_only_on_request_and_never_with_a_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded_group(tmp_path / "runs/traced", said=f"key={SECRET}")  # as a version before the redaction recorded it
+    recorded_group(tmp_path / "runs/traced", said=f"key={SECRET}")  # as recorded by a version without redaction
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     command = ["export", "--to=otlp", str(tmp_path / "runs/traced")]
     with collecting() as collector:
@@ -138,7 +138,7 @@ def test_what_was_said_is_sent_only_when_asked_for_and_never_with_a_secret(
     assert SECRET.encode() not in b"".join(collector.requests)
 
 
-def test_headers_come_from_a_file_that_only_its_owner_can_read(
+def test_headers_are_read_from_a_file_that_only_its_owner_can_read(
     group: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "headers"
@@ -159,7 +159,7 @@ def test_headers_come_from_a_file_that_only_its_owner_can_read(
 
 
 @pytest.mark.parametrize("url", ["localhost:4318", "ftp://there", "http://", "http://[::1"])
-def test_a_wrong_url_is_one_line(url: str, group: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_url_gives_a_one_line_error(url: str, group: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "--to=otlp", f"--endpoint={url}", str(group)]) == 2
     assert "--endpoint" in (line := capsys.readouterr().err) and line.count("\n") == 1
 
@@ -186,7 +186,7 @@ def test_a_server_that_fails_for_a_while_gets_each_span_once(answers: list[int |
     assert collector.by_id == {(span.trace_id, span.span_id): span for span in spans}
 
 
-def test_a_server_that_stalls_is_given_up_and_gets_the_rest_later(group: Path) -> None:
+def test_a_stalled_server_times_out_and_gets_the_rest_later(group: Path) -> None:
     whole = read_group(group)
     spans = [span for r in whole.records for span in RunSpans(str).of(r, group / r.run_id)]
     with collecting(["stall"]) as collector:
@@ -198,7 +198,7 @@ def test_a_server_that_stalls_is_given_up_and_gets_the_rest_later(group: Path) -
     assert collector.by_id == {(span.trace_id, span.span_id): span for span in spans}
 
 
-def test_what_is_too_large_goes_in_halves(group: Path) -> None:
+def test_a_request_that_is_too_large_is_split_in_halves(group: Path) -> None:
     whole = read_group(group)
     spans = [span for r in whole.records for span in RunSpans(str).of(r, group / r.run_id)]
     with collecting(max_bytes=3000) as collector:
@@ -211,7 +211,7 @@ def test_what_is_too_large_goes_in_halves(group: Path) -> None:
         sender.close()
 
 
-def test_an_export_that_is_cut_off_is_completed_by_the_same_command(
+def test_an_interrupted_export_is_completed_by_the_same_command(
     group: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
@@ -226,7 +226,7 @@ def test_an_export_that_is_cut_off_is_completed_by_the_same_command(
     assert all(collector.by_id[span.trace_id, span.span_id] == span for span in collector.spans)
 
 
-def test_a_server_that_is_not_there_is_one_line(group: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_gives_a_one_line_error(group: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with collecting() as collector:
         pass
     sender = Sender(collector.url, {}, attempts=2, wait=lambda seconds: None)
@@ -235,7 +235,7 @@ def test_a_server_that_is_not_there_is_one_line(group: Path, monkeypatch: pytest
     sender.close()
 
 
-def test_a_missing_package_names_its_extra(group: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_error_names_the_extra(group: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.proto.collector.trace.v1.trace_service_pb2", None)
     with pytest.raises(UsageError, match=r"pip install 'pytest-mlebench\[otlp\]'"):
         Sender("http://localhost", {})

@@ -1,4 +1,4 @@
-"""No exporter lets a secret of this environment out, wherever a record or a recording holds it."""
+"""No exporter reveals a secret of this environment, wherever a record or a recording contains it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILES = {
 
 
 def leaking_group(folder: Path) -> None:
-    """A group whose only run holds the secret wherever an agent or a provider can put it."""
+    """A group whose only run contains the secret wherever an agent or a provider can put it."""
     for record in recorded_group(folder, runs=1, said=f"key {SECRET}"):
         run_dir = folder / record.run_id
         (run_dir / "run.log").write_text(f"export OPENAI_API_KEY={SECRET}\n")
@@ -53,15 +53,15 @@ def run_export(*words: str | Path) -> None:
     assert SECRET not in done.stdout + done.stderr
 
 
-def test_each_exporter_is_searched() -> None:
-    # What MLflow's server stores is searched in test_mlflow.py. Harbor's tasks hold no runs.
+def test_each_exporter_is_tested() -> None:
+    # test_mlflow.py searches the data that MLflow's server stores. Harbor's tasks contain no runs.
     own = {name for name, found in extensions(EXPORTERS).items() if "pytest_mlebench." in found.value}
     assert own == FILES.keys() | {"otlp", "mlflow", "harbor"}
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("to", sorted(FILES))
-def test_no_secret_is_in_files_that_are_written(to: str, tmp_path: Path) -> None:
+def test_written_files_contain_no_secret(to: str, tmp_path: Path) -> None:
     if to == "wandb" and find_spec("wandb") is None:
         pytest.skip("needs the extra wandb")
     leaking_group(tmp_path / "runs/leaking")
@@ -72,7 +72,7 @@ def test_no_secret_is_in_files_that_are_written(to: str, tmp_path: Path) -> None
 
 
 @pytest.mark.full
-def test_no_secret_is_in_traces_that_are_sent(tmp_path: Path) -> None:
+def test_sent_traces_contain_no_secret(tmp_path: Path) -> None:
     leaking_group(tmp_path / "runs/leaking")
     with collecting() as collector:
         run_export("--to=otlp", f"--endpoint={collector.url}", "--otlp-content", tmp_path / "runs/leaking")

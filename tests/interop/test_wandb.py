@@ -1,4 +1,4 @@
-"""Files for ``wandb sync``, read back as the log of records that they are, with W&B's own messages."""
+"""Files for ``wandb sync``, read back as logs of records with W&B's message classes."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _FULL, _LAST = 1, 4
 
 
 def records_of(file: Path) -> Iterator[bytes]:
-    """The records of a log in LevelDB's format: blocks of 32 KiB with parts, each behind checksum, length and kind."""
-    content, at, whole = file.read_bytes(), 7, b""  # behind W&B's own header
+    """The records of a log in LevelDB's format: 32 KiB blocks of parts, each after its checksum, length and type."""
+    content, at, whole = file.read_bytes(), 7, b""  # after W&B's header
     while at + 7 <= len(content):
         if _BLOCK - at % _BLOCK < 7:
             at += _BLOCK - at % _BLOCK
@@ -84,7 +84,7 @@ def export(*words: str | Path, **variables: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
 
 
-def test_a_run_for_each_record_and_a_table_of_outcomes_are_written_once(tmp_path: Path) -> None:
+def test_each_record_gets_one_run_and_the_group_one_table_of_outcomes(tmp_path: Path) -> None:
     group, out = tmp_path / "runs/mine", tmp_path / "out"
     for record in recorded_group(group, runs=2, said=f"key {SECRET}"):
         replace(record, detail=SECRET, versions={"agent": SECRET}).write(group / record.run_id)
@@ -110,7 +110,7 @@ def test_a_run_for_each_record_and_a_table_of_outcomes_are_written_once(tmp_path
     assert not [path for path in out.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
 
 
-def test_without_a_key_one_line_says_so(tmp_path: Path) -> None:
+def test_a_missing_key_gives_a_one_line_error(tmp_path: Path) -> None:
     recorded_group(tmp_path / "runs/mine", runs=1)
     done = export(tmp_path / "runs/mine", HOME=str(tmp_path), WANDB_BASE_URL="http://127.0.0.1:9")
     assert done.returncode == 2 and "Traceback" not in done.stderr
@@ -118,7 +118,7 @@ def test_without_a_key_one_line_says_so(tmp_path: Path) -> None:
 
 
 class Tracker(BaseHTTPRequestHandler):
-    """As much of W&B's API as an export uses, since W&B's own server is not free software."""
+    """The part of W&B's API that an export uses, because W&B's server is not free software."""
 
     takes: int | str = 200
     """The status with which what a run sends is answered; or ``drop`` its connection, or ``stall`` till the client
@@ -190,7 +190,7 @@ class Tracker(BaseHTTPRequestHandler):
         return answer
 
     def resumed(self, id: str | None) -> dict[str, Any] | None:
-        """What a run that goes on is told of what was sent before."""
+        """The state of earlier uploads, as sent to a resumed run."""
         if (own := self.runs.get(id or "")) is None:
             return None
         lines = [json.dumps(line) for line in own["history"]]
@@ -254,7 +254,7 @@ Run = dict[str, Any]
 
 
 def exported(group: Path, *traits: dict[str, Any]) -> tuple[list[subprocess.CompletedProcess[str]], dict[str, Run]]:
-    """Export a group several times to one tracker, which has these traits in turn; also returns its runs, by name."""
+    """Export a group several times to one tracker, with other traits each time; also return its runs by name."""
     runs: dict[str, Run] = {}
     shared: dict[str, Any] = {"runs": runs, "received": []}
     done = []
@@ -278,7 +278,7 @@ def exported(group: Path, *traits: dict[str, Any]) -> tuple[list[subprocess.Comp
     return done, {run["displayName"]: run for run in runs.values()}
 
 
-def test_a_server_gets_each_run_once_however_often_it_is_sent(tmp_path: Path) -> None:
+def test_a_server_gets_each_run_once_after_repeated_exports(tmp_path: Path) -> None:
     group = tmp_path / "runs/mine"
     recorded_group(group, runs=2)
     done, runs = exported(group, {}, {})
@@ -300,7 +300,7 @@ def test_a_server_receives_no_secret(tmp_path: Path) -> None:
     assert not [request for request in received if SECRET.encode() in request]
 
 
-def test_data_that_a_server_refuses_without_its_client_telling_is_missed(tmp_path: Path) -> None:
+def test_data_silently_rejected_by_a_server_is_noticed(tmp_path: Path) -> None:
     group = tmp_path / "runs/mine"
     recorded_group(group, runs=1)
     (done,), _ = exported(group, {"takes": 413})
@@ -310,7 +310,7 @@ def test_data_that_a_server_refuses_without_its_client_telling_is_missed(tmp_pat
     assert done.stderr.splitlines()[-1].startswith(expected), done.stderr
 
 
-def test_a_file_that_a_server_refuses_is_missed(tmp_path: Path) -> None:
+def test_a_file_rejected_by_a_server_is_noticed(tmp_path: Path) -> None:
     recorded_group(tmp_path / "runs/mine", runs=1)
     (bad, good), _ = exported(tmp_path / "runs/mine", {"takes_uploads": False}, {})
     assert bad.returncode == 2 and "W&B lacks data of 1 of 2 runs (outcomes): " in bad.stderr, bad.stderr
@@ -322,9 +322,7 @@ def test_a_file_that_a_server_refuses_is_missed(tmp_path: Path) -> None:
     [{"takes": 500}, {"takes": "drop"}, {"takes": "stall"}, {"talks_sense": False}],
     ids=["errors", "drops", "stalls", "nonsense"],
 )
-def test_a_bad_server_ends_an_export_with_one_line_and_gets_the_rest_later(
-    tmp_path: Path, traits: dict[str, Any]
-) -> None:
+def test_a_bad_server_gives_a_one_line_error_and_gets_the_rest_later(tmp_path: Path, traits: dict[str, Any]) -> None:
     group = tmp_path / "runs/mine"
     (record,) = recorded_group(group, runs=1)
     (bad, good), runs = exported(group, traits, {})

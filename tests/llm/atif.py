@@ -1,6 +1,6 @@
-"""Whether a trajectory is one: the JSON Schema of ATIF 1.8, and the rules that it cannot say.
+"""Validates trajectories by the JSON Schema of ATIF 1.8 and by the rules that a schema cannot express.
 
-``atif-1.8.schema.json`` was made from the models of Harbor 0.25.0 (https://pypi.org/project/harbor, Apache-2.0).
+``atif-1.8.schema.json`` was generated from the models of Harbor 0.25.0 (https://pypi.org/project/harbor, Apache-2.0).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _AGENTS_OWN = ("model_name", "reasoning_effort", "reasoning_content", "tool_call
 
 
 def problems(trajectory: Any) -> list[str]:
-    """What is wrong with a trajectory, with its place; empty if it is valid."""
+    """The problems of a trajectory with their paths; empty if it is valid."""
     return [*_schema_problems(trajectory, SCHEMA, "it"), *_rule_problems(trajectory)]
 
 

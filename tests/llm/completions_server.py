@@ -1,4 +1,4 @@
-"""A scripted completions server: a model of words that knows each text as well as a test says."""
+"""A scripted completions server: a model of words with the probabilities that a test sets."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 OUTSIDE = 0.001
-"""What it gives to words that start with ``zz``, for which it has twelve better ones."""
+"""Probability of words that start with ``zz``; twelve other words are more probable."""
 
 
 @dataclass
 class Scripted:
-    """``knows`` has the probability of every word in a text that starts so.
+    """``knows`` maps the start of a text to the probability of each of its words.
 
-    ``statuses`` are answered first; 200 is an answer as ever.
+    ``statuses`` are returned first, one per request; 200 is a normal response.
     """
 
     knows: Mapping[str, float] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Scripted:
 
 @contextmanager
 def serving(scripted: Scripted) -> Iterator[Scripted]:
-    """Context manager: it answers at ``scripted.url``."""
+    """Context manager that serves at ``scripted.url``."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

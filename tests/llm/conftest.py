@@ -23,7 +23,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ssl
 
 @pytest.fixture
 def upstream(certificates: tuple[ssl.SSLContext, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
-    """A provider of all APIs, where the harness's environment says that the bundled ones are."""
+    """A provider of all APIs, which replaces the bundled ones by the harness's environment variables."""
     context, file = certificates
     with Upstream(tls=context) as upstream:
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
@@ -39,7 +39,7 @@ def upstream(certificates: tuple[ssl.SSLContext, Path], monkeypatch: pytest.Monk
 
 @pytest.fixture
 def start(upstream: Upstream, tmp_path: Path) -> Iterator[Start]:
-    """Starts gateways to the upstream; each is closed at the latest when the test ends."""
+    """Starts gateways to the upstream; those still open are closed when the test ends."""
     with ExitStack() as stack:
 
         def start(run: str = "run", *, replay: Path | None = None, **settings: Any) -> Gateway:

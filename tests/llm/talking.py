@@ -1,4 +1,4 @@
-"""Plain HTTP to a gateway, for what no client would send."""
+"""Plain HTTP to a gateway, for requests that no client would send."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Answer:
 
 
 def until(condition: Callable[[], Any]) -> None:
-    """Wait until something is the case."""
+    """Wait until a condition is true."""
     deadline = time.monotonic() + 30
     while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.01)
 
 
@@ -49,7 +49,7 @@ def ask(
     token: str | None = None,
     headers: dict[str, str] | None = None,
 ) -> Answer:
-    """One request; a body that is no bytes is sent as JSON."""
+    """Send one request; a body other than bytes is sent as JSON."""
     port = urlsplit(gateway.url).port
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -63,7 +63,7 @@ def ask(
 
 
 def send(gateway: Gateway, data: bytes, *, timeout: float = 15) -> bytes:
-    """Bytes as they are; returns all that comes back until the connection ends, or for a second of silence."""
+    """Send raw bytes; return the reply up to the end of the connection or a second without data."""
     with socket.create_connection(("127.0.0.1", urlsplit(gateway.url).port or 0), timeout=timeout) as connection:
         connection.sendall(data)
         connection.settimeout(3)

@@ -1,4 +1,4 @@
-"""What a request may hold: each attack is refused by name, or reaches the provider without what makes it one."""
+"""What a request may contain: an attack is rejected, or reaches the provider without its harmful part."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ VIDEO = {"type": "video", "video": ["http://example.org/x.mp4"]}
 ADDITION = {"type": "tool_addition", "tool": {"type": "web_search_20250305", "name": "w"}}
 URL = {"type": "url", "url": "https://example.org/x"}
 ATTACKS: list[tuple[str, dict[str, Any]]] = [
-    # Further models, and who chooses among them.
+    # Additional models, and the choice among them.
     (OPENROUTER, {"models": ["openai/gpt-4o-mini", "openai/o1-pro"]}),
     (OPENROUTER, {"models": "openai/o1-pro"}),
     (OPENROUTER, {"route": "fallback"}),
@@ -155,7 +155,7 @@ ATTACKS: list[tuple[str, dict[str, Any]]] = [
     (GENERATE, {CONFIG: {"responseModalities": "AUDIO"}}),
     (GENERATE, {CONFIG: {"responseModalities": [2]}}),
     (GENERATE, {CONFIG: {"responseModalities": ["VIDEO"]}}),
-    # What the provider keeps.
+    # Data stored by the provider.
     (GENERATE, {"cachedContent": "cachedContents/1"}),
     (GENERATE, {"cachedContent": ["cachedContents/1"]}),
     (COUNT, {"generateContentRequest": {**question(GENERATE), "cached_content": "cachedContents/1"}}),
@@ -165,7 +165,7 @@ ATTACKS: list[tuple[str, dict[str, Any]]] = [
     (RESPONSES, {"input": [{"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}]}),
     (RESPONSES, {"input": [{"type": "compaction_trigger"}]}),
     (RESPONSES, {"input": [{"type": "configuration_update", "reasoning": {"mode": "pro"}}]}),
-    # Media by an address.
+    # Media given by a URL or file ID.
     (CHAT, _said([VIDEO])),
     (CHAT, _said([{"type": "image_url", "image_url": ["https://example.org/x"]}])),
     (CHAT, _said([{"type": "image_url", "image_url": {"url": "\thttps://example.org/x"}}])),
@@ -204,7 +204,7 @@ ATTACKS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("path", "body"), ATTACKS)
-def test_what_selects_more_than_it_may_is_refused(
+def test_a_request_that_selects_more_than_allowed_is_rejected(
     path: str, body: dict[str, Any], gateway: Gateway, upstream: Upstream
 ) -> None:
     answer = ask(gateway, {**question(path), **body}, path=path)
@@ -227,7 +227,7 @@ def test_what_selects_more_than_it_may_is_refused(
         b"{'model': 'gpt-4o', 'messages': []}",
     ],
 )
-def test_text_that_is_read_in_two_ways_is_refused(body: bytes, gateway: Gateway, upstream: Upstream) -> None:
+def test_ambiguous_json_is_rejected(body: bytes, gateway: Gateway, upstream: Upstream) -> None:
     assert ask(gateway, body).status == 400
     assert upstream.seen == []
 
@@ -254,10 +254,10 @@ DROPPED: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("path", "body"), DROPPED)
-def test_a_field_that_no_list_names_is_dropped_and_noted(
+def test_an_unlisted_field_is_dropped_and_noted(
     path: str, body: dict[str, Any], gateway: Gateway, upstream: Upstream, run_dir: Path
 ) -> None:
-    """A newer client works; what the field would have selected is not asked for."""
+    """Newer clients still work; the feature that the field selects is not requested."""
     assert ask(gateway, {**question(path), **body}, path=path).status == 200
     assert upstream.seen[0].body == question(path)
     (call,) = read_calls(run_dir)
@@ -310,7 +310,7 @@ NESTED: list[tuple[str, dict[str, Any], str, Callable[[Any], Any]]] = [
 
 
 @pytest.mark.parametrize(("path", "body", "name", "level"), NESTED)
-def test_so_is_one_within_others(
+def test_a_nested_unlisted_field_is_dropped_and_noted(
     path: str,
     body: dict[str, Any],
     name: str,
@@ -340,7 +340,7 @@ def test_so_is_one_within_others(
         "application/json; profile=x",
     ],
 )
-def test_a_body_of_another_type_is_refused(type: str, gateway: Gateway, upstream: Upstream) -> None:
+def test_a_body_of_another_type_is_rejected(type: str, gateway: Gateway, upstream: Upstream) -> None:
     assert ask(gateway, headers={"Content-Type": type}).status == 415
     assert upstream.seen == []
 
@@ -348,7 +348,7 @@ def test_a_body_of_another_type_is_refused(type: str, gateway: Gateway, upstream
 @pytest.mark.parametrize(
     "type", ["application/json", "application/json; charset=utf-8", "Application/JSON;charset=UTF-8"]
 )
-def test_json_arrives_as_json(type: str, gateway: Gateway, upstream: Upstream) -> None:
+def test_json_is_forwarded_as_json(type: str, gateway: Gateway, upstream: Upstream) -> None:
     assert ask(gateway, headers={"Content-Type": type}).status == 200
     assert upstream.seen[0].headers["Content-Type"] == "application/json"
 
@@ -362,7 +362,7 @@ def test_json_arrives_as_json(type: str, gateway: Gateway, upstream: Upstream) -
         ["Content-Encoding: identity, gzip"],
     ],
 )
-def test_a_second_header_says_nothing_else_of_a_body(lines: list[str], gateway: Gateway, upstream: Upstream) -> None:
+def test_headers_that_redefine_the_body_are_rejected(lines: list[str], gateway: Gateway, upstream: Upstream) -> None:
     body = json.dumps(QUESTION).encode()
     answer = send(gateway, head(gateway, *lines, f"Content-Length: {len(body)}") + body)
     assert answer.split()[1] in (b"400", b"415")
@@ -397,7 +397,7 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("path", [CHAT, RESPONSES, MESSAGES, GENERATE])
-def test_no_other_header_reaches_the_provider(path: str, gateway: Gateway, upstream: Upstream) -> None:
+def test_no_unlisted_header_reaches_the_provider(path: str, gateway: Gateway, upstream: Upstream) -> None:
     assert ask(gateway, question(path), path=path, headers=HEADERS).status == 200
     seen = {name.lower(): value for name, value in upstream.seen[0].headers.items()}
     own = {"host", "content-length", "content-type", "accept", "accept-encoding", "user-agent"}
@@ -405,7 +405,7 @@ def test_no_other_header_reaches_the_provider(path: str, gateway: Gateway, upstr
     assert seen["user-agent"] == "pytest-mlebench"
 
 
-def test_features_that_are_not_listed_are_taken_out_of_anthropics_header(
+def test_unlisted_features_are_removed_from_anthropics_header(
     gateway: Gateway, upstream: Upstream, run_dir: Path
 ) -> None:
     given = "context-1m-2025-08-07, files-api-2025-04-14,fast-mode-2026-02-01,server-side-fallback-2026-07-01"
@@ -434,7 +434,7 @@ def test_features_that_are_not_listed_are_taken_out_of_anthropics_header(
         (GENERATE, "$.xgafv=1&$alt=proto"),
     ],
 )
-def test_no_parameter_reaches_the_provider_that_is_not_listed(
+def test_no_unlisted_parameter_reaches_the_provider(
     path: str, query: str, gateway: Gateway, upstream: Upstream
 ) -> None:
     assert ask(gateway, question(path), path=f"{path}?{query}").status == 200
@@ -460,12 +460,12 @@ def test_no_parameter_reaches_the_provider_that_is_not_listed(
         "/anthropic/v1/sessions",
     ],
 )
-def test_no_other_path_passes(path: str, gateway: Gateway, upstream: Upstream) -> None:
+def test_no_unlisted_path_passes(path: str, gateway: Gateway, upstream: Upstream) -> None:
     assert ask(gateway, question(CHAT), path=path).status == 404
     assert upstream.seen == []
 
 
-def test_no_other_header_of_an_answer_reaches_the_agent(gateway: Gateway, upstream: Upstream) -> None:
+def test_no_unlisted_response_header_reaches_the_agent(gateway: Gateway, upstream: Upstream) -> None:
     upstream.headers = {
         "openai-organization": "the-users-own",
         "x-ratelimit-remaining-requests": "7",
@@ -478,7 +478,7 @@ def test_no_other_header_of_an_answer_reaches_the_agent(gateway: Gateway, upstre
 
 
 @pytest.mark.parametrize("file", sorted(REQUESTS.glob("*.json")), ids=lambda file: file.stem)
-def test_the_requests_of_real_clients_pass_whole(
+def test_the_requests_of_real_clients_pass_unchanged(
     file: Path, gateway: Gateway, upstream: Upstream, run_dir: Path
 ) -> None:
     requests = json.loads(file.read_text(encoding="utf-8"))["requests"]
@@ -500,7 +500,7 @@ PROVIDERS = {"/v1/messages": "anthropic", "/v1beta": "gemini"}
 
 
 def without(body: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
-    """A body without the fields and tools that do not reach the provider."""
+    """A body without the fields and tools that the gateway removes."""
     dropped = {name.rpartition(".")[2] for name in request.get("dropped", ())}
     made = dict(body)
     if "messages" in made:
@@ -513,13 +513,13 @@ def without(body: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
 
 
 def camel(value: Any) -> Any:
-    """With all keys in the spelling of Gemini's documentation; its servers take snake case as well."""
+    """Convert all keys to the spelling of Gemini's documentation; its servers also accept snake case."""
     if isinstance(value, dict):
         return {re.sub("_([a-z])", lambda found: found[1].upper(), key): camel(item) for key, item in value.items()}
     return [camel(item) for item in value] if isinstance(value, list) else value
 
 
-# What users add.
+# Additions by users.
 
 MINE = """
 mine:
@@ -533,7 +533,7 @@ mine:
 """
 
 
-def test_a_providers_file_adds_to_the_lists(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+def test_a_providers_file_extends_the_lists(start: Start, upstream: Upstream, tmp_path: Path) -> None:
     file = tmp_path / "providers.yaml"
     file.write_text(MINE.format(url=upstream.url))
     gateway = start(providers=load_providers(file))
@@ -549,7 +549,9 @@ def test_a_providers_file_adds_to_the_lists(start: Start, upstream: Upstream, tm
     (seen,) = upstream.seen
     assert (seen.body, seen.query, seen.headers["X-Team"]) == (body, "priority=2", "a")
     assert "X-Other" not in seen.headers
-    assert ask(gateway, {"query": "x", "model": "m"}, path="/mine/v1/chat/completions/rerank").status == 404  # its own
+    assert (
+        ask(gateway, {"query": "x", "model": "m"}, path="/mine/v1/chat/completions/rerank").status == 404
+    )  # provider's
     assert upstream.seen[1].body == {"query": "x", "model": "m"}
     assert ask(gateway, {}, path="/mine/v1/rerank").status == 404
     assert len(upstream.seen) == 2
@@ -575,14 +577,14 @@ def test_a_mistake_in_a_providers_file_is_explained(line: str, said: str, tmp_pa
     assert f"{file}: provider mine" in str(wrong.value)
 
 
-# What is reserved.
+# Reservations.
 
 MESSAGE = {"role": "user", "content": "Which?"}
 IMAGES = "/gemini/v1beta/models/gemini-2.5-flash-image:generateContent"
 
 
 def priced(tmp_path: Path, **dollars: float) -> Prices:
-    """A dollar a token of output, or so many; input costs nothing."""
+    """Prices in dollars per output token; input costs nothing."""
     file = tmp_path / "prices.yaml"
     rates = {
         name.replace("__", "/").replace("_", "-"): {"input": 0, "output": n * 10**6} for name, n in dollars.items()
@@ -596,7 +598,7 @@ def with_budget(dollars: float, **settings: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("answers", "status"), [(1, 200), (5, 200), (6, 402)])
-def test_all_answers_of_a_request_are_reserved(
+def test_the_cost_of_all_choices_of_a_request_is_reserved(
     answers: int, status: int, start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
     gateway = start(**with_budget(550, prices=priced(tmp_path, gpt_4o=1)))
@@ -604,7 +606,7 @@ def test_all_answers_of_a_request_are_reserved(
 
 
 @pytest.mark.parametrize(("answers", "status"), [(1, 200), (5, 200), (6, 403)])
-def test_all_of_geminis_candidates_are_reserved(
+def test_the_cost_of_all_gemini_candidates_is_reserved(
     answers: int, status: int, start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
     gateway = start(**with_budget(550, prices=priced(tmp_path, **{"gemini*": 1})))
@@ -613,7 +615,9 @@ def test_all_of_geminis_candidates_are_reserved(
         assert ask(gateway, {**question(GENERATE), **spelling}, path=GENERATE).status == status
 
 
-def test_the_dearest_model_that_may_answer_is_reserved(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+def test_the_most_expensive_possible_model_determines_the_reservation(
+    start: Start, upstream: Upstream, tmp_path: Path
+) -> None:
     file = tmp_path / "providers.yaml"
     file.write_text(MINE.format(url=upstream.url))
     prices = priced(tmp_path, cheap=0.01, dear=10)
@@ -645,7 +649,7 @@ UNKNOWN: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("path", "body", "said"), UNKNOWN)
-def test_what_has_no_known_price_is_refused_under_a_budget_of_dollars(
+def test_requests_without_a_known_price_are_rejected_under_a_dollar_budget(
     path: str, body: dict[str, Any], said: str, start: Start, upstream: Upstream
 ) -> None:
     asked = {**question(path), **body}
@@ -657,17 +661,17 @@ def test_what_has_no_known_price_is_refused_under_a_budget_of_dollars(
 
 
 @pytest.mark.parametrize(("tier", "status"), [("default", 200), ("auto", 200), ("flex", 200), ("priority", 402)])
-def test_a_tier_that_costs_more_is_reserved_as_such(tier: str, status: int, start: Start, upstream: Upstream) -> None:
+def test_a_more_expensive_tier_raises_the_reservation(tier: str, status: int, start: Start, upstream: Upstream) -> None:
     body = {**question(RESPONSES), "max_output_tokens": 1000, "service_tier": tier}
     assert ask(start(**with_budget(0.0109)), body, path=RESPONSES).status == status
 
 
-def test_the_models_of_users_own_prices_cost_what_they_say(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+def test_models_in_the_users_prices_file_cost_that_price(start: Start, upstream: Upstream, tmp_path: Path) -> None:
     gateway = start(**with_budget(1000, prices=priced(tmp_path, gpt_4o=1)))
     assert ask(gateway, {**QUESTION, "max_tokens": 10, "service_tier": "new"}).status == 200
 
 
-def test_a_path_of_the_users_own_has_no_known_price(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+def test_a_path_added_by_the_user_has_no_known_price(start: Start, upstream: Upstream, tmp_path: Path) -> None:
     file = tmp_path / "providers.yaml"
     file.write_text(MINE.format(url=upstream.url))
     gateway = start(providers=load_providers(file), limits=BudgetLimits(max_calls=5))
@@ -676,7 +680,7 @@ def test_a_path_of_the_users_own_has_no_known_price(start: Start, upstream: Upst
     assert upstream.seen == []
 
 
-def test_a_limit_that_a_server_may_not_know_does_not_lower_what_is_reserved(
+def test_a_limit_that_a_server_may_not_support_does_not_lower_the_reservation(
     start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
     file = tmp_path / "providers.yaml"
@@ -700,15 +704,15 @@ def test_a_limit_that_a_server_may_not_know_does_not_lower_what_is_reserved(
         (GENERATE, {CONFIG: {"maxOutputTokens": 0}}),
     ],
 )
-def test_a_limit_of_none_is_no_limit(
+def test_a_limit_of_zero_is_not_a_limit(
     path: str, limit: dict[str, Any], start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
     gateway = start(**with_budget(50, prices=priced(tmp_path, **{"*": 1})))
     assert ask(gateway, {**question(path), **limit}, path=path).status in (402, 403)
 
 
-def test_a_longer_context_window_is_reserved_as_such(start: Start, upstream: Upstream, tmp_path: Path) -> None:
-    """The size of a request says how many tokens it may have, but no more than fit into the window."""
+def test_a_longer_context_window_raises_the_reservation(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+    """The size of a request bounds its tokens, up to the context window."""
     file = tmp_path / "prices.yaml"
     file.write_text(json.dumps({"claude*": {"input": 10**6, "output": 0, "context_window": 1000}}))
     gateway = start(**with_budget(1100, prices=Prices.load(file)))
@@ -725,13 +729,13 @@ def test_a_tier_without_a_known_price_has_an_unknown_cost(gateway: Gateway, upst
     assert standard["cost"] > 0
 
 
-def test_a_name_that_models_lists_to_the_letter_passes(start: Start, upstream: Upstream) -> None:
+def test_a_model_name_listed_exactly_passes(start: Start, upstream: Upstream) -> None:
     gateway = start(models=("@cf/meta/llama", "gpt-*"))
     assert ask(gateway, {**QUESTION, "model": "@cf/meta/llama"}).status == 200
     assert ask(gateway, {**QUESTION, "model": "gpt-4o,gpt-5"}).status == 400
 
 
-def test_what_a_provider_keeps_passes_with_its_tools(start: Start, upstream: Upstream) -> None:
+def test_data_stored_by_a_provider_passes_with_its_tools(start: Start, upstream: Upstream) -> None:
     gateway = start(allow_provider_tools=True)
     asked = {**question(RESPONSES), "previous_response_id": "resp_9", "conversation": "conv_1"}
     assert ask(gateway, asked, path=RESPONSES).status == 200

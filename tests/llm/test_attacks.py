@@ -1,4 +1,4 @@
-"""What a hostile agent, or a hostile provider, tries on the gateway."""
+"""Attacks by a hostile agent or a hostile provider on the gateway."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MESSAGES = "/anthropic/v1/messages"
 GENERATE = "/gemini/v1beta/models/gemini-2.5-pro:generateContent"
 
 
-# Ways to elsewhere.
+# Attempts to reach other hosts.
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ GENERATE = "/gemini/v1beta/models/gemini-2.5-pro:generateContent"
         "/anthropic/v1/messages/batches",
     ],
 )
-def test_only_the_listed_paths_of_the_providers_are_reached(target: str, gateway: Gateway, upstream: Upstream) -> None:
+def test_only_listed_provider_paths_are_reachable(target: str, gateway: Gateway, upstream: Upstream) -> None:
     for method in ("POST", "GET"):
         start = f"{method} {target} HTTP/1.1"
         answer = send(gateway, head(gateway, f"Content-Length: {len(BODY)}", start=start) + BODY)
@@ -73,14 +73,14 @@ def test_only_the_listed_paths_of_the_providers_are_reached(target: str, gateway
     assert upstream.seen == []
 
 
-def test_it_is_no_proxy(gateway: Gateway, upstream: Upstream) -> None:
+def test_the_gateway_is_not_a_proxy(gateway: Gateway, upstream: Upstream) -> None:
     answer = send(gateway, head(gateway, start=f"CONNECT localhost:{upstream.port} HTTP/1.1"))
     assert answer.split()[1] in (b"400", b"404")
     assert upstream.seen == []
 
 
 @pytest.mark.parametrize("host", ["example.org", "localhost:1", "169.254.169.254"])
-def test_the_host_header_leads_nowhere_else(host: str, gateway: Gateway, upstream: Upstream) -> None:
+def test_the_host_header_does_not_redirect_requests(host: str, gateway: Gateway, upstream: Upstream) -> None:
     answer = ask(gateway, headers={"Host": host, "X-Forwarded-Host": host, "X-Original-URL": "/v1/files"})
     assert answer.status == 200
     (seen,) = upstream.seen
@@ -98,7 +98,7 @@ def test_a_redirect_is_not_followed(gateway: Gateway, upstream: Upstream) -> Non
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_web_page_is_no_answer(gateway: Gateway, upstream: Upstream, *, stream: bool) -> None:
+def test_a_web_page_is_not_accepted_as_a_response(gateway: Gateway, upstream: Upstream, *, stream: bool) -> None:
     upstream.failures.append(Failure(200, {}, {"Content-Type": "text/html; charset=utf-8"}))
     answer = ask(gateway, {"model": "gpt-4o", "messages": [], "stream": stream})
     assert answer.status == 502
@@ -106,7 +106,7 @@ def test_a_web_page_is_no_answer(gateway: Gateway, upstream: Upstream, *, stream
     assert gateway.totals.cost == 0 and gateway.totals.refusals.total() == 1
 
 
-def test_another_method_is_not_smuggled_in(gateway: Gateway, upstream: Upstream) -> None:
+def test_another_method_cannot_be_smuggled_in(gateway: Gateway, upstream: Upstream) -> None:
     ask(gateway, headers={"X-HTTP-Method-Override": "DELETE", "X-Method-Override": "DELETE"})
     assert not {name for name in upstream.seen[0].headers if "override" in name.lower()}
     assert send(gateway, head(gateway, start=f"DELETE {CHAT} HTTP/1.1")).split()[1] == b"404"
@@ -121,7 +121,7 @@ def test_googles_common_parameters_do_not_pass(query: str, gateway: Gateway, ups
     assert all(seen.query == "" for seen in upstream.seen)
 
 
-# Two readings of one request.
+# Ambiguous requests.
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_googles_common_parameters_do_not_pass(query: str, gateway: Gateway, ups
         [f"Content-Length: {len(BODY)}", " folded: yes"],
     ],
 )
-def test_a_request_with_two_readings_is_refused(lines: list[str], gateway: Gateway, upstream: Upstream) -> None:
+def test_an_ambiguous_request_is_rejected(lines: list[str], gateway: Gateway, upstream: Upstream) -> None:
     smuggled = head(gateway, "Content-Length: 0", start="POST /openai/v1/chat/completions HTTP/1.1")
     answer = send(gateway, head(gateway, *lines) + b"0\r\n\r\n" + smuggled)
     assert answer.split()[1] != b"200", answer[:300]
@@ -168,7 +168,7 @@ def test_a_chunked_request_is_one_request(gateway: Gateway, upstream: Upstream) 
         b"",
     ],
 )
-def test_a_body_with_two_readings_is_refused(body: bytes, gateway: Gateway, upstream: Upstream) -> None:
+def test_an_ambiguous_body_is_rejected(body: bytes, gateway: Gateway, upstream: Upstream) -> None:
     answer = ask(gateway, body)
     assert answer.status == 400
     assert answer.message
@@ -178,27 +178,27 @@ def test_a_body_with_two_readings_is_refused(body: bytes, gateway: Gateway, upst
 # Too much, too slow.
 
 
-def test_oversized_headers_are_refused(gateway: Gateway, upstream: Upstream) -> None:
+def test_oversized_headers_are_rejected(gateway: Gateway, upstream: Upstream) -> None:
     assert send(gateway, head(gateway, f"X-Large: {'x' * 100_000}")).split()[1] in (b"400", b"431")
     assert send(gateway, head(gateway, *(f"X-{n}: y" for n in range(10_000)))).split()[1] in (b"400", b"431")
     assert upstream.seen == []
 
 
 @pytest.mark.full
-def test_oversized_bodies_are_refused(gateway: Gateway, upstream: Upstream) -> None:
+def test_oversized_bodies_are_rejected(gateway: Gateway, upstream: Upstream) -> None:
     assert send(gateway, head(gateway, f"Content-Length: {1 << 40}")).split()[1] == b"413"
     assert ask(gateway, b'{"model": "gpt-4o", "messages": [' + b"[]," * 2_000_000 + b"[]]}").status == 413
     assert upstream.seen == []
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
-def test_a_decompression_bomb_is_not_unpacked(encoding: str, gateway: Gateway, upstream: Upstream) -> None:
+def test_a_decompression_bomb_is_not_decompressed(encoding: str, gateway: Gateway, upstream: Upstream) -> None:
     bomb = (gzip.compress if encoding == "gzip" else zlib.compress)(b" " * (1 << 26))
     assert ask(gateway, bomb, headers={"Content-Encoding": encoding}).status == 415
     assert upstream.seen == []
 
 
-def test_a_slow_client_is_cut_off_and_holds_nobody_up(start: Start, upstream: Upstream) -> None:
+def test_a_slow_client_is_disconnected_and_delays_no_one(start: Start, upstream: Upstream) -> None:
     gateway = start(head_seconds=1.0)
     port = urlsplit(gateway.url).port or 0
     slow = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(100)]
@@ -206,14 +206,14 @@ def test_a_slow_client_is_cut_off_and_holds_nobody_up(start: Start, upstream: Up
         for connection in slow:
             connection.sendall(b"POST /openai/v1/chat/completions HTTP/1.1\r\nX-Slow: ")
         assert ask(gateway).status == 200
-        assert slow[0].recv(1000) == b""  # the gateway ended it
+        assert slow[0].recv(1000) == b""  # closed by the gateway
     finally:
         for connection in slow:
             connection.close()
 
 
 @pytest.mark.full
-def test_a_slow_body_is_cut_off(start: Start, upstream: Upstream) -> None:
+def test_a_slow_body_is_disconnected(start: Start, upstream: Upstream) -> None:
     gateway = start(body_seconds=0.5)
     answer = send(gateway, head(gateway, "Content-Length: 100") + b'{"model"')
     assert answer.split()[1] == b"400"
@@ -223,7 +223,7 @@ def test_a_slow_body_is_cut_off(start: Start, upstream: Upstream) -> None:
 # Tokens.
 
 
-def test_only_this_runs_token_is_taken(start: Start, upstream: Upstream) -> None:
+def test_only_this_runs_token_is_accepted(start: Start, upstream: Upstream) -> None:
     own, other = start("own"), start("other")
     for token in ("", "x", other.token, KEY, own.token[:-1], f"{own.token}x", own.token.upper(), "Bearer"):
         answer = ask(own, token=token)
@@ -239,7 +239,7 @@ def test_only_this_runs_token_is_taken(start: Start, upstream: Upstream) -> None
     assert all(own.token not in json.dumps(seen.headers) for seen in upstream.seen)
 
 
-def test_a_token_is_worthless_after_its_run(start: Start, upstream: Upstream) -> None:
+def test_a_token_is_invalid_after_its_run(start: Start, upstream: Upstream) -> None:
     first = start("first")
     token, port = first.token, urlsplit(first.url).port or 0
     first.close()
@@ -249,7 +249,7 @@ def test_a_token_is_worthless_after_its_run(start: Start, upstream: Upstream) ->
     assert ask(second, token=token).status == 401
 
 
-# Tools of the provider, in disguise.
+# Provider tools in unusual forms.
 
 FUNCTION = {"type": "function", "function": {"name": "shell", "parameters": {}}}
 ADDED = {"type": "additional_tools", "tools": [{"type": "web_search"}]}
@@ -347,7 +347,7 @@ def test_the_providers_own_tools_are_withheld(
         ),
     ],
 )
-def test_what_makes_no_sense_without_them_is_refused(
+def test_requests_that_depend_on_provider_tools_are_rejected(
     path: str, body: dict[str, Any], gateway: Gateway, upstream: Upstream
 ) -> None:
     answer = ask(gateway, {**_question(path), **body}, path=path)
@@ -388,7 +388,9 @@ def test_what_makes_no_sense_without_them_is_refused(
         (GENERATE, [{"file_data": {"file_uri": "https://www.youtube.com/watch?v=x"}}]),
     ],
 )
-def test_nothing_is_fetched_by_its_address(path: str, content: Any, gateway: Gateway, upstream: Upstream) -> None:
+def test_content_given_by_url_or_file_id_is_rejected(
+    path: str, content: Any, gateway: Gateway, upstream: Upstream
+) -> None:
     body = _question(path)
     holder = body.get("messages") or body.get("input") or body["contents"]
     holder[0]["parts" if path == GENERATE else "content"] = content
@@ -398,7 +400,7 @@ def test_nothing_is_fetched_by_its_address(path: str, content: Any, gateway: Gat
     assert upstream.seen == []
 
 
-def test_addresses_in_what_the_agents_own_tools_say_are_no_media(gateway: Gateway, upstream: Upstream) -> None:
+def test_urls_in_the_agents_tool_calls_are_not_media(gateway: Gateway, upstream: Upstream) -> None:
     arguments = {"url": "https://example.org", "file_id": "x"}
     body = _question(MESSAGES)
     body["messages"] += [
@@ -413,7 +415,7 @@ def test_addresses_in_what_the_agents_own_tools_say_are_no_media(gateway: Gatewa
     assert len(upstream.seen) == 2
 
 
-def test_items_that_say_all_themselves_are_no_references(gateway: Gateway, upstream: Upstream) -> None:
+def test_self_contained_items_are_not_references(gateway: Gateway, upstream: Upstream) -> None:
     items = [
         {"id": "msg_9", "type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "yes"}]},
         {"id": "fc_9", "type": "function_call", "call_id": "c", "name": "ls", "arguments": ""},
@@ -427,7 +429,7 @@ def test_items_that_say_all_themselves_are_no_references(gateway: Gateway, upstr
     assert upstream.seen[0].body["input"] == items
 
 
-def test_provider_tools_pass_where_they_are_allowed(start: Start, upstream: Upstream) -> None:
+def test_provider_tools_pass_if_allowed(start: Start, upstream: Upstream) -> None:
     gateway = start(allow_provider_tools=True)
     body = {**QUESTION, "tools": [{"type": "web_search"}], "web_search_options": {}}
     assert ask(gateway, body).status == 200
@@ -444,7 +446,7 @@ def _question(path: str) -> dict[str, Any]:
     return json.loads(json.dumps(QUESTION))  # type: ignore[no-any-return]
 
 
-# A provider that means harm, or repeats what it should not.
+# A malicious provider, or one that echoes secrets.
 
 
 @pytest.mark.parametrize(
@@ -461,7 +463,7 @@ def _question(path: str) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_usage_that_cannot_be_true_is_unknown(
+def test_an_impossible_usage_is_unknown(
     usage: Any, stream: bool, gateway: Gateway, upstream: Upstream, run_dir: Path
 ) -> None:
     upstream.usage = usage
@@ -474,22 +476,20 @@ def test_a_usage_that_cannot_be_true_is_unknown(
     assert totals["calls_of_unknown_usage"] == 1
 
 
-def test_a_stream_that_never_ends_is_ended(start: Start, upstream: Upstream, run_dir: Path) -> None:
+def test_an_endless_stream_is_ended(start: Start, upstream: Upstream, run_dir: Path) -> None:
     gateway = start(call_seconds=1.0)
     upstream.endless = True
     data = json.dumps({**QUESTION, "stream": True}).encode()
     answer = send(gateway, head(gateway, f"Content-Length: {len(data)}") + data, timeout=30)
     assert b"still here" in answer
-    assert not answer.endswith(b"0\r\n\r\n")  # a client can see that this is not all
+    assert not answer.endswith(b"0\r\n\r\n")  # a client can see that the response is incomplete
     until(lambda: read_calls(run_dir))
     (call,) = read_calls(run_dir)
     assert "broke off" in call["error"]
     assert call["tokens"] is None
 
 
-def test_a_stream_that_breaks_off_breaks_off_for_the_client(
-    gateway: Gateway, upstream: Upstream, run_dir: Path
-) -> None:
+def test_a_broken_stream_is_broken_off_for_the_client(gateway: Gateway, upstream: Upstream, run_dir: Path) -> None:
     upstream.breaks_off = True
     data = json.dumps({**QUESTION, "stream": True}).encode()
     answer = send(gateway, head(gateway, f"Content-Length: {len(data)}") + data)
@@ -499,7 +499,7 @@ def test_a_stream_that_breaks_off_breaks_off_for_the_client(
     assert read_calls(run_dir)[0]["tokens"] is None
 
 
-def test_an_answer_without_an_end_is_refused(start: Start, upstream: Upstream) -> None:
+def test_an_endless_response_is_rejected(start: Start, upstream: Upstream) -> None:
     upstream.reply = "x" * 200_000
     assert ask(start(max_answer=100_000)).status == 502
 
@@ -528,7 +528,7 @@ _PIECES = {False: b" " * (1 << 20), True: b'data: {"choices":[{"delta":{"content
 
 
 def _bomb(encoding: str, piece: bytes) -> bytes:
-    """256 MB, in little more than one."""
+    """256 MB, compressed to little more than 1 MB."""
     gzipped = encoding == "gzip"
     packer: Any = zlib.compressobj(1, zlib.DEFLATED, 31) if gzipped else zstd.ZstdCompressor(level=1)
     return b"".join([*(packer.compress(piece) for _ in range(256)), packer.flush()])
@@ -537,10 +537,10 @@ def _bomb(encoding: str, piece: bytes) -> bytes:
 @pytest.mark.full
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("encoding", ["gzip", "zstd"])
-def test_a_providers_decompression_bombs_fill_no_memory(
+def test_a_providers_decompression_bombs_do_not_exhaust_memory(
     encoding: str, stream: bool, upstream: Upstream, tmp_path: Path
 ) -> None:
-    """Six at once: 1.5 GB, were they unpacked as they are. Limits are an eighth here, as large bombs take long."""
+    """Six concurrent bombs would decompress to 1.5 GB. Limits are an eighth, since large bombs are slow."""
     upstream.bomb, upstream.bomb_encoding = _bomb(encoding, _PIECES[stream]), encoding
     assert len(upstream.bomb) < 4 << 20
     command = [sys.executable, "-c", _OF_ITS_OWN, str(tmp_path / "run")]
@@ -550,7 +550,7 @@ def test_a_providers_decompression_bombs_fill_no_memory(
         url, token = process.stdout.readline().split()
         victim: Any = SimpleNamespace(url=url, token=token)
         upstream.bomb, bomb = b"", upstream.bomb
-        assert ask(victim).status == 200  # all is imported
+        assert ask(victim).status == 200  # all modules are imported now
         upstream.bomb = bomb
         process.stdin.write("\n")
         process.stdin.flush()
@@ -570,17 +570,17 @@ def _ending_of(gateway: Gateway, *, stream: bool) -> str:
         return "cut off"
 
 
-def test_large_answers_at_once_are_refused_as_overload(start: Start, upstream: Upstream) -> None:
+def test_concurrent_large_responses_are_rejected_as_overload(start: Start, upstream: Upstream) -> None:
     gateway = start(max_answers=100_000)
     upstream.reply = "x" * 200_000
     answer = ask(gateway)
     assert answer.status == 503
     assert "too many large answers" in answer.message
     upstream.reply = "x" * 60_000
-    assert [ask(gateway).status for _ in range(3)] == [200] * 3  # what has ended counts no more
+    assert [ask(gateway).status for _ in range(3)] == [200] * 3  # ended responses no longer count
 
 
-def test_a_compressed_answer_is_read_all_the_same(gateway: Gateway, upstream: Upstream, run_dir: Path) -> None:
+def test_a_compressed_response_is_read(gateway: Gateway, upstream: Upstream, run_dir: Path) -> None:
     upstream.compressed = True
     answer = ask(gateway, headers={"Accept-Encoding": "gzip"})
     assert "content-encoding" not in answer.headers
@@ -589,7 +589,7 @@ def test_a_compressed_answer_is_read_all_the_same(gateway: Gateway, upstream: Up
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_key_that_the_provider_repeats_does_not_reach_the_agent(
+def test_a_key_echoed_by_the_provider_does_not_reach_the_agent(
     stream: bool, gateway: Gateway, upstream: Upstream, tmp_path: Path
 ) -> None:
     upstream.echo = f" {KEY} x{KEY}"
@@ -613,7 +613,7 @@ def test_a_key_that_the_provider_repeats_does_not_reach_the_agent(
         assert gateway.token.encode() not in content, file
 
 
-def test_what_an_agent_says_of_its_secrets_is_not_recorded(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+def test_secrets_in_an_agents_messages_are_not_recorded(start: Start, upstream: Upstream, tmp_path: Path) -> None:
     gateway = start()
     ask(gateway, {"model": "gpt-4o", "messages": [{"role": "user", "content": f"my token is {gateway.token}"}]})
     gateway.close()
@@ -621,7 +621,7 @@ def test_what_an_agent_says_of_its_secrets_is_not_recorded(start: Start, upstrea
     assert body["request"]["messages"][0]["content"] == "my token is [secret]"
 
 
-def test_an_unreachable_provider_is_an_error_in_its_form(
+def test_an_unreachable_provider_gives_an_error_in_its_format(
     start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "https://localhost:9/v1")
@@ -631,7 +631,7 @@ def test_an_unreachable_provider_is_an_error_in_its_form(
     assert KEY not in answer.content.decode()
 
 
-def test_a_certificate_that_is_not_trusted_is_not_accepted(
+def test_an_untrusted_certificate_is_rejected(
     start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
@@ -639,7 +639,7 @@ def test_a_certificate_that_is_not_trusted_is_not_accepted(
     assert upstream.seen == []
 
 
-def test_many_at_once_do_not_disturb_each_other(gateway: Gateway, upstream: Upstream, run_dir: Path) -> None:
+def test_many_concurrent_calls_do_not_interfere(gateway: Gateway, upstream: Upstream, run_dir: Path) -> None:
     statuses: list[int] = []
 
     def one(number: int) -> None:

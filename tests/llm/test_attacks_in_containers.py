@@ -1,6 +1,6 @@
-"""What a hostile agent tries on the gateway from inside its container, where the gateway is the only way out.
+"""Attacks by a hostile agent on the gateway from inside its container, where the gateway is the only way out.
 
-Each test runs a Python program in a real container. `test_attacks.py` has more attacks, on a gateway without one.
+Each test runs a Python program in a real container. `test_attacks.py` has more attacks without a container.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def report(value):
 
 @dataclass(frozen=True)
 class Attacked:
-    """``said``: what the program reported."""
+    """``said`` is the program's report."""
 
     said: Any
     run_dir: Path
@@ -89,7 +89,7 @@ Attack = Callable[..., Attacked]
 
 @pytest.fixture
 def attack(upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Attack:
-    """Runs a program as an agent in a container without a network, or under another policy."""
+    """Runs a program as an agent in a container, by default without a network."""
     require_docker()
     monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
     monkeypatch.setenv("OPENROUTER_BASE_URL", f"{upstream.url}/api/v1")
@@ -116,11 +116,11 @@ def attack(upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return run
 
 
-# Ways to elsewhere.
+# Attempts to reach other hosts.
 
 
 @pytest.mark.parametrize("network", ["none", "llm"])
-def test_no_other_host_is_reached(network: str, attack: Attack, upstream: Upstream) -> None:
+def test_no_other_host_is_reachable(network: str, attack: Attack, upstream: Upstream) -> None:
     with listening() as listener:
         attacked = attack(
             f"""
@@ -141,7 +141,7 @@ report(found)
     assert upstream.seen == []
 
 
-def test_no_path_leads_past_the_listed_ones(attack: Attack, upstream: Upstream) -> None:
+def test_no_path_bypasses_the_list(attack: Attack, upstream: Upstream) -> None:
     attacked = attack("""
 paths = ["/openai/v1/../files", "/openai/v1/%2e%2e/files", "/openai/v1/chat/completions/../../files",
     "/openai/v1/chat%2fcompletions", "/openai//v1/chat/completions", "/openai/v1/chat/completions;a=b",
@@ -159,7 +159,7 @@ report({path: [raw(head("Connection: close", LENGTH, start=f"{method} {path} HTT
     assert upstream.seen == []
 
 
-def test_a_connection_does_not_become_another_protocol(attack: Attack, upstream: Upstream) -> None:
+def test_a_connection_cannot_switch_protocols(attack: Attack, upstream: Upstream) -> None:
     attacked = attack("""
 websocket = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhl")
 report([
@@ -174,10 +174,10 @@ report([
     assert {"Upgrade", "HTTP2-Settings"}.isdisjoint(name for seen in upstream.seen for name in seen.headers)
 
 
-# Requests with two readings.
+# Ambiguous requests.
 
 
-def test_no_request_is_smuggled(attack: Attack, upstream: Upstream) -> None:
+def test_no_request_can_be_smuggled(attack: Attack, upstream: Upstream) -> None:
     attacked = attack("""
 inner = head(LENGTH, token="sk-of-somebody-else") + BODY
 chunked = f"{len(BODY):x}\\r\\n".encode() + BODY + b"\\r\\n0\\r\\n\\r\\n"
@@ -195,7 +195,7 @@ report({
     "a null byte": raw(head(LENGTH, "X-Null: a\\x00b"), BODY, inner),
 })
 """)
-    # The second request has a wrong token: where it is read at all, it is refused by itself.
+    # The second request has a wrong token: if it is read, it is rejected separately.
     assert {name: answer for name, answer in attacked.said.items() if not set(answer) <= {200, 400, 401}} == {}
     assert all(answer.count(200) <= 1 for answer in attacked.said.values())
     assert all(seen.raw == upstream.seen[0].raw for seen in upstream.seen)
@@ -214,7 +214,7 @@ report(raw(good + bad + good + bad, seconds=5))
     assert all(KEY in seen.headers["Authorization"] for seen in upstream.seen)
 
 
-def test_a_body_with_two_readings_is_refused(attack: Attack, upstream: Upstream) -> None:
+def test_an_ambiguous_body_is_rejected(attack: Attack, upstream: Upstream) -> None:
     attacked = attack("""
 search = b'"tools": [{"type": "web_search"}]'
 report([ask(body)[0] for body in (
@@ -236,8 +236,8 @@ report([ask(body)[0] for body in (
 # Tokens.
 
 
-def test_only_the_runs_own_token_is_taken(attack: Attack, start: Start, upstream: Upstream) -> None:
-    other = start("other")  # of a run that goes on at the same time
+def test_only_the_runs_token_is_accepted(attack: Attack, start: Start, upstream: Upstream) -> None:
+    other = start("other")  # of a concurrent run
     attacked = attack(f"""
 tokens = ["", "x", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "Bearer " + TOKEN[:-2], {other.token!r}, {KEY!r}]
 found = [ask(token=token)[0] for token in tokens]
@@ -248,10 +248,10 @@ report(found)
 """)
     assert attacked.said == [401] * 17 + [[401]]
     assert upstream.seen == []
-    assert read_calls(attacked.run_dir) == []  # what strangers ask fills no ledger
+    assert read_calls(attacked.run_dir) == []  # unauthenticated requests are not in the ledger
 
 
-def test_a_token_is_worthless_after_its_run(attack: Attack, upstream: Upstream) -> None:
+def test_a_token_is_invalid_after_its_run(attack: Attack, upstream: Upstream) -> None:
     first = attack("report([2 * ord(letter) for letter in TOKEN])")  # a run's log does not show its token
     token = "".join(chr(number // 2) for number in first.said)
     second = attack(f"report([TOKEN != {token!r}, ask(token={token!r})[0], ask()[0]])")
@@ -259,7 +259,7 @@ def test_a_token_is_worthless_after_its_run(attack: Attack, upstream: Upstream) 
     assert len(upstream.seen) == 1
 
 
-def test_the_providers_key_cannot_be_drawn_out(attack: Attack, upstream: Upstream) -> None:
+def test_the_providers_key_cannot_be_extracted(attack: Attack, upstream: Upstream) -> None:
     upstream.echo = f" {KEY}"
     upstream.headers = {"x-echo": KEY}
     attacked = attack("""
@@ -282,7 +282,7 @@ report([[status, [2 * ord(letter) for letter in text]] for status, text in found
 # Too much, too slow.
 
 
-def test_oversized_requests_are_refused(attack: Attack, upstream: Upstream) -> None:
+def test_oversized_requests_are_rejected(attack: Attack, upstream: Upstream) -> None:
     attacked = attack("""
 report({
     "a header": raw(head("X-Large: " + "a" * 200_000, LENGTH), BODY),
@@ -301,7 +301,7 @@ report({
     assert len(upstream.seen) == 1
 
 
-def test_compressed_requests_are_not_unpacked(attack: Attack, upstream: Upstream) -> None:
+def test_compressed_requests_are_not_decompressed(attack: Attack, upstream: Upstream) -> None:
     attacked = attack("""
 import gzip, zlib
 bomb = gzip.compress(b"0" * (1 << 27))
@@ -315,7 +315,7 @@ report(found)
     assert upstream.seen == []
 
 
-def test_slow_clients_are_cut_off_and_hold_nobody_up(attack: Attack, upstream: Upstream) -> None:
+def test_slow_clients_are_disconnected_and_delay_no_one(attack: Attack, upstream: Upstream) -> None:
     program = """
 slow = [connect() for _ in range(300)]
 for number, connection in enumerate(slow):
@@ -340,7 +340,7 @@ report([meanwhile, sum(map(is_ended, slow))])
     assert len(upstream.seen) == 1
 
 
-def test_two_hundred_streams_pass_at_once(attack: Attack, upstream: Upstream) -> None:
+def test_two_hundred_concurrent_streams_pass(attack: Attack, upstream: Upstream) -> None:
     upstream.gather = 200
     attacked = attack("""
 found = []
@@ -358,7 +358,7 @@ report([[status, text.count("data: "), text[-14:]] for status, text in found])
     assert attacked.totals["calls"] == 200
 
 
-def test_more_connections_than_pass_at_once_wait_and_do_not_fail(attack: Attack, upstream: Upstream) -> None:
+def test_connections_above_the_limit_wait_and_do_not_fail(attack: Attack, upstream: Upstream) -> None:
     attacked = attack("""
 idle = [connect() for _ in range(500)]
 answers = []
@@ -388,7 +388,7 @@ report("gone")
     assert call["error"] == "cancelled by the client"
 
 
-# A provider that means harm.
+# A malicious provider.
 
 
 def test_a_providers_decompression_bomb_is_an_error(attack: Attack, upstream: Upstream) -> None:
@@ -407,10 +407,10 @@ report(found)
     )
 
 
-def test_a_provider_that_lies_about_usage_gives_nothing_away(attack: Attack, upstream: Upstream) -> None:
+def test_a_provider_that_reports_false_usage_does_not_extend_the_budget(attack: Attack, upstream: Upstream) -> None:
     upstream.usage = {"prompt_tokens": -(10**9), "completion_tokens": -(10**9), "total_tokens": 0}
     attacked = attack("report([ask()[0] for _ in range(4)])", limits=BudgetLimits(max_tokens=40_000))
-    # What is unknown counts as much as was reserved for it: no more than two calls of this model fit.
+    # Unknown usage counts as reserved, so at most two calls of this model fit.
     assert attacked.said[0] == 200
     assert attacked.said[-1] == 402
     assert attacked.totals["budget_ended"] == "--max-tokens=40,000"
@@ -418,7 +418,7 @@ def test_a_provider_that_lies_about_usage_gives_nothing_away(attack: Attack, ups
     assert attacked.totals["tokens"]["input"] == 0
 
 
-def test_a_stream_that_never_ends_is_ended(attack: Attack, upstream: Upstream) -> None:
+def test_an_endless_stream_is_ended(attack: Attack, upstream: Upstream) -> None:
     upstream.endless = True
     program = """
 try:
@@ -433,10 +433,10 @@ except (http.client.IncompleteRead, ConnectionError) as error:
     assert call["cost"] is None
 
 
-# What the provider would do in the open network.
+# Provider features that use the internet.
 
 
-def test_the_providers_tools_are_withheld_in_every_disguise(attack: Attack, upstream: Upstream) -> None:
+def test_the_providers_tools_are_withheld_in_every_form(attack: Attack, upstream: Upstream) -> None:
     attacked = attack("""
 def chat(**more): return CHAT, {**QUESTION, **more}
 def responses(**more): return "/openai/v1/responses", {"model": "gpt-5", "input": "x", **more}
@@ -513,7 +513,7 @@ report([[ask(body, path) for path, body in withheld], [ask(body, path) for path,
             assert word not in sent, seen.body
 
 
-def test_a_model_that_is_not_listed_is_not_reached(attack: Attack, upstream: Upstream) -> None:
+def test_an_unlisted_model_is_not_reachable(attack: Attack, upstream: Upstream) -> None:
     attacked = attack(
         """
 found = [ask({**QUESTION, **more})[0] for more in ({}, {"model": "gpt-5"}, {"model": "GPT-5"}, {"model": ["gpt-4o"]},
@@ -528,7 +528,7 @@ report(found)
     assert {seen.body["model"] for seen in upstream.seen} == {"gpt-4o"}
 
 
-def test_the_gateways_socket_and_files_are_out_of_reach(attack: Attack, upstream: Upstream) -> None:
+def test_the_gateways_socket_and_files_are_inaccessible(attack: Attack, upstream: Upstream) -> None:
     attacked = attack("""
 import glob, subprocess
 def reach(path):

@@ -1,4 +1,4 @@
-"""Budgets hold: with many calls at once, many workers, and processes that are killed."""
+"""Budgets hold with many concurrent calls, many workers, and killed processes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ASKED = {**QUESTION, "max_completion_tokens": 100, "stream": True}
 
 
 def prices(tmp_path: Path, **limits: float) -> Prices:
-    """Only output costs: a dollar a token."""
+    """Only output costs: a dollar per token."""
     file = tmp_path / "prices.yaml"
     file.write_text(json.dumps({"gpt-4o": {"input": 0, "output": 1_000_000, **limits}}))
     return Prices.load(file)
@@ -56,7 +56,7 @@ def ask_often(gateway: Gateway, number: int, body: Any = ASKED) -> Counter[int]:
     return Counter(statuses)
 
 
-def test_of_64_streams_at_once_no_more_are_paid_than_the_budget_has_calls(start: Start, upstream: Upstream) -> None:
+def test_of_64_concurrent_streams_only_the_budgeted_calls_are_paid(start: Start, upstream: Upstream) -> None:
     upstream.pause = 0.002
     gateway = start(limits=BudgetLimits(max_calls=10))
     assert ask_often(gateway, 64) == {200: 10, 402: 54}
@@ -64,17 +64,17 @@ def test_of_64_streams_at_once_no_more_are_paid_than_the_budget_has_calls(start:
     assert gateway.totals.budget_ended == "--max-calls=10"
 
 
-def test_of_64_streams_at_once_no_more_are_paid_than_the_budget_has_dollars(
+def test_of_64_concurrent_streams_only_the_budgeted_dollars_are_paid(
     start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
-    """Each may cost $100 and costs what it says: those that wait get what others leave."""
+    """Each call may cost $100 but costs its actual price; waiting calls get the amount that others leave."""
     gateway = start(limits=BudgetLimits(max_cost=Decimal(10 * OUTPUT + 99)), prices=prices(tmp_path))
     assert ask_often(gateway, 64) == {200: 10, 402: 54}
     assert gateway.totals.cost == 10 * OUTPUT
-    assert upstream.most_open <= 3  # $100 of $219 each
+    assert upstream.most_open <= 3  # $100 of $219 for each call
 
 
-def test_tokens_have_a_budget(start: Start, upstream: Upstream) -> None:
+def test_tokens_can_be_budgeted(start: Start, upstream: Upstream) -> None:
     gateway = start(limits=BudgetLimits(max_tokens=800))
     assert ask_often(gateway, 64)[200] > 10
     assert 500 < gateway.totals.tokens.total <= 800
@@ -96,7 +96,7 @@ def _worker(folder: str, file: str, environment: dict[str, str], ready: Any, cou
 
 @pytest.mark.full
 def test_two_workers_share_the_sessions_budget(start: Start, upstream: Upstream, tmp_path: Path) -> None:
-    """Each has a share of $120: two calls of $12, then the rest no longer covers $100."""
+    """Each has a share of $120: after two calls of $12, the rest no longer covers $100."""
     prices(tmp_path)
     context = multiprocessing.get_context("spawn")
     counts, ready = context.Queue(), context.Barrier(2)
@@ -136,7 +136,7 @@ def _ask_until_killed(gateway: Gateway) -> None:
         ask(gateway, ASKED)
 
 
-def test_what_a_killed_session_spent_is_not_forgotten(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+def test_spending_of_a_killed_session_still_counts(start: Start, upstream: Upstream, tmp_path: Path) -> None:
     prices(tmp_path)
     group = tmp_path / "group"
     command = [sys.executable, "-c", _KILLED, str(group), str(tmp_path / "prices.yaml")]
@@ -153,11 +153,11 @@ def test_what_a_killed_session_spent_is_not_forgotten(start: Start, upstream: Up
     process.communicate()
     upstream.endless = False
 
-    # All is recorded but the call in progress, of which is counted what it may have cost.
+    # All calls are recorded except the one in progress, which counts with its maximum cost.
     (call,) = read_calls(group / "killed")
     assert call["cost"] == OUTPUT
     gateway = start("resumed", limits=BudgetLimits(max_total_cost=Decimal(250)), prices=prices(tmp_path))
-    assert ask(gateway, ASKED).status == 200  # $12 and $100 are gone
+    assert ask(gateway, ASKED).status == 200  # $12 and $100 are used
     assert ask(gateway, ASKED).status == 200
     limited = ask(gateway, {**ASKED, "max_completion_tokens": 150})
     assert limited.status == 402
@@ -172,18 +172,14 @@ def test_a_call_that_fails_costs_nothing(start: Start, upstream: Upstream, tmp_p
     assert [ask(gateway, ASKED).status for _ in range(3)] == [500, 429, 200]
 
 
-def test_a_call_whose_usage_is_unknown_costs_what_was_reserved(
-    start: Start, upstream: Upstream, tmp_path: Path
-) -> None:
+def test_a_call_with_unknown_usage_costs_the_reserved_amount(start: Start, upstream: Upstream, tmp_path: Path) -> None:
     gateway = start(limits=BudgetLimits(max_cost=Decimal(150)), prices=prices(tmp_path))
     upstream.usage = False
     assert [ask(gateway, ASKED).status for _ in range(2)] == [200, 402]
 
 
-def test_an_answer_that_did_not_arrive_costs_what_was_reserved(
-    start: Start, upstream: Upstream, tmp_path: Path
-) -> None:
-    """The provider may have made it, and charges for it."""
+def test_a_lost_response_costs_the_reserved_amount(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+    """The provider may have generated the response and charge for it."""
     gateway = start(limits=BudgetLimits(max_cost=Decimal(150)), prices=prices(tmp_path), call_seconds=0.3)
     upstream.pause = 1
     assert ask(gateway, {**ASKED, "stream": False}).status == 504
@@ -191,7 +187,7 @@ def test_an_answer_that_did_not_arrive_costs_what_was_reserved(
     assert ask(gateway, ASKED).status == 402
 
 
-def test_an_answer_is_limited_to_what_is_left(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+def test_a_response_is_limited_to_the_remaining_budget(start: Start, upstream: Upstream, tmp_path: Path) -> None:
     gateway = start(limits=BudgetLimits(max_cost=Decimal(5000)), prices=prices(tmp_path, output_limit=100_000))
     assert ask(gateway, QUESTION).status == 200
     assert upstream.seen[0].body["max_completion_tokens"] == 5000
@@ -200,13 +196,13 @@ def test_an_answer_is_limited_to_what_is_left(start: Start, upstream: Upstream, 
     assert upstream.seen[1].body["max_tokens"] == (5000 - OUTPUT) // 2
 
 
-def test_an_answer_is_not_limited_where_the_budget_allows_all(start: Start, upstream: Upstream) -> None:
+def test_a_response_is_not_limited_if_the_budget_suffices(start: Start, upstream: Upstream) -> None:
     gateway = start(limits=BudgetLimits(max_cost=Decimal(1)))
     assert ask(gateway, QUESTION).status == 200
     assert upstream.seen[0].raw == json.dumps(QUESTION).encode()
 
 
-def test_a_model_without_a_price_is_refused_under_a_budget_of_dollars(start: Start, upstream: Upstream) -> None:
+def test_a_model_without_a_price_is_rejected_under_a_dollar_budget(start: Start, upstream: Upstream) -> None:
     gateway = start(limits=BudgetLimits(max_cost=Decimal(1)))
     answer = ask(gateway, {**QUESTION, "model": "nobody-knows"})
     assert answer.status == 400
@@ -214,7 +210,7 @@ def test_a_model_without_a_price_is_refused_under_a_budget_of_dollars(start: Sta
     assert ask(start("other", limits=BudgetLimits(max_calls=1)), {**QUESTION, "model": "nobody-knows"}).status == 200
 
 
-def test_the_end_of_a_budget_has_each_providers_form(start: Start, upstream: Upstream) -> None:
+def test_an_exhausted_budget_is_reported_in_each_providers_format(start: Start, upstream: Upstream) -> None:
     gateway = start(limits=BudgetLimits(max_calls=0))
     answer = ask(gateway)
     assert (answer.status, answer.json["error"]["code"]) == (402, "insufficient_quota")
@@ -227,7 +223,7 @@ def test_the_end_of_a_budget_has_each_providers_form(start: Start, upstream: Ups
     assert upstream.seen == []
 
 
-def test_no_client_asks_again_when_the_budget_has_ended(start: Start, run_dir: Path) -> None:
+def test_no_client_retries_after_the_budget_is_exhausted(start: Start, run_dir: Path) -> None:
     gateway = start(limits=BudgetLimits(max_calls=0))
     openai_client = openai.OpenAI(base_url=f"{gateway.url}/openai/v1", api_key=gateway.token)
     anthropic_client = anthropic.Anthropic(base_url=f"{gateway.url}/anthropic", api_key=gateway.token)
@@ -237,7 +233,7 @@ def test_no_client_asks_again_when_the_budget_has_ended(start: Start, run_dir: P
     with openai_client, anthropic_client, closing(gemini_client):
         with pytest.raises(openai.APIStatusError, match="the budget --max-calls=0 is exhausted") as refused:
             openai_client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "x"}])
-        assert not isinstance(refused.value, openai.RateLimitError)  # what agents take for a pause
+        assert not isinstance(refused.value, openai.RateLimitError)  # statuses after which agents wait and retry
         assert refused.value.code == "insufficient_quota"
         with pytest.raises(openai.APIStatusError, match="is exhausted"):
             openai_client.responses.create(model="gpt-4o", input="x", stream=True)
@@ -251,7 +247,7 @@ def test_no_client_asks_again_when_the_budget_has_ended(start: Start, run_dir: P
     assert len(read_calls(run_dir)) == 4
 
 
-def test_other_models_are_refused(start: Start, upstream: Upstream) -> None:
+def test_unlisted_models_are_rejected(start: Start, upstream: Upstream) -> None:
     gateway = start(models=("GPT-4o*", "anthropic/*"))
     assert ask(gateway).status == 200
     refused = ask(gateway, {**QUESTION, "model": "gpt-5"})
@@ -263,7 +259,7 @@ def test_other_models_are_refused(start: Start, upstream: Upstream) -> None:
     assert ask(gateway, body, path="/gemini/v1beta/models/gemini-2.5-pro:generateContent").status == 404
 
 
-def test_an_account_waits_for_what_is_open_and_refuses_what_never_fits(tmp_path: Path) -> None:
+def test_an_account_waits_for_open_calls_and_rejects_calls_that_never_fit(tmp_path: Path) -> None:
     account = Account(tmp_path, "run", BudgetLimits(max_tokens=100))
     first = account.reserve(tokens=60, cost=None)
     assert isinstance(first, int)
@@ -276,7 +272,7 @@ def test_an_account_waits_for_what_is_open_and_refuses_what_never_fits(tmp_path:
     account.close()
 
 
-def test_bundled_prices_bound_what_a_call_can_cost() -> None:
+def test_bundled_prices_bound_the_cost_of_a_call() -> None:
     from pytest_mlebench.llm.api import Expected
 
     provider = load_providers()["openai"]
@@ -285,4 +281,4 @@ def test_bundled_prices_bound_what_a_call_can_cost() -> None:
     assert most.cost == pytest.approx(Decimal("0.0025") + Decimal("0.16384"))
     assert Prices({}).most(provider, "gpt-4o", Expected(None, 0)).input == 128_000
     cached = Prices({}).most(load_providers()["anthropic"], "claude-sonnet-4-6", Expected(1000, 0))
-    assert cached.input_cost == Decimal("0.006")  # all of it written to the cache for an hour: twice the input's price
+    assert cached.input_cost == Decimal("0.006")  # all of it cached for an hour: twice the input price

@@ -1,4 +1,4 @@
-"""The providers' own clients work through the gateway, unchanged."""
+"""The providers' official clients work unchanged through the gateway."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_chat_completion_is_answered_and_recorded(
     assert answer.choices[0].message.content == REPLY
     assert answer.model_extra == {"x_unknown": {"kept": True}}
     assert upstream.seen[0].headers["Authorization"] == f"Bearer {KEY}"
-    assert "x_unknown" not in upstream.seen[0].body  # a field that no list names does no harm, and is noted
+    assert "x_unknown" not in upstream.seen[0].body  # an unlisted field is dropped and noted
     call = call_of(gateway, run_dir)
     assert call["dropped"] == ["x_unknown"]
     assert (call["provider"], call["model"], call["answered_model"], call["status"]) == (
@@ -90,15 +90,15 @@ def test_a_chat_completion_is_answered_and_recorded(
         "cache_written": 0,
         "reasoning": REASONING,
     }
-    # $2.50 a million in, $1.25 of what was cached, $10 out.
+    # Dollars per million tokens: 2.50 for input, 1.25 for cached input, 10 for output.
     assert call["cost"] == pytest.approx(((WORDS + 1) * 2.5 + CACHED * 1.25 + (REPLY_WORDS + REASONING) * 10) / 1e6)
     body = body_of(gateway, run_dir)
     assert body["request"]["messages"][0]["content"] == QUESTION
     assert body["response"]["choices"][0]["message"]["content"] == REPLY
 
 
-@pytest.mark.parametrize("asked", [True, False], ids=["usage asked for", "usage not asked for"])
-def test_a_chat_stream_looks_as_if_nobody_were_between(
+@pytest.mark.parametrize("asked", [True, False], ids=["usage requested", "usage not requested"])
+def test_a_chat_stream_is_identical_through_the_gateway(
     asked: bool, openai_client: openai.OpenAI, gateway: Gateway, upstream: Upstream, run_dir: Path
 ) -> None:
     options: dict[str, Any] = {"stream_options": {"include_usage": True}} if asked else {}
@@ -146,7 +146,7 @@ def _ask(client: Any, how: str, stream: bool) -> None:
 
 
 @pytest.mark.parametrize("how", ["chat", "responses", "messages", "gemini"])
-def test_a_stream_is_put_together_to_what_the_answer_is_without_one(how: str, start: Start, tmp_path: Path) -> None:
+def test_an_assembled_stream_equals_the_unstreamed_response(how: str, start: Start, tmp_path: Path) -> None:
     bodies, calls = [], []
     for stream in (False, True):
         gateway = start(f"run-{stream}")
@@ -169,7 +169,7 @@ def test_a_stream_is_put_together_to_what_the_answer_is_without_one(how: str, st
         calls += read_calls(tmp_path / "group" / f"run-{stream}")
 
     whole, stream_ = (body["response"] for body in bodies)
-    for answer in (whole, stream_):  # of one form only
+    for answer in (whole, stream_):  # only one API has this field
         for choice in answer.get("choices", ()):
             choice.pop("logprobs", None)
     assert stream_ == whole
@@ -179,7 +179,7 @@ def test_a_stream_is_put_together_to_what_the_answer_is_without_one(how: str, st
     assert [call["stream"] for call in calls] == [False, True]
 
 
-def test_responses_work_whole_and_streamed(
+def test_the_responses_api_works_whole_and_streamed(
     openai_client: openai.OpenAI, gateway: Gateway, upstream: Upstream, run_dir: Path
 ) -> None:
     whole = openai_client.responses.create(model="gpt-5", input=QUESTION)
@@ -194,10 +194,10 @@ def test_responses_work_whole_and_streamed(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_run_can_continue_its_own_answers_alone(
+def test_a_run_can_continue_only_its_own_responses(
     stream: bool, openai_client: openai.OpenAI, start: Start, upstream: Upstream
 ) -> None:
-    """What a provider keeps of another run, or of anybody, is a way past the sandbox."""
+    """Data that a provider stores for other runs or users would bypass the sandbox."""
     if stream:
         with openai_client.responses.stream(model="gpt-5", input=QUESTION) as events:
             first: Any = events.get_final_response()
@@ -222,7 +222,7 @@ def test_a_run_can_continue_its_own_answers_alone(
     assert len(upstream.seen) == 4
 
 
-def test_messages_work_whole_and_streamed(
+def test_the_messages_api_works_whole_and_streamed(
     anthropic_client: anthropic.Anthropic, upstream: Upstream, run_dir: Path
 ) -> None:
     asked: Any = {
@@ -262,7 +262,7 @@ def test_gemini_works_whole_and_streamed(gemini_client: genai.Client, upstream: 
     assert first["tokens"]["reasoning"] == REASONING
 
 
-def test_what_is_free_is_recorded_without_a_cost(
+def test_free_calls_are_recorded_without_a_cost(
     openai_client: openai.OpenAI,
     anthropic_client: anthropic.Anthropic,
     gemini_client: genai.Client,
@@ -308,7 +308,7 @@ def test_inline_images_pass(
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_providers_error_arrives_as_it_is(
+def test_a_providers_error_is_forwarded_unchanged(
     stream: bool,
     openai_client: openai.OpenAI,
     anthropic_client: anthropic.Anthropic,
@@ -364,8 +364,8 @@ def test_a_cancelled_stream_is_cancelled_at_the_provider(
     assert call["cost"] is None
 
 
-def test_a_stream_goes_on_without_delay(openai_client: openai.OpenAI, upstream: Upstream) -> None:
-    """Each event is there before the next one is sent."""
+def test_a_stream_is_forwarded_without_delay(openai_client: openai.OpenAI, upstream: Upstream) -> None:
+    """Each event arrives before the next one is sent."""
     upstream.endless = True
     stream = openai_client.chat.completions.create(
         model="gpt-4o", messages=[{"role": "user", "content": QUESTION}], stream=True

@@ -1,4 +1,4 @@
-"""Probabilities of a text's tokens from servers that give them in different ways, or not at all."""
+"""Token probabilities from servers that return them in different formats, or not at all."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def ask(scripted: Scripted, text: str = TEXT, key: str = "") -> list[float]:
 
 
 @pytest.mark.parametrize("way", ["echo", "prompt_logprobs"])
-def test_each_token_but_the_first_has_its_probability_and_0_outside_of_the_top(way: str) -> None:
+def test_each_token_after_the_first_has_a_probability_or_0_outside_the_top(way: str) -> None:
     with serving(Scripted(knows={"known": 0.25}, way=way)) as scripted:
         assert ask(scripted) == pytest.approx([0.25, 0.25, 0, 0.25])
 
 
-def test_the_way_that_worked_is_asked_first_from_then_on() -> None:
+def test_the_request_format_that_worked_is_tried_first_afterwards() -> None:
     with serving(Scripted(way="prompt_logprobs")) as scripted:
         server = CompletionsServer(scripted.url, "base")
         server.probabilities(TEXT)
@@ -30,7 +30,7 @@ def test_the_way_that_worked_is_asked_first_from_then_on() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_busy_server_is_asked_again(status: int) -> None:
+def test_a_busy_server_is_retried(status: int) -> None:
     with serving(Scripted(statuses=[status, status])) as scripted:
         assert len(ask(scripted)) == 4 and len(scripted.requests) == 3
 
@@ -46,7 +46,7 @@ def test_a_busy_server_is_asked_again(status: int) -> None:
     ],
     ids=["busy", "key", "no logprobs", "no API", "no model"],
 )
-def test_what_is_wrong_is_one_line(scripted: Scripted, said: str) -> None:
+def test_failures_give_one_line_errors(scripted: Scripted, said: str) -> None:
     with serving(scripted), pytest.raises(CompletionsError, match=said) as error:
         ask(scripted)
     assert "\n" not in str(error.value) and scripted.url in str(error.value)
@@ -61,14 +61,14 @@ def test_a_redirect_does_not_get_the_key(status: int) -> None:
     assert (scripted.keys, other.keys) == (["Bearer secret"], [])
 
 
-def test_a_server_that_is_not_there_is_named() -> None:
+def test_an_unreachable_server_is_reported() -> None:
     with serving(Scripted()) as scripted:
         pass
     with pytest.raises(CompletionsError, match=r"http://127.*cannot be reached"):
         ask(scripted)
 
 
-def test_a_text_is_cut_to_what_is_read_and_to_what_the_model_can_read() -> None:
+def test_a_text_is_truncated_to_the_limit_and_to_the_models_context() -> None:
     long = "word " * 5000
     with serving(Scripted(context=2000)) as scripted:
         found = ask(scripted, long)
@@ -76,7 +76,7 @@ def test_a_text_is_cut_to_what_is_read_and_to_what_the_model_can_read() -> None:
     assert sent == [CHARACTERS, CHARACTERS // 2, CHARACTERS // 4] and len(found) == pytest.approx(sent[-1] / 5, abs=2)
 
 
-def test_the_key_goes_with_the_request() -> None:
+def test_the_key_is_sent_with_the_request() -> None:
     with serving(Scripted()) as scripted:
         ask(scripted, key="sk-base")
         ask(scripted)

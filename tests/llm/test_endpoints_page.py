@@ -1,4 +1,4 @@
-"""The page on your own endpoints: each provider and price that it shows works, and its tables have all keys."""
+"""The page on custom endpoints: its providers and prices work, and its tables list all keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAGE = "docs/endpoints.md"
 
 
 def written(folder: Path) -> dict[str, Path]:
-    """The YAML files of the page, by the names that their first lines give them."""
+    """The YAML files of the page, by the name in their first line."""
     found = {}
     for fence in fences():
         if fence.page == PAGE and fence.kind == "yaml":
@@ -38,7 +38,7 @@ def written(folder: Path) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("name", ["vllm", "litellm", "ollama", "azure"])
-def test_each_provider_of_the_page_answers_by_the_gateway(
+def test_each_provider_on_the_page_works_through_the_gateway(
     name: str, start: Start, upstream: Upstream, run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = written(tmp_path)
@@ -59,7 +59,7 @@ def test_each_provider_of_the_page_answers_by_the_gateway(
     assert call["cost"] > 0
 
 
-def test_the_agents_of_the_page_get_the_providers_that_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_agents_on_the_page_get_the_documented_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_API_KEY", KEY)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/start.sh").touch()
@@ -71,7 +71,7 @@ def test_the_agents_of_the_page_get_the_providers_that_it_says(tmp_path: Path, m
     assert urlsplit(settings.providers["ollama"].base_url).hostname in agents["mine/ollama"].llm_hosts
 
 
-def test_its_tables_and_the_errors_list_all_keys(tmp_path: Path) -> None:
+def test_the_tables_and_the_errors_list_all_keys(tmp_path: Path) -> None:
     text = (ROOT / PAGE).read_text()
     shown = [set(re.findall(r"`(\w+)`", line.split("|")[1])) for line in text.splitlines() if line.startswith("| `")]
     file = tmp_path / "own.yaml"

@@ -1,4 +1,4 @@
-"""The allow-lists of the three APIs: all that they name passes as it is, of the right type alone."""
+"""The allow-lists of the three APIs: listed fields pass unchanged if they have the right type."""
 
 from __future__ import annotations
 
@@ -365,7 +365,7 @@ def admit(name: str, body: Body, **options: Any) -> tuple[Body, Admission]:
 
 
 def expect(name: str, body: Body, size: int = 100, **options: Any) -> Expected:
-    """What is expected of a request that has passed."""
+    """The maximum usage of an admitted request."""
     api, path, _ = WHOLE[name]
     endpoint = APIS[api].endpoint("POST", path)
     assert endpoint is not None
@@ -374,7 +374,7 @@ def expect(name: str, body: Body, size: int = 100, **options: Any) -> Expected:
 
 
 def limited(name: str, body: Body, limit_name: str = "max_tokens", **options: Any) -> Body | None:
-    """A request after the length of its answer was limited to 7; None where it is not."""
+    """A request after its response was limited to 7 tokens; None if it was not limited."""
     api, path, _ = WHOLE[name]
     endpoint = APIS[api].endpoint("POST", path)
     assert endpoint is not None
@@ -383,14 +383,14 @@ def limited(name: str, body: Body, limit_name: str = "max_tokens", **options: An
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where a value has others within it, at any depth."""
+    """The paths of nested values, at any depth."""
     for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         yield (*path, key)
         yield from places(item, (*path, key))
 
 
 def put(body: Any, path: tuple[Any, ...], value: Any) -> Any:
-    """A copy with another value at one place."""
+    """A copy with another value at one path."""
     if not path:
         return value
     made = body.copy()
@@ -399,7 +399,7 @@ def put(body: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 @REQUESTS
-def test_all_that_a_list_names_passes_as_it_is(name: str) -> None:
+def test_all_listed_fields_pass_unchanged(name: str) -> None:
     body = WHOLE[name][2]
     made, admission = admit(name, body)
     assert made == body
@@ -415,7 +415,7 @@ FREE = {
 
 
 @REQUESTS
-def test_a_value_of_another_type_is_refused_wherever_it_is(name: str) -> None:
+def test_a_value_of_another_type_is_rejected_anywhere(name: str) -> None:
     body = WHOLE[name][2]
     for path in places(body):
         if not (path[-1] in ("type", "environment", "local", "a") or FREE & set(map(str, path))):
@@ -424,7 +424,7 @@ def test_a_value_of_another_type_is_refused_wherever_it_is(name: str) -> None:
 
 
 @REQUESTS
-def test_a_null_is_no_value(name: str) -> None:
+def test_null_counts_as_a_missing_value(name: str) -> None:
     body = WHOLE[name][2]
     for key in body:
         if key in ("input", "messages", "contents") and name != "countTokens":
@@ -469,7 +469,7 @@ def test_no_other_endpoint_is_offered(api: str, method: str, path: str, endpoint
     assert APIS[api].endpoint(method, path) == endpoint
 
 
-def test_what_is_passed_on_beside_a_body_is_listed() -> None:
+def test_forwarded_parameters_and_headers_are_listed() -> None:
     openai, anthropic, gemini = (APIS[name] for name in ("openai", "anthropic", "gemini"))
     assert openai.query == {"limit", "after"} and not openai.headers
     assert anthropic.query == {"beta", "limit", "before_id", "after_id"}
@@ -499,7 +499,7 @@ ERRORS: dict[str, tuple[tuple[str, str | None], str, tuple[int, str]]] = {
 
 
 @pytest.mark.parametrize("problem", ERRORS)
-def test_an_error_has_the_form_and_words_of_its_provider(problem: Any) -> None:
+def test_an_error_has_the_format_of_its_provider(problem: Any) -> None:
     (type, code), anthropic, (number, status) = ERRORS[problem]
     assert APIS["openai"].error(problem, "why") == {
         "error": {"message": "why", "type": type, "param": None, "code": code}
@@ -529,7 +529,7 @@ CHOICES: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_tools_of_the_providers_are_withheld_and_noted(name: str) -> None:
+def test_provider_tools_are_withheld_and_noted(name: str) -> None:
     made, admission = admit(name, SEARCHES[name])
     assert "tools" not in made and not admission.unbounded
     assert admission.withheld == ["googleSearch" if name == "generateContent" else "web_search"]
@@ -542,7 +542,7 @@ def test_tools_of_the_providers_are_withheld_and_noted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_a_choice_among_no_tools_is_refused_where_one_must_be_called(name: str) -> None:
+def test_a_required_tool_choice_without_tools_is_rejected(name: str) -> None:
     must, may = CHOICES[name]
     with pytest.raises(Refusal, match="web_search"):
         admit(name, {**SEARCHES[name], "tool_choice": must})
@@ -552,7 +552,7 @@ def test_a_choice_among_no_tools_is_refused_where_one_must_be_called(name: str) 
     assert admit(name, own)[0]["tool_choice"] == must
 
 
-def test_gemini_refuses_to_call_one_of_no_functions() -> None:
+def test_a_required_gemini_function_call_without_functions_is_rejected() -> None:
     for mode, refused in (("ANY", True), ("any", True), ("AUTO", False), (None, False)):
         calling = {"toolConfig": {"functionCallingConfig": {"mode": mode}}}
         body = {**SEARCHES["generateContent"], **calling}
@@ -569,7 +569,7 @@ def test_gemini_refuses_to_call_one_of_no_functions() -> None:
     assert admit("generateContent", {"contents": [], "tools": []})[0] == {"contents": [], "tools": []}
 
 
-def test_a_tool_that_was_withheld_cannot_be_chosen_by_its_name() -> None:
+def test_a_withheld_tool_cannot_be_chosen_by_name() -> None:
     body = {**SEARCHES["messages"], "tools": [SEARCH, {"name": "f"}]}
     assert admit("messages", {**body, "tool_choice": {"type": "tool", "name": "f"}})[0]["tools"] == [{"name": "f"}]
     with pytest.raises(Refusal, match="web_search"):
@@ -601,12 +601,12 @@ def test_a_tool_that_was_withheld_cannot_be_chosen_by_its_name() -> None:
         ({"type": "namespace", "tools": [{"type": "custom"}]}, True),
     ],
 )
-def test_a_tool_is_the_clients_if_nothing_of_it_runs_elsewhere(tool: Body, is_clients: bool) -> None:
+def test_a_tool_is_the_clients_if_no_part_of_it_runs_elsewhere(tool: Body, is_clients: bool) -> None:
     made = admit("chat", {"messages": [], "tools": [tool]})[0]
     assert made == {"messages": [], **({"tools": [tool]} if is_clients else {})}
 
 
-def test_a_type_that_the_user_has_listed_passes() -> None:
+def test_a_type_listed_by_the_user_passes() -> None:
     for name, kind in (("chat", "web_search"), ("messages", "web_search")):
         made, admission = admit(name, SEARCHES[name], types={kind})
         assert made == SEARCHES[name] and admission.unbounded and not admission.withheld
@@ -628,7 +628,7 @@ def test_other_models_do_not(model: str) -> None:
     assert admit("chat", {"messages": [], "model": model}, model=model)[0]["model"] == model
 
 
-def test_a_name_of_a_model_is_one_word_and_leaves_no_choice() -> None:
+def test_a_model_name_is_one_word_without_alternatives() -> None:
     why = APIS["openai"].model_problem
     for model in ("gpt-4o", "a/b/c.d+e", "x@20240101", "x:", "a/b:free", "a/b:thinking", "a/b:beta", "a/b:extended"):
         assert why(model, routed=True) == ""
@@ -696,12 +696,12 @@ EXPECTED: dict[str, tuple[str, Body, Expected]] = {
 
 
 @pytest.mark.parametrize("what", EXPECTED)
-def test_the_most_that_a_request_can_use_follows_from_what_it_holds(what: str) -> None:
+def test_the_maximum_usage_follows_from_the_request(what: str) -> None:
     name, body, expected = EXPECTED[what]
     assert expect(name, body) == expected
 
 
-def test_what_a_request_does_not_show_has_no_known_size() -> None:
+def test_content_outside_the_request_has_unknown_size() -> None:
     assert expect("chat", {"messages": [], "max_tokens": 5}, output_limits=()).output_tokens is None
     assert expect("responses", {"input": "x", "max_output_tokens": 5}, output_limits=()).output_tokens == 5
     previous = {"input": "x", "previous_response_id": "r"}
@@ -715,7 +715,7 @@ def test_what_a_request_does_not_show_has_no_known_size() -> None:
         assert not gemini.expected(Endpoint(kind="embed", model=model), {}, 1, Admission()).media_output
 
 
-def test_the_length_of_an_answer_is_limited_by_the_name_that_the_server_knows() -> None:
+def test_the_response_length_is_limited_by_the_parameter_that_the_server_supports() -> None:
     assert limited("chat", {}) == {"max_tokens": 7}
     assert limited("chat", {}, "max_completion_tokens") == {"max_completion_tokens": 7}
     assert limited("chat", {"max_completion_tokens": 9}) == {"max_completion_tokens": 7}
@@ -730,7 +730,7 @@ def test_the_length_of_an_answer_is_limited_by_the_name_that_the_server_knows() 
     assert APIS["anthropic"].limit_output(messages, {}, 1, "max_tokens", Admission())
     assert not APIS["anthropic"].limit_output(messages, {}, 0, "max_tokens", Admission())
     assert limited("messages", {"thinking": {"budget_tokens": 6}}) is not None
-    assert limited("messages", {"thinking": {"budget_tokens": 7}}) is None, "thinking takes all of it"
+    assert limited("messages", {"thinking": {"budget_tokens": 7}}) is None, "thinking uses the whole limit"
     assert limited("messages", {"thinking": {"type": "adaptive"}}) is not None
     assert limited("count_tokens", {}) is None
     assert limited("generateContent", {"generationConfig": {"seed": 1}}) == {
@@ -740,7 +740,7 @@ def test_the_length_of_an_answer_is_limited_by_the_name_that_the_server_knows() 
     assert limited("countTokens", {}) is None and limited("embedContent", {}) is None
 
 
-def test_usage_is_asked_for_in_streams_of_chats_alone() -> None:
+def test_usage_is_requested_only_in_chat_streams() -> None:
     api, chat = APIS["openai"], Endpoint(kind="generate", api="chat")
     asked: list[tuple[Body | None, bool]] = [
         (None, True),
@@ -757,7 +757,7 @@ def test_usage_is_asked_for_in_streams_of_chats_alone() -> None:
     )
 
 
-def test_later_requests_speak_of_what_an_answer_has_ids_for() -> None:
+def test_ids_in_a_response_can_be_referenced_later() -> None:
     api = APIS["openai"]
     response = {"id": "resp", "output": [{"id": "msg"}, {"id": 3}, {}], "choices": []}
     assert list(api.stored_ids(Endpoint(kind="generate", api="responses"), response)) == ["resp", "msg"]
@@ -766,7 +766,7 @@ def test_later_requests_speak_of_what_an_answer_has_ids_for() -> None:
     assert not list(APIS["gemini"].stored_ids(Endpoint(kind="generate"), response))
 
 
-def test_what_the_provider_keeps_passes_where_the_run_has_received_it() -> None:
+def test_stored_data_passes_if_the_run_received_it() -> None:
     spoken: Body = {"messages": [{"role": "assistant", "audio": {"id": "a"}}]}
     reference: Body = {"input": [{"type": "item_reference", "id": "a"}]}
     without_type = {"input": [{"id": "a"}]}
@@ -824,7 +824,7 @@ WITHHELD: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize(("name", "field"), [(name, field) for name, own in KEPT.items() for field in own])
-def test_what_the_provider_keeps_itself_needs_its_tools(name: str, field: str) -> None:
+def test_data_stored_by_the_provider_needs_its_tools(name: str, field: str) -> None:
     body = {**EMPTY[name], field: "x"}
     with pytest.raises(Refusal, match=f"{field}: .*(stored|not supported)"):
         admit(name, body)
@@ -833,7 +833,7 @@ def test_what_the_provider_keeps_itself_needs_its_tools(name: str, field: str) -
 
 
 @pytest.mark.parametrize(("name", "field"), [(name, field) for name, own in REFUSED.items() for field in own])
-def test_what_no_run_may_ask_for_is_refused_with_the_reason(name: str, field: str) -> None:
+def test_forbidden_requests_are_rejected_with_a_reason(name: str, field: str) -> None:
     ways: list[dict[str, Any]] = [{}, {"provider_tools": True}]
     for options in ways:
         with pytest.raises(Refusal, match=rf"{field}: \w+ .*\w+ \w+"):
@@ -842,14 +842,14 @@ def test_what_no_run_may_ask_for_is_refused_with_the_reason(name: str, field: st
 
 
 @pytest.mark.parametrize(("name", "field"), [(name, field) for name, own in WITHHELD.items() for field in own])
-def test_what_reaches_elsewhere_is_withheld_by_name(name: str, field: str) -> None:
+def test_features_that_reach_other_hosts_are_withheld_by_name(name: str, field: str) -> None:
     made, admission = admit(name, {**EMPTY[name], field: {"a": 1}})
     assert made == EMPTY[name] and admission.withheld == [WITHHELD[name][field]]
     made, admission = admit(name, {**EMPTY[name], field: {"a": 1}}, provider_tools=True)
     assert made[field] == {"a": 1} and admission.unbounded
 
 
-def test_google_is_asked_for_nothing_more_by_openais_clients() -> None:
+def test_openai_clients_cannot_request_google_extras() -> None:
     places_of_it: list[Body] = [
         {"extra_body": {"google": {"tools": [1], "cached_content": "secret"}}},
         {"google": {"tools": [1]}},
@@ -882,7 +882,7 @@ BY_ADDRESS: list[tuple[str, Body]] = [
 
 
 @pytest.mark.parametrize(("name", "body"), BY_ADDRESS)
-def test_media_by_an_address_need_the_providers_tools(name: str, body: Body) -> None:
+def test_media_given_by_url_need_the_providers_tools(name: str, body: Body) -> None:
     with pytest.raises(Refusal, match=re.escape(INLINE)) as caught:
         admit(name, body)
     assert "of type" not in str(caught.value), "the type is known"
@@ -908,14 +908,14 @@ def test_anthropics_features_pass_by_name_and_date() -> None:
     assert api.betas(given, provider_tools=True) == (",".join([*known, *tools]), other)
 
 
-def test_anthropic_shortens_conversations_without_a_summary_by_the_model() -> None:
+def test_anthropic_context_edits_pass_except_model_summaries() -> None:
     edits = [{"type": "compact_20260112", "instructions": "x"}, {"type": "clear_thinking_20251015"}]
     made, admission = admit("messages", {"messages": [], "context_management": {"edits": edits}})
     assert made["context_management"] == {"edits": edits[1:]}
     assert admission.dropped == ["context_management.compact_20260112"]
 
 
-def test_gemini_is_asked_for_the_model_of_the_path_and_with_a_part_that_says_something() -> None:
+def test_gemini_requests_must_use_the_model_in_the_path_and_a_known_part() -> None:
     for model in ("gemini-x", "models/gemini-x"):
         assert admit("generateContent", {"contents": [], "model": model})[0]["model"] == model
     for model in ("gemini-y", "tunedModels/gemini-x", "models/models/gemini-x"):
@@ -938,7 +938,7 @@ def test_gemini_is_asked_for_the_model_of_the_path_and_with_a_part_that_says_som
 
 
 @pytest.mark.parametrize("with_schema", [True, False])
-def test_the_harness_asks_questions_in_the_form_of_each_api(with_schema: bool) -> None:
+def test_the_harness_asks_questions_in_the_format_of_each_api(with_schema: bool) -> None:
     question = Question(
         model="m", system="s", user="u", schema=SCHEMA, max_tokens=9, output_limit="limit", with_schema=with_schema
     )
@@ -977,7 +977,7 @@ EXCHANGES: dict[str, tuple[Body, Body]] = {
 
 
 @pytest.mark.parametrize("api", EXCHANGES)
-def test_what_was_asked_and_answered_is_read_in_the_form_of_each_api(api: str) -> None:
+def test_requests_and_responses_are_read_in_the_format_of_each_api(api: str) -> None:
     request, answer = EXCHANGES[api]
     said = APIS[api].said("/v1/chat/completions", request, answer)
     assert [(message.role, message.text) for message in said.messages] == [("user", "u")]
@@ -995,18 +995,18 @@ def test_what_was_asked_and_answered_is_read_in_the_form_of_each_api(api: str) -
         ("chat", {"type": "x"}),
     ],
 )
-def test_a_part_of_an_unknown_type_is_refused_by_what_it_is_and_its_type(name: str, part: Body) -> None:
+def test_a_part_of_an_unknown_type_is_rejected_with_its_kind_and_type(name: str, part: Body) -> None:
     with pytest.raises(Refusal, match=r"(the source of )?an? \w+( \w+)* of type 'x' is not passed on"):
         admit(name, {"messages": [{"role": "user", "content": [part]}]})
 
 
 @pytest.mark.parametrize("name", ["chat", "responses"])
-def test_a_tool_is_noted_with_64_letters_of_its_type(name: str) -> None:
+def test_a_tool_is_noted_with_at_most_64_characters_of_its_type(name: str) -> None:
     admission = admit(name, {**EMPTY[name], "tools": [{"type": "x" * 80}]})[1]
     assert admission.withheld == ["x" * 64]
 
 
-def test_responses_are_read_in_their_own_form() -> None:
+def test_the_responses_api_is_read_in_its_format() -> None:
     request = {"input": [{"role": "user", "content": "u"}, {"type": "item_reference", "id": "x"}, {"id": "y"}]}
     answer = {
         "id": "r",

@@ -1,4 +1,4 @@
-"""How much of the gateway's code one has to read to follow a call."""
+"""How many modules of the gateway a reader has to know to follow a call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_call_executes_few_modules(settings: dict[str, Any], stream: bool, sta
         if event == "call" and frame.f_code.co_filename.startswith(FOLDER) and frame.f_code.co_name != "<module>":
             executed.add(Path(frame.f_code.co_filename).name)
 
-    threading.setprofile(note)  # for the threads that begin from now on: the gateway's
+    threading.setprofile(note)  # for threads started later: the gateway's
     try:
         gateway = start(**settings)
     finally:

@@ -16,14 +16,14 @@ from tests.llm.test_budgets import OUTPUT
 from tests.llm.test_runs import ASK, SCRIPT, key_forms
 from tests.llm.upstreams import KEY, REPLY, Failure, Upstream
 
-pytestmark = pytest.mark.full  # sessions in processes of their own, by the dozen
+pytestmark = pytest.mark.full  # dozens of sessions in separate processes
 
 Session = Callable[..., pytest.RunResult]
 
 
 @pytest.fixture
 def session(pytester: pytest.Pytester, upstream: Upstream) -> Session:
-    """Runs an agent that asks a model twice, on smoke-digits in the local sandbox."""
+    """Runs an agent that calls a model twice, on smoke-digits in the local sandbox."""
     folder = pytester.mkdir("agents") / "asking"
     folder.mkdir()
     (folder / "start.sh").write_text(f"{SCRIPT.replace('$ASK', '$(cat $AGENT_DIR/ask.py)')}\n")
@@ -49,7 +49,9 @@ def record(pytester: pytest.Pytester, group: str) -> tuple[dict[str, Any], Path]
     return values, file.parent
 
 
-def test_a_session_records_what_its_runs_cost(session: Session, pytester: pytest.Pytester, upstream: Upstream) -> None:
+def test_a_session_records_the_cost_of_its_runs(
+    session: Session, pytester: pytest.Pytester, upstream: Upstream
+) -> None:
     result = session("--run-group=g", "--junit-xml=out.xml")
     values, run_dir = record(pytester, "g")
     assert values["llm"]["calls"] == len(read_calls(run_dir)) == 2
@@ -64,14 +66,14 @@ def test_a_session_records_what_its_runs_cost(session: Session, pytester: pytest
     assert [name for name, content in contents(pytester.path) if KEY.encode() in content] == []
 
 
-def test_the_runs_of_an_agent_whose_provider_cannot_be_reached_stop_after_the_first(
+def test_runs_stop_after_the_first_if_the_provider_is_unreachable(
     session: Session, pytester: pytest.Pytester, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:9/v1")
     with (pytester.path / "agents/asking/start.sh").open("a") as script:
         script.write('rm "$SUBMISSION_DIR/submission.csv"\nexit 1\n')
     result = session("--run-group=g", "--seeds=3", "--llm-retries=0")
-    values, run_dir = record(pytester, "g")  # of one run
+    values, run_dir = record(pytester, "g")  # from one run
     assert values["outcome"] == "crashed"
     result.stdout.fnmatch_lines(
         [
@@ -103,7 +105,7 @@ def test_budgets_models_and_recordings_are_options(
     result.stderr.fnmatch_lines(["*max_calls was 1, is 2*"])
 
 
-def test_requests_that_failed_are_counted_where_the_cost_is(
+def test_failed_requests_are_shown_next_to_the_cost(
     session: Session, pytester: pytest.Pytester, upstream: Upstream, capsys: pytest.CaptureFixture[str]
 ) -> None:
     upstream.failures.append(Failure(401, {"error": {"message": "no such key"}}))
@@ -132,11 +134,11 @@ def test_a_group_is_replayed(
     assert len(upstream.seen) == 2
 
 
-def test_the_gateway_can_be_off(session: Session, pytester: pytest.Pytester, upstream: Upstream) -> None:
+def test_the_gateway_can_be_turned_off(session: Session, pytester: pytest.Pytester, upstream: Upstream) -> None:
     session("--run-group=g", "--llm-gateway=off", "--allow-secret=OPENAI_API_KEY")
     values, _ = record(pytester, "g")
     assert values["llm"] == {"gateway": "off"}
-    assert upstream.seen == []  # the script finds no address
+    assert upstream.seen == []  # the script finds no base URL
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_the_gateway_can_be_off(session: Session, pytester: pytest.Pytester, ups
         ("--llm-replay=nothing", "*nothing*"),
     ],
 )
-def test_a_wrong_value_is_named_at_once(
+def test_an_invalid_value_is_reported_at_once(
     argument: str, message: str, session: Session, pytester: pytest.Pytester
 ) -> None:
     (pytester.path / "bad.yaml").write_text("[]")
@@ -159,7 +161,7 @@ def test_a_wrong_value_is_named_at_once(
     result.stderr.fnmatch_lines([f"*{message}*"])
 
 
-def test_an_unknown_recording_is_named_at_once_for_an_agent_without_models_too(pytester: pytest.Pytester) -> None:
+def test_an_unknown_recording_is_reported_at_once_even_without_models(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess(
         "--agent=dummy", "--split=smoke", "--sandbox=local", "--llm-replay=reports/x"
     )
@@ -167,7 +169,7 @@ def test_an_unknown_recording_is_named_at_once_for_an_agent_without_models_too(p
     result.stderr.fnmatch_lines(["*run group reports/x does not exist*"])
 
 
-def test_a_missing_key_is_named_at_once(
+def test_a_missing_key_is_reported_at_once(
     session: Session, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
@@ -176,7 +178,7 @@ def test_a_missing_key_is_named_at_once(
     result.stderr.fnmatch_lines(["*asking needs OPENAI_API_KEY*"])
 
 
-def test_without_an_agent_that_uses_models_nothing_of_the_gateway_is_imported(pytester: pytest.Pytester) -> None:
+def test_the_gateway_is_not_imported_without_an_agent_that_uses_models(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
         "import sys\n"
         "def pytest_unconfigure(config):\n"
@@ -192,13 +194,13 @@ def test_without_an_agent_that_uses_models_nothing_of_the_gateway_is_imported(py
 def test_workers_and_later_sessions_share_a_budget(
     session: Session, pytester: pytest.Pytester, upstream: Upstream
 ) -> None:
-    price = {"gpt-4o": {"input": 0, "output": 1_000_000}}  # a dollar a token
+    price = {"gpt-4o": {"input": 0, "output": 1_000_000}}  # a dollar per token
     (pytester.path / "prices.yaml").write_text(json.dumps(price))
-    # An answer is limited to no less than 1024 tokens, and has as many, so four calls are paid.
+    # A response is limited to at least 1024 tokens and uses all of them, so four calls are paid.
     upstream.echo = " word" * (1024 - OUTPUT)
     options = ("--run-group=g", f"--max-total-cost={4 * 1024}", "--prices=prices.yaml", "-p", "xdist")
     session(*options, "-n4", "--seeds=4")
-    assert 1 <= upstream.served <= 4  # eight were asked for; a share that is too small for a call is left to others
+    assert 1 <= upstream.served <= 4  # eight were requested; a share too small for a call is left to others
     session(*options, "-n0", "--seeds=8")
     assert upstream.served == 4
     session(*options, "-n4", "--seeds=10")
@@ -209,9 +211,7 @@ def test_workers_and_later_sessions_share_a_budget(
     assert sum(record["llm"]["calls"] for record in records) == 4
 
 
-def test_the_key_is_in_nothing_that_a_session_leaves(
-    session: Session, pytester: pytest.Pytester, upstream: Upstream
-) -> None:
+def test_no_file_of_a_session_contains_the_key(session: Session, pytester: pytest.Pytester, upstream: Upstream) -> None:
     upstream.echo = f" {KEY}"
     options = ("--junit-xml=out.xml", "--html=out.html", "--min-medal=gold", "-l", "--tb=long", "-rA", "-p", "xdist")
     result = session("--run-group=g", "--seeds=2", "-n2", *options)

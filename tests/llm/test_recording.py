@@ -50,18 +50,18 @@ def call(number: int = 1, **values: Any) -> Call:
 # The ledger.
 
 
-def test_a_ledger_that_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
+def test_a_truncated_ledger_is_read_up_to_the_cut(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path)
     for number in range(20):
         ledger.write(call(number))
         ledger.write_bodies(number, {"path": "/x", "request": {"n": number}, "response": {"text": "again " * 500}})
-    # Nothing was closed. Lose the last bytes as well:
+    # The ledger was not closed. Remove the last bytes as well:
     calls, bodies = (tmp_path / CALLS).read_bytes(), (tmp_path / BODIES).read_bytes()
     (tmp_path / CALLS).write_bytes(calls[:-10])
     (tmp_path / BODIES).write_bytes(bodies[:-3])
     assert [line["number"] for line in read_calls(tmp_path)] == list(range(19))
     assert [body["request"]["n"] for body in read_bodies(tmp_path)] == list(range(19))
-    assert len(bodies) < 5000  # what is said again takes no room
+    assert len(bodies) < 5000  # repeated messages take no space
     ledger.close()
 
 
@@ -78,7 +78,7 @@ def test_a_ledger_is_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("record", "files"), [("off", []), ("calls", [CALLS]), ("bodies", [BODIES, CALLS])])
-def test_what_is_recorded_can_be_chosen(record: Any, files: list[str], start: Start, tmp_path: Path) -> None:
+def test_the_recorded_content_can_be_chosen(record: Any, files: list[str], start: Start, tmp_path: Path) -> None:
     gateway = start(record=record)
     assert ask(gateway).status == 200
     run_dir = tmp_path / "group/run"
@@ -86,7 +86,7 @@ def test_what_is_recorded_can_be_chosen(record: Any, files: list[str], start: St
     assert gateway.totals.calls == 1
 
 
-def test_totals_say_what_is_not_known(tmp_path: Path) -> None:
+def test_totals_report_unknown_amounts(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path, record="off")
     ledger.write(call(1, tokens=Tokens(100, 20, 30, 0, 5), cost=Decimal("0.5"), seconds=1.5, answered_model="m-1"))
     assert ledger.totals.to_json()["cost"] == 0.5
@@ -122,7 +122,7 @@ def test_totals_say_what_is_not_known(tmp_path: Path) -> None:
 
 
 def questions(gateway: Gateway, *, stream: bool, temperature: float = 0.5) -> list[str]:
-    """One question by each client, the first of them twice."""
+    """One question by each client, and the first one twice."""
     said = []
     with openai.OpenAI(base_url=f"{gateway.url}/openai/v1", api_key=gateway.token, max_retries=0) as client:
         for _ in range(2):
@@ -180,7 +180,7 @@ def test_a_recording_answers_the_same_questions_without_a_key(
     second = start("second", replay=tmp_path / "group/first")
 
     assert questions(second, stream=replayed) == said
-    assert len(set(said)) == 5  # the question that was asked twice has two answers
+    assert len(set(said)) == 5  # the repeated question has two responses
     assert len(upstream.seen) == asked
     totals = second.totals.to_json()
     assert (totals["calls"], totals["replayed"], totals["cost"]) == (5, 5, 0)
@@ -203,7 +203,7 @@ def test_a_recording_answers_the_same_questions_without_a_key(
         ("checkpoint 9f86d081884c7d659a2feaa0c55ad015", "checkpoint 60303ae22b998861bce3b28f33eec1be"),
     ],
 )
-def test_what_differs_each_time_is_no_part_of_a_question(
+def test_values_that_differ_each_time_are_ignored_in_questions(
     recorded: str, replayed: str, start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
     def asked(text: str) -> dict[str, Any]:
@@ -217,9 +217,7 @@ def test_what_differs_each_time_is_no_part_of_a_question(
     assert ask(second, asked(f"{replayed} and more")).status == 400
 
 
-def test_the_same_question_to_the_letter_comes_before_one_that_is_nearly_the_same(
-    start: Start, upstream: Upstream, tmp_path: Path
-) -> None:
+def test_an_exact_match_is_preferred_to_a_similar_question(start: Start, upstream: Upstream, tmp_path: Path) -> None:
     def asked(seconds: int) -> dict[str, Any]:
         return {**QUESTION, "messages": [{"role": "user", "content": f"It took {seconds} s. What next?"}]}
 
@@ -236,12 +234,12 @@ def test_the_same_question_to_the_letter_comes_before_one_that_is_nearly_the_sam
 
 
 @pytest.mark.parametrize("text", ["score 0.95 of 12 folds", "3 epochs of 128 rows", "v1.2.3 has 12 hits", "0.5"])
-def test_other_numbers_are_a_part_of_the_question(text: str) -> None:
+def test_other_numbers_are_part_of_the_question(text: str) -> None:
     question = canonical({"messages": [text]})
     assert without_volatile(question) == question
 
 
-def test_what_was_not_recorded_is_an_error_that_shows_the_nearest_question(
+def test_an_unrecorded_question_is_an_error_that_shows_the_nearest_one(
     start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
     first = start("first")
@@ -256,7 +254,7 @@ def test_what_was_not_recorded_is_an_error_that_shows_the_nearest_question(
     assert 'messages[0].content was "Which features?", is "Which folds?"' in missed.message
     assert "no call of /anthropic" in ask(second, {"model": "m"}, path="/anthropic/v1/messages").message
     assert second.totals.replay_misses == 2
-    # Who asks, and how it is sent, is no part of the question.
+    # The user, the metadata and the order of keys are not part of the question.
     assert ask(second, {**dict(reversed(QUESTION.items())), "user": "x", "metadata": {"a": 1}}).status == 200
     assert len(upstream.seen) == 2
 
@@ -264,9 +262,7 @@ def test_what_was_not_recorded_is_an_error_that_shows_the_nearest_question(
 # Retries.
 
 
-def test_a_providers_errors_are_tried_again_where_that_is_wanted(
-    start: Start, upstream: Upstream, run_dir: Path
-) -> None:
+def test_a_providers_errors_are_retried_on_request(start: Start, upstream: Upstream, run_dir: Path) -> None:
     busy = [Failure(status, {"error": {"message": "busy"}}, {"retry-after": "0"}) for status in (429, 529, 503)]
     upstream.failures += busy
     gateway = start(retries=3)
@@ -281,7 +277,7 @@ def test_a_providers_errors_are_tried_again_where_that_is_wanted(
     assert gateway.totals.retries == 6
 
 
-def test_a_providers_errors_are_passed_on_otherwise(gateway: Gateway, upstream: Upstream) -> None:
+def test_a_providers_errors_are_forwarded_by_default(gateway: Gateway, upstream: Upstream) -> None:
     upstream.failures.append(Failure(503, {"error": {"message": "busy"}}, {"retry-after": "2"}))
     assert ask(gateway).status == 503
     assert len(upstream.seen) == 1
@@ -292,13 +288,13 @@ def test_calls_of_a_run_are_spaced(start: Start, upstream: Upstream) -> None:
     began = time.monotonic()
     for _ in range(4):
         assert ask(gateway).status == 200
-    assert time.monotonic() - began >= 0.29  # three pauses of a tenth of a second
+    assert time.monotonic() - began >= 0.29  # three pauses of 0.1 s
 
 
 # Prices.
 
 
-def test_a_prices_file_adds_and_corrects(tmp_path: Path) -> None:
+def test_a_prices_file_adds_and_overrides_prices(tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
     file.write_text("gpt-4o: {input: 1, output: 2, cached: 0.5}\nopenrouter/my-*: {output: 3}\n")
     providers, prices = load_providers(), Prices.load(file)
@@ -323,7 +319,7 @@ def test_tiers_are_priced() -> None:
 @pytest.mark.parametrize(
     "text", ["[]", "m: 5", "m: {inputs: 1}", "m: {input: -1}", "m: {input: many}", "m: {input: .nan}", "m: {", "m: {}"]
 )
-def test_a_wrong_prices_file_is_named(text: str, tmp_path: Path) -> None:
+def test_an_invalid_prices_file_is_reported(text: str, tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
     file.write_text(text)
     with pytest.raises(UsageError, match=r"prices\.yaml") as error:
@@ -366,7 +362,7 @@ azure: {{flavour: openai, base_url: "{upstream.url}/openai/v1", keys: [OPENAI_AP
         ("x: [", "cannot be read"),
     ],
 )
-def test_a_wrong_providers_file_is_named(text: str, what: str, tmp_path: Path) -> None:
+def test_an_invalid_providers_file_is_reported(text: str, what: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(text)
     with pytest.raises(UsageError, match=r"mine\.yaml") as error:
@@ -392,10 +388,10 @@ KEYS = {"OPENAI_API_KEY": "sk-openai-1", "GEMINI_API_KEY": "gm-key-12", "OPENROU
         ({"env_vars": {"BASE": "${{ secrets.OPENROUTER_BASE_URL }}"}}, ["openrouter"]),
         ({"env_vars": {"OPENAI_BASE_URL": "https://openrouter.ai/api/v1"}}, ["openrouter"]),
         ({"env_vars": {"ANTHROPIC_API_KEY": "${{ secrets.ANTHROPIC_API_KEY }}"}}, []),  # there is no key
-        ({"llm_hosts": ("api.openai.com",)}, []),  # nor has it one itself
+        ({"llm_hosts": ("api.openai.com",)}, []),  # the agent has no key either
     ],
 )
-def test_an_agent_gets_the_providers_whose_keys_it_asks_for(definition: dict[str, Any], names: list[str]) -> None:
+def test_an_agent_gets_the_providers_whose_keys_it_requests(definition: dict[str, Any], names: list[str]) -> None:
     assert [provider.name for provider in providers_of(SETTINGS, agent(**definition), KEYS)] == names
 
 
@@ -417,7 +413,7 @@ def test_keys_and_addresses_are_replaced() -> None:
     assert not set(KEYS.values()) & set(launch.environment.values())
 
 
-def test_an_agents_own_server_takes_the_place_of_the_bundled_one() -> None:
+def test_an_agents_server_replaces_the_bundled_one() -> None:
     definition = agent(
         env_vars={"OPENAI_BASE_URL": "http://models.example:8000/v1", "OPENAI_API_KEY": "${{ secrets.OPENAI_API_KEY }}"}
     )
@@ -428,9 +424,7 @@ def test_an_agents_own_server_takes_the_place_of_the_bundled_one() -> None:
 
 
 @pytest.mark.parametrize("key", ["sk-some-key\n", " sk-some-key", "sk-schlüssel", "Bearer sk-some-key"])
-def test_a_key_that_no_request_can_hold_is_named_before_anything_runs(
-    key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_invalid_key_is_reported_before_any_run(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     definition = agent(env_vars={"KEY": "${{ secrets.ANTHROPIC_API_KEY }}"})
     monkeypatch.setenv("ANTHROPIC_API_KEY", key)
     with pytest.raises(UsageError, match=r"^\$ANTHROPIC_API_KEY contains a space, a line break or"):
@@ -439,14 +433,16 @@ def test_a_key_that_no_request_can_hold_is_named_before_anything_runs(
         named_model("anthropic/some-model", SETTINGS.providers)
     check_secrets(SETTINGS, definition, replayed=True)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-some-key")
-    check_secrets(SETTINGS, agent(env_vars={"KEY": "${{ secrets.OPENAI_API_KEY }}"}))  # another's key does not matter
+    check_secrets(
+        SETTINGS, agent(env_vars={"KEY": "${{ secrets.OPENAI_API_KEY }}"})
+    )  # another provider's key does not matter
 
 
 @pytest.mark.parametrize(
     "line",
     ["base_url: 'http://some host/v1'", 'headers: {X-A: "a\\nb"}', "headers: {'X A': b}", "key_header: 'X\u00e4'"],
 )
-def test_a_provider_that_no_request_can_reach_is_refused(line: str, tmp_path: Path) -> None:
+def test_a_provider_that_no_request_can_reach_is_rejected(line: str, tmp_path: Path) -> None:
     others = "" if "base_url" in line else "  base_url: http://models.example/v1\n"
     (tmp_path / "providers.yaml").write_text(f"own:\n  flavour: openai\n{others}  {line}\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"provider own: .* (must be a URL|is not an HTTP header)"):
@@ -460,7 +456,7 @@ def test_a_replay_needs_no_key() -> None:
     check_secrets(SETTINGS, definition, replayed=True)
 
 
-def test_the_machines_own_proxy_is_used(start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_machines_proxy_is_used(start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     from yarl import URL
 
     from pytest_mlebench.llm.upstream import proxy_of
@@ -475,7 +471,7 @@ def test_the_machines_own_proxy_is_used(start: Start, upstream: Upstream, monkey
 
 
 class _Proxy(socketserver.ThreadingTCPServer):
-    """A proxy that leads all names to one port of this machine."""
+    """A proxy that maps all host names to one local port."""
 
     daemon_threads = True
 
@@ -502,12 +498,12 @@ class _Tunnel(socketserver.StreamRequestHandler):
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_provider_is_reached_by_the_machines_own_proxy_with_its_own_certificates(
+def test_a_provider_is_reached_through_the_machines_proxy_with_its_certificates(
     stream: bool, start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with _Proxy(upstream.port) as proxy:
         threading.Thread(target=proxy.serve_forever, daemon=True).start()
-        monkeypatch.setenv("OPENAI_BASE_URL", "https://models.example/v1")  # no name server knows it
+        monkeypatch.setenv("OPENAI_BASE_URL", "https://models.example/v1")  # not in DNS
         monkeypatch.setenv("HTTPS_PROXY", f"http://me:pass@127.0.0.1:{proxy.server_address[1]}")
         gateway = start()
         answer = ask(gateway, {**QUESTION, "stream": stream})
@@ -517,7 +513,7 @@ def test_a_provider_is_reached_by_the_machines_own_proxy_with_its_own_certificat
     assert proxy.heads[0].startswith("CONNECT models.example:443 HTTP/1.1")
     assert "Proxy-Authorization: Basic bWU6cGFzcw==" in proxy.heads[0]
     assert upstream.seen[0].headers["Host"] == "models.example"
-    assert not any("proxy" in name.lower() for name in upstream.seen[0].headers)  # the login is the proxy's alone
+    assert not any("proxy" in name.lower() for name in upstream.seen[0].headers)  # only the proxy gets the login
 
 
 def test_a_missing_recording_names_the_run_without_its_competition(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The rules of the allow-lists, one by one: what each admits, drops and refuses, and what it notes."""
+"""The rules of the allow-lists: what each one admits, drops, rejects and notes."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from pytest_mlebench.llm.requests import (
 
 
 def free(value: Any, _: Admission) -> Any:
-    """A rule that admits all."""
+    """A rule that admits every value."""
     return value
 
 
 class Text(str):
-    """Equal to a string, and not one that JSON gives."""
+    """A string subclass, which JSON parsing never returns."""
 
 
 ADMITTED: list[tuple[Rule, list[Any]]] = [
@@ -101,7 +101,7 @@ REFUSED: list[tuple[Rule, list[Any], str]] = [
 
 
 @pytest.mark.parametrize(("rule", "value"), [(rule, value) for rule, values in ADMITTED for value in values])
-def test_what_a_rule_admits_is_sent_as_it_is(rule: Rule, value: Any) -> None:
+def test_an_admitted_value_is_sent_unchanged(rule: Rule, value: Any) -> None:
     admission = Admission()
     assert rule(value, admission) == value
     assert not admission.dropped and not admission.withheld and not admission.unbounded
@@ -110,14 +110,14 @@ def test_what_a_rule_admits_is_sent_as_it_is(rule: Rule, value: Any) -> None:
 @pytest.mark.parametrize(
     ("rule", "value", "said"), [(rule, value, said) for rule, values, said in REFUSED for value in values]
 )
-def test_what_it_does_not_admit_is_refused_with_the_reason(rule: Rule, value: Any, said: str) -> None:
+def test_other_values_are_rejected_with_the_reason(rule: Rule, value: Any, said: str) -> None:
     with pytest.raises(Wrong) as caught:
         rule(value, Admission())
     assert caught.value.message == said
     assert str(caught.value) == f"the body: {said}"
 
 
-def test_an_error_says_where_the_value_is() -> None:
+def test_an_error_shows_the_path_of_the_value() -> None:
     rule = fields(input=many(fields(content=many(fields(size=count)))))
     with pytest.raises(Wrong) as caught:
         rule({"input": [{"type": "a"}, {"content": [{"size": 1}, {"size": -1}]}]}, Admission())
@@ -125,14 +125,14 @@ def test_an_error_says_where_the_value_is() -> None:
 
 
 @pytest.mark.parametrize("value", [False, "", [], {}])
-def test_an_empty_value_of_a_refused_field_is_left_out(value: Any) -> None:
+def test_an_empty_value_of_a_forbidden_field_is_dropped(value: Any) -> None:
     admission = Admission()
     assert refused("no")(value, admission) is DROPPED
     assert kept("no")(value, admission) is DROPPED
     assert not admission.stored and not admission.unbounded
 
 
-def test_a_refused_field_passes_where_the_user_has_listed_it() -> None:
+def test_a_forbidden_field_passes_if_the_user_listed_it() -> None:
     rule = fields(extra=fields(url=refused("no")))
     given = {"extra": {"url": "https://example.org"}}
     assert rule(given, Admission(fields={"extra.url"})) == given
@@ -141,13 +141,13 @@ def test_a_refused_field_passes_where_the_user_has_listed_it() -> None:
             rule(given, Admission(fields=other))
 
 
-def test_what_a_provider_keeps_passes_with_its_tools_and_has_no_known_size() -> None:
+def test_data_stored_by_a_provider_passes_with_its_tools_and_has_unknown_size() -> None:
     admission = Admission(provider_tools=True)
     assert kept("no")("resp_1", admission) == "resp_1"
     assert admission.stored and admission.unbounded
 
 
-def test_what_a_provider_does_itself_is_withheld_without_its_tools() -> None:
+def test_features_run_by_a_provider_are_withheld_without_its_tools() -> None:
     rule = only_with_provider("web search")
     admission = Admission()
     assert rule({"size": "high"}, admission) is DROPPED and admission.withheld == ["web search"]
@@ -157,7 +157,7 @@ def test_what_a_provider_does_itself_is_withheld_without_its_tools() -> None:
     assert admission.unbounded and not admission.withheld
 
 
-def test_a_list_of_words_loses_those_that_are_not_listed() -> None:
+def test_unlisted_words_are_removed_from_a_list() -> None:
     rule = fields(include=some_of("a", "b"))
     admission = Admission()
     assert rule({"include": ["a", "web.results", "b", "x" * 100]}, admission) == {"include": ["a", "b"]}
@@ -173,7 +173,7 @@ def test_dropped_elements_of_a_list_leave_no_gap() -> None:
     assert rule(["", [], False], Admission()) == []
 
 
-def test_what_was_dropped_is_noted_once_and_at_most_fifty_times() -> None:
+def test_dropped_fields_are_noted_once_and_at_most_fifty_in_total() -> None:
     admission = Admission()
     for k in range(60):
         admission.drop(f"field{k}")
@@ -206,13 +206,13 @@ def test_media_whose_size_does_not_limit_its_tokens_is_noted(url: str, unbounded
 
 
 @pytest.mark.parametrize("rule", [data_url, by_address])
-def test_media_by_its_address_passes_with_the_providers_tools(rule: Rule) -> None:
+def test_media_given_by_url_passes_with_the_providers_tools(rule: Rule) -> None:
     admission = Admission(provider_tools=True)
     assert rule("https://example.org/x.png", admission) == "https://example.org/x.png"
     assert admission.unbounded and admission.media == 0
 
 
-def test_an_object_keeps_what_is_known_and_drops_the_rest() -> None:
+def test_an_object_keeps_known_fields_and_drops_the_rest() -> None:
     rule = fields("role", size=count)
     admission = Admission()
     given = {"type": "a", "role": "user", "size": 3, "color": "red", "nested": {"a": 1}}
@@ -225,7 +225,7 @@ def test_null_is_sent_as_null() -> None:
     assert fields(size=count)({"size": None}, Admission()) == {"size": None}
 
 
-def test_an_object_without_what_it_needs_is_refused() -> None:
+def test_an_object_without_a_required_field_is_rejected() -> None:
     rule = Fields({"model": text, "size": count}, needs=("model",))
     assert rule({"model": "m"}, Admission()) == {"model": "m"}
     for given in ({}, {"model": None}, {"size": 1}):
@@ -234,17 +234,17 @@ def test_an_object_without_what_it_needs_is_refused() -> None:
 
 
 @pytest.mark.parametrize("key", ["maxTokens", "MAX_TOKENS", "max-tokens", "max_tokens_", "ｍａｘ_tokens", "max.tokens"])
-def test_another_spelling_of_a_known_field_is_refused(key: str) -> None:
+def test_another_spelling_of_a_known_field_is_rejected(key: str) -> None:
     with pytest.raises(Wrong, match="must be written 'max_tokens'"):
         fields(max_tokens=count)({key: 5}, Admission())
 
 
-def test_a_name_with_letters_that_no_field_has_is_refused() -> None:
+def test_a_field_name_with_unusual_characters_is_rejected() -> None:
     with pytest.raises(Wrong, match="has non-ASCII characters"):
         fields(size=count)({"größe": 5}, Admission(fields={"größe"}))
 
 
-def test_a_field_in_snake_case_is_the_same_field_where_servers_read_both() -> None:
+def test_a_field_in_snake_case_is_the_same_field_if_servers_accept_both() -> None:
     rule = Fields({"maxOutputTokens": count, "model": text}, snake=True)
     assert rule({"max_output_tokens": 5}, Admission()) == {"maxOutputTokens": 5}
     with pytest.raises(Wrong, match=r"'max_output_tokens' and 'maxOutputTokens' are two spellings of the same field"):
@@ -255,7 +255,7 @@ def test_a_field_in_snake_case_is_the_same_field_where_servers_read_both() -> No
         Fields({"maxOutputTokens": count})({"max_output_tokens": 5}, Admission())
 
 
-def test_the_type_of_an_object_says_which_fields_it_has() -> None:
+def test_the_type_of_an_object_determines_its_fields() -> None:
     rule = Tagged({"a": fields(size=count), "b": fields(url=text)}, default="a", what="a part")
     assert rule({"size": 5}, Admission()) == {"size": 5}
     assert rule({"type": "b", "url": "x"}, Admission()) == {"type": "b", "url": "x"}
@@ -264,12 +264,12 @@ def test_the_type_of_an_object_says_which_fields_it_has() -> None:
 
 
 @pytest.mark.parametrize("admission", [Admission(types={"new"}), Admission(provider_tools=True)])
-def test_an_object_of_another_type_passes_where_the_user_says_so(admission: Admission) -> None:
+def test_an_object_of_another_type_passes_if_the_user_lists_it(admission: Admission) -> None:
     given = {"type": "new", "url": "x"}
     assert Tagged({"a": free})(given, admission) == given and admission.unbounded
 
 
-def test_names_are_compared_without_capitals_and_signs() -> None:
+def test_names_are_compared_without_case_and_punctuation() -> None:
     assert normal("Max_Output-Tokens") == normal("maxOutputTokens") == "maxoutputtokens"
     assert normal("ﬁle.ID") == "fileid"
 
@@ -286,7 +286,7 @@ def test_names_are_compared_without_capitals_and_signs() -> None:
         *[(f"/openai/{path}", "", "") for path in ("./v1", "../v1", "v1//x", "v1/..", "%2e/v1", "a\\b", "a;b", "a#b")],
     ],
 )
-def test_a_path_is_a_providers_and_plain_or_nobodys(path: str, provider: str, below: str) -> None:
+def test_a_path_belongs_to_a_provider_only_if_it_is_plain(path: str, provider: str, below: str) -> None:
     found = Target.of(f"{path}?a=1&b=&a=2")
     assert (found.provider, found.path) == (provider, below or path)
     assert found.query == ({"a": "2", "b": ""} if provider else {"a": "2"})
@@ -305,7 +305,7 @@ def test_a_path_is_a_providers_and_plain_or_nobodys(path: str, provider: str, be
         (b"[" + b"[]," * 500_000, "too_large", "too many elements"),
     ],
 )
-def test_a_body_is_read_in_one_way_alone(raw: bytes, problem: str, said: str) -> None:
+def test_a_body_is_read_in_only_one_way(raw: bytes, problem: str, said: str) -> None:
     with pytest.raises(Refusal, match=said) as caught:
         parse_body(raw)
     assert caught.value.problem == problem
@@ -335,7 +335,7 @@ def test_a_list_may_have_a_million_elements() -> None:
         ([("Content-Encoding", "identity")] * 2, "bodies must be uncompressed$"),
     ],
 )
-def test_a_body_says_once_that_it_is_json(headers: list[tuple[str, str]], said: str) -> None:
+def test_a_body_is_declared_as_json_at_most_once(headers: list[tuple[str, str]], said: str) -> None:
     request = make_mocked_request("POST", "/", headers=headers)
     if not said:
         check_content_type(request)
@@ -345,7 +345,7 @@ def test_a_body_says_once_that_it_is_json(headers: list[tuple[str, str]], said: 
     assert caught.value.problem == "unsupported"
 
 
-def test_what_a_request_may_hold_is_given_by_name() -> None:
+def test_admissions_and_targets_take_keyword_arguments_only() -> None:
     with pytest.raises(TypeError, match="positional"):
         Admission("m")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="positional"):

@@ -1,4 +1,4 @@
-"""Runs of agents that use models: in both sandboxes, without a key, and in a container without any network."""
+"""Runs of agents that use models: in both sandboxes, without a key, and in a container without a network."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ FILES_OF_A_RUN = {"run.json", "run.log", "files.zip", "submission/submission.csv
 """A file more is a file more for each of thousands of runs: is it needed, and not part of another?"""
 
 
-def test_an_agent_asks_a_model_with_a_token_for_a_key(sandbox: Sandbox, upstream: Upstream, tmp_path: Path) -> None:
+def test_an_agent_calls_a_model_with_a_token_instead_of_the_key(
+    sandbox: Sandbox, upstream: Upstream, tmp_path: Path
+) -> None:
     record, run_dir = run(sandbox, tmp_path)
 
     log = (run_dir / "run.log").read_text()
@@ -116,7 +118,7 @@ def test_an_agent_asks_a_model_with_a_token_for_a_key(sandbox: Sandbox, upstream
     assert trajectory["final_metrics"]["total_cost_usd"] == record.llm["cost"]
 
 
-def test_a_trajectory_that_cannot_be_made_fails_no_run(
+def test_a_failure_to_create_a_trajectory_does_not_fail_the_run(
     upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:
@@ -131,14 +133,14 @@ def test_a_trajectory_that_cannot_be_made_fails_no_run(
 def key_forms() -> Iterator[bytes]:
     for text in (KEY.encode(), KEY[::-1].encode()):
         yield text
-        for shift in range(3):  # wherever it stands in what was encoded
+        for shift in range(3):  # at any offset in the encoded data
             yield base64.b64encode(b"x" * shift + text)[4 if shift else 0 : -4]
         yield gzip.compress(text)[10:-8]
         yield text.hex().encode()
 
 
 @pytest.mark.docker
-def test_the_key_is_nowhere(upstream: Upstream, tmp_path: Path) -> None:
+def test_the_key_is_found_nowhere(upstream: Upstream, tmp_path: Path) -> None:
     require_docker()
     found: list[str] = []
 
@@ -146,14 +148,14 @@ def test_the_key_is_nowhere(upstream: Upstream, tmp_path: Path) -> None:
         found.extend(f"{where}: {form!r}" for form in key_forms() if form in content)
 
     def look_around(seen: Seen) -> None:
-        """While the agent waits for its answer."""
+        """Runs while the agent waits for its response."""
         listing = ["docker", "ps", "--format={{.Names}}"]
         containers = subprocess.run(listing, capture_output=True, check=True, text=True).stdout.split()
         for command in (["inspect"], ["top"], ["logs"]):
             for container in containers:
                 done = subprocess.run(["docker", *command, container], capture_output=True)
                 look(f"docker {command[0]}", done.stdout + done.stderr)
-                for pid in _pids(container):  # none, if it is another test's and has ended
+                for pid in _pids(container):  # none if it belongs to another test and has ended
                     looked_inside.add(container)
                     look("environment", _read(Path(f"/proc/{pid}/environ")))
         for process in Path("/proc").glob("[0-9]*"):
@@ -185,11 +187,11 @@ def _pids(container: str) -> list[str]:
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return b""
 
 
-def test_a_budget_that_ended_is_in_the_record(sandbox: Sandbox, upstream: Upstream, tmp_path: Path) -> None:
+def test_an_exhausted_budget_is_recorded(sandbox: Sandbox, upstream: Upstream, tmp_path: Path) -> None:
     record, run_dir = run(sandbox, tmp_path, asking_agent(4), gateway=GatewaySettings(limits=Budget(max_calls=2)))
     assert record.report.valid_submission
     assert record.outcome.passed
@@ -209,7 +211,7 @@ def test_a_budget_that_ended_is_in_the_record(sandbox: Sandbox, upstream: Upstre
         ),
     ],
 )
-def test_why_the_gateway_refused_all_calls_is_the_runs_detail(
+def test_the_runs_detail_explains_why_the_gateway_rejected_all_calls(
     model: str, said: str, upstream: Upstream, tmp_path: Path
 ) -> None:
     agent = asking_agent(2)
@@ -221,7 +223,7 @@ def test_why_the_gateway_refused_all_calls_is_the_runs_detail(
     assert upstream.seen == []
 
 
-def test_a_provider_that_cannot_be_reached_is_the_runs_detail(
+def test_an_unreachable_provider_is_the_runs_detail(
     upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:9/v1")
@@ -239,7 +241,7 @@ def test_a_run_without_a_submission_gives_the_providers_error_as_its_reason(upst
 
 
 @pytest.mark.full
-def test_a_run_that_gives_up_without_its_model_ended_its_budget(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_run_that_fails_after_its_budget_is_exhausted_has_that_ending(upstream: Upstream, tmp_path: Path) -> None:
     agent = asking_agent(2)
     gateway = GatewaySettings(limits=Budget(max_calls=1))
     agent = replace(agent, kwargs={"script": f"{SCRIPT}; rm $SUBMISSION_DIR/*; exit 3"})
@@ -263,7 +265,7 @@ urllib.request.urlopen("https://api.openai.com/v1/models", timeout=60)
 
 @pytest.mark.docker
 @pytest.mark.full
-def test_an_agent_that_does_not_look_for_the_gateway_is_told_of_it(upstream: Upstream, tmp_path: Path) -> None:
+def test_an_agent_that_bypasses_the_gateway_gets_a_hint(upstream: Upstream, tmp_path: Path) -> None:
     require_docker()
     record, _ = run(
         docker_sandbox(network="llm"), tmp_path, replace(asking_agent(), kwargs={"script": f"python3 -c '{DIRECTLY}'"})
@@ -274,7 +276,7 @@ def test_an_agent_that_does_not_look_for_the_gateway_is_told_of_it(upstream: Ups
     )
 
 
-def test_an_agent_that_fails_without_having_asked_is_told_of_the_gateway(upstream: Upstream, tmp_path: Path) -> None:
+def test_an_agent_that_fails_without_a_call_gets_a_hint_about_the_gateway(upstream: Upstream, tmp_path: Path) -> None:
     silent = replace(asking_agent(), kwargs={"script": "exit 3"})
     record, _ = run(local_sandbox(), tmp_path, silent)
     assert record.detail == (
@@ -287,7 +289,7 @@ def test_an_agent_that_fails_without_having_asked_is_told_of_the_gateway(upstrea
 
 @pytest.mark.full
 def test_a_groups_budget_counts_all_its_runs(upstream: Upstream, tmp_path: Path) -> None:
-    gateway = GatewaySettings(limits=Budget(max_total_cost=Decimal("0.0145")))  # the shortest call may cost 0.0104
+    gateway = GatewaySettings(limits=Budget(max_total_cost=Decimal("0.0145")))  # the cheapest call may cost $0.0104
     ends = [run(local_sandbox(), tmp_path, asking_agent(10), gateway=gateway)[0].llm for _ in range(6)]
     assert 5 < sum(end["calls"] for end in ends) < 60
     assert sum(end["cost"] for end in ends) < 0.0145
@@ -295,7 +297,7 @@ def test_a_groups_budget_counts_all_its_runs(upstream: Upstream, tmp_path: Path)
 
 
 @pytest.mark.full
-def test_a_run_is_replayed_without_a_key_and_a_network(
+def test_a_run_is_replayed_without_a_key_or_network(
     sandbox: Sandbox, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, _ = run(sandbox, tmp_path, asking_agent(2))
@@ -311,14 +313,14 @@ def test_a_run_is_replayed_without_a_key_and_a_network(
         run(sandbox, tmp_path, replay=tmp_path / "runs/recorded", competition="smoke-diabetes")
 
 
-def test_an_agent_that_asks_no_models_has_no_gateway(upstream: Upstream, tmp_path: Path) -> None:
+def test_an_agent_without_models_has_no_gateway(upstream: Upstream, tmp_path: Path) -> None:
     record, run_dir = run(local_sandbox(), tmp_path, script_agent(kwargs={"script": "env"}))
     assert record.llm == {}
     assert "OPENAI" not in (run_dir / "run.log").read_text()
     assert not (run_dir / CALLS).exists()
 
 
-def test_without_the_gateway_the_agent_has_its_key_and_the_record_says_so(upstream: Upstream, tmp_path: Path) -> None:
+def test_without_the_gateway_the_agent_has_its_key_and_the_record_notes_it(upstream: Upstream, tmp_path: Path) -> None:
     dataset = DataStore(tmp_path / "data").prepare(competition := default_catalogue()["smoke-digits"])
     options = RunOptions(folder=tmp_path / "runs/group", gateway=None)
     agent = script_agent(
@@ -366,7 +368,7 @@ def test_aide_solves_a_competition_without_a_network(tmp_path: Path, monkeypatch
     assert record.report.score > 0.98
     assert model.keys == {f"Bearer {KEY}"}
     assert record.llm["calls"] == len(read_calls(run_dir)) == 6
-    assert record.llm["cost"] is None  # nobody knows what `local-model` costs
+    assert record.llm["cost"] is None  # the cost of `local-model` is unknown
     assert record.sandbox.connections == ()
     assert [name for name, content in contents(tmp_path / "runs") if KEY.encode() in content] == []
 
@@ -406,8 +408,8 @@ def test_aide_asks_models_of_every_provider(
 
 @pytest.mark.docker
 @pytest.mark.full
-def test_aide_ends_when_its_budget_has_ended(upstream: Upstream, tmp_path: Path) -> None:
-    """It asks again for ever where a provider answers 429."""
+def test_aide_ends_when_its_budget_is_exhausted(upstream: Upstream, tmp_path: Path) -> None:
+    """AIDE retries forever if a provider answers 429."""
     require_docker()
     aide = AgentRegistry(bundled("agents"))["aide/dev"]
     gateway = GatewaySettings(limits=Budget(max_calls=0))

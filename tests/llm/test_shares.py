@@ -1,4 +1,4 @@
-"""No run can starve another: each has a share of the total budget and of the calls in a minute."""
+"""No run can starve another: each has a share of the total budget and of the calls per minute."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Open = Callable[..., Account]
 
 
 class Clock:
-    """Time as the test has it."""
+    """A clock set by the test."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000.0
@@ -62,7 +62,7 @@ def account(tmp_path: Path, clock: Clock) -> Iterator[Open]:
 
     yield open
     for run in runs:
-        with suppress(sqlite3.ProgrammingError):  # the test closed it
+        with suppress(sqlite3.ProgrammingError):  # closed by the test
             run.close()
 
 
@@ -77,7 +77,7 @@ def spend(account: Account, cost: int | str) -> None:
 
 
 def fits(account: Account, cost: int | str | Decimal) -> bool:
-    """Whether a call of this cost would be let through; holds nothing afterwards."""
+    """Whether a call of this cost would be admitted; holds nothing afterwards."""
     got = account.reserve(tokens=0, cost=Decimal(cost))
     if isinstance(got, int):
         account.settle(got, calls=0, tokens=0, cost=Decimal(0))
@@ -91,11 +91,11 @@ def holds_exactly(account: Account, cost: int | str) -> bool:
 # The total budget
 
 
-def test_an_hour_and_six_hours_are_the_bounds() -> None:
+def test_the_time_limits_are_one_hour_and_six_hours() -> None:
     assert (ACTIVE_SECONDS, LEASE_SECONDS) == (3600, 21_600)
 
 
-def test_calls_are_counted_over_all_that_are_open_and_ended(account: Open) -> None:
+def test_open_and_ended_calls_are_counted(account: Open) -> None:
     first = account(max_calls=3)
     reservations = [first.reserve(tokens=0, cost=None) for _ in range(3)]
     assert first.reserve(tokens=0, cost=None) == Wait()
@@ -109,7 +109,7 @@ def test_calls_are_counted_over_all_that_are_open_and_ended(account: Open) -> No
     assert isinstance(account("b", max_calls=1).reserve(tokens=0, cost=None), int)
 
 
-def test_one_token_that_cannot_be_true_is_not_paid_back(account: Open) -> None:
+def test_an_impossible_token_count_is_not_refunded(account: Open) -> None:
     first = account(max_tokens=100)
     reservation = first.reserve(tokens=60, cost=None)
     assert isinstance(reservation, int)
@@ -117,7 +117,7 @@ def test_one_token_that_cannot_be_true_is_not_paid_back(account: Open) -> None:
     assert first.reserve(tokens=41, cost=None) == Exhausted("--max-tokens", "100", Left(None, 40, None))
 
 
-def test_what_is_unknown_counts_as_it_was_reserved(account: Open) -> None:
+def test_unknown_usage_counts_as_reserved(account: Open) -> None:
     first = account(max_tokens=100)
     reservation = first.reserve(tokens=60, cost=None)
     assert isinstance(reservation, int)
@@ -125,14 +125,14 @@ def test_what_is_unknown_counts_as_it_was_reserved(account: Open) -> None:
     assert first.reserve(tokens=41, cost=None) == Exhausted("--max-tokens", "100", Left(None, 40, None))
 
 
-def test_a_closed_account_takes_no_more(account: Open) -> None:
+def test_a_closed_account_accepts_no_more_calls(account: Open) -> None:
     first = account()
     first.close()
     with pytest.raises(sqlite3.ProgrammingError):
         first.reserve(tokens=0, cost=None)
 
 
-def test_what_is_left_and_what_is_limited_cannot_be_changed() -> None:
+def test_remaining_amounts_and_limits_are_immutable() -> None:
     for value in (BudgetLimits(), Left(1, 2, None), Wait(), Exhausted("--max-calls", "1", Left(1, 2, None))):
         with pytest.raises(FrozenInstanceError):
             setattr(value, "share", 2)  # noqa: B010 - mypy knows that it cannot be
@@ -140,7 +140,7 @@ def test_what_is_left_and_what_is_limited_cannot_be_changed() -> None:
         BudgetLimits(Decimal(1))  # type: ignore[call-arg]
 
 
-def test_amounts_up_to_what_the_file_can_hold_are_exact(account: Open) -> None:
+def test_amounts_are_exact_up_to_the_maximum_of_the_file(account: Open) -> None:
     first = account(max_tokens=1 << 63)
     reservation = first.reserve(tokens=1 << 62, cost=None)
     assert isinstance(reservation, int)
@@ -150,11 +150,11 @@ def test_amounts_up_to_what_the_file_can_hold_are_exact(account: Open) -> None:
     assert over.left.tokens == 1 << 62
 
 
-def test_a_run_that_is_alone_may_use_the_whole_total(account: Open) -> None:
+def test_a_single_run_may_use_the_whole_total(account: Open) -> None:
     assert holds_exactly(account(max_total_cost=Decimal(90)), 90)
 
 
-def test_each_of_the_active_runs_may_hold_an_equal_share(account: Open) -> None:
+def test_active_runs_may_hold_equal_shares(account: Open) -> None:
     runs = [account(name, max_total_cost=Decimal(90)) for name in "abc"]
     assert all(holds_exactly(run, 30) for run in runs)
     over = runs[0].reserve(tokens=0, cost=Decimal(31))
@@ -162,14 +162,14 @@ def test_each_of_the_active_runs_may_hold_an_equal_share(account: Open) -> None:
 
 
 def test_a_silent_call_of_one_run_does_not_delay_the_other(account: Open) -> None:
-    """The attack: a call with many answers reserved most of the total, and was never answered."""
+    """The attack: a call with many choices reserved most of the total and was never answered."""
     attacker, victim = (account(name, max_total_cost=Decimal(10)) for name in "ab")
     assert isinstance(attacker.reserve(tokens=0, cost=Decimal(9)), Exhausted)
     hold(attacker, 5)
     assert holds_exactly(victim, 5)
 
 
-def test_many_calls_at_once_hold_no_more_than_the_share(account: Open) -> None:
+def test_many_concurrent_calls_hold_no_more_than_the_share(account: Open) -> None:
     attacker, victim = (account(name, max_total_cost=Decimal(10)) for name in "ab")
     held = [attacker.reserve(tokens=0, cost=Decimal(1)) for _ in range(100)]
     assert sum(isinstance(got, int) for got in held) == 5
@@ -177,7 +177,7 @@ def test_many_calls_at_once_hold_no_more_than_the_share(account: Open) -> None:
     assert holds_exactly(victim, 5)
 
 
-def test_what_a_run_has_spent_counts_against_its_share(account: Open) -> None:
+def test_a_runs_spending_counts_against_its_share(account: Open) -> None:
     attacker, victim = (account(name, max_total_cost=Decimal(10)) for name in "ab")
     for _ in range(4):
         spend(attacker, 1)
@@ -199,7 +199,7 @@ def test_the_share_of_a_run_that_ended_goes_to_the_others(account: Open) -> None
     assert holds_exactly(third, 60)
 
 
-def test_a_run_that_used_more_than_its_share_while_alone_leaves_the_rest_to_newcomers(account: Open) -> None:
+def test_a_run_that_overused_its_share_while_alone_leaves_the_rest_to_new_runs(account: Open) -> None:
     first = account("a", max_total_cost=Decimal(90))
     spend(first, 50)
     second, third = (account(name, max_total_cost=Decimal(90)) for name in "bc")
@@ -212,7 +212,7 @@ def test_a_run_that_used_more_than_its_share_while_alone_leaves_the_rest_to_newc
     assert holds_exactly(first, 40)
 
 
-def test_a_newcomer_gets_at_once_what_is_free_and_learns_how_much_that_is(account: Open) -> None:
+def test_a_new_run_gets_the_free_amount_at_once_and_is_told_how_much_it_is(account: Open) -> None:
     first = account("a", max_total_cost=Decimal(90))
     silent = hold(first, 80)
     second = account("b", max_total_cost=Decimal(90))
@@ -224,8 +224,8 @@ def test_a_newcomer_gets_at_once_what_is_free_and_learns_how_much_that_is(accoun
     assert holds_exactly(second, 45)
 
 
-def test_own_calls_and_those_of_others_are_told_apart(account: Open) -> None:
-    """A run waits for its own calls, but its answers are shortened for what others hold."""
+def test_own_calls_and_those_of_other_runs_are_distinguished(account: Open) -> None:
+    """A run waits for its own calls, but amounts held by other runs only shorten its responses."""
     first = account("a", max_total_cost=Decimal(90))
     hold(first, 60)
     second = account("b", max_total_cost=Decimal(90))
@@ -260,7 +260,7 @@ def test_a_call_that_takes_more_than_an_hour_keeps_what_it_reserved(account: Ope
 
 
 def test_calls_that_are_open_when_a_run_ends_count_as_reserved(account: Open) -> None:
-    """Its process, a worker with more runs to come, lives on."""
+    """Its process, a worker with more runs, stays alive."""
     ended, other = (account(name, max_total_cost=Decimal(90)) for name in "ab")
     spend(ended, 5)
     hold(ended, 10)
@@ -292,7 +292,7 @@ def test_a_killed_worker_holds_no_share_and_its_open_calls_count_once(
     clock.now = time.time()
     first = account("a", max_total_cost=Decimal(90))
     assert subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)]).returncode == -9
-    assert holds_exactly(first, 60)  # were it active, its share would be 45 and the first run's as well
+    assert holds_exactly(first, 60)  # if it were active, both shares would be 45
     first.close()
     again = account("killed", max_total_cost=Decimal(90), max_calls=2)
     assert holds_exactly(again, 60)
@@ -300,7 +300,7 @@ def test_a_killed_worker_holds_no_share_and_its_open_calls_count_once(
     assert isinstance(again.reserve(tokens=0, cost=None), Exhausted)
 
 
-def test_a_worker_that_was_lost_on_another_machine_holds_its_share_for_a_time(
+def test_a_lost_worker_on_another_machine_holds_its_share_until_its_lease_expires(
     account: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as elsewhere:
@@ -319,7 +319,7 @@ def test_a_worker_that_was_lost_on_another_machine_holds_its_share_for_a_time(
 
 
 @pytest.mark.parametrize("jump", [-10 * LEASE_SECONDS, -60.0, 60.0, 10 * LEASE_SECONDS])
-def test_a_clock_that_jumps_gives_nobody_more_than_the_total(account: Open, clock: Clock, jump: float) -> None:
+def test_a_clock_jump_gives_no_run_more_than_the_total(account: Open, clock: Clock, jump: float) -> None:
     first, second = (account(name, max_total_cost=Decimal(90)) for name in "ab")
     spend(first, 10)
     open_call = hold(first, 20)
@@ -331,7 +331,7 @@ def test_a_clock_that_jumps_gives_nobody_more_than_the_total(account: Open, cloc
     assert fits(second, 45)
 
 
-def test_the_total_holds_however_often_a_call_is_settled(account: Open) -> None:
+def test_settling_a_call_repeatedly_does_not_change_the_total(account: Open) -> None:
     first = account(max_total_cost=Decimal(90))
     reservation = hold(first, 30)
     for _ in range(3):
@@ -343,7 +343,7 @@ def test_the_total_holds_however_often_a_call_is_settled(account: Open) -> None:
 
 
 @pytest.mark.parametrize("cost", ["-1", "NaN", "sNaN", "Infinity", "-Infinity", "-1e-30"])
-def test_what_cannot_be_a_cost_is_neither_reserved_nor_paid_back(account: Open, cost: str) -> None:
+def test_an_invalid_cost_is_neither_reserved_nor_refunded(account: Open, cost: str) -> None:
     first = account(max_total_cost=Decimal(90))
     with pytest.raises(ValueError, match="cannot cost"):
         first.reserve(tokens=0, cost=Decimal(cost))
@@ -352,7 +352,7 @@ def test_what_cannot_be_a_cost_is_neither_reserved_nor_paid_back(account: Open, 
     assert holds_exactly(first, 60)
 
 
-def test_negative_tokens_are_neither_reserved_nor_paid_back(account: Open) -> None:
+def test_negative_tokens_are_neither_reserved_nor_refunded(account: Open) -> None:
     first = account(max_tokens=100)
     with pytest.raises(ValueError, match="cannot use -1 tokens"):
         first.reserve(tokens=-1, cost=None)
@@ -365,7 +365,7 @@ def test_negative_tokens_are_neither_reserved_nor_paid_back(account: Open) -> No
 
 
 @pytest.mark.parametrize("huge", [1 << 62, 1 << 63, 10**40])
-def test_amounts_that_no_integer_holds_end_the_budget_and_nothing_else(account: Open, huge: int) -> None:
+def test_amounts_that_overflow_only_exhaust_the_budget(account: Open, huge: int) -> None:
     first = account(max_calls=10)
     for _ in range(3):
         reservation = first.reserve(tokens=huge, cost=Decimal(huge))
@@ -387,19 +387,19 @@ def test_the_smallest_costs_are_rounded_up_and_count(account: Open) -> None:
 
 @pytest.mark.parametrize("option", ["max_cost", "max_total_cost"])
 @pytest.mark.parametrize("value", [Decimal("NaN"), Decimal("Infinity"), Decimal(-1), 0.5, "1", -1])
-def test_a_limit_that_would_hold_nothing_is_refused(option: str, value: Decimal) -> None:
+def test_an_invalid_limit_is_rejected(option: str, value: Decimal) -> None:
     with pytest.raises(UsageError, match=rf"{option} must be a number of at least 0 \(int or Decimal\), not"):
         BudgetLimits(**{option: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("option", ["max_tokens", "max_calls"])
 @pytest.mark.parametrize("value", [Decimal(1), 1.5, -1])
-def test_a_limit_on_what_is_counted_is_a_whole_number(option: str, value: int) -> None:
+def test_a_limit_on_counts_is_a_whole_number(option: str, value: int) -> None:
     with pytest.raises(UsageError, match=rf"{option} must be a number of at least 0 \(int\), not"):
         BudgetLimits(**{option: value})  # type: ignore[arg-type]
 
 
-def test_limits_say_whether_there_are_any_and_whether_they_need_prices() -> None:
+def test_limits_report_whether_any_is_set_and_whether_they_need_prices() -> None:
     assert not BudgetLimits()
     assert not BudgetLimits().need_prices
     for limits in (BudgetLimits(max_calls=0), BudgetLimits(max_tokens=0)):
@@ -411,14 +411,14 @@ def test_limits_say_whether_there_are_any_and_whether_they_need_prices() -> None
 
 
 @given(left=st.integers(0, 1000), used=st.lists(st.integers(0, 400), max_size=6))
-def test_a_share_leaves_the_others_theirs_and_nothing_over(left: int, used: list[int]) -> None:
+def test_a_share_is_the_largest_that_leaves_the_others_theirs(left: int, used: list[int]) -> None:
     total = sum(used) + left
     share = share_of(total, used)
     assert 0 <= sum(max(one, share) for one in used) + share <= total
-    assert sum(max(one, share + 1) for one in used) + share + 1 > total  # a larger one would not do
+    assert sum(max(one, share + 1) for one in used) + share + 1 > total  # a larger share would not fit
 
 
-def test_a_total_that_is_exceeded_leaves_no_share() -> None:
+def test_an_exceeded_total_leaves_no_share() -> None:
     assert share_of(-1, []) == -1
     assert share_of(10, [20, 1]) == -11
 
@@ -428,7 +428,7 @@ def test_a_share_is_rounded_down() -> None:
 
 
 class _Model:
-    """What the account must agree with: amounts that were reserved and spent, by hand."""
+    """A model of the account: reserved and spent amounts, computed independently."""
 
     def __init__(self, folder: Path, names: str, total: int) -> None:
         self.total = total
@@ -490,7 +490,7 @@ class _Model:
         max_size=30,
     ),
 )
-def test_in_any_order_of_calls_the_total_holds_nothing_is_lost_and_each_run_gets_its_share(
+def test_for_any_order_of_calls_the_total_and_the_shares_hold(
     total: int, steps: list[tuple[str, str, int, int]]
 ) -> None:
     with TemporaryDirectory() as folder:
@@ -517,10 +517,10 @@ def test_in_any_order_of_calls_the_total_holds_nothing_is_lost_and_each_run_gets
             model.open_runs[name].close()
 
 
-# Calls in a minute
+# Calls per minute
 
 
-def test_turns_go_round_however_many_calls_a_run_has(account: Open) -> None:
+def test_turns_rotate_regardless_of_a_runs_number_of_calls(account: Open) -> None:
     attacker, victim = account("a"), account("b")
     assert attacker.pace("openai", 60) == 0
     assert attacker.pace("openai", 60) == 1
@@ -528,8 +528,8 @@ def test_turns_go_round_however_many_calls_a_run_has(account: Open) -> None:
     assert account("c").pace("openai", 60) == 3
 
 
-def test_600_turns_that_are_taken_and_given_back_delay_nobody(account: Open) -> None:
-    """The attack: cancelled calls left their turns taken, so that the others' were ten minutes ahead."""
+def test_600_turns_taken_and_returned_delay_no_run(account: Open) -> None:
+    """The attack: cancelled calls kept their turns, so that turns of other runs were ten minutes away."""
     attacker, victim = account("a"), account("b")
     attacker.pace("openai", 60)
     for _ in range(600):
@@ -538,7 +538,7 @@ def test_600_turns_that_are_taken_and_given_back_delay_nobody(account: Open) -> 
     assert victim.pace("openai", 60) == 1
 
 
-def test_a_turn_whose_time_has_come_cannot_be_given_back(account: Open, clock: Clock) -> None:
+def test_a_turn_that_is_due_cannot_be_returned(account: Open, clock: Clock) -> None:
     first = account()
     assert first.pace("openai", 60) == 0
     first.give_back("openai")
@@ -551,7 +551,7 @@ def test_a_turn_whose_time_has_come_cannot_be_given_back(account: Open, clock: C
     assert first.pace("openai", 60) == 1
 
 
-def test_a_turn_of_another_provider_is_not_given_back(account: Open) -> None:
+def test_a_turn_of_another_provider_is_not_returned(account: Open) -> None:
     first, second = account("a"), account("b")
     first.pace("openai", 60)
     assert first.pace("openai", 60) == 1
@@ -561,7 +561,7 @@ def test_a_turn_of_another_provider_is_not_given_back(account: Open) -> None:
     assert second.pace("openai", 60) == 2
 
 
-def test_a_gap_that_was_given_back_is_filled_without_hurry(account: Open) -> None:
+def test_a_returned_gap_is_filled_at_the_usual_pace(account: Open) -> None:
     first, second, third = (account(name) for name in "abc")
     assert [run.pace("openai", 60) for run in (first, second, third)] == [0, 1, 2]
     second.give_back("openai")
@@ -580,7 +580,7 @@ def test_a_gap_too_short_for_a_call_stays_empty(account: Open, clock: Clock) -> 
     assert second.pace("openai", 60) == 1.75
 
 
-def test_a_run_that_ends_gives_its_turn_back(account: Open) -> None:
+def test_a_run_that_ends_returns_its_turn(account: Open) -> None:
     first, second = account("a"), account("b")
     second.pace("openai", 60)
     assert first.pace("openai", 60) == 1
@@ -588,15 +588,15 @@ def test_a_run_that_ends_gives_its_turn_back(account: Open) -> None:
     assert second.pace("openai", 60) == 1
 
 
-def test_turns_on_both_sides_of_a_call_leave_it_the_place_between_them(account: Open, clock: Clock) -> None:
+def test_a_gap_between_two_turns_can_be_used(account: Open, clock: Clock) -> None:
     runs = [account(name) for name in "abcd"]
     assert [run.pace("openai", 60) for run in runs] == [0, 1, 2, 3]
     runs[1].give_back("openai")
     assert runs[0].pace("openai", 60) == 1
 
 
-def test_a_turn_is_as_late_as_the_gaps_before_it_and_no_later(account: Open, clock: Clock) -> None:
-    """Two turns half a gap off leave one place between them that is too short."""
+def test_a_turn_is_only_as_late_as_the_gaps_before_it_require(account: Open, clock: Clock) -> None:
+    """Turns offset by half a gap leave a space between them that is too short."""
     first, second, third = (account(name) for name in "abc")
     first.pace("openai", 60)
     assert second.pace("openai", 60) == 1
@@ -606,7 +606,7 @@ def test_a_turn_is_as_late_as_the_gaps_before_it_and_no_later(account: Open, clo
     assert third.pace("openai", 60) == 0
 
 
-def test_turns_later_than_calls_can_have_made_them_are_forgotten(account: Open, clock: Clock) -> None:
+def test_turns_too_far_in_the_future_are_discarded(account: Open, clock: Clock) -> None:
     first, second = account("a"), account("b")
     first.pace("openai", 60)
     clock.now -= 2.5
@@ -615,13 +615,13 @@ def test_turns_later_than_calls_can_have_made_them_are_forgotten(account: Open, 
     assert second.pace("openai", 60) == 0
 
 
-def test_turns_are_told_apart_by_a_millionth_of_a_second(account: Open, clock: Clock) -> None:
+def test_turns_are_distinguished_by_microseconds(account: Open, clock: Clock) -> None:
     first = account()
     assert first.pace("openai", 60_000_000 / 3) == 0
     assert first.pace("openai", 60_000_000 / 3) == 0.000003
 
 
-def test_turns_of_a_killed_worker_pass(tmp_path: Path) -> None:
+def test_turns_of_a_killed_worker_expire(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)])
     first = Account(tmp_path, "a", BudgetLimits())
     assert first.pace("openai", 1) <= 120
@@ -638,7 +638,7 @@ def test_a_clock_that_was_set_back_does_not_stop_the_runs(account: Open, clock: 
     assert second.pace("openai", 60) == 0
 
 
-def test_turns_of_rates_that_are_no_whole_seconds_never_come_early(account: Open, clock: Clock) -> None:
+def test_turns_with_fractional_intervals_are_never_early(account: Open, clock: Clock) -> None:
     first = account()
     turns = [first.pace("openai", 7) for _ in range(8)]
     assert turns[0] == 0
@@ -650,7 +650,7 @@ def test_turns_of_rates_that_are_no_whole_seconds_never_come_early(account: Open
     st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.floats(0, 3)), max_size=20),
     st.sampled_from([1.0, 7.0, 60.0, 1000.0]),
 )
-def test_in_any_order_turns_keep_their_distance_and_nobody_waits_for_more_than_two_of_each_other_run(
+def test_in_any_order_turns_keep_their_distance_and_waits_are_bounded(
     steps: list[tuple[str, bool, float]], per_minute: float
 ) -> None:
     gap = 60 / per_minute
@@ -666,7 +666,7 @@ def test_in_any_order_turns_keep_their_distance_and_nobody_waits_for_more_than_t
                 taken.remove(pending.pop(name))
                 continue
             if pending.get(name, 0) > clock.now:
-                clock.now = pending[name]  # it waits for its turn, and uses it
+                clock.now = pending[name]  # it waits for its turn and uses it
             pause = runs[name].pace("openai", per_minute)
             assert 0 <= pause <= 2 * gap * len(runs) + 0.001
             pending[name] = clock.now + pause
@@ -677,14 +677,14 @@ def test_in_any_order_turns_keep_their_distance_and_nobody_waits_for_more_than_t
 # Processes
 
 
-def test_an_owner_is_this_process_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_owner_identifies_exactly_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     host, pid, started = owner().rsplit(":", 2)
-    assert int(started) > 100  # hundredths of a second after the machine's start
+    assert int(started) > 100  # hundredths of a second since boot
     memory = bytearray(64 << 20)
     assert owner() == f"{host}:{pid}:{started}"
     assert len(memory) == 64 << 20
     assert is_alive(owner())
-    assert not is_alive(f"{host}:{pid}:{int(started) + 1}")  # its number was given to another process
+    assert not is_alive(f"{host}:{pid}:{int(started) + 1}")  # the PID was reused
     assert not is_alive(f"{host}:{1 << 22}:{started}")
     assert not is_alive(f"{host}:{1 << 22}:")
     assert is_alive(f"elsewhere:{1 << 22}:{started}")

@@ -1,4 +1,4 @@
-"""One run's agent attacks what all runs share, by way of its gateway; another run's calls still pass."""
+"""An agent attacks resources shared by all runs through its gateway; calls of another run still pass."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LIMITED = {**QUESTION, "max_completion_tokens": 100}
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long calls had to wait for their turns, in seconds."""
+    """Seconds that calls had to wait for their turns."""
     found: list[float] = []
     pace = Account.pace
 
@@ -42,12 +42,12 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def ended(gateway: Gateway) -> int:
-    """How many calls have ended, in whatever way."""
+    """Number of ended calls, including failed ones."""
     return len(read_calls(gateway.run_dir))
 
 
 def send_and_keep(stack: ExitStack, gateway: Gateway, body: Any) -> socket.socket:
-    """A request whose answer nobody reads."""
+    """Send a request without reading the response."""
     connection = socket.create_connection(("127.0.0.1", urlsplit(gateway.url).port or 0))
     stack.callback(connection.close)
     content = json.dumps(body).encode()
@@ -66,7 +66,7 @@ def ask_in_background(gateway: Gateway, body: Any, *, times: int = 1) -> list[th
     return threads
 
 
-def test_600_calls_that_are_cancelled_at_once_delay_no_other_run(start: Start, pauses: list[float]) -> None:
+def test_600_immediately_cancelled_calls_delay_no_other_run(start: Start, pauses: list[float]) -> None:
     attacker, victim = start("attacker", rpm=1), start("victim", rpm=1)
     assert ask(attacker).status == 200
     with ExitStack() as stack:
@@ -79,7 +79,7 @@ def test_600_calls_that_are_cancelled_at_once_delay_no_other_run(start: Start, p
     assert pauses[2] <= 60
 
 
-def test_calls_that_wait_for_their_turns_let_other_runs_between(start: Start, pauses: list[float]) -> None:
+def test_calls_of_other_runs_are_interleaved_with_waiting_calls(start: Start, pauses: list[float]) -> None:
     attacker, victim = start("attacker", rpm=1), start("victim", rpm=1)
     assert ask(attacker).status == 200
     ask_in_background(attacker, QUESTION, times=30)
@@ -89,9 +89,7 @@ def test_calls_that_wait_for_their_turns_let_other_runs_between(start: Start, pa
     assert 60 < pauses[2] <= 120
 
 
-def test_calls_that_are_tried_again_take_one_turn_at_a_time(
-    start: Start, upstream: Upstream, pauses: list[float]
-) -> None:
+def test_retried_calls_take_one_turn_at_a_time(start: Start, upstream: Upstream, pauses: list[float]) -> None:
     attacker, victim = start("attacker", rpm=1, retries=5), start("victim", rpm=1)
     upstream.failures += [Failure(429, {"error": {"message": "x"}}, {"retry-after": "0"})] * 600
     ask_in_background(attacker, QUESTION, times=20)
@@ -115,7 +113,7 @@ def test_a_cancelled_call_that_waited_for_its_turn_costs_nothing(
     assert ask(other, LIMITED).status == 200
 
 
-def test_a_silent_call_with_many_answers_does_not_hold_the_budget_of_others(
+def test_a_silent_call_with_many_choices_does_not_hold_the_budget_of_others(
     start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
     limits = BudgetLimits(max_total_cost=Decimal(700))
@@ -130,7 +128,7 @@ def test_a_silent_call_with_many_answers_does_not_hold_the_budget_of_others(
     assert ask(victim, {**LIMITED, "n": 3}).status == 200
 
 
-def test_a_newcomers_answers_are_shortened_to_what_a_silent_call_left(
+def test_a_new_runs_responses_are_limited_to_the_amount_left_by_a_silent_call(
     start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
     settings: dict[str, Any] = {"limits": BudgetLimits(max_total_cost=Decimal(10_000)), "prices": prices(tmp_path)}
@@ -144,10 +142,8 @@ def test_a_newcomers_answers_are_shortened_to_what_a_silent_call_left(
     assert upstream.seen[1].body["max_completion_tokens"] == 2000
 
 
-def test_huge_calls_that_are_cancelled_cost_no_more_than_the_share(
-    start: Start, upstream: Upstream, tmp_path: Path
-) -> None:
-    """They may have been answered, so they count; but not against the others."""
+def test_cancelled_huge_calls_cost_no_more_than_the_share(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+    """They may have been answered, so they count, but only against the attacker's share."""
     limits = BudgetLimits(max_total_cost=Decimal(400))
     attacker, victim = (start(name, limits=limits, prices=prices(tmp_path)) for name in ("attacker", "victim"))
     upstream.pause = 60
@@ -161,7 +157,7 @@ def test_huge_calls_that_are_cancelled_cost_no_more_than_the_share(
     assert [ask(victim, LIMITED).status for _ in range(2)] == [200, 200]
 
 
-def test_a_slow_upload_holds_neither_budget_nor_turn(
+def test_a_slow_upload_holds_no_budget_and_no_turn(
     start: Start, upstream: Upstream, tmp_path: Path, pauses: list[float]
 ) -> None:
     settings: dict[str, Any] = {"limits": BudgetLimits(max_cost=Decimal(150)), "prices": prices(tmp_path), "rpm": 1}
@@ -175,7 +171,9 @@ def test_a_slow_upload_holds_neither_budget_nor_turn(
     assert pauses == [0]
 
 
-def test_an_agent_that_does_not_read_its_stream_loses_it(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+def test_an_agent_that_does_not_read_its_stream_is_disconnected(
+    start: Start, upstream: Upstream, tmp_path: Path
+) -> None:
     upstream.reply = " ".join(["word" * 2500] * 2000)
     run = start(limits=BudgetLimits(max_calls=1), read_seconds=0.2)
     with ExitStack() as stack:
@@ -209,7 +207,7 @@ def test_a_run_has_a_bounded_number_of_calls_in_progress_and_waiting(start: Star
     assert [ask(run).status for _ in range(6)] == [200] * 6
 
 
-def test_places_are_given_back_however_a_call_ends(start: Start, upstream: Upstream) -> None:
+def test_every_end_of_a_call_frees_its_slot(start: Start, upstream: Upstream) -> None:
     run = start(limits=BudgetLimits(max_tokens=10**6), models=("gpt-4o",), max_open=1)
     upstream.failures += [Failure(500, {"error": {"message": "x"}})]
     ends = [ask(run, body).status for body in (ASKED, {**QUESTION, "model": "x"}, b"{", QUESTION, {}, ASKED, QUESTION)]
@@ -228,7 +226,7 @@ def test_places_are_given_back_however_a_call_ends(start: Start, upstream: Upstr
         ({"limits": BudgetLimits(max_calls=1)}, "other calls hold the rest of the budget"),
     ],
 )
-def test_a_call_that_waits_too_long_is_refused(
+def test_a_call_that_waits_too_long_is_rejected(
     settings: dict[str, Any], why: str, start: Start, upstream: Upstream
 ) -> None:
     run = start(**settings, wait_seconds=0.3)
@@ -240,8 +238,8 @@ def test_a_call_that_waits_too_long_is_refused(
         assert (refused.status, refused.message) == (503, f"the call waited 0.3 s: {why}; try again later")
 
 
-def test_a_turn_that_does_not_come_in_time_is_refused_and_given_back(start: Start, pauses: list[float]) -> None:
-    run = start(rpm=60, wait_seconds=2.5)  # a turn comes every second
+def test_a_call_whose_turn_is_too_late_is_rejected_and_returns_the_turn(start: Start, pauses: list[float]) -> None:
+    run = start(rpm=60, wait_seconds=2.5)  # one turn per second
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda _: ask(run), range(6)))
     refused = [answer for answer in answers if answer.status == 503]
@@ -249,10 +247,10 @@ def test_a_turn_that_does_not_come_in_time_is_refused_and_given_back(start: Star
     why = "the call waited 2.5 s: --llm-rpm=60 is shared by all runs; try again later"
     assert {answer.message for answer in refused} == {why}
     assert ask(run).status == 200
-    assert pauses[-1] <= 1, "the calls that were refused hold no turn"
+    assert pauses[-1] <= 1, "rejected calls hold no turn"
 
 
-def test_a_gateway_that_ends_with_calls_open_leaves_their_cost_and_no_hold(
+def test_a_gateway_closed_with_open_calls_records_their_cost_and_frees_the_rest(
     start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
     limits = BudgetLimits(max_total_cost=Decimal(210))
@@ -266,7 +264,7 @@ def test_a_gateway_that_ends_with_calls_open_leaves_their_cost_and_no_hold(
     assert [ask(other, LIMITED).status for _ in range(2)] == [200, 402]
 
 
-def test_a_provider_that_takes_back_what_was_used_pays_nothing_back(
+def test_a_provider_that_reports_negative_usage_causes_no_refund(
     start: Start, upstream: Upstream, tmp_path: Path
 ) -> None:
     run = start(limits=BudgetLimits(max_cost=Decimal(150)), prices=prices(tmp_path))

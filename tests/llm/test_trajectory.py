@@ -1,4 +1,4 @@
-"""Trajectories: conversations put together from what the gateway recorded, for every API alike."""
+"""Trajectories: conversations reconstructed from the gateway's recordings, for every API."""
 
 from __future__ import annotations
 
@@ -146,11 +146,11 @@ def test_each_api_gives_the_same_steps(
     assert times == sorted(times)
 
 
-# Recordings made by hand: chats, as these are the shortest.
+# Recordings written by hand, as chats because these are the shortest.
 
 
 def recorded(run_dir: Path, *requests: tuple[list[Body], Any], tools: list[Body] | None = None) -> Path:
-    """A recording of calls: what was asked, and the answer; a number is the status of a call that had none."""
+    """Record calls, given as messages and response; a number is the status of a call without a response."""
     run_dir.mkdir(parents=True, exist_ok=True)
     ledger = Ledger(run_dir)
     for number, (messages, answer) in enumerate(requests, 1):
@@ -193,20 +193,20 @@ def test_a_run_without_a_recording_has_no_trajectory(tmp_path: Path) -> None:
     assert build(tmp_path, agent="toy") is None
 
 
-def test_a_call_that_failed_and_is_asked_again_counts_once(tmp_path: Path) -> None:
+def test_a_failed_and_retried_call_counts_once(tmp_path: Path) -> None:
     first = [user("a")]
     found = trajectory(tmp_path, (first, 429), (first, 500), (first, "b"), ([*first, agent("b"), user("c")], "d"))
     assert said(found) == ["a", "b", "c", "d"] and others(found) == []
     assert found["notes"] == "2 calls had no answer."
 
 
-def test_a_later_call_that_failed_and_is_asked_again_counts_once(tmp_path: Path) -> None:
+def test_a_later_failed_and_retried_call_counts_once(tmp_path: Path) -> None:
     longer = [user("a"), agent("b"), user("c")]
     found = trajectory(tmp_path, ([user("a")], "b"), (longer, 529), (longer, 529), (longer, "d"))
     assert said(found) == ["a", "b", "c", "d"] and others(found) == []
 
 
-def test_two_conversations_at_a_time_are_kept_apart(tmp_path: Path) -> None:
+def test_concurrent_conversations_are_kept_apart(tmp_path: Path) -> None:
     found = trajectory(
         tmp_path,
         ([user("a")], "ok"),
@@ -219,7 +219,7 @@ def test_two_conversations_at_a_time_are_kept_apart(tmp_path: Path) -> None:
     assert others(found) == [["x", "ok", "y", "ok"]]
 
 
-def test_an_agent_that_forgets_its_beginning_is_still_the_same(tmp_path: Path) -> None:
+def test_a_conversation_without_its_start_is_continued(tmp_path: Path) -> None:
     found = trajectory(
         tmp_path,
         ([user("a")], "one"),
@@ -229,7 +229,7 @@ def test_an_agent_that_forgets_its_beginning_is_still_the_same(tmp_path: Path) -
     assert said(found) == ["a", "one", "b", "two", "c", "three"] and others(found) == []
 
 
-def test_an_agent_that_changes_what_was_answered_is_still_the_same(tmp_path: Path) -> None:
+def test_a_conversation_with_edited_responses_is_continued(tmp_path: Path) -> None:
     found = trajectory(
         tmp_path,
         ([user("a")], "Thought: look. Observation: made up"),
@@ -239,7 +239,7 @@ def test_an_agent_that_changes_what_was_answered_is_still_the_same(tmp_path: Pat
     assert said(found) == ["a", "Thought: look. Observation: made up", "b", "two", "c", "three"]
 
 
-def test_one_that_goes_back_to_an_earlier_point_begins_another_with_copied_steps(tmp_path: Path) -> None:
+def test_a_conversation_that_returns_to_an_earlier_point_starts_a_new_one_with_copied_steps(tmp_path: Path) -> None:
     start = [user("a"), agent("b")]
     found = trajectory(
         tmp_path,
@@ -255,7 +255,7 @@ def test_one_that_goes_back_to_an_earlier_point_begins_another_with_copied_steps
     ]
 
 
-def test_calls_that_ended_in_another_order_are_in_that_of_their_start(tmp_path: Path) -> None:
+def test_calls_are_ordered_by_their_start(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path)
     for number in (2, 3, 1):
         call = Call(number=number, flavour="openai", kind="generate", status=200)
@@ -268,7 +268,7 @@ def test_calls_that_ended_in_another_order_are_in_that_of_their_start(tmp_path: 
     assert found is not None and [said(found), *others(found)] == [["1", "x"], ["2", "xx"], ["3", "xxx"]]
 
 
-def test_results_without_their_call_and_ids_that_come_again_are_no_error(tmp_path: Path) -> None:
+def test_results_without_a_call_and_repeated_ids_are_accepted(tmp_path: Path) -> None:
     function = {"name": "shell", "arguments": "{not json"}
     twice = {"role": "assistant", "tool_calls": [{"id": "1", "function": function}, {"id": "1", "function": function}]}
     result = {"role": "tool", "tool_call_id": "1", "content": "fine"}
@@ -293,7 +293,7 @@ def test_results_without_their_call_and_ids_that_come_again_are_no_error(tmp_pat
         [{"role": "user", "content": [{"type": "text", "text": 5}, {"type": {}, "x": "\ud800"}]}],
     ],
 )
-def test_requests_of_any_shape_are_no_error(tmp_path: Path, messages: Any) -> None:
+def test_requests_of_any_shape_are_accepted(tmp_path: Path, messages: Any) -> None:
     for flavour, path in (
         ("openai", "/v1/chat/completions"),
         ("openai", "/v1/responses"),
@@ -319,7 +319,7 @@ def test_a_trajectory_is_bounded(tmp_path: Path) -> None:
     assert len(json.dumps(found)) < 12_000
 
 
-def test_no_more_time_is_taken_than_given(tmp_path: Path) -> None:
+def test_the_time_limit_is_respected(tmp_path: Path) -> None:
     found = trajectory(tmp_path, ([user("a")], "b"), ([user("x")], "y"), seconds=-1)
     assert said(found) == ["a", "b"] and "ends at call 1:" in found["notes"]
 

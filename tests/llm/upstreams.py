@@ -1,5 +1,5 @@
-"""Providers of this machine: a server that speaks the APIs of OpenAI, Anthropic and Gemini over TLS, with a model that
-answers by a script. What it counts as tokens are words, so that every total can be checked.
+"""Local providers: a server with the APIs of OpenAI, Anthropic and Gemini over TLS and a scripted model.
+It counts words as tokens, so that every total can be checked.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ CACHED, REASONING = 3, 2
 ARGUMENTS = {"command": "ls -la", "where": {"host": "https://example.org/häßlich"}}
 _FORCED = ("function", "tool")
 _pause: ContextVar[float] = ContextVar("_pause")
-"""Of the request that a task answers."""
+"""``Upstream.pause`` when the task's request arrived."""
 
 
 @dataclass
 class Seen:
-    """A request as it came to the provider."""
+    """A request as received by the provider."""
 
     method: str
     path: str
@@ -43,7 +43,7 @@ class Seen:
 
 @dataclass
 class Failure:
-    """What the next request gets instead of an answer."""
+    """An error response to the next request."""
 
     status: int
     body: dict[str, Any]
@@ -52,9 +52,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class Move:
-    """What the model does: say something, or call a tool of the client's.
+    """An action of the model: write text, or call a tool of the client.
 
-    Arguments that are a text are for a tool that takes free text, which only the Responses API has.
+    String arguments are for a tool that takes free text, which only the Responses API has.
     """
 
     text: str = ""
@@ -64,7 +64,7 @@ class Move:
 
 
 class Upstream:
-    """A provider in a thread of its own. Its switches may be set while it runs."""
+    """A provider in a separate thread. Its attributes may be set while it runs."""
 
     def __init__(self, *, tls: ssl.SSLContext | None = None, host: str = "localhost") -> None:
         self.seen: list[Seen] = []
@@ -129,7 +129,7 @@ class Upstream:
         self._started.set()
         await self._stop.wait()
         await runner.cleanup()
-        await asyncio.sleep(0.02)  # aborted connections are closed in the loop's next rounds
+        await asyncio.sleep(0.02)  # aborted connections are closed in the next iterations of the loop
 
     def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
         return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=1 << 28)
@@ -140,7 +140,7 @@ class Upstream:
         self.most_open = max(self.most_open, self.open)
         try:
             return await self._answer(request)
-        except (asyncio.CancelledError, ConnectionResetError):  # as its client goes while it waits, or while it writes
+        except (asyncio.CancelledError, ConnectionResetError):  # the client disconnects during a wait or a write
             self.cancelled += 1
             raise
         finally:
@@ -261,7 +261,7 @@ def _pieces_of(text: str) -> Iterator[str]:
 
 
 def _tool(body: dict[str, Any]) -> dict[str, Any] | None:
-    """The first tool that the client runs; the model calls it where it has to, or a message asks for it."""
+    """The first client tool, if ``tool_choice`` forces a call or a message requests one."""
     choice = body.get("tool_choice")
     if "use the tool" not in json.dumps(body) and not (isinstance(choice, dict) and choice["type"] in _FORCED):
         return None
@@ -481,7 +481,7 @@ def _contents(up: Upstream, path: str, body: dict[str, Any]) -> tuple[list[tuple
 
 @contextmanager
 def authority(folder: Path) -> Iterator[tuple[ssl.SSLContext, Path]]:
-    """A certificate authority: a server's context, and the file by which clients trust it."""
+    """A certificate authority: the server's TLS context and the CA file for clients."""
     ca = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     ca.issue_cert("localhost", "127.0.0.1", "models.example").configure_cert(context)

@@ -6,5 +6,5 @@ import pytest
 
 
 def collected(result: pytest.RunResult) -> list[str]:
-    """What ``--collect-only -q`` lists."""
+    """The node ids listed by ``--collect-only -q``."""
     return [line for line in result.outlines if "::" in line and not line.startswith(("FAILED", "ERROR", " "))]

@@ -1,4 +1,4 @@
-"""A project with a toy competition and agents that end in every way."""
+"""A project with a toy competition and agents with every outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOYS = Path(__file__).parents[1] / "toys"
 
 @pytest.fixture
 def project(pytester: pytest.Pytester) -> pytest.Pytester:
-    """An empty project beside the toys; data and results stay inside it."""
+    """An empty project with access to the toys; data and results stay inside it."""
     shutil.copytree(TOYS, pytester.path, dirs_exist_ok=True)
     trusted = " ".join(agent.id for agent in read_config(TOYS / "agents/toy/config.yaml") if agent.trusted)
     pytester.makeini(f"""
@@ -34,7 +34,7 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
 
 @pytest.fixture
 def run_toys(project: pytest.Pytester) -> Callable[..., pytest.RunResult]:
-    """Run toy agents on the toy competition in a pytest process of its own."""
+    """Run toy agents on the toy competition in a separate pytest process."""
 
     def run(*agents: str, options: tuple[str, ...] = ()) -> pytest.RunResult:
         chosen = [f"--agent=toy/{agent}" for agent in agents]

@@ -1,4 +1,4 @@
-"""A Docker engine of a test's own, which may be killed without harm to anybody else."""
+"""A separate Docker engine for a test, which may be killed without affecting other tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 class Engine:
-    """``dockerd`` with folders of its own, and without a network."""
+    """``dockerd`` with separate folders and without a network."""
 
     def __init__(self, folder: Path) -> None:
         self.host = f"unix://{folder}/docker.sock"
@@ -26,13 +26,13 @@ class Engine:
             assert time.monotonic() < deadline, (self._folder / "log").read_text()[-3000:]
 
     def _try_to_start(self) -> bool:
-        """Whether the engine answers at last; where its predecessor was killed, it may give up."""
+        """Whether the engine started; it may fail after its predecessor was killed."""
         folder = self._folder
         (folder / "docker.pid").unlink(missing_ok=True)
         with (folder / "log").open("ab") as log:
             self._daemon = subprocess.Popen(
                 [
-                    *("unshare", "--net"),  # with --bridge=none, dockerd removes the bridge of the engine beside it
+                    *("unshare", "--net"),  # with --bridge=none, dockerd removes the bridge of the other engine
                     *("dockerd", "-H", self.host, "--data-root", folder / "data", "--exec-root", folder / "exec"),
                     *("--pidfile", folder / "docker.pid", "--bridge=none", "--iptables=false", "--ip-masq=false"),
                 ],
@@ -58,7 +58,7 @@ class Engine:
         return subprocess.run(["docker", "-H", self.host, *arguments], capture_output=True, check=check)
 
     def load(self, *images: str) -> None:
-        """Copy images from the usual engine."""
+        """Copy images from the default engine."""
         with subprocess.Popen(["docker", "save", *images], stdout=subprocess.PIPE) as saved:
             subprocess.run(["docker", "-H", self.host, "load"], stdin=saved.stdout, check=True, capture_output=True)
 
@@ -70,7 +70,7 @@ class Engine:
 
     def _end_containerd(self) -> None:
         containerd = self._folder / "exec/containerd/containerd.pid"
-        if containerd.exists():  # a daemon that was killed leaves it behind
+        if containerd.exists():  # a killed daemon leaves it running
             try:
                 os.kill(int(containerd.read_text()), signal.SIGKILL)
             except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""What is collected, how it is named and chosen, and what a user's mistake looks like."""
+"""What is collected, how it is named and selected, and how mistakes are reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Collect = Callable[..., list[str]]
 
 @pytest.fixture
 def collect(project: pytest.Pytester) -> Collect:
-    """Node ids that a command line collects."""
+    """The node ids that a command line collects."""
 
     def run(*arguments: str) -> list[str]:
         result = project.runpytest_subprocess("--collect-only", "-q", "-p", "no:cacheprovider", *arguments)
@@ -41,7 +41,7 @@ def test_without_an_agent_the_items_are_the_graders_checks(collect: Collect) -> 
 
 
 @pytest.mark.full
-def test_agents_are_taken_once_each_and_in_order(collect: Collect) -> None:
+def test_agents_are_deduplicated_and_keep_their_order(collect: Collect) -> None:
     found = collect("--agent=toy/silver", "--agent=toy/gold", "--agent=toy/silver", "competitions")
     assert [line.split("::")[1] for line in found] == ["toy/silver[seed=0]", "toy/gold[seed=0]"]
 
@@ -55,9 +55,7 @@ def test_a_split_without_a_path_collects_the_bundled_competitions_from_any_proje
 
 @pytest.mark.full
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["in one process", "with xdist"])
-def test_a_split_without_a_path_leaves_the_projects_own_tests_out(
-    project: pytest.Pytester, workers: tuple[str, ...]
-) -> None:
+def test_a_split_without_a_path_excludes_the_projects_tests(project: pytest.Pytester, workers: tuple[str, ...]) -> None:
     project.makepyfile("def test_own(): pass")
     result = project.runpytest_subprocess("--split=smoke", "-k", "digits and prepare", *workers)
     result.assert_outcomes(passed=1, deselected=0 if workers else 11)
@@ -108,10 +106,10 @@ def test_k_picks_one_competition(collect: Collect) -> None:
             "-k 'smoke-digts' matches nothing in 3 competitions; did you mean smoke-digits*?*mlebench list*",
         ),
         ("brest", "-k 'brest' matches nothing in 3 competitions; did you mean breast? *"),
-        ("qqq", "-k 'qqq' matches nothing in 3 competitions; there are smoke-breast-cancer, *"),
+        ("qqq", "-k 'qqq' matches nothing in 3 competitions; for example: smoke-breast-cancer, *"),
     ],
 )
-def test_a_name_that_matches_nothing_is_answered_with_close_ones(
+def test_a_name_without_matches_gets_suggestions(
     project: pytest.Pytester, name: str, line: str, workers: tuple[str, ...]
 ) -> None:
     result = project.runpytest_subprocess("--split=smoke", "-k", name, *workers)
@@ -120,14 +118,14 @@ def test_a_name_that_matches_nothing_is_answered_with_close_ones(
 
 
 @pytest.mark.full
-def test_a_marker_is_answered_in_a_project_of_ones_own_too(project: pytest.Pytester) -> None:
+def test_a_marker_without_matches_gets_suggestions_in_other_projects_too(project: pytest.Pytester) -> None:
     project.makepyfile("def test_other(): pass")
     assert "matches no competition; did you mean tabular" in project.runpytest_subprocess("-m", "Tabular").stdout.str()
     assert "matches no competition" not in project.runpytest_subprocess("-m", "slow").stdout.str()
 
 
 @pytest.mark.full
-def test_a_marker_that_matches_nothing_is_answered_with_close_ones_and_markers_lists_all(
+def test_a_marker_without_matches_gets_suggestions_and_markers_are_listed(
     project: pytest.Pytester,
 ) -> None:
     result = project.runpytest_subprocess("--split=smoke", "-m", "Tabular")
@@ -146,14 +144,14 @@ def test_a_marker_that_matches_nothing_is_answered_with_close_ones_and_markers_l
         (("-m", "smoke"), {"smoke-breast-cancer", "smoke-diabetes", "smoke-digits"}),
     ],
 )
-def test_without_a_split_k_and_m_choose_among_the_benchmark_and_then_among_the_rest(
+def test_without_a_split_k_and_m_filter_the_benchmark_then_the_other_competitions(
     chosen: tuple[str, str], ids: set[str], collect: Collect
 ) -> None:
     assert {line.split("/")[1] for line in collect("--agent=toy/gold", *chosen)} == ids
 
 
 @pytest.mark.full
-def test_without_a_split_the_rest_is_left_out_where_the_benchmark_is_chosen_from(collect: Collect) -> None:
+def test_without_a_split_other_competitions_are_excluded_if_the_benchmark_matches(collect: Collect) -> None:
     found = {line.split("/")[1] for line in collect("--agent=toy/gold", "-k", "not spooky")}
     assert found == {competition.id for competition in default_catalogue().split("all")} - {
         "spooky-author-identification"
@@ -176,7 +174,7 @@ def test_x_stops_at_the_first_failed_run(project: pytest.Pytester) -> None:
 
 
 @pytest.mark.full
-def test_the_plugin_can_be_left_out(project: pytest.Pytester) -> None:
+def test_the_plugin_can_be_disabled(project: pytest.Pytester) -> None:
     project.makepyfile("def test_nothing(): pass")
     project.makeini("[pytest]")
     result = project.runpytest_subprocess("-p", "no:mlebench")
@@ -203,7 +201,7 @@ def test_the_plugin_can_be_left_out(project: pytest.Pytester) -> None:
         (["--agent=toy/gold", "--agents-dir=nowhere"], "*--agents-dir: */nowhere is not a folder*"),
     ],
 )
-def test_a_mistake_in_the_options_is_one_line_and_runs_nothing(
+def test_an_invalid_option_gives_a_one_line_error_and_runs_nothing(
     project: pytest.Pytester, arguments: list[str], message: str
 ) -> None:
     (project.path / "typo.txt").write_text("spaceship-titanik\n")
@@ -218,12 +216,12 @@ def test_a_mistake_in_the_options_is_one_line_and_runs_nothing(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("leaderboard: [", "*is not YAML*"),
+        ("leaderboard: [", "*is not valid YAML*"),
         ("leaderboard: {}", "*lacks id*"),
         ("leaderboard:\n- 1", "*lacks id*"),
     ],
 )
-def test_a_broken_competition_is_a_collection_error_in_words(project: pytest.Pytester, text: str, message: str) -> None:
+def test_a_broken_competition_is_a_readable_collection_error(project: pytest.Pytester, text: str, message: str) -> None:
     (project.path / "competitions/toy-parity/competition.yaml").write_text(text)
     result = project.runpytest_subprocess("competitions")
     result.assert_outcomes(errors=1)
@@ -231,7 +229,7 @@ def test_a_broken_competition_is_a_collection_error_in_words(project: pytest.Pyt
     assert "Traceback" not in result.stdout.str()
 
 
-def test_collection_imports_nothing_but_the_catalogue(project: pytest.Pytester) -> None:
+def test_collection_imports_only_the_catalogue(project: pytest.Pytester) -> None:
     others = {"pandas", "docker", "kaggle", "sklearn", "numpy", "scipy", "rapidfuzz"}
     packages = "|".join(("agents", "data", "grading", "llm", "results", "runs", "sandbox"))
     own = rf"(?!pytest_mlebench\.runs(\.guard)?$)pytest_mlebench\.({packages})\b"  # the guard imports nothing
@@ -244,7 +242,7 @@ def test_collection_imports_nothing_but_the_catalogue(project: pytest.Pytester) 
     assert done.stdout.splitlines()[-1] == "imported []"
 
 
-def test_a_conftest_beside_competitions_counts_where_a_split_chose_them(project: pytest.Pytester) -> None:
+def test_a_conftest_next_to_competitions_is_used_with_a_split(project: pytest.Pytester) -> None:
     folder = project.path / "competitions"
     (folder / "conftest.py").write_text("def pytest_itemcollected(item): print('in', item.name)\n")
     (folder / "toy-parity/test_other.py").write_text("raise RuntimeError('it was imported')\n")

@@ -1,4 +1,4 @@
-"""Options that would have no effect together are refused, or a line says so."""
+"""Options without an effect in their combination are rejected or reported."""
 
 from __future__ import annotations
 
@@ -22,22 +22,25 @@ def given(words: str) -> tuple[Settings, frozenset[str]]:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--agent=a --retry-failed=all", "--retry-failed needs the run group whose failures to run again"),
+        ("--agent=a --retry-failed=all", "--retry-failed needs the run group to retry"),
         ("--agent=a --real-data", "--real-data checks graders, which --agent does not"),
         ("--resume=g --real-data", "--real-data checks graders"),
-        ("--agent=a --gpu-ids=0,1", "--gpu-ids chooses among GPUs, and a run gets none: add --gpus=N"),
-        ("--gpu-ids=0", "--gpu-ids chooses among GPUs"),
+        ("--agent=a --gpu-ids=0,1", "--gpu-ids selects GPUs, but runs get none: add --gpus=N"),
+        ("--gpu-ids=0", "--gpu-ids selects GPUs"),
         ("--seeds=3", "--seeds needs an agent: add --agent=ID"),
         ("--min-medal=gold --run-group=g", "--run-group and --min-medal need an agent"),
         ("--split=lite --time-limit=1h --cpus=3", "--time-limit and --cpus need an agent"),
         ("--split=lite --keep-sandbox", "--keep-sandbox needs an agent"),
         ("--split=lite --prepare=never", "--prepare needs --agent=ID or --real-data"),
         ("--agent=a --sandbox=local --heavy --base-image=b", "--base-image and --heavy are for containers"),
-        ("--agent=a --network=none --allow-host=h", "--allow-host adds to --network=llm; with --network=none"),
+        (
+            "--agent=a --network=none --allow-host=h",
+            "--allow-host extends --network=llm: it has no effect with --network=none",
+        ),
         ("--agent=a --llm-gateway=off --max-cost=3 --models=m", "--max-cost and --models need the gateway"),
     ],
 )
-def test_an_option_that_would_be_ignored_is_refused(words: str, message: str) -> None:
+def test_an_option_that_would_be_ignored_is_rejected(words: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_effects(*given(words))
     assert str(caught.value).startswith(message)
@@ -55,18 +58,18 @@ def test_an_option_that_would_be_ignored_is_refused(words: str, message: str) ->
         "--split=dev",
     ],
 )
-def test_options_that_have_an_effect_together_are_taken(words: str) -> None:
+def test_options_that_have_an_effect_together_are_accepted(words: str) -> None:
     check_effects(*given(words))
 
 
-def test_what_only_tests_of_ones_own_may_use_is_said_in_a_line() -> None:
+def test_options_that_only_custom_tests_can_use_are_reported() -> None:
     assert without_effect(*given("--sandbox=local --time-limit=1m")) == ["--sandbox", "--time-limit"]
     assert without_effect(*given("--agent=a --time-limit=1m")) == []
     assert without_effect(*given("--data-dir=d")) == []
 
 
 @pytest.mark.full
-def test_a_session_says_so_before_anything_runs(project: pytest.Pytester) -> None:
+def test_a_session_reports_ineffective_options_before_any_run(project: pytest.Pytester) -> None:
     project.makepyfile(test_mine="def test_nothing(): pass")
     for workers in ([], ["-n", "1"]):
         refused = project.runpytest_subprocess("test_mine.py", "--agent=toy/gold", *workers)
@@ -81,7 +84,7 @@ def test_a_session_says_so_before_anything_runs(project: pytest.Pytester) -> Non
 
 
 @pytest.mark.parametrize("option", ["--llm-providers", "--prices"])
-def test_a_wrong_file_is_not_ignored_where_no_agent_asks_a_model(option: str, tmp_path: Path) -> None:
+def test_an_invalid_file_is_reported_even_if_no_agent_uses_a_model(option: str, tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("model: [")
     chosen, _ = given(f"--agent=dummy {option}={tmp_path}/own.yaml")
     bench = Bench(settings=chosen)

@@ -1,4 +1,4 @@
-"""Runs of agents in the company of other plugins: those that try again, and those that write reports of their own.
+"""Runs of agents with other plugins: those that retry tests, and those that write reports.
 
 ``COMPANY`` does what pytest-rerunfailures, pytest-reportlog, allure-pytest and pytest-timeout do with an item.
 """
@@ -71,13 +71,13 @@ def pytest_runtest_logreport(report):
 @pytest.fixture
 def company(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugins of ``COMPANY`` in the project."""
-    monkeypatch.delenv("PYTEST_ADDOPTS")  # it blocks any plugin of the name `timeout`
+    monkeypatch.delenv("PYTEST_ADDOPTS")  # it blocks any plugin named `timeout`
     project.makeconftest(COMPANY)
 
 
 @pytest.mark.full
 @pytest.mark.usefixtures("company")
-def test_another_attempt_counts_once_and_reports_get_scores_and_thresholds(
+def test_a_retried_attempt_counts_once_and_reports_get_scores_and_thresholds(
     project: pytest.Pytester,
     run_toys: Callable[..., pytest.RunResult],
     records: Callable[[], dict[str, dict[str, Any]]],
@@ -95,14 +95,14 @@ def test_another_attempt_counts_once_and_reports_get_scores_and_thresholds(
     assert (gold["score"], gold["medal"], gold["gold_threshold"], gold["median_threshold"]) == (1.0, "gold", 0.9, 0.6)
     assert len({attempt["run_id"] for attempt in attempts}) == len(attempts) == 2
     lengths = [len(entry["properties"]) for entry in log if "properties" in entry]
-    # Those without a score and a medal lack these; an earlier attempt's properties are replaced.
+    # Runs without a score or medal lack these properties; those of earlier attempts are replaced.
     assert lengths == [len(gold), len(gold) - 2, len(gold) - 2]
     parameters = {entry["allure"]: entry["value"] for entry in log if "allure" in entry and entry["excluded"]}
     assert parameters.items() >= {"outcome": "crashed", "silver_threshold": 0.8}.items()
 
 
 @pytest.mark.full
-def test_a_step_summary_that_cannot_be_written_is_named(
+def test_an_unwritable_step_summary_is_reported(
     project: pytest.Pytester, run_toys: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.path / "none/summary.md"))
@@ -116,7 +116,7 @@ def test_a_step_summary_that_cannot_be_written_is_named(
 
 @pytest.mark.full
 @pytest.mark.usefixtures("company")
-def test_parts_for_the_company_of_others_can_be_turned_off(
+def test_integrations_with_other_plugins_can_be_disabled(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.path / "summary.md"))

@@ -1,4 +1,4 @@
-"""What work reports in a session: lines between pytest's own, also from xdist's workers, and the group's log."""
+"""Progress events in a session: lines among pytest's output, also from xdist workers, and the group's log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_mlebench.io.progress import Note, Step
 from pytest_mlebench.records.group import latest_events, log_event
 from tests.kaggle_server import Cut, KaggleServer
 
-pytestmark = pytest.mark.full  # sessions in processes of their own, by the dozen
+pytestmark = pytest.mark.full  # dozens of sessions in separate processes
 
 ID = "toy-parity"
 Run = Callable[..., pytest.RunResult]
@@ -83,8 +83,8 @@ def test_waiting_for_a_lock_is_shown_at_once_and_logged(
     result.stdout.fnmatch_lines([f"mlebench: {ID}: waiting for process * on host *, which prepares {ID}"])
 
 
-def test_lines_stand_beside_pytests_letters(project: pytest.Pytester) -> None:
-    """Each on a line of its own, wherever the letters are; nothing of it is captured as a test's output."""
+def test_event_lines_are_separate_from_pytests_letters(project: pytest.Pytester) -> None:
+    """Each is on a separate line, at any position among the letters, and not captured as a test's output."""
     module = project.makepyfile(
         """
         from pytest_mlebench.plugin.reporting import reporter_of
@@ -111,7 +111,7 @@ def test_lines_stand_beside_pytests_letters(project: pytest.Pytester) -> None:
         assert lines.count("mlebench: warning: that may matter") == 1, lines
 
 
-def test_the_log_survives_a_line_that_was_cut_short(tmp_path: Path) -> None:
+def test_the_log_survives_a_truncated_line(tmp_path: Path) -> None:
     assert latest_events(tmp_path, 5) == []
     for number in range(3):
         log_event(tmp_path, Note(f"note {number}"), worker="gw1")

@@ -1,4 +1,4 @@
-"""The fixtures in somebody's own tests."""
+"""The fixtures in custom tests."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_marks_choose_competition_and_agent(project: pytest.Pytester) -> None:
     assert not (project.path / "reports").exists()
 
 
-def test_a_missing_or_wrong_mark_is_an_error_in_words(project: pytest.Pytester) -> None:
+def test_a_missing_or_invalid_mark_is_a_readable_error(project: pytest.Pytester) -> None:
     path = project.makepyfile("""
         import pytest
 
@@ -63,7 +63,7 @@ def test_a_missing_or_wrong_mark_is_an_error_in_words(project: pytest.Pytester) 
     assert "Traceback" not in result.stdout.str()
 
 
-def test_the_example_in_their_documentation_is_true_and_uses_each(project: pytest.Pytester) -> None:
+def test_the_documented_example_works_and_uses_each_fixture(project: pytest.Pytester) -> None:
     example = textwrap.dedent((fixtures.__doc__ or "").partition("::\n")[2])
     names = [name for name, value in inspect.getmembers(fixtures) if isinstance(value, type(fixtures.competition))]
     assert tuple(names) == FIXTURES and len(names) == 10
@@ -73,7 +73,7 @@ def test_the_example_in_their_documentation_is_true_and_uses_each(project: pytes
 
 
 @pytest.mark.full
-def test_fixtures_of_a_project_by_the_same_names_are_for_its_own_tests(project: pytest.Pytester) -> None:
+def test_a_projects_fixtures_with_the_same_names_apply_to_its_own_tests(project: pytest.Pytester) -> None:
     names = ("agent", "sandbox", "dataset", "competition", "data_store", "run_agent", "run_group", "synthetic_dataset")
     assert {*names} < {*FIXTURES} < {*vars(hooks)} and fixtures.__name__ == FIXTURES_MODULE
     project.makeconftest(

@@ -1,4 +1,4 @@
-"""The graders' gate: it passes what is right, and names what is wrong."""
+"""The gate passes correct competitions and reports the defects of others."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def replace(path: Path, old: str, new: str) -> None:
 
 
 @pytest.mark.full
-def test_a_right_competition_passes_all_four_checks(project: pytest.Pytester) -> None:
+def test_a_correct_competition_passes_all_four_checks(project: pytest.Pytester) -> None:
     check(project).assert_outcomes(passed=4)
     check(project, "-n", "2").assert_outcomes(passed=4)
 
 
 @pytest.mark.full
-def test_a_changed_preparer_is_named_with_its_file(project: pytest.Pytester) -> None:
+def test_a_changed_preparer_is_reported_with_its_file(project: pytest.Pytester) -> None:
     replace(project.path / TOY / "prepare.py", "assign(odd=0)", "assign(odd=1)")
     result = check(project, "-k", "prepare")
     result.assert_outcomes(failed=1)
@@ -36,15 +36,15 @@ def test_a_changed_preparer_is_named_with_its_file(project: pytest.Pytester) -> 
 
 
 @pytest.mark.full
-def test_the_first_line_that_differs_is_shown_where_the_golden_knows_it(project: pytest.Pytester) -> None:
+def test_the_first_differing_line_is_shown_if_the_golden_file_has_it(project: pytest.Pytester) -> None:
     assert main(["golden", str(project.path / TOY), "--force"]) == 0
     check(project).assert_outcomes(passed=4)
     replace(project.path / TOY / "prepare.py", "assign(odd=0)", "assign(odd=1)")
     result = check(project, "-k", "prepare")
     result.stdout.fnmatch_lines(
         [
-            "public/sample_submission.csv: line 2 is the first that differs: found '*,1', expected a text of which "
-            "golden.json has only the digest; 1 of * lines are as expected"
+            "public/sample_submission.csv: line 2 is the first that differs: found '*,1', expected a line that "
+            "golden.json has only as a digest; 1 of * lines are as expected"
         ]
     )
     replace(project.path / TOY / "prepare.py", "assign(odd=1)", "assign(odd=0)[:7]")
@@ -52,13 +52,13 @@ def test_the_first_line_that_differs_is_shown_where_the_golden_knows_it(project:
     result.stdout.fnmatch_lines(
         [
             "public/sample_submission.csv: line 9 is the first that differs: found the end, expected * more lines; "
-            "* lines expected in all, 8 found"
+            "* lines expected in total, 8 found"
         ]
     )
 
 
 @pytest.mark.full
-def test_a_changed_grader_is_named_with_both_scores(project: pytest.Pytester) -> None:
+def test_a_changed_grader_is_reported_with_both_scores(project: pytest.Pytester) -> None:
     replace(project.path / TOY / "grade.py", "return accuracy_score", "return 0.9 * accuracy_score")
     result = check(project, "-k", "scores")
     result.assert_outcomes(failed=1)
@@ -74,7 +74,7 @@ def test_a_changed_grader_is_named_with_both_scores(project: pytest.Pytester) ->
     ],
     ids=["accepts", "breaks"],
 )
-def test_a_grader_that_accepts_what_is_malformed_or_breaks_on_it_fails(
+def test_a_grader_that_accepts_or_crashes_on_malformed_submissions_fails(
     score: str, message: str, project: pytest.Pytester
 ) -> None:
     (project.path / TOY / "grade.py").write_text(f"def grade(submission, answers):\n    return float({score})\n")
@@ -88,10 +88,10 @@ def test_a_grader_that_accepts_what_is_malformed_or_breaks_on_it_fails(
     ("leak", "message"),
     [
         ("write_csv(table[80:], public / 'old.csv')", "public/old.csv is a copy of private/test.csv"),
-        ("write_csv(table, public / 'all.csv')", "public/all.csv holds the true values of 'odd'"),
+        ("write_csv(table, public / 'all.csv')", "public/all.csv contains the true values of 'odd'"),
         (
             "write_csv(table.assign(x=1), public / 'deep/all.tsv', sep='\\t')",
-            "public/deep/all.tsv holds the true values*",
+            "public/deep/all.tsv contains the true values*",
         ),
     ],
 )
@@ -104,7 +104,7 @@ def test_answers_in_public_files_are_found(project: pytest.Pytester, leak: str, 
 
 
 @pytest.mark.full
-def test_a_known_leak_is_told_instead(project: pytest.Pytester) -> None:
+def test_a_known_leak_is_reported_instead_of_failing(project: pytest.Pytester) -> None:
     config = project.path / TOY / "competition.yaml"
     config.write_text(config.read_text() + "known_leak: the ids give the answers away\n")
     result = check(project, "-k", "answers_stay_private")
@@ -113,15 +113,15 @@ def test_a_known_leak_is_told_instead(project: pytest.Pytester) -> None:
 
 
 @pytest.mark.full
-def test_a_missing_golden_says_how_to_make_it(project: pytest.Pytester) -> None:
+def test_a_missing_golden_file_error_explains_how_to_create_it(project: pytest.Pytester) -> None:
     (project.path / TOY / "golden.json").unlink()
     result = check(project)
     result.assert_outcomes(errors=4)
-    result.stdout.fnmatch_lines(["*golden.json is missing: make it with `mlebench golden *"])
+    result.stdout.fnmatch_lines(["*golden.json is missing: create it with `mlebench golden *"])
 
 
 @pytest.mark.full
-def test_real_data_is_checked_where_it_is_asked_for(project: pytest.Pytester) -> None:
+def test_real_data_is_checked_on_request(project: pytest.Pytester) -> None:
     result = check(project, "--real-data", "-v")
     result.assert_outcomes(passed=4)
     for name in ("checksums PASSED", "sample_submission PASSED", "perfect_submission PASSED"):
@@ -131,8 +131,8 @@ def test_real_data_is_checked_where_it_is_asked_for(project: pytest.Pytester) ->
 
 
 @pytest.mark.full
-def test_wrong_checksums_of_real_data_are_named(project: pytest.Pytester) -> None:
-    check(project, "--real-data")  # prepares
+def test_wrong_checksums_of_real_data_are_reported(project: pytest.Pytester) -> None:
+    check(project, "--real-data")  # prepares the data
     config = project.path / TOY / "competition.yaml"
     config.write_text(config.read_text() + "checksums: {private: {test.csv: 0123456789abcdef0123456789abcdef}}\n")
     result = check(project, "--real-data", "-k", "checksums")
@@ -141,7 +141,7 @@ def test_wrong_checksums_of_real_data_are_named(project: pytest.Pytester) -> Non
 
 
 @pytest.mark.full
-def test_a_failing_check_says_where_to_look_and_how_to_accept(project: pytest.Pytester) -> None:
+def test_a_failing_check_explains_where_to_look_and_how_to_accept(project: pytest.Pytester) -> None:
     replace(project.path / TOY / "grade.py", "return ", "return 0.9 * ")
     result = check(project, "-k", "scores")
     result.stdout.fnmatch_lines(
@@ -182,9 +182,9 @@ def test_a_failing_check_says_where_to_look_and_how_to_accept(project: pytest.Py
         (
             "synthetic.py",
             "raise SystemExit(3)",
-            "*synthetic.py does not import: SystemExit: 3 (synthetic.py, line 1: raise SystemExit(3))",
+            "*synthetic.py cannot be imported: SystemExit: 3 (synthetic.py, line 1: raise SystemExit(3))",
         ),
-        ("grade.py", "raise SystemExit", "*grade.py does not import: SystemExit:*"),
+        ("grade.py", "raise SystemExit", "*grade.py cannot be imported: SystemExit:*"),
         (
             "grade.py",
             "def grade(submission, answers):\n    return 'good'\n",
@@ -198,7 +198,7 @@ def test_a_failing_check_says_where_to_look_and_how_to_accept(project: pytest.Py
         (
             "grade.py",
             "def row_scores(table, answers):\n    return 'x'\n\n\ndef grade(submission, answers):\n    return 1.0\n",
-            "*: grade.py: row_scores returned what are no row scores: *",
+            "*: grade.py: row_scores returned invalid row scores: *",
         ),
         (
             "grade.py",
@@ -206,10 +206,10 @@ def test_a_failing_check_says_where_to_look_and_how_to_accept(project: pytest.Py
             "*grade.py: READ_OPTIONS must be a dictionary",
         ),
         ("description.md", "", "*description.md is empty: agents read the task there"),
-        ("golden.json", "", "*golden.json: is not JSON: Expecting value: *; make it with `mlebench golden *"),
+        ("golden.json", "", "*golden.json: is not valid JSON: Expecting value: *; create it with `mlebench golden *"),
     ],
 )
-def test_a_broken_file_is_named_with_its_line(project: pytest.Pytester, file: str, text: str, message: str) -> None:
+def test_a_broken_file_is_reported_with_its_line(project: pytest.Pytester, file: str, text: str, message: str) -> None:
     (project.path / TOY / file).write_text(text)
     result = check(project, "-k", "scores")
     result.stdout.fnmatch_lines([message])
@@ -221,13 +221,11 @@ def test_a_broken_file_is_named_with_its_line(project: pytest.Pytester, file: st
     ("content", "message"),
     [
         (b"", "*: must be a mapping of keys, for example `id: toy-parity`"),
-        (b"\x80\x81", "*competition.yaml: is not a text in UTF-8"),
+        (b"\x80\x81", "*competition.yaml: is not UTF-8 text"),
         (b"id: toy-parity\nid: toy-parity\n", "*competition.yaml, line 2: duplicate key 'id'"),
     ],
 )
-def test_a_damaged_competition_file_does_not_go_unnoticed(
-    project: pytest.Pytester, content: bytes, message: str
-) -> None:
+def test_a_damaged_competition_file_is_reported(project: pytest.Pytester, content: bytes, message: str) -> None:
     (project.path / TOY / "competition.yaml").write_bytes(content)
     result = check(project)
     result.stdout.fnmatch_lines([message])
@@ -235,13 +233,13 @@ def test_a_damaged_competition_file_does_not_go_unnoticed(
 
 
 @pytest.mark.full
-def test_a_description_that_is_no_text_is_found(project: pytest.Pytester) -> None:
+def test_a_description_that_is_not_text_is_found(project: pytest.Pytester) -> None:
     (project.path / TOY / "description.md").write_bytes(b"caf\xe9")
     check(project, "-k", "prepare").stdout.fnmatch_lines(["*description.md: it is not UTF-8 text (byte 4)"])
 
 
 @pytest.mark.full
-def test_synthetic_submissions_that_are_none_are_named(project: pytest.Pytester) -> None:
+def test_invalid_synthetic_submissions_are_reported(project: pytest.Pytester) -> None:
     synthetic = project.path / TOY / "synthetic.py"
     synthetic.write_text(synthetic.read_text() + "\n\ndef submissions(public, private, rng):\n    pass\n")
     result = check(project, "-k", "scores")
@@ -249,8 +247,8 @@ def test_synthetic_submissions_that_are_none_are_named(project: pytest.Pytester)
 
 
 @pytest.mark.full
-def test_a_grader_that_interrupts_itself_fails_and_ends_no_session(project: pytest.Pytester) -> None:
-    """It runs in a process of its own, as the toy does not come with the package."""
+def test_a_grader_that_interrupts_itself_fails_without_ending_the_session(project: pytest.Pytester) -> None:
+    """It runs in a separate process, because the toy competition does not come with the package."""
     grade = project.path / TOY / "grade.py"
     grade.write_text("def grade(submission, answers):\n    raise KeyboardInterrupt\n")
     result = check(project, "-k", "scores")
@@ -279,7 +277,7 @@ def test_leading_zeros_that_a_preparer_drops_fail_the_gate(project: pytest.Pytes
     replace(folder / "prepare.py", 'pd.DataFrame({"id": range(100)})', 'pd.read_csv(raw / "ids.csv")')
     replace(
         folder / "synthetic.py",
-        '"""Nothing: the competition\'s data is its own."""',
+        '"""Creates nothing: prepare.py generates the competition\'s data."""',
         'pd.DataFrame({"id": [f"{number:04}" for number in range(100)]}).to_csv(raw / "ids.csv", index=False)',
     )
     assert main(["golden", str(folder), "--force"]) == 0
@@ -294,7 +292,7 @@ def test_leading_zeros_that_a_preparer_drops_fail_the_gate(project: pytest.Pytes
 
 
 @pytest.mark.full
-def test_the_gate_asks_for_the_score_of_the_sample_submission_and_real_thresholds(project: pytest.Pytester) -> None:
+def test_the_gate_requires_a_sample_submission_score_and_real_thresholds(project: pytest.Pytester) -> None:
     file = project.path / TOY / "competition.yaml"
     replace(file, "sample_submission_score: 0.5\n", "")
     result = check(project, "--real-data", "-k", "sample_submission")
@@ -309,7 +307,7 @@ def test_the_gate_asks_for_the_score_of_the_sample_submission_and_real_threshold
 
 
 @pytest.mark.full
-def test_answers_that_the_grader_refuses_need_a_reason(
+def test_answers_that_the_grader_rejects_need_a_reason(
     project: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = project.path / TOY

@@ -1,4 +1,4 @@
-"""A grader that takes everything costs one run its validity, and nothing else."""
+"""A grader that exceeds its limits invalidates one run and affects nothing else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def grade(submission, answers):
 
 
 @in_one_process_and_with_xdist
-def test_a_grader_that_takes_20_gb_or_loops_for_ever_costs_one_run_its_validity(
+def test_a_grader_that_needs_20_gb_or_loops_forever_invalidates_only_one_run(
     run_toys: Run, records: Records, project: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:
     (project.path / "competitions/toy-parity/grade.py").write_text(GRADER)
@@ -48,7 +48,7 @@ def test_a_grader_that_takes_20_gb_or_loops_for_ever_costs_one_run_its_validity(
     }
 
 
-def test_limits_of_grading_are_ini_keys_too_and_resumed(
+def test_grading_limits_are_also_ini_keys_and_are_resumed(
     run_toys: Run, records: Records, project: pytest.Pytester
 ) -> None:
     (project.path / "competitions/toy-parity/grade.py").write_text(GRADER)

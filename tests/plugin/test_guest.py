@@ -1,4 +1,4 @@
-"""In projects of other people: merely installed, the plugin disturbs nobody."""
+"""In unrelated projects, the installed plugin changes nothing."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ OURS = ("--mlebench-agent=toy/gold", "--mlebench-seeds=2")
 
 @pytest.fixture
 def guest(pytester: pytest.Pytester) -> pytest.Pytester:
-    """A project that has nothing to do with us."""
+    """A project unrelated to this plugin."""
     pytester.makeini("[pytest]\naddopts = -p no:cacheprovider\n")
     return pytester
 
 
 @pytest.mark.parametrize("by", ["conftest", "plugin before ours", "plugin after ours"])
-def test_a_short_name_that_others_have_is_theirs_and_the_long_one_is_ours(project: pytest.Pytester, by: str) -> None:
+def test_a_taken_short_option_stays_theirs_and_ours_keeps_the_long_name(project: pytest.Pytester, by: str) -> None:
     project.makepyfile(theirs=TAKES_SHORT_NAMES)
     project.syspathinsert()
     if by == "conftest":
@@ -54,10 +54,10 @@ def test_a_short_name_that_others_have_is_theirs_and_the_long_one_is_ours(projec
     text = project.runpytest_subprocess(*order, "--help").stdout.str()
     names = {name for line in re.findall(r"^  (--.*)", text, re.M) for name in re.split(r"[\s,=]+", line)}
     assert {"--mlebench-agent", "--mlebench-min-medal", "--min-medal"} <= names
-    assert not re.search(r"--agent\b.*ID", text)  # the help of theirs does not speak of an id
+    assert not re.search(r"--agent\b.*ID", text)  # the help of the other plugin's option does not mention an ID
 
 
-def test_a_conftest_that_is_loaded_during_collection_may_take_a_short_name_too(guest: pytest.Pytester) -> None:
+def test_a_conftest_loaded_during_collection_may_also_take_a_short_name(guest: pytest.Pytester) -> None:
     nested = guest.mkdir("deep") / "deeper"
     nested.mkdir()
     (nested / "conftest.py").write_text("def pytest_addoption(parser):\n    parser.addoption('--agent')\n")
@@ -65,7 +65,7 @@ def test_a_conftest_that_is_loaded_during_collection_may_take_a_short_name_too(g
     guest.runpytest_subprocess().assert_outcomes(passed=1)
 
 
-def test_every_option_is_in_the_help_by_both_names(guest: pytest.Pytester) -> None:
+def test_the_help_lists_every_option_by_both_names(guest: pytest.Pytester) -> None:
     words = set(re.split(r"[\s,=]+", guest.runpytest_subprocess("--help").stdout.str()))
     assert {name for option in OPTIONS.values() for name in (option.name, option.long_name)} <= words
 
@@ -80,7 +80,7 @@ def test_a_competition_file_of_another_tool_is_left_alone(guest: pytest.Pytester
     assert "race" not in result.stdout.str()
 
 
-def test_starting_pytest_imports_nothing_heavy(guest: pytest.Pytester) -> None:
+def test_starting_pytest_imports_no_heavy_modules(guest: pytest.Pytester) -> None:
     test = guest.makepyfile("def test_own(): pass")
 
     def modules(*arguments: str) -> set[str]:
@@ -93,11 +93,11 @@ def test_starting_pytest_imports_nothing_heavy(guest: pytest.Pytester) -> None:
     ours = {name.split(".")[1] for name in added if name.startswith("pytest_mlebench.")}
     assert ours == {"defaults", "errors", "io", "options", "option_values", "plugin", "runs"}
     of_runs = {name for name in added if name.startswith("pytest_mlebench.runs.")}
-    assert of_runs == {"pytest_mlebench.runs.guard"}  # it looks at each folder, and imports nothing itself
+    assert of_runs == {"pytest_mlebench.runs.guard"}  # it checks each folder and imports nothing itself
 
 
 @pytest.mark.parametrize("where", ["inside", "outside"])
-def test_node_ids_are_the_same_wherever_the_virtual_environment_lies(
+def test_node_ids_do_not_depend_on_the_location_of_the_virtual_environment(
     guest: pytest.Pytester, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     root = guest.path if where == "inside" else tmp_path_factory.mktemp("elsewhere")
@@ -132,7 +132,7 @@ def test_an_agent_runs_in_a_checkout_without_the_packages_for_tests() -> None:
     assert "3 tests collected" in done.stdout
 
 
-def test_a_mistake_in_our_ini_keys_is_one_line_that_names_the_file(guest: pytest.Pytester) -> None:
+def test_an_invalid_ini_key_gives_a_one_line_error_that_names_the_file(guest: pytest.Pytester) -> None:
     guest.makeini("[pytest]\nmlebench_network = foo\n")
     result = guest.runpytest_subprocess()
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -1,4 +1,4 @@
-"""What ``plugin.internals`` takes from pytest, argparse and xdist is still there, and does what we use it for."""
+"""The private names of pytest, argparse and xdist that ``plugin.internals`` uses still exist and work as expected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_mlebench.plugin import internals
 pytestmark = pytest.mark.full
 
 
-def test_names_of_options_are_known_whoever_added_them(pytester: pytest.Pytester) -> None:
+def test_option_names_of_all_plugins_are_known(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("""
         def pytest_addoption(parser):
             parser.addoption("--alone")
@@ -22,7 +22,7 @@ def test_names_of_options_are_known_whoever_added_them(pytester: pytest.Pytester
     assert {"--alone", "-Z", "--grouped", "--collect-only", "-k"} <= internals.taken_option_names(config._parser)
 
 
-def test_a_released_name_can_be_added_again_and_one_of_others_is_kept(pytester: pytest.Pytester) -> None:
+def test_a_released_name_can_be_added_again_and_third_party_names_are_kept(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("def pytest_addoption(parser):\n    parser.addoption('--seeds')")
     config = pytester.parseconfig()
     with pytest.raises(argparse.ArgumentError, match="--sandbox"):
@@ -34,7 +34,7 @@ def test_a_released_name_can_be_added_again_and_one_of_others_is_kept(pytester: 
         config._parser.addoption("--seeds", dest="again")
 
 
-def test_paths_are_told_from_their_absence_and_can_be_set(pytester: pytest.Pytester) -> None:
+def test_given_paths_are_detected_and_can_be_set(pytester: pytest.Pytester) -> None:
     test = pytester.makepyfile("def test_it(): pass")
     assert internals.has_paths(pytester.parseconfig(test))
     assert not internals.has_paths(pytester.parseconfig())
@@ -49,7 +49,7 @@ def test_paths_are_told_from_their_absence_and_can_be_set(pytester: pytest.Pytes
 
 
 @pytest.mark.parametrize("options", [(), ("--full-trace",)])
-def test_an_interrupted_session_ends_with_a_message_in_place_of_a_line_of_code(
+def test_an_interrupted_session_ends_with_a_message_instead_of_a_line_of_code(
     pytester: pytest.Pytester, options: tuple[str, ...]
 ) -> None:
     pytester.makeconftest("""
@@ -71,7 +71,7 @@ def test_an_interrupted_session_ends_with_a_message_in_place_of_a_line_of_code(
 
 
 @pytest.mark.parametrize("capture", ["fd", "sys"])
-def test_a_line_is_seen_while_a_test_is_captured(pytester: pytest.Pytester, capture: str) -> None:
+def test_a_line_is_printed_while_test_output_is_captured(pytester: pytest.Pytester, capture: str) -> None:
     pytester.makepyfile("""
         from pytest_mlebench.plugin import internals
 
@@ -109,7 +109,7 @@ def test_last_failed_finds_an_item_whose_name_has_brackets(pytester: pytest.Pyte
     pytester.runpytest_subprocess("--lf").assert_outcomes(failed=1)
 
 
-def test_workers_are_known_counted_and_heard_before_their_node_ids(pytester: pytest.Pytester) -> None:
+def test_workers_are_known_counted_and_can_report_before_their_node_ids(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("""
         import pytest
         from pytest_mlebench.plugin import internals
@@ -133,14 +133,14 @@ def test_workers_are_known_counted_and_heard_before_their_node_ids(pytester: pyt
             return f"{internals.worker_count(config)} workers, {internals.worker_input(config)}"
     """)
     pytester.makepyfile("def test_it(): pass")
-    alone = ("-p", "no:mlebench")  # the channel is not ours here
+    alone = ("-p", "no:mlebench")  # the channel belongs to xdist here
     result = pytester.runpytest_subprocess(*alone, "-n", "2")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["2 workers, None"])
     pytester.runpytest_subprocess(*alone).stdout.fnmatch_lines(["1 workers, None"])
 
 
-def test_reports_are_found_by_the_category_that_a_plugin_gave_them(pytester: pytest.Pytester) -> None:
+def test_reports_are_found_by_a_plugins_category(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("""
         from pytest_mlebench.plugin import internals
 

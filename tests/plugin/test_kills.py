@@ -1,4 +1,4 @@
-"""``kill -9`` on anything that a session consists of, at any time: no run is lost or done twice, nothing stays behind.
+"""``kill -9`` on any process of a session at any time: no run is lost or done twice, and nothing is left behind.
 
 ``MLEBENCH_TEST_KILLS`` is the number of kills of each test.
 """
@@ -41,7 +41,7 @@ VICTIMS = ("session", "everything", "xdist worker", "xdist worker", "grading pro
 
 
 class Sessions:
-    """Sessions of one run group after another, and everything that was ever a process of theirs."""
+    """Sessions of consecutive run groups, with all processes that they ever had."""
 
     def __init__(self, folder: Path, *options: str, environment: dict[str, str] | None = None) -> None:
         self.folder = folder
@@ -71,7 +71,7 @@ class Sessions:
             )
 
     def look(self) -> list[psutil.Process]:
-        """The session's processes now."""
+        """The session's current processes."""
         assert self._session is not None
         with suppress(psutil.NoSuchProcess):
             found = [self._session, *self._session.children(recursive=True)]
@@ -84,7 +84,7 @@ class Sessions:
         return self._session.poll() is not None
 
     def was_killed(self) -> bool:
-        """Whether it may have been killed between its last run and its reports, which the next one writes."""
+        """Whether the session was killed, perhaps before its reports; the next session writes those."""
         assert self._session is not None
         return bool(self._session.poll() == -signal.SIGKILL)
 
@@ -97,7 +97,7 @@ class Sessions:
             time.sleep(0.1)
 
     def kill(self, kind: str, rng: random.Random) -> bool:
-        """Kill one of that kind; False where there is none at this time."""
+        """Kill a process of the given kind; return False if there is none now."""
         processes = self.look()
         assert self._session is not None
         chosen: list[psutil.Process] = []
@@ -133,7 +133,7 @@ class Sessions:
         return len(read_group(self.group).records) if (self.group / "manifest.json").exists() else 0
 
     def check_group(self) -> None:
-        """Every run is there once, as if nothing had happened."""
+        """Check that every run exists exactly once, as without kills."""
         group = read_group(self.group)
         outcomes = Counter(record.outcome.value for record in group.records)
         assert outcomes == {"gold": RUNS}, (outcomes, [record.error or record.report.error for record in group.records])
@@ -141,12 +141,12 @@ class Sessions:
         metadata = json.loads((self.group / "metadata.json").read_text())
         report = json.loads((self.group / "grading_report.json").read_text())
         assert len(metadata["runs"]) == len(report["competition_reports"]) == RUNS
-        if not self.killed["engine"]:  # which makes runs end with an error, to be tried again
+        if not self.killed["engine"]:  # a killed engine makes runs end with an error, which are retried
             assert len(list(self.group.glob("*/run.json"))) == RUNS, "a run was done twice"
 
 
 def leftovers(sessions: Sessions) -> list[str]:
-    """What is left of any process that belonged to a session."""
+    """Leftovers of any process that belonged to a session."""
     pids = {process.pid for process in sessions.seen}
     found = [f"process {process}" for process in sessions.seen if process.is_running() and process.status() != "zombie"]
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
@@ -180,7 +180,7 @@ def containers(host: str, sessions: Sessions) -> list[str]:
 
 
 def networks_and_volumes(host: str) -> list[str]:
-    """Those of an engine that are neither its own nor the two that all sessions share."""
+    """Networks and volumes of an engine, except its defaults and the two networks that all sessions share."""
     environment = {**os.environ, "DOCKER_HOST": host} if host else os.environ
     known = {"bridge", "host", "none", FULL_NETWORK, NETWORK}
     found = []
@@ -209,7 +209,7 @@ def kill_at_random(
                 sessions.new_group()
             sessions.start()
             continue
-        deadline = time.monotonic() + 3.0  # a grader works for a moment only
+        deadline = time.monotonic() + 3.0  # a grader runs only briefly
         while not (hit := kill(kind, rng)) and time.monotonic() < deadline and not sessions.ended():
             time.sleep(0.005)
         done += hit
@@ -219,7 +219,7 @@ def kill_at_random(
         if sessions.finished() == RUNS and sessions.ended():
             break
         sessions.start()
-    sessions.start()  # the next start, which has nothing to do but to clean up
+    sessions.start()  # the next session only has to clean up
     sessions.wait()
     sessions.check_group()
     print(f"kills: {dict(sessions.killed)} in {sessions.groups} groups of {RUNS} runs")
@@ -239,14 +239,14 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
         yield engine
 
 
-def test_kills_of_local_sessions_lose_no_run_and_leave_nothing(project: pytest.Pytester) -> None:
+def test_killing_local_sessions_loses_no_run_and_leaves_nothing(project: pytest.Pytester) -> None:
     sessions = Sessions(project.path)
     kill_at_random(sessions, KILLS, sessions.kill, VICTIMS)
     assert leftovers(sessions) == []
 
 
 @pytest.mark.docker
-def test_kills_of_sessions_with_containers_lose_no_run_and_leave_nothing(project: pytest.Pytester) -> None:
+def test_killing_sessions_with_containers_loses_no_run_and_leaves_nothing(project: pytest.Pytester) -> None:
     require_docker()
     sessions = Sessions(project.path, "--sandbox=docker", "--disk=100m")
     kill_at_random(sessions, KILLS, sessions.kill, VICTIMS)
@@ -254,7 +254,7 @@ def test_kills_of_sessions_with_containers_lose_no_run_and_leave_nothing(project
 
 
 @pytest.mark.docker
-def test_kills_of_the_engine_lose_no_run_and_leave_nothing(project: pytest.Pytester, engine: Engine) -> None:
+def test_killing_the_engine_loses_no_run_and_leaves_nothing(project: pytest.Pytester, engine: Engine) -> None:
     sessions = Sessions(
         project.path, "--sandbox=docker", "--disk=100m", "--network=none", environment={"DOCKER_HOST": engine.host}
     )

@@ -1,4 +1,4 @@
-"""What an agent leaves is data: nothing that starts in or above a run group executes it."""
+"""Files that an agent leaves are data: no program started in or above a run group executes them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def touching(mark: Path) -> str:
 
 
 def traps(marks: Path) -> Mapping[str, str]:
-    """Files that leave a mark in a folder when something runs or obeys them."""
+    """Files that create a mark in a folder when something executes or obeys them."""
     numbers = iter(range(1000))
 
     def python() -> str:
@@ -104,7 +104,7 @@ def traps(marks: Path) -> Mapping[str, str]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project in which an agent has left its traps."""
+    """A project in which an agent left its traps."""
     project = tmp_path_factory.mktemp("leavings") / "project"
     shutil.copytree(TOYS, project)
     (project / "pytest.ini").write_text(INI)
@@ -122,7 +122,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = run(project, sys.executable, "-m", "pytest", "competitions", "--agent=leaver", "--run-group=g")
     assert "1 invalid submission" in made.stdout, made.stdout + made.stderr
     assert not marks(project)
-    # What was there before is no part of the test: the agent's own folder holds the traps in the open.
+    # The agent's folder contains the traps as plain files, which are not part of the test.
     shutil.rmtree(project / "agents")
     shutil.rmtree(project / "competitions")
     (project / "pytest.ini").write_text("\n".join(INI.splitlines()[:3]))
@@ -138,7 +138,7 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def marks(project: Path) -> list[str]:
-    """The traps that were sprung."""
+    """The marks of executed traps."""
     return sorted(path.name for path in (project / "marks").iterdir())
 
 
@@ -157,7 +157,7 @@ def project(finished: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
 
 @pytest.fixture
 def earlier(project: Path) -> Iterator[Path]:
-    """The project with a run group of an earlier version, whose agents' files lie in folders."""
+    """The project with a run group of an earlier version, which kept agents' files in folders."""
     group = project / "reports/g"
     kept = project.parent / "kept"
     shutil.copytree(group, kept)
@@ -228,7 +228,7 @@ def test_pytest_above_a_group_of_an_earlier_version_runs_nothing_of_an_agent(
 
 
 @pytest.mark.parametrize("path", NAMED)
-def test_a_path_in_a_run_group_is_refused_before_a_conftest_is_imported(earlier: Path, path: str) -> None:
+def test_a_path_in_a_run_group_is_rejected_before_a_conftest_is_imported(earlier: Path, path: str) -> None:
     named = path.format(run=run_dir(earlier).relative_to(earlier))
     result = run(earlier, *PYTEST, "--doctest-modules", "--doctest-glob=*", named)
     assert marks(earlier) == [] and result.returncode == pytest.ExitCode.USAGE_ERROR
@@ -242,7 +242,7 @@ def test_pytest_started_inside_a_run_group_runs_nothing_of_an_agent(earlier: Pat
 
 
 @pytest.mark.parametrize("how", [how for how in ABOVE if how not in ("all test paths", "another root")])
-def test_a_session_protects_earlier_groups_beside_its_own_where_the_plugin_is_off(
+def test_a_session_protects_earlier_groups_for_sessions_without_the_plugin(
     earlier: Path, linked: None, how: str
 ) -> None:
     protect_all(earlier / "reports")
@@ -251,7 +251,7 @@ def test_a_session_protects_earlier_groups_beside_its_own_where_the_plugin_is_of
 
 
 @pytest.mark.parametrize("mark", ["manifest.json", "metadata.json", "run.json", "running.json"])
-def test_each_file_of_a_group_is_enough_to_know_it(earlier: Path, mark: str) -> None:
+def test_any_file_of_a_group_is_enough_to_recognise_it(earlier: Path, mark: str) -> None:
     group, folder = earlier / "reports/g", run_dir(earlier)
     if mark == "running.json":
         (folder / mark).write_text('{"competition_id": "toy-parity", "agent": "leaver", "seed": 0}')
@@ -263,7 +263,7 @@ def test_each_file_of_a_group_is_enough_to_know_it(earlier: Path, mark: str) -> 
     assert marks(earlier) == [] and "1 passed" in result.stdout, result.stdout
 
 
-def test_other_folders_with_files_of_these_names_are_collected_as_ever(tmp_path: Path) -> None:
+def test_other_folders_with_files_of_these_names_are_collected(tmp_path: Path) -> None:
     for name in ("manifest.json", "metadata.json", "run.json", "running.json"):
         folder = tmp_path / name.partition(".")[0]
         folder.mkdir()
@@ -272,7 +272,7 @@ def test_other_folders_with_files_of_these_names_are_collected_as_ever(tmp_path:
     assert "4 passed" in run(tmp_path, *PYTEST, "-p", "no:cacheprovider").stdout
 
 
-def test_git_python_and_others_obey_nothing_in_a_run_directory(project: Path) -> None:
+def test_git_python_and_others_execute_nothing_in_a_run_directory(project: Path) -> None:
     run(project, "git", "init", "-q")
     everywhere = [project, *(path for path in project.glob("reports/**/") if path.is_dir())]
     for folder in everywhere:
@@ -285,7 +285,7 @@ def test_git_python_and_others_obey_nothing_in_a_run_directory(project: Path) ->
     shutil.rmtree(project / ".git")
 
 
-def test_the_traps_spring_where_they_are_unpacked_among_tests(project: Path) -> None:
+def test_the_traps_work_if_unpacked_among_tests(project: Path) -> None:
     unpack(run_dir(project), project / "tests")
     run(project / "tests", *PYTEST, "-p", "no:mlebench", "code")
     run(project / "tests/code", "git", "status")
@@ -293,7 +293,7 @@ def test_the_traps_spring_where_they_are_unpacked_among_tests(project: Path) -> 
     shutil.rmtree(project / "tests")
 
 
-def test_only_the_submission_and_files_of_the_harness_lie_in_a_run_directory(project: Path) -> None:
+def test_a_run_directory_contains_only_the_submission_and_files_of_the_harness(project: Path) -> None:
     folder = run_dir(project)
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
     assert {path for path in found if not path.startswith("snapshots/")} == {
@@ -317,7 +317,7 @@ ORDER = re.compile(r"^\s*::|##[^\s\[]*\[|\x1b|[\r\u2028\x85]", re.M)
 
 
 @pytest.mark.parametrize("options", [(), ("-rA", "-vv", "--tb=long", "-l"), ("-n1",), ("--tb=line", "-s")])
-def test_what_an_agent_prints_commands_no_continuous_integration(
+def test_agent_output_cannot_issue_ci_commands(
     options: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("shouts")
@@ -340,7 +340,7 @@ def test_what_an_agent_prints_commands_no_continuous_integration(
         assert not ORDER.findall(shown.stdout + shown.stderr), shown.stdout
 
 
-def test_the_guard_is_there_again_after_a_session_in_the_same_group(finished: Path, tmp_path: Path) -> None:
+def test_a_later_session_restores_the_guard(finished: Path, tmp_path: Path) -> None:
     group = tmp_path / "runs/g"
     shutil.copytree(finished / "reports/g", group)
     (group / "conftest.py").write_text((group / "conftest.py").read_text() + "raise SystemExit\n")

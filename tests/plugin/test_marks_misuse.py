@@ -1,12 +1,12 @@
-"""Marks that name no competition, or not by its id, in tests of one's own."""
+"""Custom tests whose marks name no competition, or not by its id."""
 
 from __future__ import annotations
 
 import pytest
 
 
-def test_a_mark_with_a_number_fails_its_own_test(pytester: pytest.Pytester) -> None:
-    """It ended the whole session with an internal error, before any test."""
+def test_a_mark_with_a_number_fails_only_its_own_test(pytester: pytest.Pytester) -> None:
+    """Such a mark once ended the whole session with an internal error before any test."""
     pytester.makepyfile(
         """
         import pytest

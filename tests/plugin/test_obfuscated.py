@@ -1,4 +1,4 @@
-"""``--description=obfuscated`` from the session to the reports that compare it."""
+"""``--description=obfuscated``, from the session to the comparison reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def sessions(project: pytest.Pytester, *options: str) -> pytest.RunResult:
     )
 
 
-def test_a_pair_of_groups_is_compared_and_says_what_differs(
+def test_two_groups_are_compared_with_their_differences(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(project.path)
@@ -40,12 +40,14 @@ def test_a_pair_of_groups_is_compared_and_says_what_differs(
     changed.stderr.fnmatch_lines(["*description was 'obfuscated', is None*"])
     assert main(["report", "hidden", "plain"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "description: differs (declared): obfuscated: our own words, which hide the name" in shown
-    assert "what differs in hidden from plain: description was None, is 'obfuscated'" in shown
+    assert (
+        "description: differs (declared): obfuscated: our own description, with the competition's name hidden" in shown
+    )
+    assert "settings of hidden that differ from plain: description was None, is 'obfuscated'" in shown
     assert "Paired comparison" in shown
 
 
-def test_the_choice_is_for_runs(project: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_option_applies_only_to_runs(project: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prepare", "-c", "smoke-digits", "--description=obfuscated"]) == 2
     assert "--description=obfuscated is for runs" in capsys.readouterr().err
     session = project.runpytest_subprocess("competitions/toy-parity", "--real-data", "--description=obfuscated")

@@ -1,4 +1,4 @@
-"""Every outcome of a run, produced by an agent that really does it."""
+"""Every outcome of a run, produced by an agent with that behaviour."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def left_over_homes(project: pytest.Pytester) -> list[Path]:
 
 @pytest.mark.full
 @in_one_process_and_with_xdist
-def test_medals_have_their_own_letters_words_and_counts(run_toys: Run, workers: tuple[str, ...]) -> None:
+def test_medals_have_separate_letters_words_and_counts(run_toys: Run, workers: tuple[str, ...]) -> None:
     result = run_toys("gold", "silver", "bronze", "above-median", "no-medal", options=workers)
     assert result.ret == 0
     result.stdout.re_match_lines([r"=+ .*1 gold, .*1 silver.* in .*"])
@@ -45,7 +45,7 @@ def test_medals_have_their_own_letters_words_and_counts(run_toys: Run, workers: 
 
 @pytest.mark.full
 @in_one_process_and_with_xdist
-def test_failures_tell_the_reason_and_the_end_of_the_log(
+def test_failures_show_the_reason_and_the_end_of_the_log(
     run_toys: Run, records: Records, project: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:
     result = run_toys(
@@ -83,7 +83,7 @@ def test_failures_tell_the_reason_and_the_end_of_the_log(
 
 @pytest.mark.full
 @in_one_process_and_with_xdist
-def test_a_grader_that_raises_is_an_error_named_in_table_page_and_exit_status(
+def test_a_grader_that_raises_is_an_error_in_table_page_and_exit_status(
     run_toys: Run, records: Records, project: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:
     grade = project.path / "competitions/toy-parity/grade.py"
@@ -103,7 +103,7 @@ def test_a_grader_that_raises_is_an_error_named_in_table_page_and_exit_status(
 
 
 @pytest.mark.full
-def test_a_submission_that_was_left_before_the_end_is_graded(run_toys: Run, records: Records) -> None:
+def test_a_submission_written_before_the_end_is_graded(run_toys: Run, records: Records) -> None:
     result = run_toys("sleeps-late", "crashes-late", options=("--time-limit=2s",))
     assert result.ret == 0
     found = records()
@@ -112,7 +112,9 @@ def test_a_submission_that_was_left_before_the_end_is_graded(run_toys: Run, reco
 
 
 @pytest.mark.full
-def test_children_that_an_agent_leaves_are_ended(run_toys: Run, records: Records, project: pytest.Pytester) -> None:
+def test_child_processes_that_an_agent_leaves_are_ended(
+    run_toys: Run, records: Records, project: pytest.Pytester
+) -> None:
     assert run_toys("leaves-children").ret == 0
     assert not any("98765" in command for command in commands_of(project.path))
     assert records()["leaves-children"]["sandbox"]["left_behind"] == 2
@@ -120,7 +122,7 @@ def test_children_that_an_agent_leaves_are_ended(run_toys: Run, records: Records
 
 
 @pytest.mark.full
-def test_a_flood_of_output_is_cut_in_the_middle(run_toys: Run, project: pytest.Pytester) -> None:
+def test_excessive_output_is_truncated_in_the_middle(run_toys: Run, project: pytest.Pytester) -> None:
     assert run_toys("floods").ret == 0
     (log,) = project.path.glob("reports/toys/*/run.log")
     assert log.stat().st_size < 70 << 20
@@ -131,7 +133,7 @@ def test_a_flood_of_output_is_cut_in_the_middle(run_toys: Run, project: pytest.P
 
 
 @pytest.mark.full
-def test_an_agent_cannot_command_the_terminal_or_change_a_report(run_toys: Run, project: pytest.Pytester) -> None:
+def test_an_agent_cannot_control_the_terminal_or_change_a_report(run_toys: Run, project: pytest.Pytester) -> None:
     start = project.path / "agents/toy/start.sh"
     hostile = r"\033]0;owned\007\033[2J\302\2332J\342\200\256gnp.exe"
     start.write_text(f"printf '{hostile}\\n'; printf '{hostile},b\\n1,2\\n' > $SUBMISSION_DIR/submission.csv\n")
@@ -164,7 +166,7 @@ def test_secrets_are_masked_everywhere(
 
 
 @pytest.mark.full
-def test_min_medal_turns_less_into_a_failure(run_toys: Run) -> None:
+def test_min_medal_turns_lower_results_into_failures(run_toys: Run) -> None:
     result = run_toys("gold", "bronze", "above-median", "no-medal", options=("--min-medal=bronze",))
     assert result.ret == 1
     assert "2 failed" in result.outlines[-1] and "1 gold, 1 bronze" in result.outlines[-1]
@@ -173,7 +175,7 @@ def test_min_medal_turns_less_into_a_failure(run_toys: Run) -> None:
 
 
 @pytest.mark.full
-def test_an_agent_that_is_not_trusted_is_an_error_that_names_both_ways_out(
+def test_an_untrusted_agent_is_an_error_that_names_both_solutions(
     run_toys: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
@@ -181,7 +183,7 @@ def test_an_agent_that_is_not_trusted_is_an_error_that_names_both_ways_out(
     assert result.ret == 1
     assert "1 error" in result.outlines[-1] and "1 gold" in result.outlines[-1]
     result.stdout.fnmatch_lines(
-        ["mlebench: warning: the runs of toy/untrusted will end at once: agent toy/untrusted *"]
+        ["mlebench: warning: the runs of toy/untrusted will end immediately: agent toy/untrusted *"]
     )
     result.stdout.fnmatch_lines(
         ["*toy/untrusted is not trusted*no Docker engine answers*: start one *--trust-agent=toy/untrusted*"]
@@ -190,7 +192,7 @@ def test_an_agent_that_is_not_trusted_is_an_error_that_names_both_ways_out(
 
 @pytest.mark.full
 @pytest.mark.parametrize("workers", [(), ("-n2",)])
-def test_what_keeps_all_runs_from_starting_is_said_once_before_the_first(
+def test_a_problem_that_prevents_all_runs_is_reported_once_before_the_first(
     run_toys: Run, project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
@@ -198,22 +200,22 @@ def test_what_keeps_all_runs_from_starting_is_said_once_before_the_first(
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "ERROR at setup" not in result.stdout.str()
     left = [path.name for path in (project.path / "reports").glob("*") if path.is_dir()]
-    assert not left, "no group that nobody could use"
+    assert not left, "no unusable group is created"
     lines = [line for line in (*result.outlines, *result.errlines) if "no Docker engine answers" in line]
     assert len(lines) == 1 and "(unix:///nonexistent/docker.sock: No such file or directory)" in lines[0]
 
 
 @pytest.mark.full
-def test_trouble_of_the_harness_is_an_error_and_the_other_runs_go_on(run_toys: Run, project: pytest.Pytester) -> None:
+def test_a_harness_failure_is_an_error_and_the_other_runs_continue(run_toys: Run, project: pytest.Pytester) -> None:
     (project.path / "competitions/toy-parity/prepare.py").write_text("import nonexistent_package\n")
     result = run_toys("gold")
     assert "1 error" in result.outlines[-1]
-    result.stdout.fnmatch_lines(["*toy-parity*prepare.py does not import*nonexistent_package*"])
+    result.stdout.fnmatch_lines(["*toy-parity*prepare.py cannot be imported*nonexistent_package*"])
     assert "Traceback" not in result.stdout.str()
 
 
 @pytest.mark.full
-def test_a_run_whose_directory_cannot_be_made_is_an_error(run_toys: Run, project: pytest.Pytester) -> None:
+def test_a_run_whose_directory_cannot_be_created_is_an_error(run_toys: Run, project: pytest.Pytester) -> None:
     project.makeconftest("""
         from pathlib import Path
 
@@ -225,12 +227,12 @@ def test_a_run_whose_directory_cannot_be_made_is_an_error(run_toys: Run, project
     """)
     result = run_toys("gold", "silver", options=("-p", "no:html"))
     assert "2 errors" in result.outlines[-1]
-    result.stdout.fnmatch_lines(["*cannot be made: Not a directory*"])
+    result.stdout.fnmatch_lines(["*cannot be created: Not a directory*"])
     assert "Traceback" not in result.stdout.str()
 
 
 @pytest.mark.full
-def test_properties_reach_junit_xml(run_toys: Run, project: pytest.Pytester) -> None:
+def test_properties_are_written_to_junit_xml(run_toys: Run, project: pytest.Pytester) -> None:
     run_toys("silver", "crashes", options=("-n", "1", "--junitxml=junit.xml"))
     tree = ElementTree.parse(project.path / "junit.xml")
     cases = [{node.get("name"): node.get("value") for node in case.iter("property")} for case in tree.iter("testcase")]
@@ -256,7 +258,7 @@ def test_the_reason_of_a_failure_is_the_same_everywhere_and_names_no_folder(
 
 
 @pytest.mark.full
-def test_scores_on_synthetic_data_are_called_so_wherever_they_are_shown(
+def test_scores_on_synthetic_data_are_always_labelled(
     run_toys: Run,
     project: pytest.Pytester,
     capsys: pytest.CaptureFixture[str],
@@ -284,9 +286,7 @@ def test_scores_on_synthetic_data_are_called_so_wherever_they_are_shown(
 
 @pytest.mark.full
 @in_one_process_and_with_xdist
-def test_ctrl_c_leaves_nothing_running_and_keeps_finished_runs(
-    project: pytest.Pytester, workers: tuple[str, ...]
-) -> None:
+def test_ctrl_c_ends_all_processes_and_keeps_finished_runs(project: pytest.Pytester, workers: tuple[str, ...]) -> None:
     command = ["--agent=toy/gold", "--agent=toy/sleeps", "--run-group=toys", "competitions/toy-parity", *workers]
     out = (project.path / "out.txt").open("w")
     process = project.popen(
@@ -314,15 +314,15 @@ def test_ctrl_c_leaves_nothing_running_and_keeps_finished_runs(
     assert "; mlebench watch reports/toys" in text
     resume = "pytest --resume=reports/toys" + (" -n 2" if workers else "")
     assert f"not finished: 1 of 2 runs; resume: {resume}\n" in text and f"run group: {group}" in text
-    assert bool(workers) == ("mlebench: stopping: agents are ended" in text)
+    assert bool(workers) == ("mlebench: stopping: ending agents" in text)
     assert '"total_gold_medals": 1' in (group / "grading_report.json").read_text()
     assert re.search("^!+ interrupted !+$", text, re.MULTILINE) and "KeyboardInterrupt" not in text
-    assert not re.search(r"\.py:\d+", text), "no line of code was at fault"
+    assert not re.search(r"\.py:\d+", text), "no line of code is shown as the cause"
     assert "toy/sleeps on smoke: no complete seed of 1 competition yet (no run)\n" in text and "× 0" not in text
 
 
 @pytest.mark.full
-def test_a_session_that_is_killed_leaves_no_agent_running(project: pytest.Pytester) -> None:
+def test_a_killed_session_leaves_no_agent_running(project: pytest.Pytester) -> None:
     process = project.popen(
         [sys.executable, "-m", "pytest", "--agent=toy/sleeps", "--run-group=toys", "competitions/toy-parity"], **SILENT
     )
@@ -340,10 +340,10 @@ def test_a_session_that_is_killed_leaves_no_agent_running(project: pytest.Pytest
 
 
 @pytest.mark.full
-def test_pytest_timeout_kills_no_agent_and_a_step_of_github_gets_a_summary(
+def test_pytest_timeout_kills_no_agent_and_a_github_step_gets_a_summary(
     project: pytest.Pytester, run_toys: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("PYTEST_ADDOPTS")  # which leaves it out
+    monkeypatch.delenv("PYTEST_ADDOPTS")  # which disables the plugin
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.path / "summary.md"))
     result = run_toys("gold", "sleeps", options=("--timeout=1", "--time-limit=4s"))
     assert "1 gold" in result.outlines[-1] and "1 timed out" in result.outlines[-1]
@@ -352,7 +352,7 @@ def test_pytest_timeout_kills_no_agent_and_a_step_of_github_gets_a_summary(
 
 
 @pytest.mark.full
-def test_a_failure_shows_no_secret_with_all_local_variables(
+def test_a_failure_with_showlocals_shows_no_secret(
     project: pytest.Pytester, run_toys: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOY_TOKEN", "s3cr3t-t0k3n")

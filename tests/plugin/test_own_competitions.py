@@ -1,4 +1,4 @@
-"""Competitions in folders of one's own are found as the bundled ones are, by pytest and by ``mlebench``."""
+"""pytest and ``mlebench`` find competitions in custom folders like the bundled ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = f"competitions/{ID}/competition.yaml"
 
 @pytest.fixture
 def own(project: pytest.Pytester, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of competitions outside of the project, with one of a split of its own."""
+    """A folder of competitions outside the project, one of them with a custom split."""
     folder = tmp_path_factory.mktemp("elsewhere") / "races"
     shutil.copytree(project.path / "competitions/toy-parity", folder / ID)
     file = folder / ID / "competition.yaml"
@@ -58,10 +58,10 @@ def test_they_run_with_workers_and_are_resumed(project: pytest.Pytester, options
     assert [(run["competition_id"], run["nodeid"]) for run in group["runs"]] == [(ID, f"{NAME}::toy/gold[seed=0]")]
     assert group["settings"]["competitions"][ID]["split"] == "races"
     again = project.runpytest_subprocess("--resume=own", "-p", "no:cacheprovider")
-    again.stdout.fnmatch_lines(["*1 run of this group is finished; it is not run again*", "*1 gold*"])
+    again.stdout.fnmatch_lines(["*1 run of this group is finished; it is not rerun*", "*1 gold*"])
 
 
-def test_a_mark_in_a_test_of_ones_own_names_them(project: pytest.Pytester, options: tuple[str, ...]) -> None:
+def test_a_mark_in_a_custom_test_can_name_them(project: pytest.Pytester, options: tuple[str, ...]) -> None:
     path = project.makepyfile(f"""
         import pytest
 
@@ -72,7 +72,7 @@ def test_a_mark_in_a_test_of_ones_own_names_them(project: pytest.Pytester, optio
     project.runpytest_subprocess(options[0], path).assert_outcomes(passed=1)
 
 
-def test_an_unknown_split_names_those_of_ones_own(project: pytest.Pytester, options: tuple[str, ...]) -> None:
+def test_an_unknown_split_error_lists_custom_splits(project: pytest.Pytester, options: tuple[str, ...]) -> None:
     result = project.runpytest_subprocess(*options, "--split=race")
     result.stderr.fnmatch_lines(["*unknown split 'race'; did you mean races*"])
 
@@ -102,7 +102,7 @@ def test_mlebench_lists_prepares_verifies_grades_and_removes_them(
     assert f"{ID}: freed" in output("remove", "-c", ID)
 
 
-def test_mlebench_reads_the_ini_key_too(
+def test_mlebench_also_reads_the_ini_key(
     project: pytest.Pytester, own: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with (project.path / "tox.ini").open("a") as file:

@@ -1,4 +1,4 @@
-"""Data for pytest runs: prepared when it is needed, or the test is skipped; reported before the first run."""
+"""Data for pytest runs is prepared when needed, or the test is skipped; problems are reported before the first run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Run = Callable[..., pytest.RunResult]
 
 @pytest.fixture
 def kaggle(kaggle_server: KaggleServer, project: pytest.Pytester) -> KaggleServer:
-    """The toy competition as one whose data must be downloaded."""
+    """The toy competition, changed so that its data must be downloaded."""
     config = project.path / f"competitions/{ID}/competition.yaml"
     config.write_text(config.read_text().replace("source: bundled", "source: kaggle"))
     served = kaggle_server.add(ID, {"train.csv": b"id\n"})
@@ -32,7 +32,7 @@ def kaggle(kaggle_server: KaggleServer, project: pytest.Pytester) -> KaggleServe
 
 
 @in_one_process_and_with_xdist
-def test_what_a_run_needs_is_downloaded_and_prepared(
+def test_data_that_a_run_needs_is_downloaded_and_prepared(
     workers: tuple[str, ...], kaggle: KaggleServer, project: pytest.Pytester, run_toys: Run, records: Records
 ) -> None:
     result = run_toys("gold", options=("--seeds=2", *workers))
@@ -59,7 +59,7 @@ def test_without_preparing_a_run_is_skipped_with_the_command_that_prepares(
 
 
 @in_one_process_and_with_xdist
-def test_missing_credentials_are_told_before_the_first_run(
+def test_missing_credentials_are_reported_before_the_first_run(
     workers: tuple[str, ...],
     kaggle: KaggleServer,
     project: pytest.Pytester,
@@ -76,7 +76,7 @@ def test_missing_credentials_are_told_before_the_first_run(
 
 
 @in_one_process_and_with_xdist
-def test_an_unusable_data_folder_is_named_before_images_are_built_and_leaves_no_group(
+def test_an_unusable_data_folder_is_reported_before_images_are_built_and_leaves_no_group(
     workers: tuple[str, ...], project: pytest.Pytester, run_toys: Run
 ) -> None:
     project.makeconftest("""
@@ -98,7 +98,7 @@ def test_an_unusable_data_folder_is_named_before_images_are_built_and_leaves_no_
     assert [path.name for path in (project.path / "reports").glob("[!.]*")] == ["toys"]
 
 
-def test_a_group_without_runs_keeps_what_others_put_there(tmp_path: Path) -> None:
+def test_a_group_without_runs_keeps_third_party_files(tmp_path: Path) -> None:
     for name, others in (("ours", ()), ("theirs", ("notes.txt",))):
         folder = tmp_path / name
         opened = OpenGroup(
@@ -118,7 +118,7 @@ def test_a_group_without_runs_keeps_what_others_put_there(tmp_path: Path) -> Non
         assert [path.name for path in tmp_path.glob(f"{name}/*")] == list(others)
 
 
-def test_rules_are_asked_only_of_what_is_selected(
+def test_rules_are_checked_only_for_selected_competitions(
     kaggle: KaggleServer, project: pytest.Pytester, run_toys: Run
 ) -> None:
     kaggle.competitions[ID].rules_accepted = False
@@ -130,20 +130,20 @@ def test_rules_are_asked_only_of_what_is_selected(
     assert f"https://www.kaggle.com/c/{ID}/rules" in result.stderr.str()
 
 
-def test_agents_may_read_kaggles_own_description_and_the_record_says_so(
+def test_agents_may_read_kaggles_description_and_the_record_notes_it(
     kaggle: KaggleServer, project: pytest.Pytester, run_toys: Run, records: Records
 ) -> None:
     assert run_toys("gold").ret == 0
     description = project.path / "data" / ID / "prepared/public/description.md"
     assert "Odd?" not in description.read_text()
     project.makeini((project.path / "tox.ini").read_text() + "\nmlebench_description = kaggle\n")
-    shutil.rmtree(project.path / "reports/toys")  # a group is made with one description
+    shutil.rmtree(project.path / "reports/toys")  # a group has only one description
     assert run_toys("gold").ret == 0
     assert "Odd?" in description.read_text()
     assert records()["gold"]["description"] == "kaggle"
 
 
-def test_raw_data_that_was_there_before_is_kept(kaggle: KaggleServer, project: pytest.Pytester, run_toys: Run) -> None:
+def test_existing_raw_data_is_kept(kaggle: KaggleServer, project: pytest.Pytester, run_toys: Run) -> None:
     raw: Path = project.path / "data" / ID / "raw"
     raw.mkdir(parents=True)
     (raw / "train.csv").touch()
@@ -151,7 +151,7 @@ def test_raw_data_that_was_there_before_is_kept(kaggle: KaggleServer, project: p
     assert (raw / "train.csv").exists() and kaggle.requests == []
 
 
-def test_a_test_of_ones_own_is_skipped_or_has_its_data_prepared(
+def test_a_custom_test_is_skipped_or_has_its_data_prepared(
     kaggle_server: KaggleServer, project: pytest.Pytester
 ) -> None:
     id = "spaceship-titanic"
@@ -172,7 +172,7 @@ def test_a_test_of_ones_own_is_skipped_or_has_its_data_prepared(
     result.stdout.fnmatch_lines([f"{id}: prepare.py raised *; is {project.path}*/raw the complete*download?"])
 
 
-def test_a_wrong_ini_value_is_a_usage_error(project: pytest.Pytester) -> None:
+def test_an_invalid_ini_value_is_a_usage_error(project: pytest.Pytester) -> None:
     project.makeini("[pytest]\nmlebench_prepare = always\n")
     result = project.runpytest_subprocess()
     assert result.ret == pytest.ExitCode.USAGE_ERROR

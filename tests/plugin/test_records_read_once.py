@@ -1,4 +1,4 @@
-"""A session reads each record at most once, however many reports show it."""
+"""A session reads each record at most once, even if several reports show it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COUNTER = """
 
 @pytest.fixture
 def counted(project: pytest.Pytester, run_toys: Callable[..., Any]) -> Callable[..., dict[str, int]]:
-    """Run two toy agents, with all reports; what the session (with xdist: its controller) opened and parsed."""
+    """Run two toy agents with all reports; return what the session (with xdist: its controller) opened and parsed."""
     project.makeconftest(COUNTER)
 
     def run(*options: str) -> dict[str, int]:
@@ -53,7 +53,7 @@ def counted(project: pytest.Pytester, run_toys: Callable[..., Any]) -> Callable[
 @pytest.mark.parametrize(
     ("options", "opened", "parsed"), [((), 0, 0), (("-n", "2"), 0, 2)], ids=["in one process", "with xdist"]
 )
-def test_records_of_this_session_are_handed_on(
+def test_records_of_this_session_are_passed_on_without_rereading(
     counted: Callable[..., dict[str, int]], options: tuple[str, ...], opened: int, parsed: int
 ) -> None:
     assert counted(*options) == {"opened": opened, "parsed": parsed}

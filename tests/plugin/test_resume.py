@@ -1,4 +1,4 @@
-"""Resuming a run group, whatever stopped it."""
+"""Resuming a run group after any kind of interruption."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pytest_mlebench.records.outcome import Hardware
 from pytest_mlebench.sandbox import Limits
 from tests.plugin.workers import in_one_process_and_with_xdist
 
-pytestmark = pytest.mark.full  # sessions in processes of their own, by the dozen
+pytestmark = pytest.mark.full  # dozens of sessions in separate processes
 
 Run = Callable[..., pytest.RunResult]
 
@@ -41,12 +41,12 @@ def run_ids(project: pytest.Pytester) -> dict[str, list[str]]:
 
 
 @in_one_process_and_with_xdist
-def test_finished_runs_are_shown_as_they_were_and_not_run_again(
+def test_finished_runs_are_shown_unchanged_and_not_rerun(
     project: pytest.Pytester, run_toys: Run, workers: tuple[str, ...]
 ) -> None:
     run_toys("gold", "crashes", options=("--seeds=2", *workers))
     before = run_ids(project)
-    (project.path / "competitions/toy-parity/prepare.py").rename("prepare.py")  # nothing of it is needed any more
+    (project.path / "competitions/toy-parity/prepare.py").rename("prepare.py")  # no longer needed
     (project.path / "competitions/toy-parity/prepare.py").write_text((project.path / "prepare.py").read_text())
     result = project.runpytest_subprocess("--resume=toys", "-p", "no:cacheprovider", *workers)
     assert result.ret == 1
@@ -56,7 +56,7 @@ def test_finished_runs_are_shown_as_they_were_and_not_run_again(
     assert len(group_json(project, "grading_report.json")["competition_reports"]) == 4
 
 
-def test_a_group_that_is_named_again_grows_by_what_it_lacks(project: pytest.Pytester, run_toys: Run) -> None:
+def test_a_group_used_again_gets_the_missing_runs(project: pytest.Pytester, run_toys: Run) -> None:
     run_toys("gold")
     before = run_ids(project)["gold"]
     result = run_toys("gold", "silver", options=("--seeds=2",))
@@ -66,7 +66,7 @@ def test_a_group_that_is_named_again_grows_by_what_it_lacks(project: pytest.Pyte
     assert len(read_group(project.path / "reports/toys").planned) == 4
 
 
-def test_all_that_several_sessions_were_for_is_gone_on_with(project: pytest.Pytester, run_toys: Run) -> None:
+def test_resuming_continues_the_plans_of_all_sessions(project: pytest.Pytester, run_toys: Run) -> None:
     run_toys("gold", options=("--seeds=2",))
     run_toys("silver")
     before = run_ids(project)
@@ -77,7 +77,7 @@ def test_all_that_several_sessions_were_for_is_gone_on_with(project: pytest.Pyte
     assert {agent: len(ids) for agent, ids in run_ids(project).items()} == {"gold": 2, "silver": 1, "bronze": 2}
 
 
-def test_only_the_failures_that_are_named_are_run_again(project: pytest.Pytester, run_toys: Run) -> None:
+def test_only_the_named_failures_are_rerun(project: pytest.Pytester, run_toys: Run) -> None:
     run_toys("crashes", "nothing", "gold")
     before = run_ids(project)
     result = project.runpytest_subprocess("--resume=toys", "--retry-failed=crashed,timed out", "-p", "no:cacheprovider")
@@ -97,7 +97,7 @@ def test_only_the_failures_that_are_named_are_run_again(project: pytest.Pytester
         ("description", "*description was None, is 'bundled'*"),
     ],
 )
-def test_a_change_is_noticed_and_refused_unless_told_otherwise(
+def test_a_change_is_detected_and_rejected_unless_allowed(
     project: pytest.Pytester, run_toys: Run, change: str, message: str
 ) -> None:
     run_toys("gold")
@@ -125,10 +125,10 @@ def test_a_change_is_noticed_and_refused_unless_told_otherwise(
     assert project.runpytest_subprocess(*options).ret == 0  # from now on these are the group's settings
 
 
-def test_none_given_on_the_command_line_goes_before_an_ini_key(project: pytest.Pytester, run_toys: Run) -> None:
+def test_zero_on_the_command_line_overrides_an_ini_key(project: pytest.Pytester, run_toys: Run) -> None:
     with (project.path / "tox.ini").open("a") as file:
         file.write("\nmlebench_gpus = 64\n")
-    assert run_toys("gold").ret == pytest.ExitCode.USAGE_ERROR  # nobody has so many
+    assert run_toys("gold").ret == pytest.ExitCode.USAGE_ERROR  # no machine has so many
     assert run_toys("gold", options=("--gpus=0",)).ret == 0
 
 
@@ -153,7 +153,7 @@ def test_a_group_has_one_session_at_a_time(project: pytest.Pytester, run_toys: R
         (["--resume=../toys"], "*run group ../toys does not exist*"),
     ],
 )
-def test_a_mistake_in_resuming_is_told(
+def test_an_invalid_resume_is_reported(
     project: pytest.Pytester, run_toys: Run, options: list[str], message: str
 ) -> None:
     run_toys("gold")
@@ -178,7 +178,7 @@ def await_file(project: pytest.Pytester, pattern: str, known: Iterable[Path] = (
 
 @pytest.mark.full
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]])
-def test_sigterm_says_how_to_resume_as_ctrl_c_does(project: pytest.Pytester, workers: list[str]) -> None:
+def test_sigterm_shows_how_to_resume_like_ctrl_c(project: pytest.Pytester, workers: list[str]) -> None:
     with start(project, "--agent=toy/sleeps", *workers) as session:
         try:
             await_file(project, "reports/toys/*/running.json")
@@ -191,7 +191,7 @@ def test_sigterm_says_how_to_resume_as_ctrl_c_does(project: pytest.Pytester, wor
 
 
 @pytest.mark.full
-def test_a_session_killed_at_random_points_and_resumed_has_every_run_exactly_once(project: pytest.Pytester) -> None:
+def test_a_session_killed_at_random_and_resumed_has_every_run_exactly_once(project: pytest.Pytester) -> None:
     options = ["--agent=toy/slow", "--seeds=12", "-n", "2"]
     rng = random.Random(7)
     folder = project.path / "reports/toys"
@@ -200,19 +200,19 @@ def test_a_session_killed_at_random_points_and_resumed_has_every_run_exactly_onc
     for attempt in range(10):
         known = set(folder.glob("*"))
         session = start(project, *options)
-        if attempt % 3 == 0:  # while it starts
+        if attempt % 3 == 0:  # during its start
             time.sleep(rng.uniform(0.0, 2.0))
         else:
             await_file(project, "reports/toys/*/running.json", known)
             time.sleep(rng.uniform(0.0, 3.0))
-        assert session.poll() is None, "it ended before it could be killed"
+        assert session.poll() is None, "the session ended before it could be killed"
         os.kill(session.pid, signal.SIGKILL)
         session.wait()
         records = {record.key: record.run_id for record in GroupReader(folder).records()}
-        assert records.items() >= kept.items(), "a finished run was lost or run again"
+        assert records.items() >= kept.items(), "a finished run was lost or rerun"
         kept = records
         finished_at.append(len(kept))
-    assert len(set(finished_at)) > 2, f"the kills fell on {finished_at} finished runs"
+    assert len(set(finished_at)) > 2, f"finished runs at the kills: {finished_at}"
     result = project.runpytest_subprocess("--resume=toys", "-p", "no:cacheprovider")
     assert "12 gold" in result.outlines[-1]
     group = read_group(folder)
@@ -223,7 +223,7 @@ def test_a_session_killed_at_random_points_and_resumed_has_every_run_exactly_onc
     assert len(group_json(project, "metadata.json")["runs"]) == 12
 
 
-def test_the_manifest_tells_what_a_reader_needs_and_no_secret(
+def test_the_manifest_is_complete_and_contains_no_secret(
     project: pytest.Pytester, run_toys: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOY_TOKEN", "s3cr3t-t0k3n")
@@ -245,7 +245,7 @@ def test_the_manifest_tells_what_a_reader_needs_and_no_secret(
     assert before_any_run.splits_and_categories["toy-parity"] == ("smoke", "Tabular")
 
 
-def test_a_sandbox_that_could_not_be_had_the_first_time_is_no_change() -> None:
+def test_a_sandbox_that_was_unavailable_at_first_is_not_a_change() -> None:
     before, after = ({"agents": {"aide": {"sandbox": kind}}} for kind in (UNKNOWN, "docker"))
     assert changes(before, after) == ()
     assert changes(after, {"agents": {"aide": {"sandbox": "local"}, "other": {}}}) == (
@@ -276,9 +276,7 @@ def test_each_difference_from_the_canonical_setting_is_listed(
 
 
 @pytest.mark.full
-def test_a_group_may_be_named_by_its_folder_a_part_of_its_name_or_as_the_last(
-    project: pytest.Pytester, run_toys: Run
-) -> None:
+def test_a_group_may_be_given_by_folder_partial_name_or_as_the_last(project: pytest.Pytester, run_toys: Run) -> None:
     run_toys("gold")
     before = run_ids(project)
     options = ("competitions/toy-parity", "--agent=toy/gold", "-p", "no:cacheprovider")

@@ -1,4 +1,4 @@
-"""Where a value comes from, and what is said when it is wrong: options, ini keys, environment, resumed groups."""
+"""The sources of a value (options, ini keys, environment, resumed groups) and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WRONG = [
     (
         "--gpus",
         "0.5",
-        "'0.5' is not a whole number: a GPU that runs share has no memory or time of each run's own. "
+        "'0.5' is not a whole number: runs that share a GPU also share its memory and time. "
         "Split it into MIG instances (`nvidia-smi mig`), which count as GPUs here",
     ),
     ("--seeds", "0", "'0' is not a whole number of at least 1"),
@@ -95,7 +95,7 @@ def from_group(folder: Path, name: str, text: str) -> settings.OptionSource:
         if source is not from_group or name not in NOT_RESTORED
     ],
 )
-def test_a_wrong_value_is_one_line_that_says_where_it_stands(
+def test_an_invalid_value_gives_a_one_line_error_with_its_source(
     source: Callable[[Path, str, str], settings.OptionSource],
     origin: str,
     name: str,
@@ -110,7 +110,7 @@ def test_a_wrong_value_is_one_line_that_says_where_it_stands(
 
 
 @pytest.mark.parametrize("value", [[], {}, True, ["a"], {"a": 1}, [[1]]])
-def test_junk_in_a_resumed_manifest_is_named(value: Any, tmp_path: Path) -> None:
+def test_invalid_values_in_a_resumed_manifest_are_reported(value: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--network in .*/manifest\.json: .* is not"):
         read(manifest(tmp_path, {"--network": value}))
 
@@ -121,8 +121,8 @@ def test_a_flag_in_a_resumed_manifest_must_be_true_or_false(tmp_path: Path) -> N
         read(manifest(tmp_path, {"--allow-unenforced-limits": "yes"}))
 
 
-def test_permissions_that_a_resumed_group_restores_are_these_two() -> None:
-    """Options are restored unless they say otherwise, which one that allows or trusts something must do."""
+def test_a_resumed_group_restores_only_these_two_permissions() -> None:
+    """Options are restored by default; those that allow or trust something must opt out."""
     permissions = {name for name in OPTIONS if name.startswith(("--allow-", "--trust-"))}
     restored = {name for name in permissions if OPTIONS[name].traits & settings.RESTORED}
     assert restored == {"--allow-provider-tools", "--allow-unenforced-limits"}
@@ -130,7 +130,7 @@ def test_permissions_that_a_resumed_group_restores_are_these_two() -> None:
     assert granted == {"--allow-secret", "--allow-host", "--trust-agent", "--allow-privileged"}
 
 
-def test_a_group_that_is_resumed_grants_nothing(tmp_path: Path) -> None:
+def test_a_resumed_group_grants_no_permissions(tmp_path: Path) -> None:
     granted = {"--allow-secret": ["A"], "--allow-host": ["a"], "--trust-agent": ["x"], "--allow-privileged": True}
     found = read(manifest(tmp_path, granted))
     assert (found.allow_secrets, found.allow_hosts, found.trust_agents, found.allow_privileged) == ((), (), (), False)
@@ -151,7 +151,7 @@ def test_a_permission_names_one_thing(tmp_path: Path, words: str) -> None:
         read(from_words(tmp_path, words))
 
 
-def test_heavy_may_name_what_for_and_a_group_of_earlier_versions_has_a_flag(tmp_path: Path) -> None:
+def test_heavy_may_have_a_value_and_earlier_groups_have_a_flag(tmp_path: Path) -> None:
     for words, expected in (("--heavy", "auto"), ("--heavy=cuda", "cuda"), ("--cpus=2", None)):
         assert read(from_words(tmp_path, words)).heavy == expected
     for recorded, expected in ((True, "auto"), (False, None), (None, None), ("cpu", "cpu")):
@@ -160,7 +160,7 @@ def test_heavy_may_name_what_for_and_a_group_of_earlier_versions_has_a_flag(tmp_
         read(from_option(tmp_path, "--heavy", "aide"))
 
 
-def test_heavy_is_for_cuda_where_runs_get_gpus(tmp_path: Path) -> None:
+def test_heavy_uses_cuda_if_runs_get_gpus(tmp_path: Path) -> None:
     for words, expected in (
         ("--heavy", "cpu"),
         ("--heavy --gpus=1", "cuda"),
@@ -172,7 +172,7 @@ def test_heavy_is_for_cuda_where_runs_get_gpus(tmp_path: Path) -> None:
         assert Bench(settings=chosen).comparable_settings["heavy"] == (expected or False)
 
 
-def test_podman_builds_the_packages_own_agents_with_a_network_unless_told_otherwise(tmp_path: Path) -> None:
+def test_podman_builds_bundled_agents_with_a_network_by_default(tmp_path: Path) -> None:
     for words, network, bundled in (
         ("--sandbox=podman --network=none", "none", "full"),
         ("--sandbox=podman --network=none --build-network=none", "none", None),
@@ -183,31 +183,31 @@ def test_podman_builds_the_packages_own_agents_with_a_network_unless_told_otherw
         assert (made.build_network, made.bundled_build_network) == (network, bundled), words
 
 
-def test_a_sandbox_that_a_package_adds_builds_without_a_network_where_agents_have_none(tmp_path: Path) -> None:
+def test_a_third_party_sandbox_builds_without_a_network_if_agents_have_none(tmp_path: Path) -> None:
     added = replace(read(from_words(tmp_path, "--network=none")), sandbox="added")
     assert Bench(settings=added).container_options["build_network"] == "none"
 
 
-def test_the_environment_is_checked_and_named(tmp_path: Path) -> None:
+def test_the_environment_is_checked_and_named_in_errors(tmp_path: Path) -> None:
     assert read(settings.from_environment(tmp_path, {"MLEBENCH_DATA_DIR": "data"})).data_dir == tmp_path / "data"
     with pytest.raises(UsageError, match=r"^\$MLEBENCH_DATA_DIR: there is no home folder ~nobody-of-this-name"):
         read(settings.from_environment(tmp_path, {"MLEBENCH_DATA_DIR": "~nobody-of-this-name"}))
 
 
-def test_an_earlier_source_wins_and_zero_is_a_value(tmp_path: Path) -> None:
+def test_a_source_with_precedence_wins_and_zero_is_a_value(tmp_path: Path) -> None:
     both = (from_option(tmp_path, "--gpus", "0"), from_ini(tmp_path, "--gpus", "4"))
     assert read(*both).gpus == 0
     assert read(*both[1:]).gpus == 4
     assert read().gpus == 0
 
 
-def test_an_empty_ini_key_is_absent_but_an_empty_option_is_a_mistake(tmp_path: Path) -> None:
+def test_an_empty_ini_key_is_ignored_but_an_empty_option_is_an_error(tmp_path: Path) -> None:
     assert read(from_ini(tmp_path, "--split", "")).split is None
     with pytest.raises(UsageError, match=r"^--run-group: the value is empty"):
         read(from_option(tmp_path, "--run-group", ""))
 
 
-def test_paths_start_at_the_folder_of_their_source(tmp_path: Path) -> None:
+def test_paths_are_relative_to_the_folder_of_their_source(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").touch()
     here, ini = tmp_path / "here", tmp_path
     assert read(from_option(here, "--data-dir", "../data")).data_dir == tmp_path / "data"
@@ -216,7 +216,7 @@ def test_paths_start_at_the_folder_of_their_source(tmp_path: Path) -> None:
     assert read(from_option(here, "--split", "lite")).split == "lite"
 
 
-def test_a_resumed_group_says_what_it_was_made_with_and_the_command_line_goes_before_it(tmp_path: Path) -> None:
+def test_a_resumed_group_restores_its_options_and_the_command_line_overrides_them(tmp_path: Path) -> None:
     ini = settings.from_ini({"mlebench_cpus": "8", "mlebench_split": "dev"}, tmp_path / "tox.ini", tmp_path)
     made_with = {"--cpus": None, "--memory": 1 << 30, "--time-limit": 90.0, "--network": "none", "--allow-host": ["a"]}
     group = manifest(tmp_path, made_with)
@@ -226,7 +226,7 @@ def test_a_resumed_group_says_what_it_was_made_with_and_the_command_line_goes_be
     assert (found.network, found.allow_hosts) == ("full", ())
 
 
-def test_what_a_group_restores_survives_json(tmp_path: Path) -> None:
+def test_restored_options_survive_json(tmp_path: Path) -> None:
     words = "--gpu-ids=0,1 --agents-dir=. --allow-host=a --cpus=1.5 --heavy --data-dir=data --disk=2g"
     given = from_words(tmp_path, words)
     options = json.loads(json.dumps(read(given).restored_options()))
@@ -238,7 +238,7 @@ def test_what_a_group_restores_survives_json(tmp_path: Path) -> None:
         assert getattr(again, name) == getattr(read(given), name), name
 
 
-def test_repeated_values_are_taken_once_each_and_in_order(tmp_path: Path) -> None:
+def test_repeated_values_are_deduplicated_in_order(tmp_path: Path) -> None:
     assert read(from_words(tmp_path, "--agent=b --agent=a --agent=b")).agents == ("b", "a")
 
 
@@ -253,7 +253,7 @@ def test_repeated_values_are_taken_once_each_and_in_order(tmp_path: Path) -> Non
         ),
     ],
 )
-def test_outcomes_to_run_again_are_given_as_they_are_shown(text: str, outcomes: set[str], tmp_path: Path) -> None:
+def test_outcomes_to_rerun_are_given_as_shown(text: str, outcomes: set[str], tmp_path: Path) -> None:
     assert read(from_option(tmp_path, "--retry-failed", text)).retry_failed == outcomes
 
 

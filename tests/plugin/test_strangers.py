@@ -1,4 +1,4 @@
-"""Whole sessions with an agent of somebody else's: what its folder asks for is granted by the user, or nothing runs."""
+"""Sessions with a third-party agent: it runs only if the user grants the permissions that its folder requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEY = "sk-real-0123456789abcdef0123456789abcdef"
 
 @pytest.fixture
 def stranger(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A project with somebody else's agent, which leaves a mark on the host where it runs; no container runtime."""
+    """A project with a third-party agent, which writes a mark on the host if it runs; no container runtime."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{pytester.path}/none.sock")
     monkeypatch.setenv("CONTAINER_HOST", f"unix://{pytester.path}/none.sock")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
@@ -42,7 +42,7 @@ def run(project: pytest.Pytester, *options: str) -> pytest.RunResult:
     ("config", "options", "message"),
     [
         ('  env_vars: {X: "${{ secrets.MY_CLOUD_SECRET }}"}\n  llm_hosts: [evil.example]\n', (), "--allow-secret"),
-        ('  kwargs: {x: "${{ secrets.MY_CLOUD_SECRET }}"}\n  kwargs_type: argparse\n', (), "ask for it in env_vars"),
+        ('  kwargs: {x: "${{ secrets.MY_CLOUD_SECRET }}"}\n  kwargs_type: argparse\n', (), "request it in env_vars"),
         ("  llm_hosts: [evil.example]\n", ("--network=llm",), "--allow-host"),
         ('  llm_hosts: ["http://host.docker.internal:8000"]\n', ("--network=llm",), "host.docker.internal"),
         ('  llm_hosts: ["127.0.0.1"]\n', ("--network=llm",), "127.0.0.1"),
@@ -52,7 +52,7 @@ def run(project: pytest.Pytester, *options: str) -> pytest.RunResult:
         ("", ("--trust-agent=strangers",), "--trust-agent=strangers: unknown agent 'strangers'; did you mean stranger"),
     ],
 )
-def test_a_session_does_not_start_and_names_the_permission(
+def test_a_session_does_not_start_and_names_the_missing_permission(
     stranger: pytest.Pytester, config: str, options: tuple[str, ...], message: str
 ) -> None:
     configure(stranger, config)
@@ -68,8 +68,8 @@ def test_a_trusted_agent_runs_and_still_gets_no_key(stranger: pytest.Pytester) -
     configure(stranger, '  env_vars: {OPENAI_API_KEY: "${{ secrets.OPENAI_API_KEY }}"}\n')
     idle = ("--trust-agent=baseline", "--allow-secret=OTHER")
     result = run(stranger, "--sandbox=local", "--trust-agent=stranger", *idle, "--run-group=mine")
-    result.stdout.fnmatch_lines([f"mlebench: {option} does nothing: *" for option in idle])
-    result.stdout.no_fnmatch_line("*--trust-agent=stranger does nothing*")
+    result.stdout.fnmatch_lines([f"mlebench: {option} has no effect: *" for option in idle])
+    result.stdout.no_fnmatch_line("*--trust-agent=stranger has no effect*")
     assert (stranger.path / "mark").exists()
     assert_keyless(stranger.path)
 
@@ -83,7 +83,7 @@ def test_the_python_api_gives_no_key_either(stranger: pytest.Pytester) -> None:
 
 
 def assert_keyless(project: Path) -> None:
-    """The agent ran with a token of its run in place of the key, and the key is nowhere in what the run left."""
+    """Assert that the agent had its run's token instead of the key, and that no file of the run contains the key."""
     (run_dir,) = (path.parent for path in project.glob("reports/mine/*/run.json"))
     with open_files(run_dir) as files:
         (found,) = [file for file in files.below("logs") if file.path.endswith("environment")]
@@ -95,13 +95,13 @@ def assert_keyless(project: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_secret_that_no_agent_asked_for_is_masked_in_a_run_without_isolation(
+def test_a_secret_that_no_agent_requested_is_masked_in_a_run_without_isolation(
     stranger: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = "hf_0123456789abcdefghijklmnopqrstuv"
     monkeypatch.setenv("HF_TOKEN", secret)
     configure(stranger, "  trusted: true\n")
-    (stranger.path / "found").write_text(secret)  # as if in a file of the user's, which such an agent can read
+    (stranger.path / "found").write_text(secret)  # as if in a file of the user, which such an agent can read
     start = f"cat {stranger.path}/found; cat {stranger.path}/found > $LOGS_DIR/found; exit 3\n"
     (stranger.path / "agents/stranger/start.sh").write_text(start)
     result = run(stranger, "--sandbox=local", "--trust-agent=stranger", "--run-group=mine")

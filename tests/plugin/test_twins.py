@@ -1,4 +1,4 @@
-"""``--data=twin`` from the session to everything that shows its results."""
+"""``--data=twin``, from the session to everything that shows its results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"
 
 @pytest.fixture
 def houses(project: pytest.Pytester, new_competition: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A project with the competition that `mlebench new-competition` writes, and an agent that looks around."""
+    """A project with the competition from `mlebench new-competition` and an agent that lists its files."""
     monkeypatch.chdir(project.path)
     shutil.copytree(new_competition, project.path / "competitions/house-prices")
     folder = project.path / "agents/snoop"
@@ -97,7 +97,7 @@ def test_results_on_twins_are_marked_and_the_seed_is_secret_until_the_end(
             assert {row["generated"] for row in csv.DictReader(out.splitlines())} == {"twin"}
     assert {own["generated"] for own in read(group / "grading_report.json")["competition_reports"]} == {"twin"}
     assert main(["regrade", "twins", "--competitions-dir=competitions", "--data-dir=data"]) == 0
-    assert "2 runs graded again, 0 with another grade" in capsys.readouterr().out
+    assert "2 runs regraded, 0 with a different grade" in capsys.readouterr().out
 
 
 def test_a_bundle_of_twins_verifies_and_its_rows_are_not_ranked(houses: pytest.Pytester) -> None:
@@ -111,7 +111,7 @@ def test_a_bundle_of_twins_verifies_and_its_rows_are_not_ranked(houses: pytest.P
     (row,) = (row for row in rows if not row.is_reported)
     assert not rejected and (row.data, row.rank, row.status) == ("twin", None, "apart")
     assert any(MARK in reason for reason in row.reasons)
-    # Somebody who has only the seed makes the same twin.
+    # The seed is enough to generate the same twin.
     shutil.rmtree("data/twins")
     card = bench.verify("twins.bundle")
     assert {check.name: check.result.name for check in card.checks}["grades"] == "unchecked"
@@ -120,7 +120,7 @@ def test_a_bundle_of_twins_verifies_and_its_rows_are_not_ranked(houses: pytest.P
     assert {check.name: check.result.name for check in Bench(**shared).verify("twins.bundle").checks}["grades"] == (
         "verified"
     )
-    for data in ("real", "twin:7:micro"):  # the data that a session is set to is not that of the run
+    for data in ("real", "twin:7:micro"):  # the session's data setting differs from the run's data
         regrading = Bench(**shared, data=data).regrade("twins")
         assert (len(regrading.runs), regrading.not_graded) == (1, {})
 
@@ -134,11 +134,11 @@ def test_competitions_without_a_twin_are_skipped_unless_named(houses: pytest.Pyt
     assert "1 no medal" in both.outlines[-1]
 
 
-def test_real_data_and_that_of_twins_lie_apart(
+def test_real_data_and_twin_data_are_kept_apart(
     houses: pytest.Pytester, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     place = ["--competitions-dir=competitions", "--data-dir=data"]
-    # In a process of its own: sessions of other tests in this process may have imported modules anew.
+    # In a separate process, because sessions of other tests may have reimported modules in this one.
     made = houses.run(
         sys.executable, "-m", "pytest_mlebench.cli", "prepare", "-c", "house-prices", "--data=twin:7:micro", *place
     )

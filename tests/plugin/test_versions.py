@@ -10,7 +10,7 @@ import pytest
 from pytest_mlebench.cli.main import main
 from tests.plugin.collected import collected
 
-pytestmark = pytest.mark.full  # each test starts sessions of its own
+pytestmark = pytest.mark.full  # each test starts sessions
 TOY = Path("competitions/toy-parity")
 GRADE = """\
 from .. import grade as first
@@ -23,7 +23,7 @@ def grade(submission, answers):
 
 @pytest.fixture
 def corrected(project: pytest.Pytester) -> pytest.Pytester:
-    """The toys, of whose competition the second version's scores are half of the first's."""
+    """The toys; scores in version 2 of the competition are half of those in version 1."""
     folder = project.path / TOY / "v2"
     folder.mkdir()
     (folder / "competition.yaml").write_text(
@@ -50,7 +50,7 @@ def test_graders_are_checked_in_both_versions_unless_one_is_named(corrected: pyt
     corrected.runpytest_subprocess(str(TOY), "-p", "no:cacheprovider").assert_outcomes(passed=8)
 
 
-def test_a_run_of_the_second_version_says_so_everywhere(corrected: pytest.Pytester) -> None:
+def test_a_run_of_the_second_version_is_labelled_everywhere(corrected: pytest.Pytester) -> None:
     options = ("-p", "no:cacheprovider", "--agent=toy/gold", "--run-group=toys")
     result = corrected.runpytest_subprocess(str(TOY), "--bench-version=2", *options)
     result.stdout.fnmatch_lines(["-- smoke v2", "toy/gold on smoke v2: any medal 0.0*"])
@@ -66,7 +66,7 @@ def test_a_run_of_the_second_version_says_so_everywhere(corrected: pytest.Pytest
     assert sorted(path.name for path in (corrected.path / "data/toy-parity").glob("prepared*")) == ["prepared-v2"]
 
     result = corrected.runpytest_subprocess(str(TOY), *options, "--allow-changes")
-    result.stderr.fnmatch_lines(["*is of version 2 of the benchmark, not of 1: results of the two do not mix*"])
+    result.stderr.fnmatch_lines(["*is for version 2 of the benchmark, not 1: their results cannot be mixed*"])
     result = corrected.runpytest_subprocess("--resume=toys", "-p", "no:cacheprovider", "-v")
     result.stdout.fnmatch_lines(["*toy/gold?seed=0,v2?*", "-- smoke v2"])
 
@@ -78,7 +78,7 @@ def test_a_run_of_the_second_version_says_so_everywhere(corrected: pytest.Pytest
     ]
 
 
-def test_two_versions_are_prepared_graded_and_removed_one_by_one(
+def test_two_versions_are_prepared_graded_and_removed_separately(
     corrected: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = corrected.path / "data"
@@ -103,6 +103,6 @@ def test_two_versions_are_prepared_graded_and_removed_one_by_one(
     }
 
 
-def test_an_unknown_version_is_refused(project: pytest.Pytester) -> None:
+def test_an_unknown_version_is_rejected(project: pytest.Pytester) -> None:
     result = project.runpytest_subprocess(str(TOY), "--bench-version=3")
     result.stderr.fnmatch_lines(["*--bench-version: '3' is not one of 1, 2"])

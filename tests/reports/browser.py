@@ -1,4 +1,4 @@
-"""Chromium without a window, driven by the DevTools protocol over a pipe: what a reader does, and what they see."""
+"""Headless Chromium, controlled by the DevTools protocol over a pipe to simulate a reader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 _OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 _OPTIONS += ["--disable-component-update", "--disable-sync", "--remote-debugging-pipe"]
-# A machine without a mouse would be a phone to all pages.
+# Pages would treat a machine without a mouse as a phone.
 _OPTIONS += ["--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4"]
 _KEYS = {
     "Tab": ("Tab", 9, ""),
@@ -29,7 +29,7 @@ _KEYS = {
 
 
 class Refused(AssertionError):
-    """The browser refused what was asked of it."""
+    """The browser rejected a command."""
 
 
 class Browser:
@@ -99,7 +99,7 @@ class Browser:
 
 
 class Tab:
-    """An open page. ``errors`` are those of its scripts and of its security policy, ``requests`` what it loaded."""
+    """An open page. ``errors`` are errors of scripts and of the security policy; ``requests`` are loaded URLs."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Tab:
     def _holds(self, condition: str) -> bool:
         try:
             return bool(self.see(f"!!({condition})"))
-        except Refused as refused:  # a page that is being left takes its answer with it
+        except Refused as refused:  # a page that is navigating away does not answer
             if "navigated" not in str(refused):
                 raise
             return False
@@ -162,7 +162,7 @@ class Tab:
         return answer["result"].get("value")
 
     def press(self, key: str, times: int = 1) -> None:
-        """Press a key as a user does."""
+        """Press a key like a user."""
         value, number, text = _KEYS[key] if key in _KEYS else (key, ord(key.upper()), key)
         for _ in range(times):
             for kind in ("keyDown", "keyUp"):
@@ -175,7 +175,7 @@ class Tab:
         self.call("Input.insertText", text=text)
 
     def accessible(self) -> list[tuple[str, str]]:
-        """Role and name of everything that a screen reader announces."""
+        """Role and name of everything a screen reader announces."""
         nodes = self.call("Accessibility.getFullAXTree")["nodes"]
         return [
             (node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if not node.get("ignored")
@@ -187,12 +187,12 @@ class Tab:
 
 @cache
 def _axe() -> str:
-    """axe-core's script; its package is declared for it alone, and drives no browser here."""
+    """The script of axe-core. Its package is needed only for this script and drives no browser here."""
     return (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 
 
 def violations(tab: Tab, only: str = "") -> list[str]:
-    """What axe-core finds in a page, or one rule of it: rule, element and HTML."""
+    """Violations that axe-core finds in a page, of all rules or one: rule, element and HTML."""
     if tab.see("typeof axe") == "undefined":
         tab.see(f"{_axe()}; 0")
     options = f"{{runOnly: ['{only}'], resultTypes: ['violations']}}" if only else "{resultTypes: ['violations']}"
@@ -201,7 +201,7 @@ def violations(tab: Tab, only: str = "") -> list[str]:
 
 
 def violations_anywhere(tab: Tab) -> list[str]:
-    """What axe-core finds in light and dark, on a desktop and on a phone."""
+    """Violations that axe-core finds in light and dark mode, on a desktop and a phone."""
     found = [f"desktop, light: {text}" for text in violations(tab)]
     tab.media(dark=True)
     found += [f"desktop, dark: {text}" for text in violations(tab, "color-contrast")]

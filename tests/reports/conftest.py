@@ -1,4 +1,4 @@
-"""A browser for the tests of pages."""
+"""A browser for tests of pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     if found is None:
         if os.environ.get("CI") == "true":
             pytest.fail("this test needs chromium")
-        pytest.skip("no chromium here")
+        pytest.skip("chromium is not installed")
     with Browser(found, tmp_path_factory.mktemp("profile")) as browser:
         yield browser
 

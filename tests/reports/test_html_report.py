@@ -1,4 +1,4 @@
-"""The reports in HTML that a session leaves: its own, and pytest-html's where requested."""
+"""The HTML reports of a session: its own, and pytest-html's if requested."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORDS = ["gold", "silver", "no medal", "invalid submission", "crashed"]
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A session's folder: runs that end in several ways, two of them with scores that text would sort wrongly."""
+    """A session's folder with several outcomes. Two scores would be in the wrong order if sorted as text."""
     folder = tmp_path_factory.mktemp("project")
     shutil.copytree(TOYS, folder, dirs_exist_ok=True)
     command = [sys.executable, "-m", "pytest", "competitions", "-p", "no:cacheprovider"]
@@ -42,7 +42,7 @@ def text_of(tab: Tab) -> str:
 
 
 def column(tab: Tab, name: str) -> list[str]:
-    """What a column of pytest-html's table shows, from top to bottom, without the hidden keys that it sorts by."""
+    """The cells of a column in pytest-html's table, from top to bottom, without the hidden sort keys."""
     cells: list[str] = tab.see(f"[...document.querySelectorAll('td.col-{name}')].map(cell => cell.innerText.trim())")
     return cells
 
@@ -81,7 +81,7 @@ def test_pytest_html_sorts_columns_by_value(project: Path, open_tab: Open) -> No
     assert column(open_tab(f"{url}?sort=medal"), "medal") in (WORDS, WORDS[::-1])
 
 
-def test_the_reports_need_nothing_but_themselves(project: Path) -> None:
+def test_the_reports_are_self_contained(project: Path) -> None:
     for report in ("reports/g/report.html", "other.html"):
         text = (project / report).read_text()
         assert not re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(?!data:)[^"]+"', text)

@@ -1,4 +1,4 @@
-"""The HTML report in a real browser, as its readers use it."""
+"""The HTML report in a real browser."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HOSTILE = (
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> list[RunRecord]:
-    """Two agents on the low split and some others, with every outcome."""
+    """Two agents with every outcome on the low split and some other competitions."""
     catalogue = default_catalogue()
     chosen = [*catalogue.split("low")[:8], *catalogue.split("high")[:4], *catalogue.split("smoke")]
     made = [random_record(c, agent, seed) for c in chosen for agent in ("aide", "mine/fast") for seed in (0, 1)]
@@ -81,7 +81,7 @@ def choose(tab: Tab, name: str, value: str) -> None:
 
 
 def tick(tab: Tab, outcome: str) -> None:
-    """Choose an outcome, or take the choice back."""
+    """Select an outcome, or clear the selection."""
     tab.see(f"document.querySelector('[name=outcome][value={outcome}]').click()")
 
 
@@ -124,7 +124,7 @@ def test_cards_come_first_then_outcomes_runs_plots_rates_and_the_setting(report:
 
 
 @pytest.mark.parametrize("field", ["split", "category", "agent", "ending"])
-def test_each_filter_shows_the_runs_it_names(
+def test_each_filter_shows_the_matching_runs(
     report: Path, open_tab: Open, records: list[RunRecord], field: str
 ) -> None:
     tab = open_tab(report.as_uri())
@@ -154,9 +154,7 @@ def test_outcomes_are_chips_that_add_up_and_apply_at_once(
     assert set(shown(tab, "row.dataset.outcome")) == {"crashed"}
 
 
-def test_filters_narrow_each_other_and_are_taken_back_together(
-    report: Path, open_tab: Open, records: list[RunRecord]
-) -> None:
+def test_filters_combine_and_are_reset_together(report: Path, open_tab: Open, records: list[RunRecord]) -> None:
     tab = open_tab(report.as_uri())
     choose(tab, "split", "low")
     choose(tab, "agent", "aide")
@@ -172,14 +170,14 @@ def test_text_finds_names_errors_and_lines_of_logs(report: Path, open_tab: Open,
     tab = open_tab(report.as_uri())
     choose(tab, "text", "SPACESHIP 'target'")
     assert shown(tab, "row.dataset.outcome") == ["invalid_submission"]
-    choose(tab, "text", "could not convert string")  # in the log of runs that crashed
+    choose(tab, "text", "could not convert string")  # in the log of crashed runs
     assert set(shown(tab, "row.dataset.outcome")) == {"crashed"}
     choose(tab, "text", "nowhere to be found")
     assert shown(tab) == [] and tab.see("document.querySelector('#count').textContent").startswith("0 of ")
 
 
 @pytest.mark.parametrize("column", ["Outcome", "Seed", "Score", "Beats", "Time"])
-def test_columns_sort_by_value_and_what_has_none_comes_last(
+def test_columns_sort_by_value_with_missing_values_last(
     report: Path, open_tab: Open, records: list[RunRecord], column: str
 ) -> None:
     values: dict[str, Callable[[RunRecord], Any]] = {
@@ -211,7 +209,7 @@ def test_names_sort_as_text(report: Path, open_tab: Open, records: list[RunRecor
 
 
 @pytest.mark.parametrize("width", [1280, 1920, 390])
-def test_runs_stand_below_their_competition_with_its_thresholds(
+def test_runs_are_listed_under_their_competition_with_its_thresholds(
     report: Path, open_tab: Open, records: list[RunRecord], width: int
 ) -> None:
     tab = open_tab(report.as_uri(), width=width)
@@ -227,7 +225,7 @@ def test_runs_stand_below_their_competition_with_its_thresholds(
     assert dict(below) == {f"run-{r.run_id}": r.competition_id for r in records}
 
 
-def test_in_another_order_each_run_has_its_competition_and_thresholds(
+def test_in_another_order_each_run_shows_its_competition_and_thresholds(
     report: Path, open_tab: Open, records: list[RunRecord]
 ) -> None:
     tab = open_tab(report.as_uri(), width=1920)
@@ -243,7 +241,7 @@ def test_in_another_order_each_run_has_its_competition_and_thresholds(
     assert tab.see("document.querySelector('#table td.thresholds').offsetHeight") == 0
 
 
-def test_filters_and_order_are_in_the_address_and_the_way_back_works(report: Path, open_tab: Open) -> None:
+def test_filters_and_order_are_in_the_url_and_back_works(report: Path, open_tab: Open) -> None:
     tab = open_tab(report.as_uri())
     choose(tab, "split", "low")
     choose(tab, "agent", "mine/fast")
@@ -259,7 +257,7 @@ def test_filters_and_order_are_in_the_address_and_the_way_back_works(report: Pat
     assert again.see("document.querySelector('[name=agent]').value") == "mine/fast"
     assert again.see("document.querySelector('[aria-sort]').getAttribute('aria-sort')") == "descending"
     assert 0 <= again.see("document.getElementById('runs').getBoundingClientRect().top") < 400
-    for field in ("sort", "sort", "agent", "split"):  # what was typed is no step of its own
+    for field in ("sort", "sort", "agent", "split"):  # typed text adds no history entry
         assert tab.see(f"document.querySelector('[name={field}]').value")
         before = tab.see("location.href")
         tab.see("history.back()")
@@ -268,14 +266,14 @@ def test_filters_and_order_are_in_the_address_and_the_way_back_works(report: Pat
 
 
 @pytest.mark.parametrize("address", ["#outcome=nonsense&sort=evil&other=1", "#run-%", "#run-none", "#=", "#plots"])
-def test_an_address_that_names_nothing_shows_all_runs(
+def test_a_url_without_matches_shows_all_runs(
     report: Path, open_tab: Open, records: list[RunRecord], address: str
 ) -> None:
     tab = open_tab(f"{report.as_uri()}{address}")
     assert len(shown(tab)) == len(records) and tab.errors == []
 
 
-def test_the_header_stays_while_the_runs_are_read(report: Path, open_tab: Open) -> None:
+def test_the_header_stays_visible_while_scrolling(report: Path, open_tab: Open) -> None:
     tab = open_tab(report.as_uri())
     tab.see("document.querySelectorAll('#table .group')[6].nextElementSibling.scrollIntoView({block: 'center'})")
     tops = (
@@ -292,7 +290,7 @@ def test_the_header_stays_while_the_runs_are_read(report: Path, open_tab: Open) 
 
 
 @pytest.mark.parametrize("width", [1920, 1280, 768, 390])
-def test_text_in_pictures_is_never_small_and_wide_screens_are_used(report: Path, open_tab: Open, width: int) -> None:
+def test_text_in_plots_is_never_small_and_wide_screens_are_used(report: Path, open_tab: Open, width: int) -> None:
     tab = open_tab(report.as_uri(), width=width)
     smallest = tab.see(
         "Math.min(...[...document.querySelectorAll('.plot text')].map(text =>"
@@ -308,7 +306,7 @@ def test_text_in_pictures_is_never_small_and_wide_screens_are_used(report: Path,
     assert tab.see(cut) == 0
 
 
-def test_on_a_very_wide_screen_pictures_grow_with_the_text(report: Path, open_tab: Open) -> None:
+def test_on_a_very_wide_screen_plots_grow_with_the_text(report: Path, open_tab: Open) -> None:
     tab = open_tab(report.as_uri(), width=3840)
     assert tab.see("getComputedStyle(document.body).fontSize") == "24px"
     ratio = "document.querySelector('.plot text').getBoundingClientRect().height"
@@ -316,7 +314,7 @@ def test_on_a_very_wide_screen_pictures_grow_with_the_text(report: Path, open_ta
     assert tab.see("document.documentElement.scrollWidth") <= 3840
 
 
-def test_on_a_phone_no_name_stands_on_its_rate(tmp_path: Path, open_tab: Open) -> None:
+def test_on_a_phone_no_name_overlaps_its_rate(tmp_path: Path, open_tab: Open) -> None:
     name = "an-agent-whose-name-Would-Make-a-Wide-line-v2.1"
     make_group(tmp_path / "g", competitions=default_catalogue().split("low"), agents=[name], seeds=3)
     tab = open_tab(write(tmp_path / "g").as_uri(), width=390)
@@ -329,7 +327,7 @@ def test_on_a_phone_no_name_stands_on_its_rate(tmp_path: Path, open_tab: Open) -
     assert tab.see(right) <= 390
 
 
-def test_names_in_pictures_are_told_apart(tmp_path: Path, open_tab: Open) -> None:
+def test_names_in_plots_are_distinguishable(tmp_path: Path, open_tab: Open) -> None:
     names = [f"an-agent-with-a-long-name-of-family-{k}" for k in range(8)]
     make_group(tmp_path / "g", competitions=default_catalogue().split("low"), agents=names, seeds=1)
     tab = open_tab(write(tmp_path / "g").as_uri())
@@ -348,7 +346,7 @@ def test_names_in_pictures_are_told_apart(tmp_path: Path, open_tab: Open) -> Non
 
 
 @pytest.mark.parametrize("plot", ["outcomes", "scores"])
-def test_a_mark_leads_to_its_run(report: Path, open_tab: Open, plot: str) -> None:
+def test_a_mark_links_to_its_run(report: Path, open_tab: Open, plot: str) -> None:
     tab = open_tab(report.as_uri())
     marks = f"[...document.querySelectorAll('.{plot} [data-run]')]"
     said = tab.see(f"{marks}[7].querySelector('title').textContent")
@@ -359,7 +357,7 @@ def test_a_mark_leads_to_its_run(report: Path, open_tab: Open, plot: str) -> Non
     assert tab.see("location.hash") == "#" + quote(tab.see("document.querySelector('.opened').id"), safe="")
 
 
-def test_a_run_links_to_its_files_that_are_there(tmp_path: Path, open_tab: Open) -> None:
+def test_a_run_links_to_its_existing_files(tmp_path: Path, open_tab: Open) -> None:
     competition = default_catalogue()["spaceship-titanic"]
     made = [record_with(competition, "gold", seed=k) for k in range(3)]
     odd = replace(made[0], run_id="javascript:alert(1)#?%20 &\"'<b>")
@@ -405,19 +403,19 @@ def test_on_a_phone_controls_take_two_lines_and_tables_show_that_they_scroll(rep
     assert [True, True] in reached and [True, False] not in reached and [False, True] not in reached
 
 
-def test_there_is_no_choice_where_there_is_one_value(tmp_path: Path, open_tab: Open) -> None:
+def test_a_filter_with_one_value_is_hidden(tmp_path: Path, open_tab: Open) -> None:
     make_group(tmp_path / "g", competitions=[default_catalogue()["spaceship-titanic"]], seeds=1)
     tab = open_tab(write(tmp_path / "g").as_uri())
     assert tab.see("[...document.querySelectorAll('#filters select')].map(e => e.name)") == ["sort"]
     assert tab.see("document.querySelector('#count').textContent") == "1 run"
 
 
-def test_sizes_times_and_limits_are_written_as_people_do(report: Path, open_tab: Open) -> None:
+def test_sizes_times_and_limits_are_human_readable(report: Path, open_tab: Open) -> None:
     text = open_tab(report.as_uri()).see("document.querySelector('#setting').innerText")
     assert "time limit 24 h, processors 36, memory 440 GiB, GPUs 1" in text
 
 
-def test_what_a_sandbox_noted_is_written_as_people_do() -> None:
+def test_notes_of_a_sandbox_are_human_readable() -> None:
     limits = {"time_limit": 5400.0, "memory": 8 << 30, "log_bytes": 64 << 20, "processes": None}
     notes = ("not enforced: network", "for each process only: disk")
     run = record_with(default_catalogue()["spaceship-titanic"], "gold")
@@ -430,7 +428,7 @@ def test_what_a_sandbox_noted_is_written_as_people_do() -> None:
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
-def test_few_runs_are_no_certainty(tmp_path: Path, open_tab: Open, seeds: int) -> None:
+def test_few_runs_have_a_wide_interval(tmp_path: Path, open_tab: Open, seeds: int) -> None:
     chosen = default_catalogue().split("smoke")
     made = [
         record_with(competition, outcome, seed=seed)
@@ -444,7 +442,7 @@ def test_few_runs_are_no_certainty(tmp_path: Path, open_tab: Open, seeds: int) -
 
 
 @WIDTHS
-def test_details_unfold_below_their_run(report: Path, open_tab: Open, records: list[RunRecord], width: int) -> None:
+def test_details_expand_below_their_run(report: Path, open_tab: Open, records: list[RunRecord], width: int) -> None:
     tab = open_tab(report.as_uri(), width=width)
     row = f"document.getElementById('run-{records[-1].run_id}')"
     assert "validation score 0.580" not in tab.see("document.body.innerText")
@@ -461,7 +459,7 @@ def test_details_unfold_below_their_run(report: Path, open_tab: Open, records: l
     ):
         assert words in details
     assert tab.see(f"{row}.nextElementSibling.getBoundingClientRect().width") > 0.9 * (width - 48)
-    tab.see("document.querySelector('#table thead button').click()")  # details stay with their run
+    tab.see("document.querySelector('#table thead button').click()")  # details stay below their run
     assert "validation score 0.580" in tab.see(f"{row}.nextElementSibling.innerText")
     tab.see(f"{row}.querySelector('summary').click()")
     tab.wait("!document.querySelector('.more-row')")
@@ -482,7 +480,7 @@ def test_everything_can_be_done_with_the_keyboard(report: Path, open_tab: Open, 
     assert len(shown(tab)) == matching > 0
     tab.press("Tab")
     tab.press("Space")
-    tab.press("Space")  # a chip is chosen, and is not
+    tab.press("Space")  # a chip is selected and cleared
     while tab.see("document.activeElement.closest('#filters') !== null"):
         tab.press("Tab")
     assert focused(tab) == "Outcome"
@@ -498,7 +496,7 @@ def test_everything_can_be_done_with_the_keyboard(report: Path, open_tab: Open, 
     assert summary and "validation score" in tab.see("document.querySelector('.more-row').innerText")
 
 
-def test_a_link_to_a_run_opens_it_even_where_a_filter_hides_it(
+def test_a_link_to_a_run_opens_it_even_if_a_filter_hides_it(
     report: Path, open_tab: Open, records: list[RunRecord]
 ) -> None:
     one, other = (f"run-{record.run_id}" for record in (records[3], records[-1]))
@@ -555,7 +553,7 @@ def test_colours_follow_the_reader_and_paper_is_light(report: Path, open_tab: Op
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_the_outline_of_a_medal_that_is_not_firm_stands_out(tmp_path: Path, open_tab: Open, dark: bool) -> None:
+def test_the_outline_of_a_medal_that_is_not_firm_is_visible(tmp_path: Path, open_tab: Open, dark: bool) -> None:
     medals = zip(default_catalogue().split("low"), ("gold", "silver", "bronze"), strict=False)
     records = [record_with(competition, medal) for competition, medal in medals]
     records = [replace(record, report=replace(record.report, firm=False)) for record in records]
@@ -574,7 +572,7 @@ def test_axe_finds_nothing_in_light_and_dark_on_a_desktop_and_a_phone(report: Pa
 
 
 @WIDTHS
-def test_what_an_agent_writes_is_shown_and_never_obeyed(tmp_path: Path, open_tab: Open, width: int) -> None:
+def test_agent_output_is_shown_and_never_executed(tmp_path: Path, open_tab: Open, width: int) -> None:
     run = record_with(default_catalogue()["spaceship-titanic"], "invalid_submission")
     sandbox = SandboxAccount(
         name=HOSTILE,
@@ -585,7 +583,7 @@ def test_what_an_agent_writes_is_shown_and_never_obeyed(tmp_path: Path, open_tab
     hostile = replace(
         run,
         run_id="hostile",
-        agent=f"agent {HOSTILE}".replace("\ud800", ""),  # which no folder's name can hold
+        agent=f"agent {HOSTILE}".replace("\ud800", ""),  # not possible in a folder name
         detail=HOSTILE,
         error=None,
         report=replace(run.report, error=HOSTILE),
@@ -607,7 +605,7 @@ def test_what_an_agent_writes_is_shown_and_never_obeyed(tmp_path: Path, open_tab
     assert not set(text) & set("\x00\x07\x1b\x9b\u202e\ud800")
 
 
-def test_several_groups_stand_side_by_side(tmp_path: Path, open_tab: Open) -> None:
+def test_several_groups_are_shown_side_by_side(tmp_path: Path, open_tab: Open) -> None:
     chosen = default_catalogue().split("smoke")
     for name in ("before", "after"):
         make_group(tmp_path / name, competitions=chosen, seeds=1)
@@ -620,7 +618,7 @@ def test_several_groups_stand_side_by_side(tmp_path: Path, open_tab: Open) -> No
     ]
 
 
-def test_a_group_of_75_competitions_and_3_seeds_is_light_however_long_its_logs_are(tmp_path: Path) -> None:
+def test_the_page_of_75_competitions_and_3_seeds_is_small_even_with_long_logs(tmp_path: Path) -> None:
     made = make_group(tmp_path / "g", seeds=3)
     for record in made:
         (tmp_path / "g" / record.run_id / RUN_LOG).write_text("validation <score> & loss, step after step\n" * 1000)
@@ -631,7 +629,7 @@ def test_a_group_of_75_competitions_and_3_seeds_is_light_however_long_its_logs_a
     assert without < 530_000
 
 
-def test_a_group_without_a_finished_run_has_a_page_too(tmp_path: Path, open_tab: Open) -> None:
+def test_a_group_without_a_finished_run_also_has_a_page(tmp_path: Path, open_tab: Open) -> None:
     save_group(tmp_path / "g", [], planned=[RunKey("aide", "spaceship-titanic", 0)])
     tab = open_tab(write(tmp_path / "g").as_uri())
     text = tab.see("document.body.innerText")

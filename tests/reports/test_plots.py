@@ -1,4 +1,4 @@
-"""Plots: what they show is what the records say, and anyone can read it."""
+"""Plots match the records and are accessible."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_heat_map_shows_the_best_competitions_first() -> None:
 
 
 @given(st.data())
-def test_a_score_lies_in_the_field_of_the_medal_it_earns(data: st.DataObject) -> None:
+def test_a_score_is_drawn_in_the_area_of_its_medal(data: st.DataObject) -> None:
     board = data.draw(st.sampled_from([competition.leaderboard for competition in default_catalogue()]))
     known = [*board.percentiles, board.gold, board.silver, board.bronze, board.median]
     near = data.draw(st.sampled_from(known)) + data.draw(st.sampled_from([0.0, 1e-7, -1e-7, 1e-3, -1e-3]))
@@ -101,13 +101,13 @@ def test_competitions_without_a_leaderboard_are_counted_not_drawn() -> None:
     assert "left out: 1" in score_plot([run("gold")], {}).more
 
 
-def test_time_is_shown_as_a_price_and_as_a_limit() -> None:
+def test_time_is_shown_per_medal_and_as_a_limit() -> None:
     # Medals after 1, 2 and 6 hours, 3 more hours without one: 12 hours in all, 4 for each medal.
     ends = (("gold", 1), ("bronze", 2), ("silver", 6), ("no_medal", 3))
     records = [run(outcome, seed=k, hours=hours) for k, (outcome, hours) in enumerate(ends)]
     (panel,) = time_plot(records).panels
     assert panel.description == "3 medals in 12 h, 4 h each; half of them within 2 h"
-    # Six hours and all four runs span the axes, from (0, 214) to (1000, 54); gold is the front area.
+    # The axes span six hours and all four runs, from (0, 214) to (1000, 54); gold is the front area.
     areas = re.findall(r'<path d="([^"]+)" class="f-(\w+)"', panel.body)
     assert {kind: path for path, kind in areas} == {
         "none": "M0 214H166.7V174H333.3V134H500V94H1000V54H1000V214z",
@@ -117,19 +117,19 @@ def test_time_is_shown_as_a_price_and_as_a_limit() -> None:
     }
 
 
-def test_runs_without_any_medal_or_time_are_drawn_too() -> None:
+def test_runs_without_any_medal_or_time_are_also_drawn() -> None:
     (panel,) = time_plot([run("error", hours=0)]).panels
     assert panel.description == "no medal in 0 s of agent time"
 
 
-def test_rates_stand_among_the_published_with_error_bars() -> None:
+def test_rates_are_plotted_among_published_ones_with_error_bars() -> None:
     def published(name: str, mean: float, **more: Any) -> PublishedResult:
         rates = {"low": Rate(mean, 1.0), "all": Rate(mean, 1.0)}
         return PublishedResult(agent=name, llm="llm", date="2026-01-01", hours=24, rates=rates, **more)
 
     table = [published(f"p{mean}", mean) for mean in range(90, 10, -10)]
     table.append(published("peeked", 95, comparable=False, note="test-set feedback"))
-    # Seeds of 100 and 0 per cent: 50 ± 50.
+    # Seeds with 100 % and 0 %: 50 ± 50.
     (panel,) = medal_rates(summed(run_low("gold", 0), run_low("no_medal", 1)), table, best=2).panels
     own = "agent (1 competition only): 50.0 % ± 50.0"
     names = panel.description.split("; ")
@@ -138,11 +138,11 @@ def test_rates_stand_among_the_published_with_error_bars() -> None:
     mark = re.search(r'<circle cx="50%" cy="([\d.]+)" r="5" class="f-agent0', panel.body)
     words = [float(y) for y in re.findall(r'y="([\d.]+)" class="(?:e )?f-ink b"', panel.body)]
     assert whisker and mark and whisker[1] == mark[1] and len(words) == 2
-    assert all(abs(y - float(mark[1])) < 6 for y in words), "name, mark, whisker and number are on one line"
+    assert all(abs(y - float(mark[1])) < 6 for y in words), "name, mark, whisker and number are not on one line"
     assert "† not comparable (test-set feedback)" in medal_rates(summed(run_low("gold", 0)), table).more
 
 
-def test_files_are_whole_svg_for_eyes_and_screen_readers(tmp_path: Path) -> None:
+def test_files_are_complete_accessible_svg(tmp_path: Path) -> None:
     make_group(tmp_path / "g", agents=["aide", "<b>&\x1b[1m\x07"], seeds=1)
     files = write_plots(overview([read_group(tmp_path / "g")]), tmp_path / "new/plots")
     assert [file.name for file in files] == ["outcomes.svg", "rates.svg", "scores.svg", "time.svg"]
@@ -164,7 +164,7 @@ def test_plots_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
         write_plots(overview([read_group(tmp_path / "g")]), tmp_path / "file")
 
 
-def test_a_file_follows_the_readers_choice_of_light_or_dark(tmp_path: Path, open_tab: Open) -> None:
+def test_a_file_follows_the_readers_light_or_dark_preference(tmp_path: Path, open_tab: Open) -> None:
     make_group(tmp_path / "g", competitions=[SPACESHIP], seeds=1)
     file = write_plots(overview([read_group(tmp_path / "g")]), tmp_path)[0]
     tab = open_tab(file.as_uri(), dark=True)
@@ -176,7 +176,7 @@ def test_a_file_follows_the_readers_choice_of_light_or_dark(tmp_path: Path, open
 
 
 def luminance(colour: str) -> float:
-    """Relative luminance, as WCAG 2.2 defines it."""
+    """Relative luminance as defined by WCAG 2.2."""
     parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
     red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
@@ -195,7 +195,7 @@ READABLE = (
 
 
 @pytest.mark.parametrize("mode", [0, 1], ids=["light", "dark"])
-def test_text_and_marks_stand_out_from_their_ground(mode: int) -> None:
+def test_text_and_marks_contrast_with_their_background(mode: int) -> None:
     assert contrast("#ffffff", "#000000") == pytest.approx(21)
     for text, ground in READABLE:
         assert contrast(COLOURS[text][mode], COLOURS[ground][mode]) >= 4.5, (text, ground)

@@ -1,4 +1,4 @@
-"""Tables in a terminal that is too narrow for them, and their colours."""
+"""Tables in a terminal that is too narrow, and their colours."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLE = Table(
 )
 
 
-def test_columns_that_are_spare_are_left_out_first_and_named() -> None:
+def test_optional_columns_are_dropped_first_and_named() -> None:
     assert TABLE.text() == TABLE.text(56)
     assert TABLE.text(55).splitlines() == [
         "competition                     agent  score  time",
@@ -41,12 +41,12 @@ def test_columns_that_are_spare_are_left_out_first_and_named() -> None:
     assert few.text(26).splitlines()[-2:] == ["no room for the columns", "  gold, time"]
 
 
-def test_a_number_and_its_sign_of_per_cent_stand_on_one_line() -> None:
+def test_a_number_and_its_percent_sign_stay_on_one_line() -> None:
     lines = Section("Rates", remarks=["a medal in 95 % of 3"]).text(13).splitlines()
     assert lines[2:] == ["a medal in", "  95 % of 3"]
 
 
-def test_names_are_shortened_where_leaving_out_columns_is_not_enough() -> None:
+def test_names_are_shortened_if_dropping_columns_is_not_enough() -> None:
     *lines, _, _ = TABLE.text(30).splitlines()
     assert lines == [
         "competition       agent  score",
@@ -57,13 +57,13 @@ def test_names_are_shortened_where_leaving_out_columns_is_not_enough() -> None:
     assert "a-compe…" in TABLE.text(5), "a name keeps eight characters"
 
 
-def test_names_in_front_are_shortened_last() -> None:
+def test_first_columns_are_shortened_last() -> None:
     table = Table(("agent", "models"), [("an-agent/with-a-long-name", "a-model, another-model, a-third-model")])
     assert table.text(50).splitlines()[1] == "an-agent/with-a-long-name  a-model, another-model…"
     assert table.text(36).splitlines()[1] == "an-agent/with-a-l…  a-model, anothe…"
 
 
-def test_rows_have_their_colours() -> None:
+def test_rows_are_coloured() -> None:
     _, first, second, _ = TABLE.text(44, colours=True).splitlines()
     assert first == "\x1b[31ma-competition-with-a-long-name  aide     0.5\x1b[0m"
     assert second.startswith("\x1b[33;1mdigits")
@@ -83,7 +83,7 @@ def test_no_color_and_force_color_are_respected(
         assert main(command) == 0
         return "\x1b[" in capsys.readouterr().out
 
-    assert not colours(), "this is no terminal"
+    assert not colours(), "not a terminal"
     assert colours(FORCE_COLOR="1")
     assert not colours(FORCE_COLOR="1", NO_COLOR="1")
 
@@ -102,7 +102,7 @@ def test_a_report_fits_a_terminal_of_80_columns(tmp_path: Path, monkeypatch: pyt
 
 
 def in_terminal(columns: int, *arguments: str) -> str:
-    """What ``mlebench`` prints in a terminal of this width."""
+    """The output of ``mlebench`` in a terminal of the given width."""
     ours, theirs = pty.openpty()
     try:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))

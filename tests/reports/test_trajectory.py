@@ -1,4 +1,4 @@
-"""``mlebench trajectory``, and how it shows what nobody can be trusted to have said."""
+"""``mlebench trajectory``, and its display of untrusted content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOSTILE = (
 )
 
 
-def test_each_result_of_a_step_is_shown_once_whatever_the_ids_are() -> None:
+def test_each_result_of_a_step_is_shown_once_for_any_ids() -> None:
     calls = [{"tool_call_id": "1", "function_name": "bash", "arguments": {}}] * 300
     results = [{"source_call_id": "1", "content": "said"}] * 300
     others = [{"source_call_id": id, "content": "more"} for id in (None, 1, ["1"])]
@@ -59,7 +59,7 @@ class _Tags(HTMLParser):
         self.attributes += [name for name, _ in attrs]
 
 
-def test_the_text_has_steps_with_what_was_called_and_what_came_of_it() -> None:
+def test_the_text_has_steps_with_calls_and_results() -> None:
     lines = markdown(example()).splitlines()
     assert "### 1 user · 2026-03-01 12:00:05" in lines
     assert "### 2 agent · Let us look. · 1,200 tokens in, 90 out, $0.0021" in lines
@@ -80,13 +80,13 @@ def test_the_headline_counts_all_conversations() -> None:
     assert "conversation" not in markdown(found) and "\n2 steps, 1,200 tokens in" in markdown(found)
 
 
-def test_what_was_said_commands_no_terminal_and_is_no_markdown() -> None:
+def test_messages_do_not_control_the_terminal_and_are_not_markdown() -> None:
     text = markdown(example(HOSTILE))
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
     assert not re.search(r"^# heading", text, re.M) and not re.search("^```", text, re.M)
 
 
-def test_what_was_said_is_text_in_the_page_and_nothing_else() -> None:
+def test_messages_are_only_text_in_the_page() -> None:
     found, plain = _Tags(), _Tags()
     found.feed(page(example(HOSTILE)))
     plain.feed(page(example()))
@@ -95,7 +95,7 @@ def test_what_was_said_is_text_in_the_page_and_nothing_else() -> None:
     assert "default-src 'none'" in page(example())
 
 
-def test_a_page_is_bounded_and_says_what_it_leaves_out() -> None:
+def test_a_page_is_bounded_and_reports_omissions() -> None:
     long = example()
     long["steps"] = [{"step_id": n, "source": "user", "message": "<" * 100_000} for n in range(1, 1000)]
     text = page(long, max_characters=100_000)
@@ -107,7 +107,7 @@ def test_a_page_is_bounded_and_says_what_it_leaves_out() -> None:
     "odd",
     [{"steps": []}, {"steps": [1, None, {}], "agent": 3}, {"steps": [{"tool_calls": [{}], "observation": 4}]}],
 )
-def test_a_file_that_is_no_trajectory_is_shown_as_far_as_it_goes(odd: dict[str, Any]) -> None:
+def test_an_invalid_trajectory_is_shown_as_far_as_possible(odd: dict[str, Any]) -> None:
     assert markdown(odd) and page(odd)
 
 
@@ -126,7 +126,7 @@ def test_the_command_finds_a_run_by_its_name(tmp_path: Path, capsys: pytest.Capt
     assert (tmp_path / "p.html").read_text().startswith("<!doctype html>")
 
 
-def test_the_command_takes_a_group_for_its_only_run_and_names_several(
+def test_the_command_accepts_a_group_with_one_run_and_lists_several(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded(tmp_path / "group/run-1", ([user("What now?")], "A tree."))
@@ -150,7 +150,7 @@ def test_the_command_takes_a_group_for_its_only_run_and_names_several(
         ('{"steps": 1}', "is not a trajectory: it has no steps"),
     ],
 )
-def test_what_there_is_not_is_said_in_one_line(
+def test_missing_data_gives_a_one_line_error(
     content: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "group/run").mkdir(parents=True)
@@ -163,7 +163,7 @@ def test_what_there_is_not_is_said_in_one_line(
     assert "run nothing does not exist" in capsys.readouterr().err
 
 
-def test_an_answer_that_repeats_itself_is_there_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_repeated_response_is_shown_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recorded(tmp_path / "g/r", ([user("a")], "b"), ([user("a"), agent("b"), user("c")], "d"))
     assert main(["trajectory", "r", "--runs-dir", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines().count("    b") == 1

@@ -1,4 +1,4 @@
-"""Text that agents influenced, made safe to show."""
+"""Text influenced by agents is made safe to display."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from pytest_mlebench.reports.plots.svg import safe
         ("tabs\tand\nlines <b> & 'quotes'", "tabs\tand\nlines <b> & 'quotes'"),
     ],
 )
-def test_text_is_shown_as_a_terminal_would_finally_show_it(written: str, shown: str) -> None:
+def test_text_is_shown_as_a_terminal_would_render_it(written: str, shown: str) -> None:
     assert plain(written) == shown
 
 
-def test_long_text_is_cut() -> None:
+def test_long_text_is_truncated() -> None:
     assert plain("x" * 30, max_characters=10) == "x" * 10 + "…"
 
 
 @given(st.text(st.characters(exclude_categories=[]), max_size=200))
-def test_any_text_can_stand_in_a_page_and_in_a_plot(text: str) -> None:
+def test_any_text_can_be_embedded_in_a_page_and_a_plot(text: str) -> None:
     element = f'<a b="{safe(text)}">{safe(text)}</a>'
     tree = ElementTree.fromstring(element.encode())
     assert tree.text or not plain(text)
@@ -54,13 +54,13 @@ ORDERS = (
 
 
 def obeyed(text: str) -> bool:
-    """Whether a runner takes a line for an order: also where a table breaks a line at a space."""
+    """Whether a CI runner would interpret a line as a command, also after a table breaks the line at a space."""
     lines = [line.strip() for line in text.replace(" ", "\n").splitlines()]
     return any(re.match(r"::\S", line) for line in lines) or bool(re.search(r"##[^\s\[\]]{0,64}\[", text))
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_text_orders_nothing_of_continuous_integration(order: str) -> None:
+def test_text_cannot_issue_ci_commands(order: str) -> None:
     assert not obeyed(plain(order)), plain(order)
     written = io.StringIO()
     assert Inert(written).write(plain(order)) == len(plain(order))
@@ -68,5 +68,5 @@ def test_text_orders_nothing_of_continuous_integration(order: str) -> None:
 
 
 @given(st.text(":#[]x \n\x1b\r", max_size=30))
-def test_no_mixture_of_signs_is_an_order(text: str) -> None:
+def test_no_mixture_of_characters_is_a_ci_command(text: str) -> None:
     assert not obeyed(plain(text)), plain(text)

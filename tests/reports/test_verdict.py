@@ -1,4 +1,4 @@
-"""The title and the verdict of a report: one sentence that is true of the runs, whatever became of them."""
+"""The title and the verdict of a report: one sentence that is true for every outcome of the runs."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def of(
     return heading(overview([RunGroup(folder=Path("g"), records=tuple(records), manifest=manifest)]))
 
 
-def test_a_verdict_counts_medals_and_says_how_sure_it_is() -> None:
+def test_a_verdict_counts_medals_and_states_its_certainty() -> None:
     top = of(runs("gold", "bronze", "no_medal"))
     assert top.title == "baseline on smoke, 1 March 2026"
     assert top.verdict == "baseline earned a medal in 2 of 3 competitions (66.7 %, 95 % interval 21–94 %)."
     assert top.caveats == []
 
 
-def test_several_seeds_are_a_rate() -> None:
+def test_several_seeds_give_a_rate() -> None:
     records = [*runs("gold", "bronze", "no_medal"), *runs("gold", "no_medal", "no_medal", seed=1)]
     assert of(records).verdict == (
         "baseline earned a medal in 50.0 % of 3 competitions × 2 seeds (95 % interval 13–87 %)."
     )
 
 
-def test_no_medal_at_all_is_said_in_words() -> None:
+def test_having_no_medals_is_stated_in_words() -> None:
     none = runs("no_medal", "crashed", "no_medal")
     assert of(none).verdict == "baseline earned no medal in 3 competitions (95 % interval 0–56 %)."
     none += runs("no_medal", "crashed", "no_medal", seed=1)
@@ -65,14 +65,14 @@ def test_no_medal_at_all_is_said_in_words() -> None:
         ("crashed", "baseline earned no medal on {} (crashed)."),
     ],
 )
-def test_a_single_run_is_no_rate(outcome: str, verdict: str) -> None:
+def test_a_single_run_gives_no_rate(outcome: str, verdict: str) -> None:
     top = of(runs(outcome))
     assert top.title == f"baseline on {SMOKE[0].id}, 1 March 2026"
     assert top.verdict == verdict.format(SMOKE[0].id)
     assert top.caveats == (["No run produced a valid submission."] if outcome == "crashed" else [])
 
 
-def test_runs_that_are_not_finished_are_no_rate_either() -> None:
+def test_unfinished_runs_also_give_no_rate() -> None:
     done, later = runs("gold", "bronze"), runs("gold", "gold", "gold")[2:]
     top = of(done, later)
     assert top.verdict == "baseline has 2 medals from the 2 runs with a result so far, and no complete seed."
@@ -80,13 +80,13 @@ def test_runs_that_are_not_finished_are_no_rate_either() -> None:
     assert of([], later).verdict == "No run has finished yet, of 1 planned run."
 
 
-def test_a_failure_of_the_harness_is_no_result_of_the_agent() -> None:
+def test_a_harness_failure_is_not_a_result_of_the_agent() -> None:
     top = of(runs("error", "gold"))
     assert top.verdict == "baseline has 1 medal from the 1 run with a result so far, and no complete seed."
     assert top.caveats == ["1 run has no result, because the harness or a grader failed."]
 
 
-def test_data_that_is_not_the_references_is_said() -> None:
+def test_data_that_differs_from_the_reference_is_reported() -> None:
     records = [replace(record, data_verified=False) for record in runs("gold", "gold", "gold")]
     (caveat,) = of(records).caveats
     assert caveat.startswith("The data of 3 of 3 competitions is not the reference's (synthetic or modified)")
@@ -116,7 +116,7 @@ def test_of_several_agents_the_two_best_are_compared() -> None:
     assert "50.0 percentage points between a and c, which may be due to chance (p = 1," in of(few).verdict
 
 
-def test_synthetic_data_is_said_above_all() -> None:
+def test_synthetic_data_is_stated_first() -> None:
     made = runs("gold", "gold", "gold")
     records = [replace(record, data_verified=False, synthetic_data=True) for record in made]
     assert of(records).caveats == ["Synthetic data: scores say nothing about the real competition."]
@@ -145,7 +145,7 @@ def test_the_title_has_the_days_of_the_runs(ends: str, dates: str) -> None:
     assert of([replace(record, ended_at=f"{ends}T00:00:00+00:00")]).title.endswith(f", {dates}")
 
 
-def test_title_and_note_of_the_sessions_are_used_and_those_given_go_before() -> None:
+def test_session_titles_and_notes_are_used_unless_overridden() -> None:
     group = RunGroup(
         folder=Path("g"),
         records=tuple(runs("gold")),
@@ -158,7 +158,7 @@ def test_title_and_note_of_the_sessions_are_used_and_those_given_go_before() -> 
     assert of(runs("gold"), options={"--title": ["junk"]}).title.startswith("baseline on")
 
 
-def test_an_audit_by_another_tool_needs_no_more_than_runs_and_verdicts(tmp_path: Path) -> None:
+def test_an_audit_by_another_tool_needs_only_runs_and_verdicts(tmp_path: Path) -> None:
     records = runs("gold", "bronze")
     found = {"runs": [r.run_id for r in records], "findings": [{"run_id": records[0].run_id, "verdict": "look"}]}
     (tmp_path / "audit.json").write_text(json.dumps(found))

@@ -41,7 +41,7 @@ def group(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_sign_of_life_has_runs_medals_time_and_cost(group: Path) -> None:
+def test_a_progress_line_has_runs_medals_time_and_cost(group: Path) -> None:
     competition = default_catalogue()["smoke-digits"]
     records = [record_with(competition, outcome, seed=seed) for seed, outcome in enumerate(("gold", "no_medal"))]
     save_group(group, [replace(own, llm={"calls": 3, "cost": 1.6}) for own in records])
@@ -60,14 +60,14 @@ def test_a_run_is_shown_with_its_worker_its_time_and_the_end_of_its_log(group: P
     assert line.split() == ["gw1", "toy", "a/b", "3", *line.split()[4:6], "of", "24:00:00", "step", "2", "of", "9"]
 
 
-def test_the_end_of_a_log_that_is_too_large_to_be_kept_whole_is_shown(group: Path) -> None:
+def test_the_end_of_a_truncated_log_is_shown(group: Path) -> None:
     with running(group / "toy_1"):
         (group / "toy_1/run.log").write_text("the head\n")
         (group / "toy_1/run.log.tail").write_text("the newest\n")
         assert "the newest" in watch(group).stdout
 
 
-def test_what_an_agent_writes_cannot_command_the_terminal(group: Path) -> None:
+def test_agent_output_cannot_control_the_terminal(group: Path) -> None:
     with running(group / "toy_1"):
         (group / "toy_1/run.log").write_text("\033]0;owned\007\033[2Jharmless\r\n")
         shown = watch(group).stdout
@@ -103,7 +103,7 @@ def test_a_run_that_ended_is_no_longer_in_progress(group: Path) -> None:
     assert runs_in_progress(group) == []
 
 
-def test_in_a_terminal_it_is_drawn_anew_until_it_is_interrupted(group: Path) -> None:
+def test_in_a_terminal_it_is_redrawn_until_interrupted(group: Path) -> None:
     controller, terminal = pty.openpty()
     process = subprocess.Popen([*WATCH, str(group), "--interval=0.2"], stdout=terminal, stderr=terminal, stdin=terminal)
     os.close(terminal)

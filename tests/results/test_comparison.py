@@ -1,4 +1,4 @@
-"""Where a run stands among the published results, and two agents side by side."""
+"""The rank of a run among the published results, and comparisons of two agents."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def group(
 
 
 def with_medals(split: str, medals: int, **options: Any) -> RunGroup:
-    """A group over a whole split with so many medals in each seed."""
+    """A group over a whole split with the given number of medals in each seed."""
     return group({id: "gold" if k < medals else "no_medal" for k, id in enumerate(IDS[split])}, **options)
 
 
@@ -56,7 +56,7 @@ def standing_of(group: RunGroup, *, pad_missing: bool = False) -> Standing:
     return standing
 
 
-def test_the_rank_is_that_among_the_comparable_published_results() -> None:
+def test_the_rank_is_among_the_comparable_published_results() -> None:
     # 26 of 75 are 34.67 %: below R&D-Agent with gpt-5 (35.11), above Neo (34.22).
     standing = standing_of(with_medals("all", 26))
     assert standing.summary.any_medal.mean == pytest.approx(34.667, abs=1e-3)
@@ -72,13 +72,13 @@ def test_the_rank_is_that_among_the_comparable_published_results() -> None:
 
 
 @pytest.mark.parametrize(("medals", "rank"), [(75, 1), (0, 29)])
-def test_the_best_and_the_worst_have_a_rank_too(medals: int, rank: int) -> None:
+def test_the_best_and_the_worst_also_have_a_rank(medals: int, rank: int) -> None:
     standing = standing_of(with_medals("all", medals))
     assert (standing.rank, standing.of) == (rank, 29)
 
 
 def test_equal_numbers_of_medals_share_a_rank() -> None:
-    standing = standing_of(with_medals("low", 17))  # AIBuildAI's 77.27 on low are 17 of 22 as well
+    standing = standing_of(with_medals("low", 17))  # AIBuildAI's 77.27 on low is also 17 of 22
     above = [result for result in published_results() if result.comparable and result.rates["low"].mean > 77.27]
     assert (standing.rank, standing.worse[0].agent) == (len(above) + 1, "AIBuildAI")
 
@@ -89,21 +89,21 @@ def test_the_neighbours_are_the_nearest_on_either_side() -> None:
     assert above == sorted(above) and below == sorted(below, reverse=True)
 
 
-def test_a_split_that_was_run_in_full_compares_on_its_own() -> None:
+def test_a_complete_split_is_compared_separately() -> None:
     standing = standing_of(with_medals("low", 12))  # 54.5 %; AIRA-dojo has 55.0 on low
     assert standing.summary.split == "low"
     assert standing.better[0].agent == "AIRA-dojo"
 
 
-def test_a_split_that_was_run_in_part_is_not_ranked_and_the_reason_is_given() -> None:
+def test_an_incomplete_split_is_not_ranked_and_the_reason_is_given() -> None:
     part = group(dict.fromkeys(IDS["low"][:21], "gold"))
     summaries = summarise([part])
     assert standings(summaries, [part]) == []
-    assert not_ranked(summaries) == ["agent on low: 21 competitions and not all of the split"]
+    assert not_ranked(summaries) == ["agent on low: 21 competitions, not the whole split"]
 
 
 @pytest.mark.parametrize("verified", [False, None])
-def test_scores_on_data_that_is_not_known_to_be_the_references_are_not_ranked(verified: bool | None) -> None:
+def test_scores_on_unverified_data_are_not_ranked(verified: bool | None) -> None:
     whole = with_medals("all", 26)
     first, *others = whole.records
     doubtful = replace(whole, records=(replace(first, data_verified=verified), *others))
@@ -126,7 +126,7 @@ def _runs(group: RunGroup) -> tuple[PlannedRun, ...]:
     return tuple(PlannedRun(*key) for key in group.runs)
 
 
-def test_the_canonical_setting_compares_without_a_caveat() -> None:
+def test_the_canonical_setting_is_compared_without_a_caveat() -> None:
     assert standing_of(with_medals("low", 3)).caveats == ()
 
 
@@ -135,15 +135,17 @@ def test_each_difference_from_the_canonical_setting_is_a_caveat() -> None:
     assert standing_of(with_medals("low", 3, canonical=canonical)).caveats == ("8 CPUs instead of 36", "no GPU")
 
 
-def test_without_a_record_of_the_setting_the_time_limit_is_looked_up() -> None:
+def test_without_a_recorded_setting_the_time_limit_is_looked_up() -> None:
     unknown = with_medals("low", 3, canonical=None)
     hasty = replace(unknown, records=tuple(replace(r, limits={"time_limit": 3600.0}) for r in unknown.records))
-    assert standing_of(hasty).caveats[0] == "a time limit of 1 h, not of 24 hours"
+    assert standing_of(hasty).caveats[0] == "a time limit of 1 h instead of 24 hours"
     assert standing_of(unknown).caveats == ("the setting was not recorded, so other differences are unknown",)
 
 
 def test_a_single_seed_is_a_caveat() -> None:
-    assert standing_of(with_medals("low", 3, seeds=1)).caveats == ("a single seed shows nothing of the spread",)
+    assert standing_of(with_medals("low", 3, seeds=1)).caveats == (
+        "a single seed, so the variance between seeds is unknown",
+    )
 
 
 def test_published_results_show_how_their_setting_differs() -> None:
@@ -165,7 +167,7 @@ def test_two_agents_are_compared_competition_by_competition() -> None:
     assert difference.mean == pytest.approx(100 / 3)
 
 
-def test_the_same_agent_in_two_groups_is_compared_too() -> None:
+def test_the_same_agent_in_two_groups_is_also_compared() -> None:
     one, other = (group({IDS["low"][1]: outcome}, name=outcome) for outcome in ("gold", "no_medal"))
     (comparison,) = compare(summarise([one, other]))
     assert comparison.ours.label == "agent in gold" and comparison.difference.wins == 1
@@ -188,7 +190,7 @@ def test_p_values_are_adjusted_for_the_pairs_of_agents() -> None:
 
 
 def test_runs_are_paired_by_competition_and_seed() -> None:
-    # Ours has seeds 0 to 2 and theirs 0 and 1 of the first competition; of the second they have none in common.
+    # On the first competition, we have seeds 0 to 2 and they have 0 and 1. On the second, no seed is in both.
     a, b = IDS["low"][1:3]
     ours = [with_seed(a, "gold", 0), with_seed(a, "no_medal", 1), with_seed(a, "gold", 2), with_seed(b, "gold", 2)]
     theirs = [with_seed(a, "no_medal", 0), with_seed(a, "gold", 1), with_seed(b, "no_medal", 0)]
@@ -200,7 +202,7 @@ def test_runs_are_paired_by_competition_and_seed() -> None:
     assert (padded.difference.competitions, padded.difference.runs) == (2, 4)
 
 
-def test_percentiles_are_compared_as_well() -> None:
+def test_percentiles_are_also_compared() -> None:
     a, b = IDS["low"][1:3]
     one = group({a: "gold", b: "crashed"}, agent="one")
     two = group({a: "gold", b: "gold"}, agent="two", name="h")

@@ -1,4 +1,4 @@
-"""Intervals cover what they promise and power is what is found, on simulated agents whose true rates are known."""
+"""Intervals have their nominal coverage and power is correct, on simulated agents with known true rates."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ pytestmark = pytest.mark.full
 
 
 def rates_of(rng: np.random.Generator, competitions: int, mean: float, spread: float = 0.6) -> Floats:
-    """How likely a medal is on each competition: mostly never or always, as for real agents."""
+    """Probability of a medal on each competition: mostly near 0 or 1, as for real agents."""
     return rng.beta(mean * spread, (1 - mean) * spread, (SIMULATIONS, competitions))
 
 
 def percentiles_of(rng: np.random.Generator, skill: Floats, seeds: int) -> Floats:
-    """Percentiles of an agent whose competitions have this mean on the logit scale; seeds differ, and some fail."""
+    """Percentiles of an agent with these means per competition on the logit scale. Seeds vary, and some fail."""
     logit = skill[..., None] + rng.normal(0, 0.8, (*skill.shape, seeds))
     failed = rng.random(logit.shape) < 0.07
     return np.where(failed, 0.0, 100 / (1 + np.exp(-logit)))
 
 
 def covered(intervals: Iterable[Interval | None], truth: Floats | float) -> float:
-    """How many of a hundred intervals contain the truth; where there is none, it is missed."""
+    """Percentage of intervals that contain the truth; a missing interval does not."""
     truths = np.broadcast_to(truth, SIMULATIONS)
     hits = [own is not None and own.low <= true <= own.high for own, true in zip(intervals, truths, strict=True)]
     return float(100 * np.mean(hits))
@@ -81,7 +81,7 @@ def pairs_of(ours: Floats, theirs: Floats) -> list[list[tuple[float, float]]]:
 
 @pytest.mark.parametrize(("competitions", "seeds"), [(22, 3), (75, 2)])
 def test_intervals_of_differences_cover_both_truths(competitions: int, seeds: int) -> None:
-    """Over competitions: the mean over all that there could be. Over seeds: that over the very ones that were run."""
+    """Over competitions: the mean over all possible ones. Over seeds: the mean over the ones that were run."""
     rng = np.random.default_rng(competitions)
     rates = rates_of(rng, competitions, 0.3, spread=1.5)
     better = np.clip(rates + rng.normal(0.1, 0.15, rates.shape), 0, 1)
@@ -93,7 +93,7 @@ def test_intervals_of_differences_cover_both_truths(competitions: int, seeds: in
 
 
 def shown(p: Sequence[float] | Floats, difference: float, *, seeds: int, seed: int) -> float:
-    """How often of a hundred times scipy's t test over seeds shows a difference in medal rates, by simulation."""
+    """Percentage of simulations in which scipy's t test over seeds detects the difference in medal rates."""
     rng, ours = np.random.default_rng(seed), np.asarray(p)
     shape = (SIMULATIONS, len(ours), seeds)
     won = 100.0 * (rng.random(shape) < (ours + difference / 100)[:, None]) - 100.0 * (rng.random(shape) < ours[:, None])
@@ -103,7 +103,7 @@ def shown(p: Sequence[float] | Floats, difference: float, *, seeds: int, seed: i
 
 
 @pytest.mark.parametrize(("competitions", "seeds", "difference"), [(22, 3, 20), (22, 5, 10), (75, 3, 5), (75, 6, 7)])
-def test_power_is_how_often_the_difference_shows(competitions: int, seeds: int, difference: float) -> None:
+def test_power_is_the_frequency_of_detecting_the_difference(competitions: int, seeds: int, difference: float) -> None:
     p = np.random.default_rng(1).beta(0.8, 1.2, competitions) * (1 - difference / 100)
     noise = float(100**2 * (p * (1 - p) + (p + difference / 100) * (1 - p - difference / 100)).mean() / 2)
     expected = power(noise, competitions=competitions, seeds=seeds, difference=difference)
@@ -111,7 +111,7 @@ def test_power_is_how_often_the_difference_shows(competitions: int, seeds: int, 
 
 
 @pytest.mark.parametrize("competitions", [22, 75])
-def test_as_many_seeds_as_are_needed_show_five_points_four_times_of_five(competitions: int) -> None:
+def test_the_needed_seeds_detect_five_points_four_times_in_five(competitions: int) -> None:
     p = np.random.default_rng(3).beta(0.8, 1.2, competitions) * 0.95
     noise = float(100**2 * (p * (1 - p)).mean())
     seeds = seeds_needed(noise, competitions=competitions)
@@ -119,8 +119,8 @@ def test_as_many_seeds_as_are_needed_show_five_points_four_times_of_five(competi
     assert shown(p, 5, seeds=seeds, seed=4) == pytest.approx(80, abs=5)
 
 
-def test_variances_are_those_that_were_simulated() -> None:
-    """Competitions, seeds and test rows, the last shared by the seeds of a competition; the mean over 2,000 splits."""
+def test_variances_match_the_simulated_ones() -> None:
+    """Variances of competitions, seeds, and test rows (shared by a competition's seeds), as means over 2,000 splits."""
     rng = np.random.default_rng(5)
     truth = np.array([400.0, 100.0, 50.0])
     shapes = ((22, 1), (22, 3), (22, 1))

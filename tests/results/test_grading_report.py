@@ -1,4 +1,4 @@
-"""A run group's JSON files, as others read them."""
+"""A run group's JSON files, as external tools read them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SPACESHIP = default_catalogue()["spaceship-titanic"]
 
 
 def strictly(path: Path) -> Any:
-    """JSON as MLE-bench's readers understand it: with an infinite score as Infinity, and never with NaN."""
+    """Parse JSON like MLE-bench's readers: an infinite score is Infinity, and NaN is an error."""
 
     def constant(text: str) -> float:
         assert text != "NaN", f"{path.name} holds {text}"
@@ -65,7 +65,7 @@ def with_score(record: RunRecord, score: float | None, *, seed: int = 100) -> Ru
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A group with a run of every outcome, and with scores that are no numbers."""
+    """A group with a run of every outcome and with scores that are not finite."""
     records = [record_with(SPACESHIP, outcome, seed=seed) for seed, outcome in enumerate(Outcome)]
     scores = (math.inf, -math.inf, math.nan, None)
     odd = [with_score(records[4], score, seed=100 + k) for k, score in enumerate(scores)]
@@ -83,7 +83,7 @@ def test_the_grading_report_has_the_fields_and_types_of_mle_bench(folder: Path) 
         assert not {key: one[key] for key, kind in FIELDS.items() if not isinstance(one[key], kind)}
 
 
-def test_the_totals_are_those_of_the_single_reports(folder: Path) -> None:
+def test_the_totals_match_the_single_reports(folder: Path) -> None:
     report = strictly(folder / "grading_report.json")
     singles = report["competition_reports"]
     for total, field in {
@@ -114,7 +114,7 @@ def test_every_file_of_a_group_is_json_without_nan(folder: Path) -> None:
         strictly(path)
 
 
-def test_an_infinite_score_is_read_back_and_nan_is_none(folder: Path) -> None:
+def test_an_infinite_score_is_read_back_and_nan_becomes_none(folder: Path) -> None:
     odd = [record for record in read_group(folder).records if record.seed >= 100]
     assert [record.score for record in odd] == [math.inf, -math.inf, None, None]
     assert {record.outcome for record in odd} == {"no_medal"}
@@ -132,12 +132,12 @@ def test_keys_of_a_later_version_are_ignored() -> None:
     assert RunRecord.from_json(values).outcome == "gold"
 
 
-def test_a_report_can_be_made_of_nothing() -> None:
+def test_a_report_without_runs_can_be_created() -> None:
     empty: list[Report] = []
     assert grading_report(empty)["total_runs"] == 0
 
 
-def test_reports_are_ordered_as_mle_bench_counts_seeds_and_each_agent_has_its_own(tmp_path: Path) -> None:
+def test_reports_are_ordered_by_seed_as_in_mle_bench_and_separate_per_agent(tmp_path: Path) -> None:
     records = [
         replace(record_with(SPACESHIP, outcome, agent=agent, seed=seed), run_id=f"{agent[-1]}{seed}")
         for agent, seed, outcome in [("b", 1, "gold"), ("a/x", 1, "silver"), ("b", 0, "bronze"), ("a/x", 0, "no_medal")]
@@ -156,10 +156,10 @@ def test_reports_are_ordered_as_mle_bench_counts_seeds_and_each_agent_has_its_ow
         assert datetime.fromisoformat(report["created_at"]) > other
 
 
-def test_a_folder_with_nothing_but_a_grading_report_is_read(tmp_path: Path) -> None:
+def test_a_folder_with_only_a_grading_report_is_read(tmp_path: Path) -> None:
     reports = [record_with(SPACESHIP, outcome).report for outcome in ("gold", "no_medal", "invalid_submission")]
     values = grading_report(reports)
-    for report in values["competition_reports"]:  # fields of our own
+    for report in values["competition_reports"]:  # our additional fields
         for name in ("error", "grader_defect", "percentile"):
             del report[name]
     (tmp_path / "aide-o1").mkdir()
@@ -175,13 +175,13 @@ def test_a_folder_with_nothing_but_a_grading_report_is_read(tmp_path: Path) -> N
         find_group(f"{tmp_path}/aide-o1/2024-10-01T12-00-00-GMT_grading_report.json", tmp_path)
     (tmp_path / "aide-o1/2024-09-01T12-00-00-GMT_grading_report.json").write_text(json.dumps(values))
     (earlier,) = read_group(tmp_path / "aide-o1").broken
-    assert "2024-09-01T12-00-00-GMT_grading_report.json: of several grading reports the last one is read" in earlier
+    assert "2024-09-01T12-00-00-GMT_grading_report.json: only the last grading report is read" in earlier
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/grading_report.json").write_text("[]")
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
     (tmp_path / "lfs").mkdir()
     (tmp_path / "lfs" / "2024_grading_report.json").write_text(pointer)
-    with pytest.raises(UsageError, match="is not a grading report: it is a pointer of Git LFS; run `git lfs pull` in "):
+    with pytest.raises(UsageError, match="is not a grading report: it is a Git LFS pointer; run `git lfs pull` in "):
         read_group(tmp_path / "lfs")
     with pytest.raises(UsageError, match=r"is not a grading report: it must be an object, not \[\]"):
         read_group(tmp_path / "broken")
@@ -190,7 +190,7 @@ def test_a_folder_with_nothing_but_a_grading_report_is_read(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "ids", [("col/x", "col-x"), ("a/b/c", "a/b-c", "a-b-c", "a+b"), ("\u00e9", "\u00e8"), ("x" * 190, "x" * 191)]
 )
-def test_each_agent_has_a_grading_report_of_its_own(ids: tuple[str, ...], tmp_path: Path) -> None:
+def test_each_agent_has_a_separate_grading_report(ids: tuple[str, ...], tmp_path: Path) -> None:
     save_group(tmp_path / "g", [record_with(SPACESHIP, "gold", agent=id, seed=k) for k, id in enumerate(ids)])
     assert len(list((tmp_path / "g").glob("grading_report_*.json"))) == len(ids)
     assert len({report_name(id) for id in ids}) == len(ids)

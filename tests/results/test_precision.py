@@ -1,4 +1,4 @@
-"""How sure an agent's results are: percentiles, the part of the test's rows, and what a report says of it."""
+"""The precision of an agent's results: percentiles, the variance from test rows, and its display in reports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def summary_of(*records: RunRecord) -> SplitSummary:
 
 
 def with_interval(score: float, low: float, high: float) -> RunRecord:
-    """A run of the competition with this score, and its interval over resamples of the test's rows."""
+    """A run of the competition with this score and this interval over resampled test rows."""
     record = record_with(HIGHER, "gold")
     return replace(record, report=replace(report_of(HIGHER, score), score_low=low, score_high=high))
 
@@ -52,7 +52,7 @@ def test_the_percentile_of_a_failure_is_zero_and_a_mean_is_over_competitions() -
     assert summary.percentile_interval.high == pytest.approx(min(100.0, interval[1]))
 
 
-def test_a_competition_without_percentiles_is_left_out_and_the_table_says_so() -> None:
+def test_a_competition_without_percentiles_is_excluded_and_the_table_notes_it() -> None:
     records = [record_with(competition, "gold") for competition in LOW[:3]]
     lacking = replace(records[0], report=replace(records[0].report, percentile=None))
     summary = summary_of(lacking, *records[1:])
@@ -62,8 +62,8 @@ def test_a_competition_without_percentiles_is_left_out_and_the_table_says_so() -
 
 
 @pytest.mark.parametrize(("score", "kept"), [(0.0, 0.5), (1.0, None), (-3.0, None)])
-def test_the_rows_of_the_test_matter_near_the_threshold_alone(score: float, kept: float | None) -> None:
-    # The score is so many standard deviations from the threshold of bronze.
+def test_the_choice_of_test_rows_matters_only_near_the_threshold(score: float, kept: float | None) -> None:
+    # ``score`` is in standard deviations from the bronze threshold.
     board, deviation = HIGHER.leaderboard, 0.01
     at = board.bronze + score * deviation
     width = stats.norm.ppf(0.975) * deviation
@@ -75,7 +75,7 @@ def test_the_rows_of_the_test_matter_near_the_threshold_alone(score: float, kept
     assert row_variance(run, "percentile") == pytest.approx(((ends[1] - ends[0]) / 2 / stats.norm.ppf(0.975)) ** 2)
 
 
-def test_where_no_interval_is_known_nothing_is_said_of_rows() -> None:
+def test_without_an_interval_there_is_no_row_variance() -> None:
     run = record_with(HIGHER, "gold")
     assert row_variance(run, "any_medal") is None and row_variance(run, "percentile") is None
     other = with_interval(0.9, 0.8, 1.0)
@@ -84,8 +84,8 @@ def test_where_no_interval_is_known_nothing_is_said_of_rows() -> None:
     assert row_variance(with_interval(0.9, 0.9, 0.9), "any_medal") == 0
 
 
-def test_the_rows_variance_is_that_of_other_tests() -> None:
-    """Against the truth: 400 predictors of any accuracy, each on one test of 500 rows; bronze is at 80 % right."""
+def test_the_row_variance_matches_that_over_other_test_sets() -> None:
+    """Compared with the truth: 400 predictors of any accuracy, each on one test of 500 rows; bronze is at 80 %."""
     rng = np.random.default_rng(0)
     found, truth = [], []
     for accuracy in rng.uniform(0.7, 0.9, 400):
@@ -101,12 +101,12 @@ def test_the_rows_variance_is_that_of_other_tests() -> None:
     assert np.mean(found) == pytest.approx(np.mean(truth), rel=0.1)
 
 
-def test_seeds_and_competitions_are_told_apart_by_a_report() -> None:
+def test_a_report_separates_the_variance_of_seeds_and_competitions() -> None:
     always = [record_with(c, "gold", seed=seed) for c in LOW[:6] for seed in range(2)]
     never = [record_with(c, "no_medal", seed=seed) for c in LOW[6:12] for seed in range(2)]
     by_competition, _ = precisions(summary_of(*always, *never))
     assert by_competition.variance.shares == {"competitions": 100.0, "seeds": 0.0}
-    assert by_competition.seeds_needed is None and by_competition.power is None  # seeds that agree show no noise
+    assert by_competition.seeds_needed is None and by_competition.power is None  # equal seeds show no noise
     mixed = [record_with(c, "gold" if seed else "no_medal", seed=seed) for c in LOW[:12] for seed in range(2)]
     by_seed, _ = precisions(summary_of(*mixed))
     assert by_seed.variance.shares == {"competitions": 0.0, "seeds": 100.0}
@@ -114,7 +114,7 @@ def test_seeds_and_competitions_are_told_apart_by_a_report() -> None:
     assert by_seed.detectable is not None and by_seed.detectable > 50
 
 
-def test_the_competition_that_moves_the_rate_is_named() -> None:
+def test_the_most_influential_competition_is_named() -> None:
     records = [record_with(c, "gold" if k == 2 else "no_medal") for k, c in enumerate(LOW[:5])]
     any_medal, _ = precisions(summary_of(*records))
     first, moved = next(iter(any_medal.influences.items()))
@@ -127,6 +127,6 @@ def test_the_competition_that_moves_the_rate_is_named() -> None:
     assert full.count(" without ") > brief.count(" without ")
 
 
-def test_without_a_complete_seed_nothing_is_sure() -> None:
+def test_without_a_complete_seed_there_is_no_precision() -> None:
     begun = summary_of(record_with(LOW[0], "gold"), record_with(LOW[1], "error"))
     assert begun.is_provisional and precisions(begun) == [] and begun.percentile is None

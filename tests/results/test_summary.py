@@ -1,4 +1,4 @@
-"""Medal rates of run groups: seeds that are complete and that are not, splits, categories, several groups."""
+"""Medal rates of run groups: complete and incomplete seeds, splits, categories, and several groups."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ A, B = LOW[1], LOW[2]
 def group(
     outcomes: Mapping[str, Sequence[str | None]], *, name: str = "g", agent: str = "agent", manifest: bool = True
 ) -> RunGroup:
-    """A group whose runs have these outcomes, by competition and seed; None is a run without a record."""
+    """A group with these outcomes by competition and seed; None is a run without a record."""
     planned = [(id, seed, outcome) for id, by_seed in outcomes.items() for seed, outcome in enumerate(by_seed)]
     runs = tuple(PlannedRun(agent, id, seed) for id, seed, _ in planned)
     return RunGroup(
@@ -45,7 +45,7 @@ def summary_of(group: RunGroup, split: str = "low", *, pad_missing: bool = False
 
 
 def test_rates_are_means_over_seeds_with_their_standard_error() -> None:
-    # Seed 0 earns 2 medals of 2, seed 1 one: shares of 100 and 50, mean 75, standard error 35.36 / √2 = 25.
+    # Seed 0 earns 2 of 2 medals, seed 1 earns one: shares 100 and 50, mean 75, standard error 35.36 / √2 = 25.
     summary = summary_of(group({A: ["gold", "no_medal"], B: ["bronze", "gold"]}))
     assert (summary.any_medal.mean, summary.any_medal.standard_error) == pytest.approx((75, 25))
     assert (summary.gold.mean, summary.gold.standard_error) == pytest.approx((50, 0))
@@ -55,7 +55,7 @@ def test_rates_are_means_over_seeds_with_their_standard_error() -> None:
     assert summary.pass_at_k == pytest.approx((75, 100))
 
 
-def test_rates_below_a_medal_count_what_they_say() -> None:
+def test_rates_below_a_medal_are_cumulative() -> None:
     one = ["above_median", "no_medal", "invalid_submission", "crashed", "silver"]
     summary = summary_of(group({A: one}))
     rates = (summary.above_median, summary.valid, summary.submitted, summary.any_medal)
@@ -68,7 +68,7 @@ def test_a_seed_without_a_result_for_each_competition_is_left_out(lack: str | No
     summary = summary_of(group({A: ["gold", "no_medal", "gold"], B: ["gold", lack, "no_medal"]}))
     assert (summary.any_medal.mean, summary.any_medal.standard_error) == pytest.approx((75, 25))
     assert (summary.counted_seeds, summary.left_out_seeds, summary.missing) == ((0, 2), (1,), 1)
-    by_error = ", 1 of them with an error of the harness or a grader" if lack else ""
+    by_error = ", 1 of them due to an error in the harness or a grader" if lack else ""
     assert summary.note == f"seed 1 is incomplete and left out (1 run of 6 without a result{by_error})"
 
 
@@ -81,17 +81,17 @@ def test_a_seed_is_padded_with_failures_if_requested(lack: str | None) -> None:
     assert summary.note.startswith("seed 1 is padded with failures (1 run of 6 without a result")
 
 
-def test_an_agents_failure_is_a_result() -> None:
+def test_an_agents_failure_counts_as_a_result() -> None:
     summary = summary_of(group({A: ["gold", "crashed"], B: ["timed_out", "no_submission"]}))
     assert (summary.any_medal.mean, summary.left_out_seeds) == (25, ())
 
 
-def test_without_a_complete_seed_rates_are_those_of_the_runs_so_far() -> None:
+def test_without_a_complete_seed_rates_cover_the_runs_so_far() -> None:
     summary = summary_of(group({A: ["gold", None], B: [None, "no_medal"]}))
     assert summary.is_provisional and not summary.pass_at_k and summary.interval is None
     assert (summary.any_medal.mean, summary.any_medal.standard_error) == (50, None)
     assert summary.note == (
-        "provisional: no seed is complete (2 runs of 4 without a result); rates are of the runs that have one"
+        "provisional: no seed is complete (2 runs of 4 without a result); rates are over the runs that have one"
     )
 
 
@@ -100,7 +100,7 @@ def test_a_group_that_has_just_begun_has_no_rates_yet() -> None:
     assert str(summary.any_medal) == "-" and "2 runs of 2 without a result" in summary.note
 
 
-def test_without_a_manifest_a_seed_is_measured_by_what_the_others_ran() -> None:
+def test_without_a_manifest_a_seed_is_compared_with_the_runs_of_other_seeds() -> None:
     summary = summary_of(group({A: ["gold", "gold"], B: ["no_medal", None]}, manifest=False))
     assert (summary.any_medal.mean, summary.counted_seeds, summary.left_out_seeds) == (50, (0,), (1,))
 
@@ -112,14 +112,14 @@ def test_of_several_records_of_a_run_the_last_one_counts() -> None:
     assert summary.any_medal.mean == 100 and summary.counts[Outcome.crashed] == 0
 
 
-def test_splits_are_summed_up_apart_and_together() -> None:
+def test_splits_are_summarised_separately_and_together() -> None:
     one = group({A: ["gold"], B: ["no_medal"], MEDIUM[0]: ["gold"], "spaceship-titanic": ["gold"]})
     by_split = {summary.split: summary.any_medal.mean for summary in summarise([one])}
     assert by_split == {"dev": 100, "low": 50, "medium": 100, "all": pytest.approx(200 / 3)}
     assert list(by_split) == ["dev", "low", "medium", "all"]
 
 
-def test_a_single_split_is_not_summed_up_again() -> None:
+def test_a_single_split_is_not_summarised_twice() -> None:
     assert [summary.split for summary in summarise([group({A: ["gold"]})])] == ["low"]
 
 
@@ -128,7 +128,7 @@ def test_a_seed_may_be_complete_on_one_split_and_not_on_all() -> None:
     assert [(s.split, s.counted_seeds) for s in summarise([one])] == [("low", (0, 1)), ("medium", (0,)), ("all", (0,))]
 
 
-def test_categories_are_summed_up_over_all_splits() -> None:
+def test_categories_are_summarised_over_all_splits() -> None:
     catalogue = default_catalogue()
     low, medium = (
         next(c.id for c in catalogue.split(split) if c.category == "Image Classification")
@@ -143,14 +143,14 @@ def test_categories_are_summed_up_over_all_splits() -> None:
     ]
 
 
-def test_competitions_of_ones_own_may_have_a_split_of_their_own() -> None:
+def test_custom_competitions_may_have_a_custom_split() -> None:
     one = group({A: ["gold"]})
     own = replace(record_with(default_catalogue()[A], "gold"), competition_id="mine", split="house", category="Chess")
     both = replace(one, records=(*one.records, own))
     assert [summary.split for summary in summarise([both])] == ["low", "house"]
 
 
-def test_a_competition_that_no_record_or_catalogue_knows_is_counted_as_missing() -> None:
+def test_an_unknown_competition_is_counted_as_missing() -> None:
     one = group({A: ["gold"]})
     planned = (*one.manifest.runs, PlannedRun("agent", "unheard-of", 0))
     summaries = summarise([replace(one, manifest=Manifest(runs=planned))])
@@ -176,7 +176,7 @@ def test_agents_of_several_groups_have_different_names() -> None:
     assert [summary.label for summary in summarise(same_name)] == ["aide in here/one", "aide in there/one"]
 
 
-def test_what_failed_calls_came_to_is_written_as_json() -> None:
+def test_failed_calls_are_counted_by_status_in_json() -> None:
     llm = {"calls": 2, "cost": 0.1, "errors": {"429": 3, "500": 1}}
     records = [replace(record_with(default_catalogue()["leaf-classification"], "bronze"), llm=llm)] * 2
     assert json.loads(json.dumps([asdict(own) for own in spending(records)]))[0]["failures"] == {"429": 6, "500": 2}

@@ -1,4 +1,4 @@
-"""Medals over time and money, and what last changes cost: numbers by hand, and what reports show of them."""
+"""Medals over time and cost, and medals lost by last changes: hand-calculated numbers, and their display."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOARDS = [competition.leaderboard for competition in LOW]
 
 
 def runs(*, cost: float | None = None) -> list[RunRecord]:
-    """Of four runs of 60 s one reaches a medal and gives it up, one reaches it and keeps it, two never have one."""
+    """Four runs of 60 s: one earns a medal and loses it, one earns and keeps it, two never earn one."""
     records = [
         record_with(competition, outcome, agent="aide")
         for competition, outcome in zip(LOW, ("no_medal", "gold", "no_medal", "invalid_submission"), strict=False)
@@ -38,7 +38,7 @@ def runs(*, cost: float | None = None) -> list[RunRecord]:
     ]
 
 
-def test_the_rate_over_time_follows_what_each_run_had() -> None:
+def test_the_rate_over_time_follows_each_runs_current_medal() -> None:
     (found,) = timelines(runs())
     assert found.over_time == (RateStep(15.0, 25.0), RateStep(30.0, 50.0), RateStep(60.0, 25.0))
     assert [rate_at(found.over_time, seconds) for seconds in (0, 15, 29, 30, 59, 60, 1e9)] == [
@@ -54,7 +54,7 @@ def test_the_rate_over_time_follows_what_each_run_had() -> None:
     assert (found.runs, found.with_snapshots, found.last_was_worse, found.medals_lost) == (4, 3, 2, 1)
 
 
-def test_the_rate_over_cost_leaves_out_what_is_not_known() -> None:
+def test_the_rate_over_cost_excludes_unknown_costs() -> None:
     priced = runs(cost=2.0)
     (found,) = timelines([*priced[:3], replace(priced[3], llm={"calls": 3, "cost": None})])
     assert found.priced == 3
@@ -105,7 +105,7 @@ def test_the_report_has_a_table_and_names_the_run_that_lost_a_medal(
     assert "1 run with an estimate" in " ".join(text.split())
 
 
-def test_the_report_has_it_as_json_and_csv(group: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_has_the_timeline_as_json_and_csv(group: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(group), "--format=json"]) == 0
     values = json.loads(capsys.readouterr().out)
     (found,) = values["timelines"]
@@ -122,7 +122,7 @@ def test_the_page_draws_rates_over_time_and_money_and_lists_a_runs_submissions(g
     drawn = {plot.name: plot for plot in plots(view)}
     assert [panel.title for panel in drawn["over-time"].panels] == [
         "Any-medal rate on low, over time",
-        "Any-medal rate on low, over money",
+        "Any-medal rate on low, over cost",
     ]
     assert "aide: 25.0 % at the end, 50.0 % with each run's best" in drawn["over-time"].panels[0].description
     text = page(view)
@@ -133,7 +133,7 @@ def test_the_page_draws_rates_over_time_and_money_and_lists_a_runs_submissions(g
     assert lines[-1].startswith("the last change cost a gold medal: ")
 
 
-def test_a_report_without_snapshots_says_nothing_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_without_snapshots_does_not_mention_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save_group(tmp_path / "group", [record_with(LOW[0], "gold")])
     assert main(["report", str(tmp_path / "group")]) == 0
     assert "over time" not in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Results of two versions of the benchmark: in tables of their own, and never compared without saying so."""
+"""Results of two versions of the benchmark have separate tables and are never compared without a note."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONTAMINATED, INDICATIVE = LOW[:2]
 
 
 def group(version: str, *, name: str) -> RunGroup:
-    """Gold in the two first competitions of ``low``, no medal in the others."""
+    """Gold in the first two competitions of ``low``, no medal in the others."""
     records = []
     for id in LOW:
         competition = default_catalogue(version=version)[id]
@@ -41,14 +41,14 @@ def text_of(*groups: RunGroup) -> str:
     return "\n".join(section.text() for section in sections(overview(groups)))
 
 
-def test_two_versions_stand_in_splits_of_their_own_and_are_not_compared() -> None:
+def test_two_versions_have_separate_splits_and_are_not_compared() -> None:
     first, second = group("v1", name="one"), group("v2", name="two")
     view = overview([first, second])
     assert [summary.split for summary in view.summaries] == ["low", "low v2"]
     assert not view.comparisons and overview([first, group("v1", name="three")]).comparisons
     side_by_side = [section.title for section in run_sections([first, second])]
     assert side_by_side == ["Runs of one", "Runs of two", "Not compared competition by competition"]
-    assert "one is of version 1 and two is of version 2 of the benchmark" in "\n".join(
+    assert "one uses version 1 and two uses version 2 of the benchmark" in "\n".join(
         section.text() for section in run_sections([first, second])
     )
 
@@ -59,7 +59,7 @@ def test_the_second_version_is_not_ranked_among_the_published_results() -> None:
     assert "aide in two on low v2: the published results are of version 1" in view.not_ranked
 
 
-def test_rates_are_shown_with_and_without_the_contaminated() -> None:
+def test_rates_are_shown_with_and_without_contaminated_competitions() -> None:
     (summary,) = overview([group("v2", name="two")]).summaries
     assert summary.any_medal.mean == pytest.approx(100 * 2 / 22)
     assert summary.any_medal_without is not None
@@ -67,7 +67,7 @@ def test_rates_are_shown_with_and_without_the_contaminated() -> None:
     assert summary.contaminated == (CONTAMINATED,) and summary.indicative == (INDICATIVE,)
     text = text_of(group("v2", name="two"))
     assert f"without the 1 contaminated competition ({CONTAMINATED})" in text
-    assert f"medals are indicative of {INDICATIVE}" in summary.caution
+    assert f"medals on {INDICATIVE} are only indicative" in summary.caution
     assert "contaminated" not in text_of(group("v1", name="one"))
 
 
@@ -76,7 +76,7 @@ def test_an_indicative_medal_is_marked_in_the_table_of_runs() -> None:
     assert [line.split()[0] for line in lines if "~gold" in line] == [INDICATIVE]
 
 
-def test_all_sums_up_the_splits_of_its_version() -> None:
+def test_all_summarises_the_splits_of_its_version() -> None:
     medium = default_catalogue(version="v2").split("medium")[:1]
     second = group("v2", name="two")
     extra = record_with(medium[0], "gold", agent="aide", seed=0)

@@ -1,4 +1,4 @@
-"""What agents left is read in place, whoever sent it, and written only where somebody asks."""
+"""Files left by agents are read in place, even from untrusted senders, and written only on request."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_an_archive_is_refused_if_a_member(what: str, tmp_path: Path) -> None:
+def test_an_archive_is_rejected_if_a_member(what: str, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     run_dir.mkdir()
     (run_dir / "files.zip").write_bytes(HOSTILE[what]())
@@ -119,7 +119,7 @@ def test_an_archive_that_lies_about_its_content_gives_an_error_and_no_more_bytes
         files.read("code/a", 2000)
 
 
-def test_more_members_than_anybody_leaves_are_refused_before_they_are_read(tmp_path: Path) -> None:
+def test_too_many_members_are_rejected_before_they_are_read(tmp_path: Path) -> None:
     (tmp_path / "files.zip").write_bytes(packed(*((f"code/{k}", b"") for k in range(6))))
     with pytest.raises(FilesError, match="more than 5 members"), open_files(tmp_path, max_files=5):
         pass
@@ -129,13 +129,13 @@ def test_more_members_than_anybody_leaves_are_refused_before_they_are_read(tmp_p
 
 
 def large(monkeypatch: pytest.MonkeyPatch) -> bytes:
-    """An archive with the records that only archives of 65,536 members or 4 GiB need."""
+    """An archive with the ZIP64 records that only archives with 65,536 members or 4 GiB need."""
     with monkeypatch.context() as patch:
         patch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 1)
         return packed(("code/a", b"a"), ("code/b", b"b"))
 
 
-def test_a_large_archive_is_read_and_its_list_is_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_archive_is_read_and_its_list_is_also_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = large(monkeypatch)
     assert b"PK\x06\x06" in data
     (tmp_path / "files.zip").write_bytes(data)
@@ -156,14 +156,14 @@ def test_an_archive_without_members_is_read(tmp_path: Path) -> None:
         assert files.below() == []
 
 
-def test_a_list_of_members_may_have_64_mebibytes(tmp_path: Path) -> None:
+def test_a_list_of_members_may_have_64_mib(tmp_path: Path) -> None:
     for size, said in (((64 << 20) + 1, "its list of members is too large"), (64 << 20, r"Bad offset|not a zip")):
         (tmp_path / "files.zip").write_bytes(patched(GOOD, b"PK\x05\x06", 12, struct.pack("<L", size)))
         with pytest.raises(FilesError, match=said), open_files(tmp_path):
             pass
 
 
-def test_a_member_is_as_large_as_its_bytes_can_become_at_most(tmp_path: Path) -> None:
+def test_a_members_size_is_limited_by_the_maximum_compression_ratio(tmp_path: Path) -> None:
     with zipfile.ZipFile(io.BytesIO(GOOD)) as archive:
         most = (archive.infolist()[0].compress_size + 1) * 1032
     (tmp_path / "files.zip").write_bytes(patched(GOOD, b"PK\x01\x02", 24, struct.pack("<L", most)))
@@ -188,21 +188,21 @@ def test_members_may_be_listed_in_another_order_than_they_are_stored(tmp_path: P
 
 
 @pytest.mark.parametrize("bytes_shared", [1, 8])
-def test_members_share_no_byte(bytes_shared: int, tmp_path: Path) -> None:
+def test_overlapping_members_are_rejected(bytes_shared: int, tmp_path: Path) -> None:
     second = TWO.rindex(b"PK\x03\x04") - bytes_shared
     (tmp_path / "files.zip").write_bytes(patched(TWO, b"PK\x01\x02", 42, struct.pack("<L", second)))
     with pytest.raises(FilesError, match="its members overlap"), open_files(tmp_path):
         pass
 
 
-def test_an_archive_behind_a_link_is_refused(tmp_path: Path) -> None:
+def test_an_archive_behind_a_link_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "real.zip").write_bytes(GOOD)
     (tmp_path / "files.zip").symlink_to(tmp_path / "real.zip")
     with pytest.raises(FilesError), open_files(tmp_path):
         pass
 
 
-def test_what_is_written_depends_on_names_and_contents_alone(tmp_path: Path) -> None:
+def test_written_archives_depend_only_on_names_and_contents(tmp_path: Path) -> None:
     for name in ("one", "two"):
         leave(tmp_path / name, {"code/a.py": "x = 1\n", "logs/b/c.log": b"\0\xff"})
     assert (tmp_path / "one/files.zip").read_bytes() == (tmp_path / "two/files.zip").read_bytes()
@@ -212,7 +212,7 @@ def test_what_is_written_depends_on_names_and_contents_alone(tmp_path: Path) -> 
         }
 
 
-def test_names_that_become_the_same_get_a_number(tmp_path: Path) -> None:
+def test_colliding_names_get_a_number(tmp_path: Path) -> None:
     with FilesWriter(tmp_path) as writer:
         for parts in (["code", "***"], ["code", "***"], ["code", "***", "x"], ["code", "a\n"], ["code", "a%0A"]):
             try:
@@ -236,7 +236,7 @@ def test_any_name_can_be_read_back(part: str, tmp_path: Path) -> None:
     assert [path.read_text() for path in (tmp_path / "new").rglob("*.py")] == ["x"]
 
 
-def test_names_without_end_are_left_out_where_no_reader_would_bear_them(tmp_path: Path) -> None:
+def test_names_beyond_the_size_limit_are_rejected(tmp_path: Path) -> None:
     with FilesWriter(tmp_path, max_name_bytes=25) as writer:
         writer.write(["code", "a" * 15], io.BytesIO(b"x"), 1)
         with pytest.raises(OSError, match="too many names"):
@@ -244,14 +244,14 @@ def test_names_without_end_are_left_out_where_no_reader_would_bear_them(tmp_path
     assert len(left(tmp_path)) == 1
 
 
-def test_a_collection_that_is_interrupted_leaves_an_archive_of_what_was_complete(tmp_path: Path) -> None:
+def test_an_interrupted_collection_leaves_an_archive_of_complete_files(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), FilesWriter(tmp_path) as writer:
         writer.write(["code", "test_x.py"], io.BytesIO(b"x"), 1)
         raise KeyboardInterrupt
     assert [path.name for path in tmp_path.iterdir()] == ["files.zip"] and left(tmp_path) == {"code/test_x.py": b"x"}
 
 
-def test_unpacking_goes_to_a_new_folder_alone_and_makes_nothing_executable(tmp_path: Path) -> None:
+def test_unpacking_needs_a_new_folder_and_makes_nothing_executable(tmp_path: Path) -> None:
     leave(tmp_path / "run", {"code/a.sh": "echo\n", "logs/b": "b"})
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").mkdir()
@@ -272,14 +272,14 @@ def test_unpacking_goes_to_a_new_folder_alone_and_makes_nothing_executable(tmp_p
     assert stat.S_IMODE((tmp_path / "new/code").stat().st_mode) == 0o755 & ~umask
 
 
-def test_what_cannot_be_written_beside_another_is_named_and_the_rest_is_written(
+def test_conflicting_names_are_reported_and_the_rest_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave(tmp_path / "run", {"code/a": "1", "code/A": "2", "code/b": "3"})
     create = os.open
 
     def folding(path: Any, *rest: Any, **more: Any) -> int:
-        """As a file system that does not tell cases apart."""
+        """Simulates a case-insensitive file system."""
         return create(path.lower() if path == "A" else path, *rest, **more)
 
     monkeypatch.setattr("pytest_mlebench.runs.files.os.open", folding)
@@ -298,7 +298,7 @@ def test_folders_of_earlier_versions_are_read_the_same_way(tmp_path: Path) -> No
     assert read_validation_score(tmp_path) == 0.5
 
 
-def test_folders_of_earlier_versions_are_bounded_as_well(tmp_path: Path) -> None:
+def test_folders_of_earlier_versions_are_also_bounded(tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     for k in range(5):
         (tmp_path / f"code/{k}").write_text("x")
@@ -319,13 +319,13 @@ def test_a_folder_that_becomes_a_link_while_files_are_written_is_not_followed(
     assert not list((tmp_path / "outside").iterdir())
 
 
-def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_special_files_do_not_block_reading(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "files.zip")
     with pytest.raises(FilesError, match="it is not a regular file"), open_files(tmp_path):
         pass
 
 
-def test_the_content_of_an_archive_from_others_is_checked_up_to_a_size(tmp_path: Path) -> None:
+def test_the_content_of_a_third_party_archive_is_checked_up_to_a_size(tmp_path: Path) -> None:
     (tmp_path / "files.zip").write_bytes(patched(GOOD, b"PK\x01\x02", 16, b"\0\0\0\0"))
     with pytest.raises(FilesError, match="CRC"):
         check_files(tmp_path)
@@ -334,14 +334,14 @@ def test_the_content_of_an_archive_from_others_is_checked_up_to_a_size(tmp_path:
         check_files(tmp_path, max_checked=1000)
 
 
-def test_an_archive_from_others_unpacks_to_no_more_than_a_run_may_leave(tmp_path: Path) -> None:
+def test_a_third_party_archive_may_not_unpack_to_more_than_a_run_may_leave(tmp_path: Path) -> None:
     leave(tmp_path, {"code/a": b"a" * 20, "logs/b": b"b" * 10})
     check_files(tmp_path, max_bytes=10)
     with pytest.raises(FilesError, match="unpacks to 30 bytes; at most 27 bytes are kept"):
         check_files(tmp_path, max_bytes=9)
 
 
-def test_a_file_that_an_agent_left_is_a_value(tmp_path: Path) -> None:
+def test_files_left_by_an_agent_are_compared_by_value(tmp_path: Path) -> None:
     leave(tmp_path, {"code/A.PY": "x"})
     with open_files(tmp_path) as files:
         (file,) = {*files.below()}
@@ -349,19 +349,19 @@ def test_a_file_that_an_agent_left_is_a_value(tmp_path: Path) -> None:
     assert RunFile("code/a", 1).crc is None
 
 
-def test_a_run_is_unpacked_below_folders_that_are_yet_to_be_made(tmp_path: Path) -> None:
+def test_unpacking_a_run_creates_parent_folders(tmp_path: Path) -> None:
     leave(tmp_path / "run", {"code/a": "a", "logs/b": "b"})
     assert unpack(tmp_path / "run", tmp_path / "x/y/new", folders=("logs",), max_bytes=1) == []
     assert [path.name for path in (tmp_path / "x/y/new").rglob("*")] == ["logs", "b"]
 
 
-def test_some_folders_of_a_run_are_copied_and_what_stays_behind_is_named(tmp_path: Path) -> None:
+def test_selected_folders_of_a_run_are_copied_and_the_rest_is_listed(tmp_path: Path) -> None:
     leave(tmp_path / "run", {"code/a": "a", "code/deep/c": "c", "logs/b": "b"})
     assert [file.path for file in copy_files(tmp_path / "run", tmp_path / "copy", ["code"])] == ["logs/b"]
     assert left(tmp_path / "copy") == {"code/a": b"a", "code/deep/c": b"c"}
 
 
-def test_what_cannot_be_opened_is_an_error_that_says_what_and_why(
+def test_a_file_that_cannot_be_opened_is_an_error_with_path_and_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "files.zip").write_bytes(GOOD.replace(b"PK\x03\x04", b"PK\x09\x09"))
@@ -379,14 +379,14 @@ def test_what_cannot_be_opened_is_an_error_that_says_what_and_why(
         pass
 
 
-def test_a_copy_goes_to_a_new_folder(tmp_path: Path) -> None:
+def test_a_copy_needs_a_new_folder(tmp_path: Path) -> None:
     leave(tmp_path / "run", {"code/a": "a"})
     (tmp_path / "copy").mkdir()
     with pytest.raises(FileExistsError):
         copy_files(tmp_path / "run", tmp_path / "copy", ["code"])
 
 
-def test_of_a_file_that_grows_no_more_is_written_than_was_seen(tmp_path: Path) -> None:
+def test_a_growing_file_is_written_only_up_to_its_listed_size(tmp_path: Path) -> None:
     root = os.open(tmp_path, os.O_RDONLY)
     _write(root, RunFile("code/a", 4, 0), io.BytesIO(b"seen and more"))
     os.close(root)

@@ -1,4 +1,4 @@
-"""The run groups that other tests are given are like those that pytest leaves."""
+"""The generated run groups of other tests are like those that pytest writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_mlebench.runs.writer import make_runs_dir
 from tests.groups import make_group, record_with
 
 
-def test_a_group_is_read_back_as_it_was_made(tmp_path: Path) -> None:
+def test_a_group_is_read_back_unchanged(tmp_path: Path) -> None:
     competitions = default_catalogue().split("dev")[:3]
     missing = {RunKey("aide", competitions[0].id, 1)}
     made = make_group(tmp_path / "g", competitions=competitions, seeds=2, missing=missing)
@@ -27,17 +27,17 @@ def test_a_group_is_read_back_as_it_was_made(tmp_path: Path) -> None:
     assert len(group.planned) == 6 and group.planned - {r.key for r in made} == missing
 
 
-def test_the_same_arguments_make_the_same_runs(tmp_path: Path) -> None:
+def test_the_same_arguments_give_the_same_runs(tmp_path: Path) -> None:
     one, other = (make_group(tmp_path / name, competitions=default_catalogue().split("dev")) for name in "ab")
     assert [replace(record, run_group="") for record in one] == [replace(record, run_group="") for record in other]
 
 
 @pytest.mark.parametrize("outcome", Outcome)
-def test_a_run_can_be_had_with_every_outcome(outcome: str) -> None:
+def test_a_run_can_be_created_with_every_outcome(outcome: str) -> None:
     assert record_with(default_catalogue()["spaceship-titanic"], outcome).outcome == outcome
 
 
-def test_what_a_record_says_of_models_is_read_once_for_all() -> None:
+def test_model_usage_in_a_record_is_parsed() -> None:
     spaceship = default_catalogue()["spaceship-titanic"]
     llm = {
         "gateway": "on",
@@ -55,21 +55,21 @@ def test_what_a_record_says_of_models_is_read_once_for_all() -> None:
     assert (usage.tokens, usage.errors, usage.refusals) == ({"input": 7}, {}, {"no key": 1})  # odd values are left out
     assert usage.models == {"m": ModelUsage(provider="openai", calls=2, cost=0.5)}
     assert (record.cost, record.models_called, record.to_json()["llm"]) == (0.5, {"m": 2}, llm)
-    assert replace(record, llm={**llm, "calls": 0}).cost is None  # it asked nothing
-    assert replace(record, llm={"cost": 0.5}).cost == 0.5  # imported: nobody counted its calls
+    assert replace(record, llm={**llm, "calls": 0}).cost is None  # it made no calls
+    assert replace(record, llm={"cost": 0.5}).cost == 0.5  # imported: its calls were not counted
     for wrong in ({"calls": "2"}, {"cost": "much"}, {"models": ["m"]}, {"models": {"m": {"calls": "2"}}}):
         with pytest.raises(ValueError, match=r"llm\.\w+ must be"):
             replace(record, llm=wrong)
 
 
-def test_a_run_that_was_refused_every_answer_says_why() -> None:
+def test_a_run_without_any_response_reports_the_reason() -> None:
     refused = {"calls": 0, "refusals": {"no key": 1, "too many requests": 3}}
     assert Usage.of(refused).unanswered == "no model call was answered (4 failed): too many requests"
     for answered in ({}, {**refused, "calls": 1}, {**refused, "budget_ended": "--max-cost=1"}, {"calls": 0}):
         assert Usage.of(answered).unanswered == ""
 
 
-def test_a_group_is_found_by_its_folder_its_name_a_part_of_it_and_as_the_last(tmp_path: Path) -> None:
+def test_a_group_is_found_by_folder_name_partial_name_and_as_the_last(tmp_path: Path) -> None:
     for age, name in enumerate(["2026-01-02-aa", "2026-01-03-bb", "2026-01-04-stopped", "2026-01-01-cc"]):
         (tmp_path / name / "a run").mkdir(parents=True)
         if "stopped" not in name:
@@ -90,7 +90,7 @@ def test_a_group_is_found_by_its_folder_its_name_a_part_of_it_and_as_the_last(tm
         find_group(str(tmp_path), tmp_path)
 
 
-def test_git_ignores_the_groups_in_a_folder_that_was_made_for_them_and_in_no_other(tmp_path: Path) -> None:
+def test_git_ignores_groups_only_in_a_folder_created_for_them(tmp_path: Path) -> None:
     made = tmp_path / "project/reports"
     make_runs_dir(made)
     make_runs_dir(tmp_path)

@@ -1,4 +1,4 @@
-"""Runs that hide from an agent which competition it works on."""
+"""Runs that hide the name of the competition from the agent."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def dataset(tmp_path: Path) -> Dataset:
 def look_around(
     sandbox: Sandbox, dataset: Dataset, group: Path, script: str, *, obfuscated: bool = True
 ) -> tuple[RunRecord, str]:
-    """The record and the log of an agent that prints what a script finds."""
+    """Run a script as an agent; return the record and the log."""
     (agent,) = read_config(AGENTS / "script/config.yaml")
     looking: Agent = replace(agent, kwargs={"script": script})
     options = RunOptions(folder=group, obfuscated=obfuscated, limits=Limits(time_limit=120))
@@ -66,23 +66,23 @@ def look_around(
 
 
 def named(log: str) -> list[str]:
-    """Where the competition is named; the columns and files of its data may say what they say."""
+    """Log lines that name the competition. Names of columns and data files do not count."""
     return [line for line in log.splitlines() if re.search("aerial|cactus.?ident", line, re.IGNORECASE)]
 
 
-def test_a_trusted_agent_finds_nothing_that_names_the_competition(dataset: Dataset, tmp_path: Path) -> None:
+def test_a_trusted_agent_finds_no_name_of_the_competition(dataset: Dataset, tmp_path: Path) -> None:
     record, log = look_around(local_sandbox(), dataset, tmp_path / "group", OWN)
     assert record.ending == Ending.FINISHED, log
     assert named(log) == []
     assert "COMPETITION_ID=competition\n" in log
     assert dataset.competition.obfuscated_description.read_text() in log
     assert "Submission is valid." in log and "Submission invalid!" in log and "WRITTEN" not in log
-    assert record.report.valid_submission, "its submission is graded as ever"
+    assert record.report.valid_submission, "its submission is graded as usual"
     assert record.description == "obfuscated"
     assert any("does not look around" in note for note in record.sandbox.notes)
 
 
-def test_without_it_the_name_is_everywhere(dataset: Dataset, tmp_path: Path) -> None:
+def test_without_obfuscation_the_name_is_visible(dataset: Dataset, tmp_path: Path) -> None:
     record, log = look_around(local_sandbox(), dataset, tmp_path / "group", OWN, obfuscated=False)
     assert any(line == f"COMPETITION_ID={ID}" for line in named(log))
     assert record.description == "bundled"
@@ -92,7 +92,7 @@ def test_without_it_the_name_is_everywhere(dataset: Dataset, tmp_path: Path) -> 
 @pytest.mark.parametrize("network", ["none", "full"])
 def test_nothing_in_a_container_names_the_competition(dataset: Dataset, tmp_path: Path, network: str) -> None:
     require_docker()
-    names = "getent hosts $(hostname -i) || true\n"  # an engine's own name server knows containers by their names
+    names = "getent hosts $(hostname -i) || true\n"  # an engine's DNS server resolves container names
     sandbox = docker_sandbox(network=network)
     record, log = look_around(sandbox, dataset, tmp_path / "group", OWN + AROUND + names)
     assert record.ending == Ending.FINISHED, log
@@ -101,10 +101,10 @@ def test_nothing_in_a_container_names_the_competition(dataset: Dataset, tmp_path
     assert ID not in record.sandbox.container and record.report.valid_submission
     if network == "none":
         _, plain = look_around(sandbox, dataset, tmp_path / "plain", AROUND, obfuscated=False)
-        assert any("/home/data" in line for line in named(plain)), "the path of a mount can be read in a container"
+        assert any("/home/data" in line for line in named(plain)), "the path of a mount is readable in a container"
 
 
-def test_the_data_is_left_as_it_was(dataset: Dataset, tmp_path: Path) -> None:
+def test_the_data_is_unchanged(dataset: Dataset, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in dataset.prepared.rglob("*") if path.is_file()}
     look_around(local_sandbox(), dataset, tmp_path / "group", "true")
     assert {path: path.read_bytes() for path in dataset.prepared.rglob("*") if path.is_file()} == before
@@ -120,12 +120,12 @@ def test_a_competition_without_an_obfuscated_description_is_not_run(tmp_path: Pa
     assert not (tmp_path / "group").exists()
 
 
-def test_json_names_whose_description_it_was(dataset: Dataset, tmp_path: Path) -> None:
+def test_the_record_names_the_kind_of_description(dataset: Dataset, tmp_path: Path) -> None:
     record, _ = look_around(local_sandbox(), dataset, tmp_path / "group", "true")
     assert json.loads((tmp_path / "group" / record.run_id / "run.json").read_text())["description"] == "obfuscated"
 
 
-def test_what_is_shown_is_a_copy_that_all_may_read_and_that_goes_with_the_run(tmp_path: Path) -> None:
+def test_the_obfuscated_data_is_a_readable_copy_removed_after_the_run(tmp_path: Path) -> None:
     public = tmp_path / "store/toy/public"
     (public / "deep").mkdir(parents=True)
     (public / "deep/a.csv").write_text("a")

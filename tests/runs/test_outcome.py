@@ -1,4 +1,4 @@
-"""The outcomes of runs: one list, which records, options, tables, plots and pages share."""
+"""The outcomes of runs: a single list shared by records, options, tables, plots and pages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_an_outcome_equals_its_name_in_records() -> None:
     assert Outcome.above_median.label == "above median"
 
 
-def test_outcomes_are_distinct_in_letter_and_ordered_by_rank() -> None:
+def test_outcomes_have_distinct_letters_and_are_ordered_by_rank() -> None:
     assert len({outcome.letter for outcome in Outcome}) == len(Outcome)
     assert [outcome.rank for outcome in Outcome] == list(range(len(Outcome)))
     assert [outcome.passed for outcome in Outcome] == sorted((o.passed for o in Outcome), reverse=True)
@@ -33,7 +33,7 @@ def test_outcomes_are_distinct_in_letter_and_ordered_by_rank() -> None:
     assert Outcome.error in FAILURES and Outcome.no_medal not in FAILURES
 
 
-def test_the_letters_in_pytests_progress_line_and_what_passes() -> None:
+def test_outcomes_have_letters_and_pass_or_fail() -> None:
     assert {str(outcome): outcome.letter for outcome in Outcome if outcome.passed} == {
         "gold": "G",
         "silver": "S",
@@ -86,13 +86,13 @@ def test_without_a_submission_the_ending_is_the_outcome(ending: Ending, outcome:
         ("crashed", "gold", False),  # a failure anyway
     ],
 )
-def test_a_graded_run_is_below_a_medal_that_it_did_not_earn(
+def test_a_graded_run_ranks_below_a_medal_that_it_did_not_earn(
     outcome: str, min_medal: str | None, is_below: bool
 ) -> None:
     assert Outcome[outcome].is_below(min_medal) is is_below
 
 
-def test_a_grader_that_raises_is_an_error_that_names_the_grader_and_no_result_of_the_agent() -> None:
+def test_a_grader_that_raises_is_an_error_of_the_grader_and_not_a_result_of_the_agent() -> None:
     invalid = record_with(SPACESHIP, "invalid_submission")
     broken = replace(invalid, report=replace(invalid.report, grader_defect=True, error="KeyError: 'x'"))
     assert broken.outcome is Outcome.error
@@ -108,4 +108,4 @@ def test_outcomes_are_listed_in_one_module() -> None:
     files = [path for path in package.rglob("*") if path.suffix in (".py", ".js", ".html", ".css")]
     assert len(files) > 100
     using = {path.relative_to(package).as_posix() for path in files if names.search(path.read_text())}
-    assert using == {"records/outcome.py", "records/record.py"}  # the list, and the rule that chooses from it
+    assert using == {"records/outcome.py", "records/record.py"}  # the list, and the rule that selects an outcome

@@ -1,4 +1,4 @@
-"""What a run leaves behind, whatever its sandbox reports."""
+"""The record and files of a run for any report of its sandbox."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOYS = Path(__file__).parents[1] / "toys"
 
 @dataclass
 class ScriptedSandbox:
-    """A sandbox whose agent wrote this submission, and which accounts for it like this."""
+    """A sandbox with a given submission and a given account of the run."""
 
     execution: Execution | SandboxError
     submission: str | None = None
@@ -51,7 +51,7 @@ def run(sandbox: ScriptedSandbox, tmp_path: Path) -> RunRecord:
 
 @pytest.mark.full
 @pytest.mark.parametrize("character", ["x", "\x00", "\U0001f600"], ids=["letters", "controls", "emoji"])
-def test_a_record_stays_below_one_megabyte_whatever_the_agent_does(tmp_path: Path, character: str) -> None:
+def test_a_record_stays_below_one_megabyte_for_any_agent(tmp_path: Path, character: str) -> None:
     long = character * 20_000
     account = SandboxAccount(
         name="docker",
@@ -69,13 +69,13 @@ def test_a_record_stays_below_one_megabyte_whatever_the_agent_does(tmp_path: Pat
     found = record.sandbox
     assert len(found.connections) + found.unrecorded_connections == 3005
     assert len(found.left_out) + found.left_out_unnamed == 1000
-    assert found.validations[-1].at == 999, "the last validations are the interesting ones"
+    assert found.validations[-1].at == 999, "the last validations are kept"
     assert found.notes[-1] == f"{1000 - len(found.validations)} earlier validations are not recorded"
     assert record.detail.endswith("…")
     assert read_group(path.parents[1]).records == (record,)
 
 
-def test_what_an_agent_asks_of_models_is_bounded_in_its_record(tmp_path: Path) -> None:
+def test_model_usage_is_bounded_in_the_record(tmp_path: Path) -> None:
     record = run(ScriptedSandbox(Execution(ending=Ending.FINISHED, seconds=1.0)), tmp_path)
     models = {f"{k} {'x' * 5000}": {"calls": 1, "cost": None} for k in range(5000)}
     kept = bounded(replace(record, llm={"calls": 5000, "models": models}))
@@ -107,7 +107,7 @@ def test_an_error_of_the_harness_is_recorded_and_not_raised(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("is_confined", [True, False])
-def test_the_record_says_where_the_kernel_does_not_keep_the_checker_from_the_answers(
+def test_the_record_notes_if_the_kernel_does_not_keep_the_checker_from_the_answers(
     is_confined: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -118,14 +118,14 @@ def test_the_record_says_where_the_kernel_does_not_keep_the_checker_from_the_ans
     assert any("no Landlock" in note for note in record.sandbox.notes) is not is_confined
 
 
-def test_the_record_says_what_confined_checking_and_grading(tmp_path: Path) -> None:
+def test_the_record_contains_the_confinement_of_checker_and_grader(tmp_path: Path) -> None:
     record = run(ScriptedSandbox(Execution(ending=Ending.FINISHED, seconds=1)), tmp_path)
     (path,) = tmp_path.glob("runs/group/*/run.json")
     found = json.loads(path.read_text())["confinement"]
     assert found == record.confinement and set(found) == {"checker", "grader"}
     for process in found.values():
         assert process["memory"] == 8 << 30 and process["core"] == 0
-    # A grader that is not bundled is confined as the checker is: both record the kernel's version of Landlock, if any.
+    # A third-party grader is confined like the checker: both record the kernel's Landlock version, if any.
     assert isinstance(found["checker"]["landlock"], int) and found["grader"]["landlock"] == found["checker"]["landlock"]
     for process in found.values():
         assert process["no_new_privileges"] or not process["landlock"]

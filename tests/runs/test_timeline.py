@@ -1,4 +1,4 @@
-"""A run's submission over time: what was taken while the agent ran, graded afterwards."""
+"""A run's submission over time: snapshots taken while the agent ran and graded afterwards."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def run_script(script: str, sandbox: Sandbox, folder: Path, competition: Competi
 
 
 @pytest.mark.parametrize("kind", ["local", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.serial])])
-def test_better_then_best_then_worse_is_a_curve_of_three_points_and_the_last_cost_a_medal(
+def test_better_best_and_worse_submissions_give_three_points_and_a_lost_medal(
     kind: str, tmp_path: Path, competition: Competition
 ) -> None:
     if kind == "docker":
         require_docker()
         sandbox, wait = docker_sandbox(), "sleep 4"
-    else:  # what was taken lies beside the agent's home
+    else:  # snapshots are stored next to the agent's home
         sandbox, wait = local_sandbox(), "until ls $SUBMISSION_DIR/../../snapshots/*$1.csv; do sleep 0.05; done"
     script = f"taken() {{ {wait}; }}; submit 15; taken 1; submit 20; taken 2; submit 13; taken 3"
     record = run_script(script, sandbox, tmp_path, competition)
@@ -98,9 +98,7 @@ def test_without_snapshots_there_is_no_timeline(tmp_path: Path, competition: Com
 
 
 @pytest.mark.full
-def test_a_submission_that_came_too_late_for_a_snapshot_is_the_last_point(
-    tmp_path: Path, competition: Competition
-) -> None:
+def test_a_submission_too_late_for_a_snapshot_is_the_last_point(tmp_path: Path, competition: Competition) -> None:
     slow = replace(QUICK, check_interval=30.0)
     record = run_script("submit 20", local_sandbox(), tmp_path, competition, snapshots=slow)
     (point,) = record.timeline
@@ -143,7 +141,7 @@ def test_an_estimate_is_a_finite_number_or_none(tmp_path: Path, text: str, score
     assert read_validation_score(tmp_path) == score
 
 
-# What takes no run: made-up snapshots, and a grader that counts what it is asked.
+# Tests without a run: fake snapshots, and a grader that records its calls.
 
 
 def made_up(folder: Path, texts: list[str], final: str | None) -> Snapshots:
@@ -165,7 +163,7 @@ def made_up(folder: Path, texts: list[str], final: str | None) -> Snapshots:
 def points_of(
     folder: Path, competition: Competition, texts: list[str], final: str | None, **options: Any
 ) -> tuple[tuple[TimelinePoint, ...], list[str], Report]:
-    """Submissions that are their own scores."""
+    """Submissions whose content is their score."""
     asked: list[str] = []
 
     def grade(path: Path) -> Report:
@@ -178,7 +176,7 @@ def points_of(
     return timeline(snapshots, report, folder, seconds=10.0, spent=spent, grade=grade, **options), asked, report
 
 
-def test_each_content_is_graded_once_and_the_last_one_not_again(tmp_path: Path, competition: Competition) -> None:
+def test_each_content_is_graded_once_and_the_last_one_is_not_regraded(tmp_path: Path, competition: Competition) -> None:
     points, asked, _ = points_of(tmp_path, competition, ["0.5", "0.7", "0.5", "0.9"], "0.9")
     assert [point.score for point in points] == [0.5, 0.7, 0.5, 0.9]
     assert sorted(asked) == ["0.5", "0.7"]
@@ -186,21 +184,21 @@ def test_each_content_is_graded_once_and_the_last_one_not_again(tmp_path: Path, 
     assert [(point.calls, point.cost) for point in points] == [(1, 0.1), (2, 0.2), (3, 0.3), (4, 0.4)]
 
 
-def test_going_back_to_an_earlier_one_is_a_point_of_its_own(tmp_path: Path, competition: Competition) -> None:
+def test_returning_to_an_earlier_submission_is_a_separate_point(tmp_path: Path, competition: Competition) -> None:
     points, _, report = points_of(tmp_path, competition, ["0.9", "0.5"], "0.9")
     assert [(point.score, point.final) for point in points] == [(0.9, False), (0.5, False), (0.9, True)]
     assert (points[-1].calls, points[-1].cost, points[-1].seconds) == (9, 0.9, 10.0)
     assert last_change(points, report) is None
 
 
-def test_a_submission_that_was_removed_cost_what_it_was_worth(tmp_path: Path, competition: Competition) -> None:
+def test_a_removed_submission_loses_its_medal(tmp_path: Path, competition: Competition) -> None:
     points, _, report = points_of(tmp_path, competition, ["0.9"], None)
     assert [point.final for point in points] == [False]
     change = last_change(points, report)
     assert change is not None and change.medal_lost and (change.score, change.best_medal) == (None, "gold")
 
 
-def test_where_time_is_short_the_whole_run_is_covered(tmp_path: Path, competition: Competition) -> None:
+def test_if_time_is_short_the_graded_snapshots_cover_the_whole_run(tmp_path: Path, competition: Competition) -> None:
     points, asked, _ = points_of(tmp_path, competition, ["0.1", "0.2", "0.3", "0.4", "0.5"], "0.6", limit=-1.0)
     assert asked == [] and {point.score for point in points[:-1]} == {None}
     assert all(point.error == "not graded: grading the run's snapshots took too long" for point in points[:-1])
@@ -215,7 +213,7 @@ def test_a_run_whose_grader_is_defective_is_not_blamed(tmp_path: Path, competiti
     assert last_change(points, replace(report, score=None, grader_defect=True)) is None
 
 
-def test_a_lower_score_that_is_better_is_no_loss(tmp_path: Path, competition: Competition) -> None:
+def test_a_better_lower_score_is_not_a_loss(tmp_path: Path, competition: Competition) -> None:
     points, _, report = points_of(tmp_path, competition, ["0.9"], "0.5")
     assert last_change(points, replace(report, is_lower_better=True)) is None
 
@@ -236,7 +234,7 @@ def test_an_interruption_while_snapshots_are_graded_keeps_the_result(tmp_path: P
     with (slow / "grade.py").open("a") as file:
         file.write(SLOW_IF_PERFECT)
 
-    def interrupt() -> None:  # once the result is written, while the perfect snapshot is graded
+    def interrupt() -> None:  # after the result is written, while the perfect snapshot is graded
         while not list(tmp_path.glob("runs/group/*/run.json")):
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGINT)

@@ -12,7 +12,7 @@ from tests.sandbox.scripted import SANDBOXES, Runner, docker_sandbox, engine_pro
 
 
 def require_docker() -> None:
-    """Skips where no engine answers; where there has to be one, as in CI, its absence is a failure."""
+    """Skip if no engine answers; fail if one is required, as in CI."""
     if problem := engine_problem():
         if os.environ.get("MLEBENCH_REQUIRE_DOCKER") or os.environ.get("CI") == "true":
             pytest.fail(f"this test needs a Docker engine: {problem}")

@@ -1,4 +1,4 @@
-"""An agent that does what a test asks for, in any sandbox."""
+"""Runs scripts as agents in any sandbox."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _FILES = min(1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 PLAIN: dict[str, Any] = {
     "ulimits": [Ulimit(name=name, soft=_FILES, hard=_FILES) for name in ("nofile", "nproc")],
 }
-"""Arguments of a container that a test makes by itself: Podman would ask for more than it may have."""
+"""Arguments of a container that a test creates itself: Podman's default limits exceed what it may have."""
 
 
 @cache
 def engine_problem() -> str:
-    """Why there is no engine to test with. Podman's service is then the one of this process and of what it starts."""
+    """The reason if there is no engine; otherwise "". Podman's service is used by this process and its children."""
     from pytest_mlebench.sandbox.docker.podman import open_client
 
     if ENGINE == "apptainer":
@@ -56,7 +56,7 @@ def engine_problem() -> str:
         return str(error)
     if ENGINE == "podman":
         os.environ["CONTAINER_HOST"] = os.environ["DOCKER_HOST"] = engine.host  # for docker.from_env()
-        _engines.append(engine)  # which lives as long as its service is wanted
+        _engines.append(engine)  # keeps the service running
     else:
         engine.close()
     return ""
@@ -67,7 +67,7 @@ _engines: list[Any] = []
 
 @cache
 def docker_sandbox(**options: Any) -> Sandbox:
-    """Containers, of the engine under test."""
+    """Containers of the engine under test."""
     if ENGINE == "apptainer":
         return _apptainer_sandbox(**options)
     from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
@@ -77,7 +77,7 @@ def docker_sandbox(**options: Any) -> Sandbox:
 
 
 def _apptainer_sandbox(**options: Any) -> Sandbox:
-    """Apptainer's, with images that later tests find again, in the folder that the environment names."""
+    """Apptainer's sandbox; ``MLEBENCH_TEST_SIF`` is the folder of images that later tests reuse."""
     if foreign := options.keys() - {"network", "allow_hosts"}:
         pytest.skip(f"Apptainer has no {', '.join(foreign)}")
     usual = {"network": "llm", "build_network": "full", "sif": os.environ["MLEBENCH_TEST_SIF"]}
@@ -85,7 +85,7 @@ def _apptainer_sandbox(**options: Any) -> Sandbox:
 
 
 def kill_containers() -> None:
-    """End all containers of this process, as somebody else might."""
+    """Kill all containers of this process from outside the harness."""
     if ENGINE == "apptainer":
         for process in psutil.Process().children(recursive=True):
             with suppress(psutil.NoSuchProcess):
@@ -105,7 +105,7 @@ def local_sandbox() -> Sandbox:
 
 SANDBOXES: dict[str, Callable[[], Sandbox]] = {"local": local_sandbox, "docker": docker_sandbox}
 """The sandboxes that the self-check suite runs in. With ``MLEBENCH_TEST_ENGINE=apptainer``, ``docker`` is Apptainer."""
-if ADDED := os.environ.get("MLEBENCH_TEST_SANDBOX"):  # one that another package adds
+if ADDED := os.environ.get("MLEBENCH_TEST_SANDBOX"):  # added by another package
     SANDBOXES[ADDED] = lambda: Bench(sandbox=ADDED).sandbox(script_agent())
 
 
@@ -116,7 +116,7 @@ def script_agent(**changes: Any) -> Agent:
 
 @dataclass
 class Result:
-    """What a script left."""
+    """The results of a script."""
 
     execution: Execution
     run_dir: Path
@@ -134,7 +134,7 @@ class Result:
 
 @dataclass
 class Runner:
-    """Runs scripts as agents; ``public`` is the data that they are shown, ``private`` what they must not see."""
+    """Runs scripts as agents; ``public`` is the data they can see, ``private`` the data they must not see."""
 
     sandbox: Sandbox
     folder: Path
@@ -192,6 +192,6 @@ def make_runner(sandbox: Sandbox, folder: Path) -> Runner:
     (public / "images").mkdir()
     (public / "images/1.txt").write_text("an image")
     (private / "answers.csv").write_text("id,label\n1,ANSWER-7f3a\n2,ANSWER-9c1b\n")
-    for path in public.rglob("*"):  # as the data store leaves it
+    for path in public.rglob("*"):  # like the data store
         path.chmod(path.stat().st_mode & 0o555)
     return Runner(sandbox, folder, public, private)

@@ -1,4 +1,4 @@
-"""What a sandbox did for a run, as a run's record holds it."""
+"""The sandbox's account of a run in the run's record."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_an_account_survives_json() -> None:
     assert SandboxAccount.from_json({}) == SandboxAccount()
 
 
-def test_keys_of_later_versions_are_ignored_and_null_is_not_given() -> None:
+def test_keys_of_later_versions_are_ignored_and_null_counts_as_missing() -> None:
     values: dict[str, Any] = {
         "name": "docker",
         "runtime": None,
@@ -47,7 +47,7 @@ def test_keys_of_later_versions_are_ignored_and_null_is_not_given() -> None:
     assert SandboxAccount.from_json(values) == SandboxAccount(name="docker", connections=(Connection(host="a"),))
 
 
-def test_the_json_of_validations_is_pairs_and_what_is_empty_is_left_out() -> None:
+def test_validations_are_json_pairs_and_empty_values_are_omitted() -> None:
     assert FULL.to_json()["validations"] == [[2.0, "The submission is valid."]]
     assert replace(SandboxAccount(), name="local").to_json() == {"name": "local"}
 
@@ -68,6 +68,6 @@ def test_the_json_of_validations_is_pairs_and_what_is_empty_is_left_out() -> Non
         {"limits": []},
     ],
 )
-def test_what_is_no_account_is_an_error(values: object) -> None:
+def test_an_invalid_account_is_an_error(values: object) -> None:
     with pytest.raises((TypeError, ValueError)):
         SandboxAccount.from_json(values)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A sandbox and a command that a package outside of the repository adds: the example of docs/sandboxes.md."""
+"""A sandbox and a command added by a third-party package: the example of docs/sandboxes.md."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Typed = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def typed(tmp_path: Path) -> Typed:
-    """Runs a program where the package is installed, as ``pip`` does that."""
+    """Runs a program in an environment with the package installed as by ``pip``."""
     text = PAGE.read_text()
     (code,) = re.findall(r'```python\n(""".*?)```', text, re.DOTALL)
     (entry,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
@@ -61,7 +61,7 @@ def typed(tmp_path: Path) -> Typed:
     return typed
 
 
-def test_it_runs_agents(typed: Typed, tmp_path: Path) -> None:
+def test_the_added_sandbox_runs_agents(typed: Typed, tmp_path: Path) -> None:
     session = ("pytest", "-p", "no:cacheprovider", "--agent=baseline", "-k", "smoke-diabetes", "--sandbox=unshared")
     done = typed(*session, "--min-medal=bronze")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -76,7 +76,7 @@ def test_it_runs_agents(typed: Typed, tmp_path: Path) -> None:
     )
 
 
-def test_commands_know_it(typed: Typed, tmp_path: Path) -> None:
+def test_commands_support_the_added_sandbox(typed: Typed, tmp_path: Path) -> None:
     assert re.search("^(ok|problem) +sandbox +unshare", typed("pytest_mlebench.cli", "doctor").stdout, re.MULTILINE)
     build = typed("pytest_mlebench.cli", "build", "--sandbox=unshared", "dummy")
     assert (build.returncode, build.stderr) == (1, "mlebench: --sandbox=unshared has no images\n")
@@ -86,7 +86,7 @@ def test_commands_know_it(typed: Typed, tmp_path: Path) -> None:
     assert clean.stdout.splitlines()[-1] == "would remove a machine", clean.stderr
 
 
-def test_the_same_package_adds_a_command(typed: Typed) -> None:
+def test_the_same_package_can_add_a_command(typed: Typed) -> None:
     assert "hello" in typed("pytest_mlebench.cli", "--help").stdout
     done = typed("pytest_mlebench.cli", "hello")
     assert (done.returncode, done.stdout) == (3, "hello\n")

@@ -1,7 +1,7 @@
-"""AIDE, the real package in a real container, solves a competition against a model whose replies are written here.
+"""The real AIDE package in a real container solves a competition with a model whose replies are scripted here.
 
-The model is a server of this machine that speaks OpenAI's chat completions. Its first draft fails, its second is good,
-its third is worse.
+The model is a local server with OpenAI's chat completions API. Its first draft fails, its second is good,
+and its third is worse.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ print("AUC: 0.5")
 
 
 class Model(ThreadingHTTPServer):
-    """Answers requests for programs one after another, and reviews each by what its output says."""
+    """Returns the scripted programs in order, and reviews each program by its output."""
 
     daemon_threads = True
 
@@ -150,20 +150,20 @@ def test_aide_solves_a_competition_through_the_proxy(
     assert "step 2/3: metric 0.9" in log
     assert "step 3/3: metric 0.50000" in log
 
-    # What it did can be read afterwards.
+    # Its steps can be read afterwards.
     assert "LogisticRegression" in left(run_dir)["code/solution.py"].decode()
     journal = json.loads(left(run_dir)["logs/journal.json"])
     assert [node["is_buggy"] for node in journal["nodes"]] == [True, False, False]
     assert "no_such_column" in json.dumps(journal["nodes"][0])
 
-    # It spoke to its model through the proxy, and to nobody else.
+    # It connected only to its model, through the proxy.
     assert model.keys == {f"Bearer {KEY}"}
     assert len(model.requests) == 6
     assert "Breast Cancer in Wisconsin" in json.dumps(model.requests[0])
     connections = record.sandbox.connections
     assert {(entry.host, entry.allowed) for entry in connections} == {("host.docker.internal", True)}
 
-    # Its key is nowhere.
+    # No file contains its key.
     for path in filter(Path.is_file, group.folder.rglob("*")):
         assert KEY.encode() not in path.read_bytes(), path
 

@@ -1,4 +1,4 @@
-"""Whatever an agent's file makes of grader and checker, its run ends in time and with a record; so does the next."""
+"""After a file that breaks the grader or checker, its run and the next one end in time with a record."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run(script: str, competition: Competition, sandbox: Sandbox, tmp_path: Path)
 
 @pytest.mark.full
 @pytest.mark.parametrize(("value", "limit"), [(111, "2 s"), (222, "1 GiB of memory")])
-def test_a_loop_and_20_gb_cost_one_run_its_validity(
+def test_a_loop_and_20_gb_invalidate_only_one_run(
     value: int, limit: str, competition: Competition, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     record = run(f"printf 'id,odd\\n1,{value}\\n' > submission.csv; {VALIDATE}", competition, sandbox, tmp_path)
@@ -69,9 +69,7 @@ def test_a_loop_and_20_gb_cost_one_run_its_validity(
     assert [made.verdict for made in following.sandbox.validations] == ["Submission is valid."]
 
 
-def test_the_checker_reads_no_more_than_grading_does(
-    competition: Competition, sandbox: Sandbox, tmp_path: Path
-) -> None:
+def test_the_checker_reads_no_more_than_the_grader(competition: Competition, sandbox: Sandbox, tmp_path: Path) -> None:
     script = f"head -c 100000 /dev/zero > submission.csv; {VALIDATE}"
     record = run(script, competition, sandbox, tmp_path)
     assert record.report.error == "submission.csv has 100,000 bytes; at most 1,000 are read"
@@ -80,7 +78,7 @@ def test_the_checker_reads_no_more_than_grading_does(
     assert "The file is too large: at most 1,000 bytes." in log.read_text()
 
 
-def test_a_check_that_runs_ends_with_its_run(competition: Competition, sandbox: Sandbox, tmp_path: Path) -> None:
+def test_a_running_check_ends_with_its_run(competition: Competition, sandbox: Sandbox, tmp_path: Path) -> None:
     slow, quick = (f"printf 'id,odd\\n1,{value}\\n' > submission.csv" for value in (111, 1))
     record = run(f"{slow}; ({VALIDATE} &); sleep 0.5; {quick}", competition, sandbox, tmp_path)
     assert record.outcome == "gold"

@@ -1,4 +1,4 @@
-"""The submission checker, asked over real sockets."""
+"""The submission checker, called over real sockets."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def validate(checker: SubmissionChecker, body: bytes) -> tuple[int, Any]:
     return ask(checker, "POST", "/validate", body, Content_Type=f"multipart/form-data; boundary={BOUNDARY}")
 
 
-def test_health_answers(checker: SubmissionChecker) -> None:
+def test_the_health_endpoint_answers(checker: SubmissionChecker) -> None:
     assert ask(checker, "GET", "/health") == (200, {"status": "running"})
 
 
-def test_a_program_that_has_the_usual_port_and_hangs_does_not_hold_up_the_checker() -> None:
+def test_a_hanging_program_on_the_usual_port_does_not_delay_the_checker() -> None:
     with ExitStack() as sockets:
         hanging = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        for _ in range(3):  # more than it lets wait
+        for _ in range(3):  # more than its backlog
             client = sockets.enter_context(socket.socket())
             client.setblocking(False)
             client.connect_ex(hanging.getsockname())
@@ -74,7 +74,7 @@ def test_a_program_that_has_the_usual_port_and_hangs_does_not_hold_up_the_checke
 @pytest.mark.parametrize(
     "content", [b"", b"id,x\n1,2\n", b"a\r\n--frontie\r\nb" * 20_000], ids=["empty", "small", "large"]
 )
-def test_the_file_arrives_as_it_was_sent(checker: SubmissionChecker, content: bytes) -> None:
+def test_the_file_arrives_unchanged(checker: SubmissionChecker, content: bytes) -> None:
     assert validate(checker, form(content)) == (200, f"{len(content)} bytes, {content[:20]!r}")
 
 
@@ -92,13 +92,13 @@ def test_curl_in_the_agents_script_works(checker: SubmissionChecker, tmp_path: P
     assert missing.returncode == 2 and "is not a file" in missing.stderr
 
 
-def test_other_fields_are_passed_over(checker: SubmissionChecker) -> None:
+def test_other_fields_are_ignored(checker: SubmissionChecker) -> None:
     first = form(b"ignored", field="note").removesuffix(f"--{BOUNDARY}--\r\n".encode())
     assert validate(checker, first + form(b"taken"))[1] == "5 bytes, b'taken'"
     assert validate(checker, form(b"x", field="other")) == (400, "The form has no field 'file'.")
 
 
-def test_requests_that_are_no_upload_are_answered_with_what_to_do(checker: SubmissionChecker) -> None:
+def test_requests_that_are_not_uploads_get_instructions(checker: SubmissionChecker) -> None:
     assert ask(checker, "POST", "/validate", b"id,x\n")[0] == 400
     assert ask(checker, "GET", "/answers")[0] == 404
     assert ask(checker, "POST", "/grade", form(b"x"))[0] == 404
@@ -106,7 +106,7 @@ def test_requests_that_are_no_upload_are_answered_with_what_to_do(checker: Submi
     assert (status, text) == (400, "The upload ended before the form did.")
 
 
-def test_a_large_upload_is_refused_before_it_is_read(checker: SubmissionChecker) -> None:
+def test_a_large_upload_is_rejected_before_it_is_read(checker: SubmissionChecker) -> None:
     netloc = urlparse(checker.url)
     with socket.create_connection((netloc.hostname, netloc.port), timeout=10) as connection:
         head = f"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary={BOUNDARY}\r\n"
@@ -115,7 +115,7 @@ def test_a_large_upload_is_refused_before_it_is_read(checker: SubmissionChecker)
 
 
 @pytest.mark.parametrize("size", [1_100_000, 30_000_000])
-def test_the_reason_for_refusing_a_large_file_arrives(checker: SubmissionChecker, tmp_path: Path, size: int) -> None:
+def test_the_reason_for_rejecting_a_large_file_arrives(checker: SubmissionChecker, tmp_path: Path, size: int) -> None:
     (tmp_path / "large.csv").write_bytes(bytes(size))
     done = subprocess.run(
         ["bash", bundled("environment") / VALIDATE, tmp_path / "large.csv"],
@@ -125,7 +125,7 @@ def test_the_reason_for_refusing_a_large_file_arrives(checker: SubmissionChecker
 
 
 @pytest.mark.parametrize("length", ["-1", "1e3", "9" * 5000, "", "٣"])
-def test_a_length_that_is_no_number_is_refused(checker: SubmissionChecker, length: str) -> None:
+def test_a_length_that_is_not_a_number_is_rejected(checker: SubmissionChecker, length: str) -> None:
     netloc = urlparse(checker.url)
     with socket.create_connection((netloc.hostname, netloc.port), timeout=10) as connection:
         head = f"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary={BOUNDARY}\r\n"
@@ -138,21 +138,21 @@ def test_the_rate_is_limited(checker: SubmissionChecker) -> None:
     assert codes == [200] * 5 + [429] * 2
 
 
-def test_verdicts_are_kept_for_the_record(checker: SubmissionChecker) -> None:
+def test_verdicts_are_recorded(checker: SubmissionChecker) -> None:
     validate(checker, form(b"x"))
     ((seconds, verdict),) = checker.history
     assert seconds >= 0 and verdict == "1 bytes, b'x'"
 
 
 @pytest.mark.full
-def test_two_checkers_have_two_ports() -> None:
+def test_two_checkers_have_different_ports() -> None:
     with SubmissionChecker(size_of) as first, SubmissionChecker(lambda path: "second") as second:
         assert first.url != second.url
         assert validate(first, form(b"x"))[1] == "1 bytes, b'x'"
         assert validate(second, form(b"x"))[1] == "second"
 
 
-def test_a_unix_socket_serves_as_well(tmp_path: Path) -> None:
+def test_a_unix_socket_also_works(tmp_path: Path) -> None:
     with SubmissionChecker(size_of, unix_socket=tmp_path / "checker.sock") as checker:
         done = subprocess.run(
             ["curl", "-s", "--unix-socket", tmp_path / "checker.sock", f"{checker.url}/health"],
@@ -161,7 +161,7 @@ def test_a_unix_socket_serves_as_well(tmp_path: Path) -> None:
         assert json.loads(done.stdout) == {"status": "running"}
 
 
-def test_a_verdict_comes_after_a_whole_number_of_steps() -> None:
+def test_a_verdict_is_delayed_to_a_whole_number_of_steps() -> None:
     with SubmissionChecker(size_of, step=0.5) as checker:
         for _ in range(2):
             validate(checker, form(b"x"))
@@ -198,7 +198,7 @@ def _broken_off(checker: SubmissionChecker) -> object:
 
 
 @pytest.mark.full
-def test_a_client_that_stalls_does_not_hold_up_the_end() -> None:
+def test_a_stalled_client_does_not_delay_the_end() -> None:
     with SubmissionChecker(size_of) as checker:
         netloc = urlparse(checker.url)
         stalled = [socket.create_connection((netloc.hostname, netloc.port), timeout=10) for _ in range(100)]
@@ -209,7 +209,7 @@ def test_a_client_that_stalls_does_not_hold_up_the_end() -> None:
         connection.close()
 
 
-def test_a_check_that_fails_is_no_verdict() -> None:
+def test_a_failing_check_is_not_a_verdict() -> None:
     def check(path: Path) -> str:
         raise RuntimeError("broken")
 

@@ -1,4 +1,4 @@
-"""Any ending of a session leaves nothing behind, and what a killed one leaves, `clean` finds, and nothing else."""
+"""A session leaves nothing behind, however it ends; `clean` finds only the leftovers of killed sessions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TOYS = Path(__file__).parents[1] / "toys"
 
 
 class Session:
-    """Another process that runs an agent which sleeps."""
+    """Another process that runs a sleeping agent."""
 
     def __init__(
         self, folder: Path, keep: bool = False, session: str = SESSION, script: str = "echo ready; sleep 600"
@@ -60,7 +60,7 @@ class Session:
 
 @pytest.fixture
 def session(docker_engine: None, tmp_path: Path) -> Iterator[Session]:
-    docker_sandbox().prepare(script_agent())  # building the image takes longer than a session may
+    docker_sandbox().prepare(script_agent())  # building the image takes longer than a session's timeout
     session = Session(tmp_path / "session")
     yield session
     session.process.kill()
@@ -108,7 +108,7 @@ def test_a_local_agent_ends_with_the_processes_that_started_it(victims: str, tmp
 
 
 @pytest.mark.full
-def test_what_a_local_agent_started_ends_too_when_all_is_killed_at_once(tmp_path: Path) -> None:
+def test_processes_started_by_a_local_agent_end_if_all_others_are_killed_at_once(tmp_path: Path) -> None:
     script = "(setsid sleep 600 &); sleep 600 & echo ready; wait"
     session = Session(tmp_path / "session", session=LOCAL_SESSION, script=script)
     harness = psutil.Process(session.process.pid)
@@ -119,7 +119,7 @@ def test_what_a_local_agent_started_ends_too_when_all_is_killed_at_once(tmp_path
         assert len(sleeps) == 2
         for process in family:
             if process not in sleeps:
-                process.suspend()  # nobody sees the others' end and cleans up
+                process.suspend()  # so that none of them notices the end of another and cleans up
         for process in family:
             if process not in sleeps:
                 process.kill()
@@ -137,7 +137,7 @@ def test_what_a_local_agent_started_ends_too_when_all_is_killed_at_once(tmp_path
 
 
 @pytest.mark.full
-def test_a_job_that_is_ended_process_by_process_is_an_interrupted_run(tmp_path: Path) -> None:
+def test_a_job_ended_process_by_process_is_an_interrupted_run(tmp_path: Path) -> None:
     session = Session(tmp_path / "session", session=LOCAL_SESSION)
     harness = psutil.Process(session.process.pid)
     supervisor = next(child for child in harness.children() if "supervisor.py" in " ".join(child.cmdline()))
@@ -145,9 +145,9 @@ def test_a_job_that_is_ended_process_by_process_is_an_interrupted_run(tmp_path: 
     try:
         supervisor.terminate()
         time.sleep(0.5)
-        assert agent.is_running() and supervisor.is_running(), "the harness does not know yet why they would end"
+        assert agent.is_running() and supervisor.is_running(), "the harness does not know the cause yet"
         harness.terminate()
-        assert session.process.wait(60) == -signal.SIGINT, "not the end of a KeyboardInterrupt"
+        assert session.process.wait(60) == -signal.SIGINT, "not ended by a KeyboardInterrupt"
         psutil.wait_procs([supervisor, agent], timeout=60)
         assert not agent.is_running()
     finally:
@@ -157,14 +157,14 @@ def test_a_job_that_is_ended_process_by_process_is_an_interrupted_run(tmp_path: 
 
 
 @pytest.mark.docker
-@pytest.mark.serial  # another session that starts would take it
-def test_a_killed_sessions_agent_ends_by_itself_and_clean_takes_the_rest(session: Session) -> None:
+@pytest.mark.serial  # another session would clean it up at its start
+def test_a_killed_sessions_agent_ends_by_itself_and_clean_removes_the_rest(session: Session) -> None:
     pid = session.process.pid
     session.end(signal.SIGKILL)
     deadline = time.monotonic() + 20
     while containers(pid, all=False) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert containers(pid, all=False) == []  # nothing runs
+    assert containers(pid, all=False) == []  # no container is running
     (container,) = containers(pid)
     (folder,) = folders(pid)
     assert {leftover.name for leftover in clean(ENGINE, dry_run=True)} >= {container, str(folder)}
@@ -175,7 +175,7 @@ def test_a_killed_sessions_agent_ends_by_itself_and_clean_takes_the_rest(session
 
 
 @pytest.mark.docker
-def test_clean_leaves_alone_what_is_not_a_dead_sessions(session: Session, run_in_container: Runner) -> None:
+def test_clean_removes_only_leftovers_of_dead_sessions(session: Session, run_in_container: Runner) -> None:
     client = docker.from_env()
     image = run_in_container.sandbox.images.environment()  # type: ignore[attr-defined]
     name = f"mlebench-test-{uuid.uuid4().hex[:8]}"
@@ -194,7 +194,7 @@ def test_clean_leaves_alone_what_is_not_a_dead_sessions(session: Session, run_in
 
 
 @pytest.mark.docker
-def test_a_kept_container_stays_until_it_is_asked_for(run_in_container: Runner) -> None:
+def test_a_kept_container_stays_until_its_removal_is_requested(run_in_container: Runner) -> None:
     result = run_in_container("echo x > /home/note", keep=True)
     container = docker.from_env().containers.get(result.execution.sandbox.kept.removeprefix("container "))
     try:
@@ -205,7 +205,7 @@ def test_a_kept_container_stays_until_it_is_asked_for(run_in_container: Runner) 
         container.remove()
 
 
-def test_a_process_number_that_is_used_again_is_not_taken_for_the_owner() -> None:
+def test_a_reused_pid_is_not_mistaken_for_the_owner() -> None:
     labels = owner_labels()
     assert not is_dead(labels)
     assert is_dead({**labels, "mlebench.pid-start": "1"})
@@ -213,7 +213,7 @@ def test_a_process_number_that_is_used_again_is_not_taken_for_the_owner() -> Non
     assert is_dead({**labels, "mlebench.pid": "4999999"})
 
 
-def test_what_cannot_be_judged_from_here_is_not_dead() -> None:
+def test_owners_that_cannot_be_checked_are_not_dead() -> None:
     dead = {**owner_labels(), "mlebench.pid-start": "1"}
     assert is_dead(dead)
     assert not is_dead({**dead, "mlebench.host": "elsewhere"})
@@ -223,7 +223,7 @@ def test_what_cannot_be_judged_from_here_is_not_dead() -> None:
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_folders_of_killed_runs_are_removed_without_an_engine_too(
+def test_folders_of_killed_runs_are_removed_even_without_an_engine(
     installed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cleaned: list[Leftover] = []
@@ -231,7 +231,7 @@ def test_folders_of_killed_runs_are_removed_without_an_engine_too(
     def closed(engine: str) -> None:
         raise SandboxError("no engine answers")
 
-    def clean_folders(**_: object) -> list[Leftover]:  # the real one would take what other tests look for
+    def clean_folders(**_: object) -> list[Leftover]:  # the real one would remove folders of other tests
         cleaned.append(Leftover("folder", "left"))
         return cleaned
 
@@ -256,7 +256,7 @@ def test_a_zombie_is_dead() -> None:
 
 
 @pytest.mark.docker
-def test_a_killed_run_group_that_is_resumed_leaves_no_container(docker_engine: None, tmp_path: Path) -> None:
+def test_a_killed_and_resumed_run_group_leaves_no_container(docker_engine: None, tmp_path: Path) -> None:
     shutil.copytree(TOYS, tmp_path, dirs_exist_ok=True)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmlebench_data_dir = data\nmlebench_agents_dir = agents\n")
     group = f"toys-{uuid.uuid4().hex[:8]}"
@@ -296,8 +296,8 @@ def test_the_mounted_disk_of_a_dead_session_is_removed(docker_engine: None) -> N
     assert not folder.exists()
 
 
-def test_folders_of_another_machine_are_not_taken_for_those_of_dead_sessions(tmp_path: Path) -> None:
-    """Nodes of a cluster may share a folder, where process numbers are another machine's."""
+def test_folders_of_another_machine_are_not_mistaken_for_those_of_dead_sessions(tmp_path: Path) -> None:
+    """Nodes of a cluster may share a folder, so PIDs in it may belong to another machine."""
     kind, machine, *_ = owned_prefix("run-").split("-")
     for name in (f"{kind}-{machine}-99999999-1-x", f"{kind}-000000-99999999-1-x", f"{owned_prefix('run-')}x"):
         (tmp_path / name).mkdir()

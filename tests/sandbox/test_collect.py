@@ -1,4 +1,4 @@
-"""Collecting what nobody can be trusted to have left."""
+"""Collecting untrusted files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def source(tmp_path: Path) -> Path:
 def collected(
     source: Path, size: int, number: int, redactor: Redactor | None = None
 ) -> tuple[dict[str, bytes], Collector]:
-    """What is collected of a folder, and by what."""
+    """Collect a folder; return the files and the collector."""
     run_dir = Path(tempfile.mkdtemp(dir=source.parent))
     with FilesWriter(run_dir) as files:
         collector = Collector(files, size, number, redactor or Redactor())
@@ -51,7 +51,7 @@ def test_links_pipes_and_sockets_are_left_out_and_noted(source: Path, tmp_path: 
     assert len(collector.left_out) == 3
 
 
-def test_a_link_in_place_of_the_folder_is_left_out(source: Path, tmp_path: Path) -> None:
+def test_a_link_instead_of_the_folder_is_left_out(source: Path, tmp_path: Path) -> None:
     (tmp_path / "submission").symlink_to(source)
     found, collector = collected(tmp_path / "submission", 1000, 100)
     assert found == {} and collector.left_out == ["submission (no folder)"]
@@ -68,7 +68,7 @@ def test_size_and_number_are_limited(source: Path, tmp_path: Path) -> None:
     assert len(found) == 2 and len(few.left_out) == 6
 
 
-def test_folders_without_end_do_not_end_the_collection(source: Path, tmp_path: Path) -> None:
+def test_endless_folders_do_not_break_the_collection(source: Path, tmp_path: Path) -> None:
     folder = source / "deep"
     for _ in range(100):
         folder = folder / "d"

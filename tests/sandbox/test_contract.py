@@ -1,4 +1,4 @@
-"""What every sandbox keeps, whatever it is made of. ``sandbox/contract.py`` says where they differ."""
+"""Guarantees of every sandbox. ``sandbox/contract.py`` lists the differences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
 EAT_MEMORY = "python3 -c 'x = []\nwhile True: x.append(bytearray(1 << 24))'"
 
 
-def test_an_agent_finds_its_places_in_its_variables(run: Runner) -> None:
+def test_an_agent_finds_its_paths_in_its_variables(run: Runner) -> None:
     result = run(
         'for name in SUBMISSION_DIR LOGS_DIR CODE_DIR AGENT_DIR; do test -w "${!name}" && echo "$name"; done; '
         'test -r "$DATA_DIR/description.md" && echo DATA_DIR; '
@@ -36,13 +36,13 @@ def test_an_agent_finds_its_places_in_its_variables(run: Runner) -> None:
     ]
 
 
-def test_an_agent_is_told_its_time_limit_as_a_number_and_in_its_instructions(run: Runner) -> None:
+def test_an_agent_gets_its_time_limit_as_a_number_and_in_its_instructions(run: Runner) -> None:
     result = run('echo "$TIME_LIMIT_SECS"; cat "$INSTRUCTIONS"', time_limit=90)
     assert result.log.startswith("90\n")
     assert "1 minute 30 seconds" in result.log
 
 
-def test_instructions_name_the_places_that_the_agent_has(run: Runner) -> None:
+def test_instructions_name_the_agents_paths(run: Runner) -> None:
     result = run(
         'for place in "$DATA_DIR" "$SUBMISSION_DIR" "$LOGS_DIR" "$CODE_DIR"; do '
         'grep -q "$place" "$INSTRUCTIONS" && echo named; done'
@@ -50,7 +50,7 @@ def test_instructions_name_the_places_that_the_agent_has(run: Runner) -> None:
     assert result.log.split() == ["named"] * 4
 
 
-def test_places_lie_alike_in_every_sandbox(run: Runner) -> None:
+def test_the_layout_of_paths_is_the_same_in_every_sandbox(run: Runner) -> None:
     result = run(
         'cd "$HOME/.."; ls -d agent code data instructions.txt logs nonroot submission validate_submission.sh; '
         'ls -A "$HOME" | grep -v "^\\.bash\\|^\\.profile"; basename "$HOME"; '
@@ -60,15 +60,15 @@ def test_places_lie_alike_in_every_sandbox(run: Runner) -> None:
     assert result.log.split() == [*own, "nonroot", "here"]
 
 
-def test_arguments_and_variables_of_the_definition_reach_the_agent_as_they_are(run: Runner) -> None:
+def test_arguments_and_variables_of_the_definition_reach_the_agent_unchanged(run: Runner) -> None:
     result = run(
         'printf "<%s>" "$@" "$GREETING"', "a b", "$HOME", "", "'\"", environment={"GREETING": "guten Tag; $HOME ü"}
     )
     assert result.log == "<a b><$HOME><><'\"><guten Tag; $HOME ü>"
 
 
-def test_the_log_has_what_is_printed_in_its_order(run: Runner) -> None:
-    """Docker has a pipe for each of the two streams and reads them in any order; here one carries both."""
+def test_the_log_has_the_output_in_order(run: Runner) -> None:
+    """Docker has one pipe for each stream and reads them in any order; here, one pipe carries both."""
     result = run("for i in {1..500}; do echo out $i; echo error $i >&2; done")
     assert result.log.split() == [word for i in range(1, 501) for word in ("out", str(i), "error", str(i))]
 
@@ -81,7 +81,7 @@ def test_standard_input_is_empty(run: Runner) -> None:
     assert run("cat; echo end").log == "end\n"
 
 
-def test_what_the_agent_leaves_is_in_the_run_directory(run: Runner) -> None:
+def test_files_left_by_the_agent_are_in_the_run_directory(run: Runner) -> None:
     result = run(
         f"{SUBMIT}; echo note > $LOGS_DIR/note.txt; mkdir -p $CODE_DIR/a/b; echo code > $CODE_DIR/a/b/main.py; "
         "echo lost > $HOME/elsewhere"
@@ -91,13 +91,13 @@ def test_what_the_agent_leaves_is_in_the_run_directory(run: Runner) -> None:
     assert sorted(path.name for path in result.run_dir.iterdir()) == ["files.zip", "run.log", "submission"]
 
 
-def test_names_that_are_odd_are_kept_as_plain_text(run: Runner) -> None:
+def test_odd_names_are_kept_as_plain_text(run: Runner) -> None:
     result = run("cd $LOGS_DIR; touch -- $'-rf' $'a\\nb' 'ü' 'c d' $'\\xff' 'e\\f' $(printf 'x%.0s' {1..255})")
     names = {"-rf", "a%0Ab", "ü", "c d", "%FF", "e%5Cf", "x" * 255}
     assert left(result.run_dir).keys() == {f"logs/{name}" for name in names}
 
 
-def test_an_agent_that_leaves_nothing_has_a_log_and_nothing_else(run: Runner) -> None:
+def test_an_agent_that_leaves_nothing_has_only_a_log(run: Runner) -> None:
     result = run("true")
     assert result.submission is None
     assert [path.name for path in result.run_dir.iterdir()] == ["run.log"] and left(result.run_dir) == {}
@@ -134,24 +134,24 @@ def test_an_exit_with_zero_is_finished(run: Runner) -> None:
     assert (execution.ending, execution.exit_code, execution.signal) == (Ending.FINISHED, 0, None)
 
 
-def test_an_exit_code_is_told(run: Runner) -> None:
+def test_an_exit_code_is_reported(run: Runner) -> None:
     execution = run(f"{SUBMIT}; exit 7").execution
     assert (execution.ending, execution.exit_code) == (Ending.CRASHED, 7)
     assert "7" in execution.detail
 
 
-def test_a_signal_is_told(run: Runner) -> None:
+def test_a_signal_is_reported(run: Runner) -> None:
     execution = run(f"{SUBMIT}; kill -SEGV $$").execution
     assert (execution.ending, execution.signal) == (Ending.CRASHED, "SIGSEGV")
     assert "SIGSEGV" in execution.detail
 
 
-def test_a_start_script_that_cannot_start_its_program_has_crashed(run: Runner) -> None:
+def test_a_start_script_that_cannot_start_its_program_is_a_crash(run: Runner) -> None:
     execution = run("exec /no/such/program").execution
     assert (execution.ending, execution.exit_code) == (Ending.CRASHED, 127)
 
 
-def test_the_time_limit_is_the_harnesss_and_what_was_there_is_kept(run: Runner) -> None:
+def test_the_harness_enforces_the_time_limit_and_keeps_existing_files(run: Runner) -> None:
     started = time.monotonic()
     result = run(f"{SUBMIT}; sleep 600", time_limit=4)
     assert result.execution.ending == Ending.TIMED_OUT
@@ -160,36 +160,36 @@ def test_the_time_limit_is_the_harnesss_and_what_was_there_is_kept(run: Runner) 
     assert time.monotonic() - started < 30
 
 
-def test_an_agent_is_asked_to_end_before_it_is_killed(run: Runner) -> None:
+def test_an_agent_is_asked_to_terminate_before_it_is_killed(run: Runner) -> None:
     script = f"trap '{SUBMIT}; echo goodbye; exit 0' TERM; sleep 600 & wait"
-    result = run(script, time_limit=4, grace_seconds=5.0)  # enough for a busy machine
+    result = run(script, time_limit=4, grace_seconds=5.0)  # long enough for a busy machine
     assert result.execution.ending == Ending.TIMED_OUT
     assert "goodbye" in result.log
     assert result.submission == SAMPLE
 
 
 @pytest.mark.full
-def test_an_agent_that_does_not_listen_is_killed(run: Runner) -> None:
+def test_an_agent_that_ignores_termination_is_killed(run: Runner) -> None:
     started = time.monotonic()
     result = run("trap '' TERM; while true; do sleep 0.1; done", time_limit=1)
     assert result.execution.ending == Ending.TIMED_OUT
     assert time.monotonic() - started < 20
 
 
-def test_too_much_memory_is_told_and_what_was_there_is_kept(run: Runner) -> None:
+def test_excessive_memory_is_reported_and_existing_files_are_kept(run: Runner) -> None:
     result = run(f"{SUBMIT}; {EAT_MEMORY}", memory=200 * MB)
     assert result.execution.ending == Ending.OUT_OF_MEMORY
     assert result.submission == SAMPLE
 
 
-def test_a_full_disk_is_told(run: Runner) -> None:
+def test_a_full_disk_is_reported(run: Runner) -> None:
     result = run(f"{SUBMIT}; exec head -c 64M /dev/zero > $LOGS_DIR/big", disk=8 * MB)
     assert result.execution.ending == Ending.CRASHED
     assert "limit" in result.execution.detail
     assert result.submission == SAMPLE
 
 
-def test_nothing_of_an_agent_runs_on(run: Runner) -> None:
+def test_no_process_of_an_agent_continues(run: Runner) -> None:
     name = f"survivor-{uuid.uuid4().hex}"
     run(f"(setsid nohup bash -c 'exec -a {name} sleep 600' > /dev/null 2>&1 &) ; sleep 0.3; {SUBMIT}")
     assert not _running(name)
@@ -220,11 +220,11 @@ def test_output_can_be_watched_while_the_agent_runs(run: Runner) -> None:
     assert (task.run_dir / "run.log").read_text() == "early\nlate\n"
 
 
-def test_standard_error_is_in_the_log_as_well(run: Runner) -> None:
+def test_standard_error_is_also_in_the_log(run: Runner) -> None:
     assert sorted(run("echo out; echo err >&2").log.split()) == ["err", "out"]
 
 
-def test_of_a_long_log_head_and_tail_are_kept(run: Runner) -> None:
+def test_a_long_log_keeps_its_head_and_tail(run: Runner) -> None:
     result = run("echo first; head -c 20M /dev/zero | tr '\\0' x; echo; echo last", log_bytes=MB)
     assert result.log.startswith("first\n")
     assert result.log.endswith("last\n")
@@ -245,7 +245,7 @@ def test_secrets_appear_in_no_file(run: Runner) -> None:
     assert secret not in repr(result.execution)
 
 
-def test_links_pipes_and_what_they_lead_to_are_not_collected(run: Runner, tmp_path: Path) -> None:
+def test_links_pipes_and_their_targets_are_not_collected(run: Runner, tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
     outside.write_text("outside")
     result = run(
@@ -259,7 +259,7 @@ def test_links_pipes_and_what_they_lead_to_are_not_collected(run: Runner, tmp_pa
     assert all(name in left_out for name in ("submission.csv", "logs/link", "code/root", "logs/pipe"))
 
 
-def test_too_large_and_too_many_files_are_left_out_and_told(run: Runner) -> None:
+def test_files_that_are_too_large_or_too_many_are_left_out_and_reported(run: Runner) -> None:
     result = run(
         f"{SUBMIT}; head -c 3M /dev/zero > $LOGS_DIR/big; echo small > $LOGS_DIR/small; "
         "for i in $(seq 100); do echo $i > $CODE_DIR/$i; done",
@@ -272,13 +272,13 @@ def test_too_large_and_too_many_files_are_left_out_and_told(run: Runner) -> None
     assert "logs/big" in " ".join(result.execution.sandbox.left_out)
 
 
-def test_a_folder_that_was_exchanged_for_a_link_is_not_followed(run: Runner) -> None:
+def test_a_folder_replaced_by_a_link_is_not_followed(run: Runner) -> None:
     result = run("rmdir $SUBMISSION_DIR && ln -s $DATA_DIR $SUBMISSION_DIR; rmdir $LOGS_DIR && ln -s /etc $LOGS_DIR")
     assert result.submission is None and left(result.run_dir) == {}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_stops_the_agent_keeps_its_work_and_goes_on(run: Runner, number: signal.Signals) -> None:
+def test_an_interruption_stops_the_agent_keeps_its_files_and_is_reraised(run: Runner, number: signal.Signals) -> None:
     name = f"interrupted-{uuid.uuid4().hex}"
     task = run.task(f"{SUBMIT}; echo ready; exec -a {name} sleep 600")
 
@@ -305,7 +305,7 @@ def _verdict(n: int, path: Path) -> str:
     return f"verdict {n} on {path.read_text().strip()}"
 
 
-def test_runs_at_the_same_time_do_not_meet(run: Runner) -> None:
+def test_concurrent_runs_are_isolated(run: Runner) -> None:
     tasks = [
         run.task(
             f"echo {n} > $SUBMISSION_DIR/submission.csv; sleep 1; cat $SUBMISSION_DIR/submission.csv; "

@@ -1,4 +1,4 @@
-"""What the harness believes of what a container's first process says."""
+"""Which messages of a container's first process the harness accepts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from pytest_mlebench.sandbox.channels import AgentEnded, ControlChannelClosed, Started, parse_message
 
 
-def test_the_protocol_is_understood() -> None:
+def test_the_protocol_is_parsed() -> None:
     assert parse_message(b'{"started": true}') == Started()
     assert parse_message(b'{"exit_code": 3, "oom_kills": 2}') == AgentEnded(3, None, 2)
     assert parse_message(b'{"signal": "SIGKILL", "oom_kills": null}') == AgentEnded(None, "SIGKILL", None)

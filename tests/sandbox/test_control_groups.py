@@ -1,4 +1,4 @@
-"""What control groups say of a process: real ones of this machine, and made ones of the other version."""
+"""Memory limits and kills in control groups: real ones of this machine, and fake ones of the other version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MB = 1 << 20
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not os.access(REAL, os.W_OK), reason="makes a control group of version 1")
-def test_a_process_that_the_kernel_kills_for_memory_is_counted_in_its_group() -> None:
+def test_a_process_killed_for_memory_is_counted_in_its_group() -> None:
     group = REAL / f"mlebench-test-{os.getpid()}"
     group.mkdir()
     code = "import sys; input(); x = bytearray(200 << 20); print(len(x))"
@@ -36,7 +36,7 @@ def test_a_process_that_the_kernel_kills_for_memory_is_counted_in_its_group() ->
 
 
 def in_group(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes seem to be in this group of version 2, as this machine may have another version."""
+    """Fakes this version 2 group for all processes, because this machine may have version 1."""
     read = Path.read_text
 
     def read_text(path: Path, **options: str) -> str:
@@ -46,7 +46,7 @@ def in_group(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def group_of_version_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *limits: str) -> Path:
-    """Made folders: a job's group, and the step's in it."""
+    """Fake folders: a job's group with the group of its step."""
     (tmp_path / "cgroup.controllers").touch()
     folder = tmp_path
     for name, limit in zip(("job", "step"), limits, strict=True):
@@ -61,7 +61,7 @@ def group_of_version_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *limits:
 @pytest.mark.parametrize(
     ("limits", "least"), [(("2048", "max"), 2048), (("2048", "1024"), 1024), (("max", "max"), None)]
 )
-def test_the_least_limit_around_a_process_counts(
+def test_the_lowest_limit_of_a_processs_groups_counts(
     limits: tuple[str, str], least: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = group_of_version_2(tmp_path, monkeypatch, *limits)
@@ -83,10 +83,10 @@ SESSION = f"/user.slice/user-{UID}.slice/session-3.scope"
         (f"/user.slice/user-{UID}1.slice/session-3.scope", "cpu memory pids", False),
     ],
 )
-def test_only_the_session_of_a_login_has_groups_delegated_by_systemd(
+def test_only_a_login_session_has_groups_delegated_by_systemd(
     group: str, controllers: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Made folders. A job must not leave the group of its batch system."""
+    """Uses fake folders. A job must not leave the group of its batch system."""
     assert not delegated(tmp_path)
     service = tmp_path / f"user.slice/user-{UID}.slice/user@{UID}.service"
     service.mkdir(parents=True)

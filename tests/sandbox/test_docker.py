@@ -1,4 +1,4 @@
-"""What the Docker sandbox asks for, how its containers are confined, and what it says when it cannot run."""
+"""Requirements of the Docker sandbox, the confinement of its containers, and its errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.sandbox.scripted import MB, Runner, docker_sandbox, script_agent
 pytestmark = [pytest.mark.docker, pytest.mark.serial]
 
 
-def test_a_container_has_the_limits_that_the_run_asks_for(run_in_container: Runner) -> None:
+def test_a_container_has_the_limits_of_the_run(run_in_container: Runner) -> None:
     result = run_in_container(
         "cd /sys/fs/cgroup; cat memory.max memory/memory.limit_in_bytes 2>/dev/null; "
         "cat pids.max pids/pids.max 2>/dev/null; df -B1 --output=size /dev/shm | tail -1; ulimit -c; ulimit -f",
@@ -31,7 +31,7 @@ def test_a_container_has_the_limits_that_the_run_asks_for(run_in_container: Runn
     assert result.log.split() == [str(256 * MB), "77", str(1 << 30), "0", str(100 * MB // 1024)]
 
 
-def test_containers_tell_whose_they_are(run_in_container: Runner) -> None:
+def test_containers_have_labels_of_their_owner(run_in_container: Runner) -> None:
     result = run_in_container("true", keep=True)
     container = docker.from_env().containers.get(result.execution.sandbox.container)
     try:
@@ -55,13 +55,13 @@ def test_containers_tell_whose_they_are(run_in_container: Runner) -> None:
         mounts = {mount["Destination"]: mount for mount in container.attrs["Mounts"]}
         assert all(not mount["RW"] for mount in mounts.values() if mount["Type"] == "bind")
         volumes = {name for name, mount in mounts.items() if mount["Type"] == "volume"}
-        assert volumes == {"/home/data", "/dev/pts"}  # of which the file system of the data is read-only
+        assert volumes == {"/home/data", "/dev/pts"}  # the data's file system is read-only
         assert host["Memory"] == host["MemorySwap"] == 512 * MB  # no swap
     finally:
         container.remove(v=True)
 
 
-def test_a_kept_container_can_be_looked_at_afterwards(run_in_container: Runner) -> None:
+def test_a_kept_container_can_be_inspected_afterwards(run_in_container: Runner) -> None:
     result = run_in_container("echo remember > /home/note", keep=True)
     client = docker.from_env()
     container = client.containers.get(result.execution.sandbox.kept.removeprefix("container "))
@@ -82,21 +82,19 @@ def test_a_privileged_agent_needs_permission(docker_engine: None, monkeypatch: p
     DockerSandbox().check(agent)
 
 
-def test_a_privileged_agent_that_is_not_allowed_does_not_run(run_in_container: Runner) -> None:
+def test_a_privileged_agent_without_permission_does_not_run(run_in_container: Runner) -> None:
     with pytest.raises(SandboxError, match="privileged"):
         run_in_container("true", agent=replace(script_agent(), privileged=True))
     assert not (run_in_container.folder / "run-1").exists()
 
 
-def test_an_allowed_privileged_agent_runs_as_nonroot_all_the_same(
-    docker_engine: None, run_in_container: Runner
-) -> None:
+def test_an_allowed_privileged_agent_still_runs_as_nonroot(docker_engine: None, run_in_container: Runner) -> None:
     image = run_in_container.sandbox.images.environment()  # type: ignore[attr-defined]
     plain = docker.from_env().containers.create(image, [], entrypoint="true", privileged=True)
     try:
         plain.start()
     except docker.errors.APIError as error:
-        pytest.skip(f"this engine starts no privileged container at all: {error.explanation}")
+        pytest.skip(f"this engine starts no privileged container: {error.explanation}")
     finally:
         plain.remove(force=True)
     run_in_container.sandbox = docker_sandbox(allow_privileged=True)
@@ -107,7 +105,7 @@ def test_an_allowed_privileged_agent_runs_as_nonroot_all_the_same(
     assert result.execution.sandbox.privileged is True
 
 
-def test_an_unknown_runtime_is_an_error_that_lists_the_known(docker_engine: None) -> None:
+def test_an_unknown_runtime_is_an_error_that_lists_known_ones(docker_engine: None) -> None:
     with pytest.raises(SandboxError, match=r"no runtime sysbox-runc, only .*runc"):
         DockerSandbox(runtime="sysbox-runc").check(script_agent())
 
@@ -117,19 +115,19 @@ def test_a_runtime_can_be_chosen(docker_engine: None, run_in_container: Runner) 
     assert run_in_container("true").execution.sandbox.runtime == "runc"
 
 
-def test_no_engine_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_engine_is_an_error_that_explains_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
     with pytest.raises(SandboxError, match=r"no Docker engine answers.*--sandbox=local"):
         connect()
 
 
-def test_data_that_an_agent_could_not_read_is_an_error(run_in_container: Runner) -> None:
+def test_data_that_an_agent_cannot_read_is_an_error(run_in_container: Runner) -> None:
     run_in_container.public.chmod(0o700)
     with pytest.raises(SandboxError, match="chmod"):
         run_in_container("true")
 
 
-def test_data_that_is_not_there_is_an_error(run_in_container: Runner, tmp_path: Path) -> None:
+def test_missing_data_is_an_error(run_in_container: Runner, tmp_path: Path) -> None:
     run_in_container.public = tmp_path / "nothing"
     with pytest.raises(SandboxError, match="not a folder"):
         run_in_container("true")
@@ -152,9 +150,7 @@ def test_an_image_whose_first_process_does_not_start_is_an_error_and_leaves_noth
 
 
 @pytest.mark.parametrize("how", ["kill", "remove"])
-def test_a_container_that_is_stopped_from_outside_is_an_error_and_no_outcome(
-    run_in_container: Runner, how: str
-) -> None:
+def test_a_container_stopped_from_outside_is_an_error_and_not_an_outcome(run_in_container: Runner, how: str) -> None:
     task = run_in_container.task("echo ready; sleep 600")
 
     def stop() -> None:

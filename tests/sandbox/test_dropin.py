@@ -1,4 +1,4 @@
-"""An agent folder that was written for MLE-bench runs without a change."""
+"""An agent folder written for MLE-bench runs unchanged."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ pytestmark = pytest.mark.docker
 DOCKERFILE = (AGENTS / "legacy/Dockerfile").read_text().partition("ARG CONDA_ENV_NAME")[0]
 
 
-def test_mlebench_build_makes_the_image_of_a_dockerfile_that_makes_its_folders(
-    docker_engine: None, tmp_path: Path
-) -> None:
+def test_mlebench_build_supports_a_dockerfile_that_creates_its_folders(docker_engine: None, tmp_path: Path) -> None:
     id = f"folders-{uuid.uuid4().hex[:8]}"
     folder = tmp_path / "agents" / id
     folder.mkdir(parents=True)
@@ -53,7 +51,7 @@ def run_legacy(runner: Runner, id: str, environment: dict[str, str]) -> Result:
     return Result(runner.sandbox.run(task), task.run_dir, [])
 
 
-def test_an_agent_made_for_conda_and_omegaconf_runs_unchanged(run_in_container: Runner) -> None:
+def test_an_agent_written_for_conda_and_omegaconf_runs_unchanged(run_in_container: Runner) -> None:
     result = run_legacy(run_in_container, "legacy", {"LEGACY_API_KEY": "sk-legacy-secret"})
     assert result.execution.ending == Ending.FINISHED, result.log
     assert result.submission == SAMPLE

@@ -1,4 +1,4 @@
-"""What a container's end means, said in words. (That containers really end so is tested with containers.)"""
+"""The interpretation of a container's end, in words. (Other tests check real containers.)"""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from pytest_mlebench.sandbox.limits import RunEnd
         (RunEnd(lost=True, disk_full="9 bytes written"), Ending.CRASHED, "disk full: 9 bytes written"),
     ],
 )
-def test_an_end_is_judged(end: RunEnd, ending: Ending, detail: str) -> None:
+def test_an_end_is_classified(end: RunEnd, ending: Ending, detail: str) -> None:
     assert end.judge() == (ending, detail)
 
 
-def test_an_end_that_nobody_saw_and_nothing_explains_is_the_harnesss_error() -> None:
+def test_an_unexplained_lost_end_is_an_error_of_the_harness() -> None:
     assert RunEnd(lost=True).is_unexplained
     for end in (
         RunEnd(),

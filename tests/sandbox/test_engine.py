@@ -1,4 +1,4 @@
-"""What the Docker engine refuses, as a line that a user reads."""
+"""Errors of the Docker engine are shown as one readable line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ADDRESS = "http+docker://localhost/v1.43/images/mlebench-env:0123/json?x=%7B%7D"
         (OSError(104, "Connection reset by peer"), "Connection reset by peer"),
     ],
 )
-def test_an_engines_refusal_is_its_own_words_without_the_address(error: Exception, message: str) -> None:
+def test_an_engine_error_is_quoted_without_the_address(error: Exception, message: str) -> None:
     client = Mock(**{"images.get.side_effect": error})
     with pytest.raises(SandboxError) as caught:
         Images(client).environment()
@@ -35,7 +35,7 @@ def test_an_engines_refusal_is_its_own_words_without_the_address(error: Exceptio
     assert message in text and "http" not in text and "\n" not in text
 
 
-def test_a_dockerfiles_typo_is_shown_as_the_builder_says_it() -> None:
+def test_a_typo_in_a_dockerfile_is_shown_in_the_builders_words() -> None:
     refusal = APIError(f"400 Client Error for {ADDRESS}", explanation="dockerfile parse error line 2: unknown: RNU")
     client = Mock(**{"api.build.side_effect": refusal, "info.return_value": {}})
     client.images.get.side_effect = ImageNotFound("no such image")
@@ -46,7 +46,7 @@ def test_a_dockerfiles_typo_is_shown_as_the_builder_says_it() -> None:
 
 @pytest.mark.parametrize("engine", ["docker", "podman"])
 @pytest.mark.parametrize("status, body", [(500, '{"message": "it\\nbroke"}'), (200, "[1]"), (200, "<html>"), (200, "")])
-def test_an_engine_that_answers_nonsense_is_said_in_a_line(
+def test_an_engine_that_answers_nonsense_gives_a_one_line_error(
     status: int, body: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Handler(BaseHTTPRequestHandler):

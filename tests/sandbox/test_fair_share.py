@@ -1,4 +1,4 @@
-"""A run gets a fair share of the machine, and never more than there is."""
+"""A run gets a fair share of the machine, and never more than it has."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ GIB = 1 << 30
 MACHINE = Machine(cpus=16, memory=100 * GIB)
 
 
-def test_without_limits_runs_share_what_the_harness_leaves() -> None:
+def test_without_limits_runs_share_the_resources_that_the_harness_leaves() -> None:
     share = apply(Limits(), MACHINE, workers=4)
     assert (share.cpus, share.memory) == (3.8, 90 * GIB // 4)
     alone = apply(Limits(), Machine(cpus=2, memory=4 * GIB))
     assert (alone.cpus, alone.memory) == (1.9, 3 * GIB)
 
 
-def test_what_the_user_asks_for_stays() -> None:
+def test_explicit_limits_are_kept() -> None:
     asked = Limits(cpus=16, memory=100 * GIB, disk=GIB)
     assert apply(asked, MACHINE, workers=4) == asked
     assert describe(asked)["disk"] == GIB
@@ -45,12 +45,12 @@ def test_what_the_user_asks_for_stays() -> None:
         ({"processes": 0}, "processes is 0"),
     ],
 )
-def test_what_cannot_be_is_refused(limits: dict[str, Any], message: str) -> None:
+def test_impossible_limits_are_rejected(limits: dict[str, Any], message: str) -> None:
     with pytest.raises(SandboxError, match=message):
         apply(Limits(**limits), MACHINE)
 
 
-def test_a_run_beyond_the_machine_is_refused_and_what_applied_is_in_the_record(run: Runner) -> None:
+def test_limits_beyond_the_machine_are_rejected_and_applied_limits_are_recorded(run: Runner) -> None:
     for limits in ({"cpus": 10_000}, {"memory": 1 << 60}, {"cpus": 0}):
         with pytest.raises(SandboxError, match=r"--(cpus|memory) is"):
             run("true", **limits)
@@ -58,6 +58,6 @@ def test_a_run_beyond_the_machine_is_refused_and_what_applied_is_in_the_record(r
     assert applied["memory"] > 0 and applied["cpus"] > 0 and applied["processes"] == 4096
 
 
-def test_no_network_cannot_be_asked_of_the_local_sandbox() -> None:
+def test_the_local_sandbox_rejects_network_none() -> None:
     with pytest.raises(SandboxError, match="--sandbox=docker"):
         LocalSandbox(network="none")

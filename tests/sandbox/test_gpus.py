@@ -36,11 +36,11 @@ def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "locks"
 
 
-def test_gpus_are_what_the_driver_shows(two_gpus: Path) -> None:
+def test_gpus_are_read_from_the_driver(two_gpus: Path) -> None:
     assert [(gpu.index, gpu.uuid) for gpu in detect()] == [(0, "GPU-aaaa"), (1, "GPU-bbbb")]
 
 
-def test_no_driver_is_no_gpu_and_an_error_only_where_one_is_wanted(
+def test_without_a_driver_there_are_no_gpus_and_requesting_one_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -61,14 +61,14 @@ GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-bbbb)
 
 @pytest.fixture
 def mig(two_gpus: Path) -> Path:
-    """The stand-in of `nvidia-smi` shows one GPU with two MIG instances, and one as a whole."""
+    """The fake `nvidia-smi` shows one GPU with two MIG instances, and one whole GPU."""
     program = two_gpus.parent / "bin/nvidia-smi"
     listed = program.read_text().removeprefix("#!/bin/sh\n")
     program.write_text(f'#!/bin/sh\nif [ "$1" = -L ]; then cat <<"END"\n{MIG}END\nelse {listed}fi\n')
     return two_gpus
 
 
-def test_mig_instances_are_leased_in_place_of_their_gpu(mig: Path) -> None:
+def test_mig_instances_are_leased_instead_of_their_gpu(mig: Path) -> None:
     assert [gpu.uuid for gpu in detect()] == ["MIG-1111", "MIG-2222", "GPU-bbbb"]
     with GpuPool(folder=mig).lease(2) as first, GpuPool(folder=mig).lease(1) as second:
         assert {gpu.uuid for gpu in (*first, *second)} == {"MIG-1111", "MIG-2222", "GPU-bbbb"}
@@ -79,7 +79,7 @@ def test_ids_choose_instances_or_all_those_of_a_gpu(ids: list[str], chosen: int,
     assert len(GpuPool(ids, folder=mig).available()) == chosen
 
 
-def test_the_record_has_what_a_runs_gpus_did(two_gpus: Path) -> None:
+def test_the_record_contains_the_gpu_usage_of_a_run(two_gpus: Path) -> None:
     counter = two_gpus.parent / "counter"
     program = two_gpus.parent / "bin/nvidia-smi"
     program.write_text(
@@ -110,12 +110,12 @@ esac
     assert GpuUsage([]).summary == {}
 
 
-def test_a_broken_driver_is_no_gpu(two_gpus: Path) -> None:
+def test_a_broken_driver_counts_as_no_gpu(two_gpus: Path) -> None:
     (two_gpus.parent / "bin/nvidia-smi").write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
     assert detect() == []
 
 
-def test_more_than_there_are_is_an_error_up_front(two_gpus: Path) -> None:
+def test_requesting_more_gpus_than_exist_is_an_early_error(two_gpus: Path) -> None:
     with pytest.raises(SandboxError, match="only 2"):
         GpuPool(folder=two_gpus).check(3)
 
@@ -139,13 +139,13 @@ def _use(folder: Path, number: int, log: Path, rounds: int) -> None:
     for _ in range(rounds):
         with GpuPool(folder=folder).lease(number) as gpus:
             for gpu in gpus:
-                (log / gpu.uuid).touch(exist_ok=False)  # fails if somebody else uses it
+                (log / gpu.uuid).touch(exist_ok=False)  # fails if another process uses it
             time.sleep(0.02)
             for gpu in gpus:
                 (log / gpu.uuid).unlink()
 
 
-def test_processes_that_want_one_or_two_never_meet_and_never_deadlock(two_gpus: Path, tmp_path: Path) -> None:
+def test_concurrent_leases_of_one_or_two_gpus_never_overlap_or_deadlock(two_gpus: Path, tmp_path: Path) -> None:
     log = tmp_path / "in-use"
     log.mkdir()
     context = multiprocessing.get_context("spawn")
@@ -157,7 +157,7 @@ def test_processes_that_want_one_or_two_never_meet_and_never_deadlock(two_gpus: 
     assert [user.exitcode for user in users] == [0, 0, 0]
 
 
-def test_who_waits_says_so_once_and_gets_it_when_it_is_free(two_gpus: Path) -> None:
+def test_a_waiting_lease_is_reported_once_and_granted_when_a_gpu_is_free(two_gpus: Path) -> None:
     events: list[Event] = []
     got = threading.Event()
 
@@ -213,7 +213,7 @@ def test_locks_can_be_taken_by_every_user_of_the_machine(two_gpus: Path) -> None
     assert {path.stat().st_mode & 0o666 for path in two_gpus.iterdir()} == {0o666}
 
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be other users")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
 LEASE = """
 import os, sys
 from pathlib import Path
@@ -233,7 +233,7 @@ except SandboxError as error:
 
 
 class User:
-    """A process of another user that holds all GPUs that are free."""
+    """A process of another user that holds all free GPUs."""
 
     def __init__(self, folder: Path, uid: int) -> None:
         self._process = subprocess.Popen(
@@ -252,7 +252,7 @@ class User:
 
 @pytest.fixture
 def users(two_gpus: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Callable[[int], User]]]:
-    """A folder that all users can reach but in which there are no locks yet, and what starts them."""
+    """A function that starts users with a folder they can all access, which has no locks yet."""
     started: list[User] = []
 
     def start(uid: int) -> User:
@@ -270,7 +270,7 @@ def users(two_gpus: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pat
 
 
 @as_root
-def test_users_of_a_machine_share_its_gpus_and_what_a_dead_one_held_is_free(
+def test_users_of_a_machine_share_its_gpus_and_leases_of_dead_processes_are_freed(
     users: tuple[Path, Callable[[int], User]],
 ) -> None:
     folder, start = users
@@ -289,10 +289,10 @@ def test_users_of_a_machine_share_its_gpus_and_what_a_dead_one_held_is_free(
     assert {path.name for path in folder.iterdir()} == {"GPU-aaaa.lock", "GPU-bbbb.lock"}
 
 
-def test_no_lock_is_opened_in_a_way_that_kernels_refuse_in_shared_folders(
+def test_no_lock_is_opened_in_a_way_that_kernels_reject_in_shared_folders(
     two_gpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """O_CREAT on a file of another user (``fs.protected_regular``, which not every machine has)."""
+    """That is, O_CREAT on a file of another user (``fs.protected_regular``, which not every machine enables)."""
     really_open, flags_of = os.open, dict[str, list[int]]()
 
     def noted(path: Any, flags: int, *mode: int, **options: Any) -> int:
@@ -309,7 +309,7 @@ def test_no_lock_is_opened_in_a_way_that_kernels_refuse_in_shared_folders(
 
 @as_root
 @pytest.mark.parametrize("trap", ["link", "pipe", "folder", "private"])
-def test_a_trap_in_place_of_a_lock_is_an_error_and_nothing_else(
+def test_a_trap_instead_of_a_lock_is_only_an_error(
     trap: str, users: tuple[Path, Callable[[int], User]], tmp_path: Path
 ) -> None:
     folder, _ = users
@@ -336,7 +336,7 @@ def start_as(uid: int, users: tuple[Path, Callable[[int], User]]) -> str:
 
 
 @as_root
-def test_a_link_in_place_of_the_folder_changes_nothing_where_it_leads(
+def test_a_link_instead_of_the_folder_does_not_change_its_target(
     users: tuple[Path, Callable[[int], User]], tmp_path: Path
 ) -> None:
     folder, _ = users
@@ -349,10 +349,8 @@ def test_a_link_in_place_of_the_folder_changes_nothing_where_it_leads(
     assert victim.stat().st_mode & 0o7777 == 0o700 and not list(victim.iterdir())
 
 
-def test_a_lock_that_is_removed_while_it_is_opened_is_not_taken_for_a_lease(
-    two_gpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As by somebody who tidies up: two runs would hold locks on files of the same name."""
+def test_a_lock_removed_while_it_is_opened_is_not_a_lease(two_gpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example by a cleanup job: two runs would then hold locks on files with the same name."""
     really_lock, removed = fcntl.flock, list[Path]()
 
     def lock(descriptor: int, operation: int) -> None:
@@ -366,7 +364,7 @@ def test_a_lock_that_is_removed_while_it_is_opened_is_not_taken_for_a_lease(
         assert removed and [gpu.index for gpu in gpus] == [1]
 
 
-def test_a_lock_that_is_held_looks_new_to_whoever_tidies_up(two_gpus: Path) -> None:
+def test_a_held_lock_has_a_recent_modification_time(two_gpus: Path) -> None:
     with GpuPool(["0"], folder=two_gpus).lease(1):
         pass
     lock = two_gpus / "GPU-aaaa.lock"
@@ -407,10 +405,10 @@ def test_a_machine_without_gpus_is_an_error_before_the_first_run(
 
 
 @pytest.mark.docker
-def test_an_agent_does_not_start_where_the_container_lacks_its_gpu(
+def test_an_agent_does_not_start_if_the_container_lacks_its_gpu(
     docker_engine: None, two_gpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An engine that ignores what it is asked for, as some do, with a stand-in for this machine's `nvidia-smi`."""
+    """Some engines ignore the request for a GPU. The machine's `nvidia-smi` is a fake."""
     from pytest_mlebench.sandbox.docker.client import ContainerClient
     from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
     from tests.sandbox.scripted import make_runner

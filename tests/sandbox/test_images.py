@@ -1,4 +1,4 @@
-"""Images are built when they are needed, once, and again when something in them changes."""
+"""Images are built once, when they are needed, and rebuilt when their content changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.sandbox.scripted import docker_sandbox, script_agent
 
 pytestmark = pytest.mark.docker
 
-NOTE = uuid.uuid4().hex  # so that no image of another session is found
+NOTE = uuid.uuid4().hex  # so that no image of another session is reused
 ENVIRONMENT = """
 ARG BASE_IMAGE
 FROM ${BASE_IMAGE}
@@ -46,7 +46,7 @@ COPY . ${AGENT_DIR}
 
 @dataclass
 class Workshop:
-    """An environment of one's own, small, and an agent; every image that is made in it is taken away at the end."""
+    """A small separate environment and an agent; all its images are removed at the end."""
 
     client: docker.DockerClient
     environment: Path
@@ -76,7 +76,7 @@ class Workshop:
 
     @property
     def said(self) -> list[str]:
-        """What the builder printed."""
+        """The output of the builder."""
         return [event.text for event in self.printed if isinstance(event, Note)]
 
     def sh(self, image: str, command: str) -> str:
@@ -90,11 +90,11 @@ class Workshop:
 
 @pytest.fixture(scope="module")
 def made() -> Iterator[set[str]]:
-    """The tags of all images that these tests made; they are taken away at the end."""
+    """The tags of all images that these tests built; they are removed at the end."""
     tags: set[str] = set()
     yield tags
     client = docker.from_env()
-    for tag in sorted(tags):  # agents' before their environments'
+    for tag in sorted(tags):  # agents before their environments
         with suppress(docker.errors.ImageNotFound):
             client.images.remove(tag, force=True)
 
@@ -117,7 +117,7 @@ def workshop(docker_engine: None, tmp_path: Path, made: set[str]) -> Iterator[Wo
 
 
 def test_a_build_is_one_line_of_progress(workshop: Workshop) -> None:
-    """The builder's own lines, of which there are hundreds, are shown when it fails."""
+    """The builder's hundreds of lines are shown only if it fails."""
     image = workshop.build()
     assert workshop.events == [Step(image, "building")]
     assert any("/places" in line for line in workshop.said)
@@ -126,7 +126,7 @@ def test_a_build_is_one_line_of_progress(workshop: Workshop) -> None:
         workshop.build()
 
 
-def test_an_unchanged_agent_costs_nothing(workshop: Workshop) -> None:
+def test_an_unchanged_agent_is_not_rebuilt(workshop: Workshop) -> None:
     first = workshop.build()
     assert len(workshop.built) == 1
     started = time.monotonic()
@@ -143,7 +143,7 @@ def test_an_unchanged_agent_costs_nothing(workshop: Workshop) -> None:
         ("RNU true", "'RNU' is not an instruction"),
     ],
 )
-def test_what_cannot_work_of_a_dockerfile_is_said(workshop: Workshop, line: str, message: str) -> None:
+def test_unsupported_dockerfile_instructions_are_reported(workshop: Workshop, line: str, message: str) -> None:
     with workshop.agent.dockerfile.open("a") as file:
         file.write(f"{line}\n")
     with pytest.raises(SandboxError, match=message) as caught:
@@ -157,22 +157,22 @@ def test_a_build_that_fails_leaves_no_connection_open(workshop: Workshop) -> Non
     before = _open_sockets(workshop.client)
     with pytest.raises(SandboxError, match="does not build") as caught:
         workshop.build()
-    assert _open_sockets(workshop.client) <= before, caught.value  # its traceback holds the frames of the build
+    assert _open_sockets(workshop.client) <= before, caught.value  # its traceback references the frames of the build
 
 
 def _open_sockets(client: docker.DockerClient) -> set[str]:
-    client.close()  # those that are idle
+    client.close()  # idle ones
     return {str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_socket()}
 
 
-def test_an_agent_may_make_its_folders_as_for_mle_bench(workshop: Workshop) -> None:
+def test_an_agent_may_create_its_folders_as_for_mle_bench(workshop: Workshop) -> None:
     with workshop.agent.dockerfile.open("a") as file:
         file.write("RUN mkdir ${LOGS_DIR} ${CODE_DIR}\n")
     folders = workshop.sh(workshop.build(), "stat -c '%U %n' /home/submission /home/logs /home/code /home/agent")
     assert [line.split()[0] for line in folders.splitlines()] == ["nonroot"] * 4
 
 
-def test_every_change_in_the_agents_folder_rebuilds_the_agent_alone(workshop: Workshop) -> None:
+def test_every_change_in_the_agents_folder_rebuilds_only_the_agent(workshop: Workshop) -> None:
     folder = workshop.agent.folder
     changes: dict[str, Callable[[], object]] = {
         "nothing": lambda: None,
@@ -191,7 +191,7 @@ def test_every_change_in_the_agents_folder_rebuilds_the_agent_alone(workshop: Wo
     assert len(tags) == len(changes)
 
 
-def test_what_is_ignored_changes_nothing(workshop: Workshop) -> None:
+def test_changes_of_ignored_files_do_not_rebuild(workshop: Workshop) -> None:
     folder = workshop.agent.folder
     (folder / ".dockerignore").write_text("# mine\n*.log\ncache/\n")
     first = workshop.build()
@@ -204,7 +204,7 @@ def test_what_is_ignored_changes_nothing(workshop: Workshop) -> None:
     assert workshop.sh(workshop.build(), "ls -A /home/agent").split() == ["Dockerfile", "start.sh"]
 
 
-def test_a_change_of_the_environment_rebuilds_every_agent_on_the_new_one(workshop: Workshop) -> None:
+def test_a_change_of_the_environment_rebuilds_every_agent(workshop: Workshop) -> None:
     first = workshop.build()
     (workshop.environment / "note.txt").write_text(f"new {uuid.uuid4().hex}")
     second = workshop.build()
@@ -213,7 +213,7 @@ def test_a_change_of_the_environment_rebuilds_every_agent_on_the_new_one(worksho
     assert workshop.sh(second, "cat /note.txt").startswith("new ")
 
 
-def test_from_mlebench_env_is_this_sessions_environment_not_the_latest(workshop: Workshop) -> None:
+def test_from_mlebench_env_means_this_sessions_environment_not_the_latest(workshop: Workshop) -> None:
     environment = workshop.images().environment()
     docker_sandbox().images.environment()  # type: ignore[attr-defined]  # `mlebench-env:latest` is another environment
     (workshop.agent.folder / "Dockerfile").write_text(
@@ -231,7 +231,7 @@ def test_a_dockerfile_has_the_documented_build_arguments(workshop: Workshop) -> 
     ]
 
 
-def test_the_agent_owns_what_its_dockerfile_put_into_its_home(workshop: Workshop) -> None:
+def test_the_agent_owns_files_that_its_dockerfile_put_into_its_home(workshop: Workshop) -> None:
     (workshop.agent.folder / "start.sh").chmod(0o600)
     assert workshop.sh(workshop.build(), "stat -c %U /home/agent /home/agent/start.sh /home/data").split() == [
         *("nonroot", "nonroot", "root")
@@ -254,7 +254,7 @@ def test_a_failing_build_is_an_error_with_the_end_of_its_log(workshop: Workshop)
     assert "3" in text.splitlines()[-1]
     assert len(text.splitlines()) < 50
     dockerfile.write_text(DOCKERFILE)
-    workshop.build()  # nothing of the failure stays
+    workshop.build()  # nothing of the failed build remains
 
 
 @pytest.mark.parametrize(
@@ -267,13 +267,13 @@ def test_a_failing_build_is_an_error_with_the_end_of_its_log(workshop: Workshop)
         ("FROM no-such-image-anywhere\n", "does not build"),
     ],
 )
-def test_a_dockerfile_that_is_wrong_is_an_error(workshop: Workshop, text: str, problem: str) -> None:
+def test_an_invalid_dockerfile_is_an_error(workshop: Workshop, text: str, problem: str) -> None:
     (workshop.agent.folder / "Dockerfile").write_text(text)
     with pytest.raises(SandboxError, match=problem):
         workshop.build()
 
 
-def test_a_base_image_that_cannot_be_had_is_an_error_of_one_line(workshop: Workshop) -> None:
+def test_an_unavailable_base_image_gives_a_one_line_error(workshop: Workshop) -> None:
     missing = f"localhost:1/no-such-image-{uuid.uuid4().hex}"
     with pytest.raises(SandboxError, match=rf"{missing} is not available: .*--base-image, or base_image:") as caught:
         workshop.images().environment(missing)
@@ -284,7 +284,7 @@ def test_a_base_image_that_cannot_be_had_is_an_error_of_one_line(workshop: Works
     assert "\n" not in str(caught.value)
 
 
-def test_workers_that_start_at_once_build_once(workshop: Workshop) -> None:
+def test_workers_that_start_concurrently_build_once(workshop: Workshop) -> None:
     workshop.events.clear()
     tags: list[str] = []
     threads = [threading.Thread(target=lambda: tags.append(workshop.images().agent(workshop.agent))) for _ in range(4)]
@@ -300,7 +300,7 @@ def test_workers_that_start_at_once_build_once(workshop: Workshop) -> None:
 # --- the real environment
 
 
-def test_the_environment_is_light_and_holds_neither_us_nor_answers(docker_engine: None) -> None:
+def test_the_environment_is_small_and_contains_neither_the_harness_nor_answers(docker_engine: None) -> None:
     image = docker_sandbox().images.environment()  # type: ignore[attr-defined]
     client = docker.from_env()
     assert client.images.get(image).attrs["Size"] < 1_000_000_000
@@ -322,7 +322,7 @@ def test_the_environment_is_light_and_holds_neither_us_nor_answers(docker_engine
     ]
 
 
-def test_the_environments_folder_is_all_that_goes_into_it(docker_engine: None) -> None:
+def test_the_environments_folder_contains_only_known_files(docker_engine: None) -> None:
     names = {path.name for path in bundled("environment").iterdir()}
     assert names == {
         *("Dockerfile", "check.py", "conda", "heavy", "init.py", "instructions.txt", "requirements.txt"),

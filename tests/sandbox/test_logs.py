@@ -14,7 +14,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "run.log"
 
 
-def test_a_short_log_is_whole_and_can_be_read_while_it_grows(path: Path) -> None:
+def test_a_short_log_is_complete_and_readable_while_it_grows(path: Path) -> None:
     log = LogWriter(path, 1000)
     log.write(b"one\n")
     assert path.read_bytes() == b"one\n"
@@ -24,7 +24,7 @@ def test_a_short_log_is_whole_and_can_be_read_while_it_grows(path: Path) -> None
     assert path.read_bytes() == b"one\ntwo\n"
 
 
-def test_of_a_long_log_head_and_tail_are_kept(path: Path) -> None:
+def test_a_long_log_keeps_its_head_and_tail(path: Path) -> None:
     log = LogWriter(path, 1000)
     for number in range(10_000):
         log.write(b"%05d\n" % number)
@@ -36,7 +36,7 @@ def test_of_a_long_log_head_and_tail_are_kept(path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 3, 1000])
-def test_secrets_are_masked_however_they_are_split(path: Path, step: int) -> None:
+def test_secrets_are_masked_even_if_split(path: Path, step: int) -> None:
     log = LogWriter(path, 10_000, Redactor(["hunter2-key", "hunter2-key2", ""]))
     text = b"key hunter2-key, longer hunter2-key2, part hunter2"
     for start in range(0, len(text), step):
@@ -50,7 +50,7 @@ def test_secrets_are_masked_however_they_are_split(path: Path, step: int) -> Non
     )
 
 
-def test_the_tail_of_a_log_is_text_whatever_it_holds(path: Path) -> None:
+def test_the_tail_of_a_log_is_always_text(path: Path) -> None:
     path.write_bytes(b"\xff\xfe\n" * 100 + b"last\n")
     assert tail(path, lines=2).splitlines()[-1] == "last"
     assert tail(path.with_name("none")) == ""

@@ -1,4 +1,4 @@
-"""What an agent reaches under each network policy, and what the proxy lets through."""
+"""Hosts that an agent reaches under each network policy, and traffic that the proxy allows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.sandbox.scripted import Runner, docker_sandbox, make_runner, script_a
 
 
 class Server(ThreadingHTTPServer):
-    """A model's endpoint on this machine that answers in three parts, a fifth of a second apart."""
+    """A local model endpoint that answers in three parts at intervals of 0.2 s."""
 
     daemon_threads = True
 
@@ -67,7 +67,7 @@ def server() -> Iterator[Server]:
 
 
 @pytest.mark.docker
-def test_a_bundled_agent_reaches_what_its_definition_lists_and_the_record_tells(
+def test_a_bundled_agent_reaches_its_listed_hosts_and_the_record_shows_them(
     run_in_container: Runner, server: Server
 ) -> None:
     listed = f"host.docker.internal:{server.port}"
@@ -98,7 +98,7 @@ def test_more_hosts_can_be_allowed_for_a_session(docker_engine: None, server: Se
 
 
 @pytest.mark.docker
-def test_the_host_of_a_bundled_agents_base_url_is_let_through(run_in_container: Runner, server: Server) -> None:
+def test_the_host_of_a_bundled_agents_base_url_is_allowed(run_in_container: Runner, server: Server) -> None:
     result = run_in_container(
         "curl -s -d x $OPENAI_BASE_URL/chat",
         agent=replace(script_agent(), bundled=True),
@@ -151,10 +151,10 @@ def test_an_unknown_policy_is_an_error(docker_engine: None) -> None:
         docker_sandbox(network="internet")
 
 
-# --- which hosts
+# --- allowed hosts
 
 
-def test_hosts_and_urls_are_understood() -> None:
+def test_hosts_and_urls_are_parsed() -> None:
     assert Destination.parse("API.OpenAI.com") == Destination("api.openai.com", 443)
     assert Destination.parse("localhost:8000") == Destination("localhost", 8000)
     assert Destination.parse("http://model.local/v1") == Destination("model.local", 80, plain=True)
@@ -163,12 +163,12 @@ def test_hosts_and_urls_are_understood() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "*", "*.", "a b", "exa mple.com", "host:port", "http://", "a*b.com", "*.*.com"])
-def test_what_is_no_host_is_an_error(text: str) -> None:
+def test_an_invalid_host_is_an_error(text: str) -> None:
     with pytest.raises(SandboxError):
         Destination.parse(text)
 
 
-def test_an_endpoint_admits_itself_only() -> None:
+def test_an_endpoint_admits_only_itself() -> None:
     endpoint = Destination.parse("api.openai.com")
     assert endpoint.admits("API.openai.com.", 443)
     for host in ("openai.com", "xapi.openai.com", "api.openai.com.evil.net", "evil.net/api.openai.com"):
@@ -176,14 +176,14 @@ def test_an_endpoint_admits_itself_only() -> None:
     assert not endpoint.admits("api.openai.com", 80)
 
 
-def test_a_wildcard_admits_what_is_below_it() -> None:
+def test_a_wildcard_admits_its_subdomains() -> None:
     endpoint = Destination.parse("*.openai.azure.com")
     assert endpoint.admits("mine.openai.azure.com", 443)
     assert not endpoint.admits("openai.azure.com", 443)
     assert not endpoint.admits("evilopenai.azure.com", 443)
 
 
-def test_a_bundled_agent_that_lists_hosts_has_those_and_no_others() -> None:
+def test_a_bundled_agent_that_lists_hosts_has_only_those() -> None:
     agent = replace(script_agent(), llm_hosts=("a.example",), env_vars={"K": "${{ secrets.OPENAI_API_KEY }}"})
     assert list(map(str, endpoints(replace(agent, bundled=True), Launch()))) == ["a.example:443"]
     with pytest.raises(SandboxError, match=r"allow it with --allow-host=a\.example:443"):
@@ -191,7 +191,7 @@ def test_a_bundled_agent_that_lists_hosts_has_those_and_no_others() -> None:
     assert list(map(str, endpoints(agent, Launch(), ["*.example"]))) == ["*.example:443"]
 
 
-def test_an_agent_that_lists_none_has_the_providers_of_its_keys() -> None:
+def test_an_agent_that_lists_no_hosts_has_the_providers_of_its_keys() -> None:
     agent = replace(
         script_agent(),
         env_vars={
@@ -217,12 +217,12 @@ def test_an_agent_without_keys_has_no_host() -> None:
         *("*.com", "*.uk", "*.co.uk", "*.com.au", "*.localhost", "*.internal"),
     ],
 )
-def test_an_agent_may_not_list_this_machine_its_cloud_or_half_the_internet(host: str) -> None:
+def test_an_agent_may_not_list_local_or_metadata_addresses_or_top_level_domains(host: str) -> None:
     with pytest.raises(SandboxError, match="llm_hosts may not list"):
         endpoints(replace(script_agent(), llm_hosts=(host,)), Launch())
 
 
-def test_this_machines_own_addresses_may_not_be_listed() -> None:
+def test_addresses_of_this_machine_may_not_be_listed() -> None:
     own = [str(entry[4][0]) for entry in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)]
     for address in own:
         with pytest.raises(SandboxError, match="llm_hosts may not list"):
@@ -232,7 +232,7 @@ def test_this_machines_own_addresses_may_not_be_listed() -> None:
 @pytest.mark.parametrize(
     "host", ["api.openai.com", "*.openai.azure.com", "*.example.co.uk", "10.9.8.7:8000", "[fd00::5]"]
 )
-def test_a_bundled_agent_may_list_a_provider_or_its_companys_own_model(host: str) -> None:
+def test_a_bundled_agent_may_list_a_provider_or_a_private_model_server(host: str) -> None:
     assert len(endpoints(replace(script_agent(), llm_hosts=(host,), bundled=True), Launch())) == 1
 
 
@@ -245,7 +245,7 @@ def test_a_bundled_agent_may_list_a_provider_or_its_companys_own_model(host: str
         *("10.0.0.5", "192.168.1.1:8000", "172.31.255.254", "[fd00::5]", "[::ffff:10.0.0.5]", "8.8.8.8"),
     ],
 )
-def test_what_an_agent_lists_needs_the_permission_that_the_message_names(host: str) -> None:
+def test_a_listed_host_needs_the_permission_that_the_error_names(host: str) -> None:
     agent = replace(script_agent(), llm_hosts=(host,))
     with pytest.raises(SandboxError, match="wants to reach") as caught:
         endpoints(agent, Launch())
@@ -273,17 +273,17 @@ def test_a_providers_host_is_not_reached_directly_without_its_key(host: str) -> 
     assert endpoints(replace(script_agent(), llm_hosts=(host,)), Launch()) == ()
 
 
-def test_a_base_url_may_not_name_the_metadata_address_either_and_the_sandboxs_own_needs_no_proxy() -> None:
+def test_a_base_url_may_not_be_the_metadata_address_and_localhost_needs_no_proxy() -> None:
     with pytest.raises(SandboxError, match="credentials"):
         endpoints(script_agent(), Launch(environment={"OPENAI_BASE_URL": "http://169.254.169.254/v1"}))
     assert endpoints(script_agent(), Launch(environment={"OPENAI_BASE_URL": "http://localhost:8000/v1"})) == ()
 
 
-# --- the proxy by itself
+# --- the proxy alone
 
 
 class Client:
-    """Speaks to a proxy as a container's relay does."""
+    """Connects to a proxy like a container's relay."""
 
     def __init__(self, folder: Path, *allowed: str, **options: Any) -> None:
         self.path = folder / "proxy.sock"
@@ -311,7 +311,7 @@ class Client:
 
 
 def _hello(name: str | None) -> bytes:
-    """What a real TLS client sends first."""
+    """The first message of a real TLS client."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.create_default_context()
     context.check_hostname = False
@@ -328,7 +328,7 @@ async def _checked(sent: bytes, host: str) -> bytes:
     return await server_name(reader, host)
 
 
-def test_tls_for_the_very_host_is_passed_on_unchanged() -> None:
+def test_tls_for_the_listed_host_is_forwarded_unchanged() -> None:
     hello = _hello("api.openai.com")
     assert asyncio.run(_checked(hello, "api.openai.com")) == hello
     split = b"".join(b"\x16\x03\x01" + len(part).to_bytes(2) + part for part in (hello[5:60], hello[60:]))
@@ -349,12 +349,12 @@ def test_tls_for_the_very_host_is_passed_on_unchanged() -> None:
     ],
     ids=["other host", "no host", "http", "ssh", "short", "huge", "nothing", "cut"],
 )
-def test_anything_else_is_not_passed_on(sent: bytes) -> None:
+def test_other_data_is_not_forwarded(sent: bytes) -> None:
     with pytest.raises(Refused):
         asyncio.run(_checked(sent, "api.openai.com"))
 
 
-def test_a_tunnel_to_a_shared_front_end_cannot_ask_for_another_host(tmp_path: Path) -> None:
+def test_a_tunnel_to_a_shared_front_end_cannot_request_another_host(tmp_path: Path) -> None:
     with Client(tmp_path, "localhost") as client:
         answer = client.send(
             b"CONNECT localhost:443 HTTP/1.1\r\nHost: x\r\n\r\n", _hello("evil.example"), answer_between=True
@@ -384,7 +384,7 @@ def test_a_tunnel_to_a_shared_front_end_cannot_ask_for_another_host(tmp_path: Pa
         b"\xff\xfe http://api.openai.com:443/ HTTP/1.1",
     ],
 )
-def test_what_is_not_listed_or_not_clear_is_refused(line: bytes, tmp_path: Path) -> None:
+def test_unlisted_or_ambiguous_requests_are_rejected(line: bytes, tmp_path: Path) -> None:
     with Client(tmp_path, "api.openai.com") as client:
         answer = client.send(line + b"\r\nHost: x\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 403")
@@ -403,7 +403,7 @@ def _own_address() -> str:
         _own_address(),
     ],
 )
-def test_a_listed_name_does_not_lead_to_this_machine(
+def test_a_listed_name_cannot_resolve_to_this_machine(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lookup(host: str, port: int, *_: object, **__: object) -> list[Any]:
@@ -418,7 +418,7 @@ SMUGGLED = b"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n"
 
 
 class Recorder:
-    """A server that keeps every byte it is sent, and answers once."""
+    """A server that records every received byte and answers once."""
 
     def __init__(self) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))
@@ -459,7 +459,7 @@ def recorder() -> Iterator[Recorder]:
     ],
     ids=["pipelined", "after a body", "after chunks", "another Host", "kept alive"],
 )
-def test_a_listed_server_gets_one_request_and_its_own_name(
+def test_a_listed_server_gets_one_request_with_its_own_host_name(
     head: str, body: bytes, tmp_path: Path, recorder: Recorder
 ) -> None:
     target = f"POST http://localhost:{recorder.port}/x HTTP/1.1\r\n"
@@ -488,9 +488,7 @@ def test_a_listed_server_gets_one_request_and_its_own_name(
         b"X: y",
     ],
 )
-def test_a_request_that_two_readers_could_read_differently_is_refused(
-    fields: bytes, tmp_path: Path, recorder: Recorder
-) -> None:
+def test_an_ambiguous_request_is_rejected(fields: bytes, tmp_path: Path, recorder: Recorder) -> None:
     with Client(tmp_path, f"http://localhost:{recorder.port}") as client:
         line = f"POST http://localhost:{recorder.port}/x HTTP/1.1\r\n".encode()
         assert client.send(line + fields + b"\r\n\r\nhi").startswith(b"HTTP/1.1 403")
@@ -506,7 +504,7 @@ def test_a_tls_hello_disguised_as_a_method_does_not_pass(tmp_path: Path, recorde
     assert recorder.received == []
 
 
-def test_http_without_tls_needs_an_endpoint_that_says_so(tmp_path: Path, recorder: Recorder) -> None:
+def test_http_without_tls_needs_an_http_endpoint(tmp_path: Path, recorder: Recorder) -> None:
     with Client(tmp_path, f"localhost:{recorder.port}", "api.openai.com") as client:
         for target in (f"localhost:{recorder.port}", "api.openai.com:443"):
             answer = client.send(f"GET http://{target}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
@@ -526,14 +524,14 @@ def test_a_tunnel_carries_tls_on_every_port(tmp_path: Path, recorder: Recorder) 
 @pytest.mark.parametrize(
     "host", ["a" * 64 + ".example.com", "a\0b.example.com", "a..example.com", "a" * 60_000, "*.example.com"]
 )
-def test_a_name_that_is_no_name_is_refused_and_not_recorded_as_allowed(host: str, tmp_path: Path) -> None:
+def test_an_invalid_name_is_rejected_and_not_recorded_as_allowed(host: str, tmp_path: Path) -> None:
     with Client(tmp_path, "*.example.com") as client:
         assert client.send(f"CONNECT {host}:443 HTTP/1.1\r\nHost: x\r\n\r\n".encode()).startswith(b"HTTP/1.1 403")
     (connection,) = client.proxy.connections
     assert connection.allowed is False and len(connection.reason) < 600 and len(connection.host) < 256
 
 
-def test_a_connection_that_encrypts_its_hosts_name_is_refused() -> None:
+def test_a_connection_that_encrypts_its_host_name_is_rejected() -> None:
     hello = _hello("api.openai.com")
     extension = b"\xfe\x0d\x00\x04\x00\x01\x00\x01"
     body = bytearray(hello[5:])
@@ -563,7 +561,7 @@ def test_the_host_header_is_the_listed_host(tmp_path: Path, server: Server) -> N
 
 
 class Upstream(ThreadingHTTPServer):
-    """A company's proxy: it asks for a login, knows the name model.example, and answers for it itself."""
+    """A company's proxy: it requires a login, resolves model.example, and answers in its place."""
 
     daemon_threads = True
 
@@ -599,7 +597,7 @@ def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
         server.shutdown()
 
 
-def test_a_proxy_of_this_machine_is_gone_through(tmp_path: Path, upstream: Upstream) -> None:
+def test_a_proxy_of_this_machine_is_used(tmp_path: Path, upstream: Upstream) -> None:
     hello = _hello("model.example")
     with Client(tmp_path, "model.example", "http://model.example", "other.example") as client:
         secure = client.send(b"CONNECT model.example:443 HTTP/1.1\r\nHost: x\r\n\r\n", hello, answer_between=True)
@@ -616,7 +614,7 @@ def test_a_proxy_of_this_machine_is_gone_through(tmp_path: Path, upstream: Upstr
 
 
 @pytest.mark.parametrize(("url", "reason"), [("http://near:port", "invalid port"), ("socks5://near", "speaks socks5")])
-def test_a_proxy_of_this_machine_that_cannot_be_used_is_told(
+def test_an_unusable_proxy_of_this_machine_is_reported(
     url: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("https_proxy", url)
@@ -627,7 +625,7 @@ def test_a_proxy_of_this_machine_that_cannot_be_used_is_told(
     assert reason in client.proxy.connections[0].reason
 
 
-def test_what_needs_no_proxy_is_reached_directly(tmp_path: Path, upstream: Upstream, server: Server) -> None:
+def test_hosts_that_need_no_proxy_are_reached_directly(tmp_path: Path, upstream: Upstream, server: Server) -> None:
     here = [f"http://{host}:{server.port}" for host in ("localhost", "127.0.0.1")]
     with Client(tmp_path, *here, "near.example") as client:
         for place in here:
@@ -639,7 +637,7 @@ def test_what_needs_no_proxy_is_reached_directly(tmp_path: Path, upstream: Upstr
     assert upstream.asked == []
 
 
-def test_a_host_that_is_down_is_a_bad_gateway(tmp_path: Path) -> None:
+def test_a_host_that_is_down_gives_bad_gateway(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with Client(tmp_path, f"http://127.0.0.1:{port}") as client:

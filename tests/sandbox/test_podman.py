@@ -1,4 +1,4 @@
-"""Podman: a service of a session's own, and how containers differ from Docker's. CI runs the contract's core on it.
+"""Podman: the service of a session, and differences from Docker's containers. CI runs the core of the contract on it.
 
 ``MLEBENCH_TEST_ENGINE=podman`` runs all tests of containers on Podman instead of Docker.
 """
@@ -36,7 +36,7 @@ def podman(monkeypatch: pytest.MonkeyPatch) -> None:
     if shutil.which("podman") is None:
         if os.environ.get("MLEBENCH_REQUIRE_PODMAN"):
             pytest.fail("this test needs Podman")
-        pytest.skip("there is no Podman on this machine")
+        pytest.skip("Podman is not installed")
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def run(podman: None, tmp_path: Path) -> Iterator[Runner]:
 @pytest.mark.full
 @pytest.mark.serial
 def test_agents_run_in_containers_of_podman(run: Runner) -> None:
-    """The core of the contract (``test_contract``), in one test, as Podman is slower to start than agents are."""
+    """The core of the contract (``test_contract``) in one test, because Podman is slow to start."""
     result = run(
         f'{SUBMIT}; bash "$(dirname "$SUBMISSION_DIR")/validate_submission.sh" "$SUBMISSION_DIR/submission.csv"; '
         "id -un; grep -c . /proc/net/dev; grep -E 'CapEff|NoNewPrivs|Seccomp:' /proc/self/status; "
@@ -64,7 +64,7 @@ def test_agents_run_in_containers_of_podman(run: Runner) -> None:
     assert VALID in result.log and "nonroot\n3\n" in result.log and "Permission denied" in result.log
     confined = [line.split() for line in result.log.splitlines() if line.startswith(("Cap", "NoNew", "Seccomp"))]
     assert confined == [["CapEff:", "0000000000000000"], ["NoNewPrivs:", "1"], ["Seccomp:", "2"]]
-    assert left(result.run_dir) == {"code/main.py": b"code\n"}  # an archive of Podman's follows a link
+    assert left(result.run_dir) == {"code/main.py": b"code\n"}  # archives of Podman follow links
 
     assert run(f"{SUBMIT}; sleep 600", time_limit=3).execution.ending == Ending.TIMED_OUT
     if "memory" not in "".join(execution.sandbox.notes):
@@ -73,8 +73,8 @@ def test_agents_run_in_containers_of_podman(run: Runner) -> None:
 
 
 @pytest.mark.full
-def test_a_service_of_our_own_ends_with_its_session_even_if_that_is_killed(podman: None) -> None:
-    """Where a service listens already there is none of our own; a runtime of one's own always needs one."""
+def test_a_service_that_we_started_ends_even_with_a_killed_session(podman: None) -> None:
+    """If a service is already running, we start none, except for a custom runtime, which always needs one."""
     runtime = shutil.which("runc") or shutil.which("crun")
     code = (
         "import sys, time; from pytest_mlebench.sandbox.docker.podman import open_client\n"
@@ -97,7 +97,7 @@ def _runs(host: str) -> bool:
     return any(host.encode() in command for command in commands)
 
 
-def test_a_machine_without_podman_is_said_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_podman_gives_a_one_line_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("CONTAINER_HOST", f"unix://{tmp_path}/podman.sock")
@@ -110,11 +110,11 @@ def test_a_machine_without_podman_is_said_in_a_line(tmp_path: Path, monkeypatch:
 
 @pytest.mark.full
 @pytest.mark.serial
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can say what devices there are")
-def test_gpus_are_given_by_their_names_in_the_container_device_interface(
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can define devices")
+def test_gpus_are_passed_by_their_container_device_interface_names(
     run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a stand-in for `nvidia-smi`, here and in the container, as no GPU can be had; the interface is real."""
+    """`nvidia-smi` is fake, here and in the container, because there is no GPU; the interface is real."""
     program = tmp_path / "bin/nvidia-smi"
     program.parent.mkdir()
     program.write_text(

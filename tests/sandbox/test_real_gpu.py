@@ -66,7 +66,7 @@ def test_the_driver_shows_each_gpu_once() -> None:
     assert len(query("uuid,utilization.gpu,memory.used")) >= 1
 
 
-def test_a_run_computes_on_its_gpu_and_the_record_has_how_much(bench: Bench) -> None:
+def test_a_run_computes_on_its_gpu_and_the_record_contains_the_usage(bench: Bench) -> None:
     group = bench.run("multiplies", "smoke-diabetes", group="one")
     (record,) = group.records
     (log,) = group.folder.glob("*/run.log")
@@ -75,7 +75,7 @@ def test_a_run_computes_on_its_gpu_and_the_record_has_how_much(bench: Bench) -> 
     used = record.sandbox.gpu_usage[GPUS[0].uuid]
     assert used["samples"] >= 2
     assert 50 < used["utilization_peak"] <= 100
-    assert used["memory_peak"] > 256 * 2**20  # the block alone takes 256 MiB
+    assert used["memory_peak"] > 256 * 2**20  # this allocation alone takes 256 MiB
 
 
 def test_two_runs_take_turns_on_one_gpu(bench: Bench) -> None:

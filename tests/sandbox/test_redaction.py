@@ -1,4 +1,4 @@
-"""Secrets are kept out of records, whatever an agent does to them first."""
+"""Secrets are kept out of records, even if an agent encodes them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ENCODINGS: dict[str, Callable[[str], bytes]] = {
 
 
 def _core(data: bytes) -> bytes:
-    """What of an encoded text does not depend on its neighbours."""
+    """The part of an encoded text that does not depend on the surrounding text."""
     return data[4:-4]
 
 
@@ -73,7 +73,7 @@ def test_secrets_that_follow_or_overlap_each_other_are_masked_to_the_end() -> No
 @pytest.mark.parametrize("before", ["", "a", "ab", "abc"])
 @pytest.mark.parametrize("secret", ["12345678", "????>>>>~~~~", "123456789"])
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
-def test_in_base64_no_letter_that_only_the_secret_determines_is_left(
+def test_no_base64_character_determined_only_by_the_secret_remains(
     before: str, secret: str, encode: Callable[[bytes], bytes]
 ) -> None:
     encoded = encode(f"{before}{secret}end".encode())
@@ -82,13 +82,13 @@ def test_in_base64_no_letter_that_only_the_secret_determines_is_left(
 
 
 @pytest.mark.parametrize("safe", ["", "/"])
-def test_a_secret_in_a_url_is_masked_however_its_slashes_and_spaces_are_written(safe: str) -> None:
+def test_a_secret_in_a_url_is_masked_in_every_escaping_of_slashes_and_spaces(safe: str) -> None:
     secret = "key one/two three"
     assert Redactor([secret]).text(f"?k={quote(secret, safe=safe)}&") == "?k=***&"
     assert Redactor([secret]).text(f"?k={quote_plus(secret, safe=safe)}&") == "?k=***&"
 
 
-def test_what_the_checker_and_the_proxy_saw_is_masked_and_bounded() -> None:
+def test_data_seen_by_the_checker_and_the_proxy_is_masked_and_bounded() -> None:
     redactor = Redactor([SECRET])
     (short, long) = validations([(1.23456, f"bad {SECRET}"), (2, "v" * 2000)], redactor)
     assert (short.at, short.verdict) == (1.235, "bad ***")
@@ -116,14 +116,14 @@ def test_a_secret_across_two_blocks_of_an_archive_is_found(offset: int, tmp_path
     assert not Redactor([SECRET]).file(path)
 
 
-def test_the_longest_form_of_a_secret_is_masked_where_only_its_first_byte_is_in_a_block(tmp_path: Path) -> None:
+def test_the_longest_form_of_a_secret_is_masked_if_only_its_first_byte_is_in_a_block(tmp_path: Path) -> None:
     path, longest = tmp_path / "log", SECRET.encode().hex().encode()
     path.write_bytes(b"x" * ((1 << 20) - 1) + longest)
     assert Redactor([SECRET]).file(path)
     assert path.read_bytes()[-len(longest) :] == b"*" * len(longest)
 
 
-def test_archives_are_looked_through_up_to_a_bound(tmp_path: Path) -> None:
+def test_archives_are_searched_up_to_a_limit(tmp_path: Path) -> None:
     defaults = inspect.signature(Redactor).parameters
     assert (defaults["unpacked_bytes"].default, defaults["members"].default) == (256 << 20, 10_000)
     assert redaction._BLOCK == 1 << 20
@@ -140,7 +140,7 @@ def test_archives_are_looked_through_up_to_a_bound(tmp_path: Path) -> None:
     assert not is_kept(block, block, secret)
     assert not is_kept(block, block[1:], secret, secret)
     assert is_kept(block, block, block, secret)
-    assert not is_kept(block, block, block[1:], secret), "as one byte is left"
+    assert not is_kept(block, block, block[1:], secret), "because one byte is left"
     assert is_kept(block * 3 + secret)
     (tmp_path / "a.gz").write_bytes(gzip.compress(block * 3 + secret))
     assert redactor.file(tmp_path / "a.gz")
@@ -149,11 +149,11 @@ def test_archives_are_looked_through_up_to_a_bound(tmp_path: Path) -> None:
     assert is_kept(b"", b"", secret, redactor=first)
 
 
-def test_values_that_would_match_by_chance_are_not_looked_for() -> None:
+def test_values_that_would_match_by_chance_are_not_masked() -> None:
     assert Redactor(["5", "", "1234567"]).text("0.5 and 1234567") == "0.5 and 1234567"
 
 
-def test_texts_are_bounded_and_can_be_stored() -> None:
+def test_texts_are_bounded_and_storable() -> None:
     assert bounded("x" * 100, 10) == "x" * 9 + "…"
     assert bounded("x" * 10, 10) == "x" * 10
     assert bounded("\ud800", 10) == "\\ud800"
@@ -179,7 +179,7 @@ def _tar_gz(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, _zip, _tar_gz])
-def test_an_archive_that_holds_a_secret_is_left_out_and_noted(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+def test_an_archive_with_a_secret_is_left_out_and_noted(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
     source = tmp_path / "logs"
     source.mkdir()
     (source / "bad").write_bytes(pack(b"x" * (3 << 20) + SECRET.encode()))
@@ -191,7 +191,7 @@ def test_an_archive_that_holds_a_secret_is_left_out_and_noted(pack: Callable[[by
     assert collector.left_out == ["logs/bad (an archive that holds a secret)"]
 
 
-def test_large_files_are_masked_too_and_nothing_else_in_them_moves(tmp_path: Path) -> None:
+def test_large_files_are_masked_without_moving_other_content(tmp_path: Path) -> None:
     path = tmp_path / "large"
     with path.open("wb") as file:
         file.truncate(70 << 20)
@@ -204,7 +204,7 @@ def test_large_files_are_masked_too_and_nothing_else_in_them_moves(tmp_path: Pat
     assert SECRET.encode() not in content and content.count(b"*" * len(SECRET.encode())) == 4
 
 
-def test_names_of_files_are_masked(tmp_path: Path) -> None:
+def test_file_names_are_masked(tmp_path: Path) -> None:
     source = tmp_path / "logs"
     source.mkdir()
     (source / f"{SECRET.replace('/', '')}.txt").write_text("x")
@@ -233,12 +233,12 @@ def test_names_of_files_are_masked(tmp_path: Path) -> None:
         ("DATABASE", "postgres://db.example/x:y@", False),
     ],
 )
-def test_secrets_of_the_environment_are_known_by_name_by_looks_or_as_passwords(
+def test_environment_secrets_are_recognised_by_name_form_or_as_url_passwords(
     name: str, value: str, masked: bool
 ) -> None:
     assert any(secret in value for secret in environment_secrets({name: value})) == masked
 
 
-def test_each_line_of_a_secret_is_one_too() -> None:
+def test_each_line_of_a_secret_is_also_a_secret() -> None:
     assert environment_secrets({"A_PRIVATE_KEY": "BEGIN\nfirst\nEND"}) == {"BEGIN\nfirst\nEND", "BEGIN", "first", "END"}
     assert environment_secrets({"URL": "https://me:pass-word@a.example/b"}) == {"pass-word"}

@@ -1,4 +1,4 @@
-"""`mlebench build --check`: the program that trains each library, and the image with more packages that it is for."""
+"""`mlebench build --check`: the program that tests each library, and the heavy image that it checks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def compiled(path: Path, code: str, *options: str) -> Path:
 
 
 @pytest.mark.full
-def test_each_library_has_a_line_and_the_verdict_names_what_fails(tmp_path: Path) -> None:
+def test_each_library_has_a_line_and_the_verdict_names_failures(tmp_path: Path) -> None:
     done = check(tmp_path, '# words\nnumpy==1\n\nnot-there\nwindows-only; sys_platform == "win32"\n')
     first, second, verdict = done.stdout.splitlines()
     assert first.startswith("ok      numpy ") and first.endswith(" s  works")
@@ -61,7 +61,7 @@ def test_a_library_that_ends_its_process_fails_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_container_without_nvidias_driver_says_what_to_install(tmp_path: Path) -> None:
+def test_a_container_without_nvidias_driver_reports_what_to_install(tmp_path: Path) -> None:
     if shutil.which("nvidia-smi"):
         pytest.skip("this machine has NVIDIA's driver")
     done = check(tmp_path, "numpy\n", "gpus")
@@ -79,7 +79,7 @@ def test_a_container_without_nvidias_driver_says_what_to_install(tmp_path: Path)
         (999, 0, "does not start in the container (CUDA error 999)"),
     ],
 )
-def test_what_nvidias_driver_says_is_told(tmp_path: Path, status: int, gpus: int, line: str) -> None:
+def test_the_message_of_nvidias_driver_is_reported(tmp_path: Path, status: int, gpus: int, line: str) -> None:
     code = f"int cuInit(int x) {{ return {status}; }} int cuDeviceGetCount(int *n) {{ *n = {gpus}; return 0; }}"
     compiled(tmp_path / "libcuda.so.1", code)
     done = check(tmp_path, "numpy\n", "gpus", LD_LIBRARY_PATH=str(tmp_path))
@@ -142,13 +142,13 @@ print(torch.devices(), torch.sent(), torch.text().decode(), torch.error().decode
     done = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("100; 100; as it was; no GPU: this torch is for the CPU\n", "")
 
-    subprocess.run([sys.executable, program], env=environment, check=True)  # nothing is left to do
+    subprocess.run([sys.executable, program], env=environment, check=True)  # nothing left to do
     assert (
         subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=True).stdout == done.stdout
     )
 
 
-def test_the_packages_of_every_environment_are_pinned_once_for_all_variants() -> None:
+def test_the_packages_of_every_environment_have_one_pin_for_all_variants() -> None:
     folder = bundled("environment")
 
     def names(file: Path) -> set[str]:
@@ -161,7 +161,7 @@ def test_the_packages_of_every_environment_are_pinned_once_for_all_variants() ->
         assert names(folder / f"heavy/{variant}.txt") <= {pin.partition("==")[0] for pin in pinned}
 
 
-# --- the image, with packages that are small in place of those that are large
+# --- the image, with small packages instead of large ones
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +200,7 @@ def lines_of_check(image: str) -> list[str]:
 
 @pytest.mark.docker
 @pytest.mark.full
-def test_a_heavy_image_is_built_where_the_index_of_torch_cannot_be_reached_and_checks_itself(
+def test_a_heavy_image_is_built_without_access_to_the_torch_index_and_checks_itself(
     small: tuple[Images, str],
 ) -> None:
     _, image = small
@@ -214,7 +214,7 @@ def test_a_heavy_image_is_built_where_the_index_of_torch_cannot_be_reached_and_c
 
 @pytest.mark.docker
 @pytest.mark.full
-def test_a_library_that_an_image_breaks_is_named(small: tuple[Images, str]) -> None:
+def test_a_library_broken_by_an_image_is_reported(small: tuple[Images, str]) -> None:
     _, image = small
     broken = f"{image}-broken"
     with closing(docker.from_env()) as client:

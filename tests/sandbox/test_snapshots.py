@@ -53,7 +53,7 @@ def contents(snapshots: Snapshots) -> list[str]:
     return [snapshot.path.read_text() for snapshot in snapshots.taken]
 
 
-def test_each_submission_is_there_with_its_time(run: Runner) -> None:
+def test_each_submission_has_a_snapshot_with_its_time(run: Runner) -> None:
     snapshots, result = watch(run, "for n in 1 2 3; do submit $n; taken; done")
     assert "not taken" not in result.log and result.execution.ending == Ending.FINISHED
     assert contents(snapshots) == [f"id,label\n{number}\n" for number in (1, 2, 3)]
@@ -63,19 +63,19 @@ def test_each_submission_is_there_with_its_time(run: Runner) -> None:
 
 
 @pytest.mark.full
-def test_one_that_comes_again_takes_no_room(run: Runner) -> None:
+def test_a_repeated_submission_takes_no_additional_space(run: Runner) -> None:
     snapshots, _ = watch(run, "for n in 1 2 1; do submit $n; taken; done")
     assert contents(snapshots) == ["id,label\n1\n", "id,label\n2\n", "id,label\n1\n"]
     assert snapshots.taken[0].path == snapshots.taken[2].path
     assert len(list((run.folder / "snapshots").iterdir())) == 2
 
 
-def test_the_file_shows_no_trace_of_it(run: Runner) -> None:
+def test_a_snapshot_does_not_change_the_access_time_of_the_file(run: Runner) -> None:
     _, result = watch(run, "submit 1; cp $F copy; touch -a -d 2001-02-03 $F; taken copy; stat -c %x $F")
     assert result.log.split("\n")[-2].startswith("2001-02-03")
 
 
-def test_one_that_only_its_owner_may_read_counts(run: Runner) -> None:
+def test_a_submission_that_only_its_owner_may_read_is_taken(run: Runner) -> None:
     snapshots, _ = watch(run, "umask 077; chmod 700 $SUBMISSION_DIR; submit 1; taken")
     assert contents(snapshots) == ["id,label\n1\n"]
 
@@ -91,7 +91,7 @@ def test_one_that_only_its_owner_may_read_counts(run: Runner) -> None:
     ],
     ids=["link", "pipe", "folder", "folder's link"],
 )
-def test_what_is_no_file_is_not_taken_and_what_comes_next_is(run: Runner, make: str) -> None:
+def test_a_special_file_is_not_taken_but_the_next_file_is(run: Runner, make: str) -> None:
     snapshots, result = watch(
         run, f"{make}; sleep 0.5; rm -rf $F $SUBMISSION_DIR; mkdir -p $SUBMISSION_DIR; submit 1; taken"
     )
@@ -109,14 +109,14 @@ def test_a_secret_is_masked(run: Runner) -> None:
 
 
 @pytest.mark.full
-def test_one_that_is_too_large_is_not_taken_and_said_so(run: Runner) -> None:
+def test_a_submission_that_is_too_large_is_not_taken_and_noted(run: Runner) -> None:
     snapshots, _ = watch(run, "truncate -s 2M $F; sleep 1; submit 1; taken")
     assert contents(snapshots) == ["id,label\n1\n"]
     assert snapshots.notes == ("no snapshot of a submission of more than 1 MiB",)
 
 
 @pytest.mark.full
-def test_a_file_that_never_rests_ends_no_run_and_leaves_nothing_half(run: Runner) -> None:
+def test_a_constantly_changing_file_ends_no_run_and_leaves_no_partial_copy(run: Runner) -> None:
     snapshots, result = watch(
         run,
         "end=$((SECONDS + 3)); while [ $SECONDS -lt $end ]; do "
@@ -126,16 +126,16 @@ def test_a_file_that_never_rests_ends_no_run_and_leaves_nothing_half(run: Runner
     )
     assert result.execution.ending == Ending.FINISHED
     assert contents(snapshots)[-1] == "id,label\n1\n"
-    assert {len(text) for text in contents(snapshots)[:-1]} <= {300000}, "each is a file as it was written"
+    assert {len(text) for text in contents(snapshots)[:-1]} <= {300000}, "each snapshot is one complete version"
     assert all(len(set(text)) == 1 for text in contents(snapshots)[:-1])
 
 
-# What needs no agent: the source is a folder, or scripted.
+# Tests without an agent: the source is a folder, or scripted.
 
 
 @dataclass
 class Scripted:
-    """A source that shows one state after another, each as often as it takes to be noticed."""
+    """A source that shows states in order, each for the two checks that a snapshot needs."""
 
     states: list[bytes]
     looks: int = 0
@@ -167,13 +167,13 @@ def policy(**changes: float) -> SnapshotPolicy:
     return SnapshotPolicy(**{"check_interval": 0.001, "spacing": 0.0, **changes})  # type: ignore[arg-type]
 
 
-def test_there_are_never_more_than_may_be(tmp_path: Path) -> None:
+def test_the_number_of_snapshots_is_limited(tmp_path: Path) -> None:
     states = [str(number).encode() for number in range(40)]
     snapshots = watch_source(tmp_path, Scripted(states), policy(number=5), looks=80)
     assert contents(snapshots) == ["0", "1", "2", "3", "4"]
 
 
-def test_all_together_take_no_more_room_than_they_may(tmp_path: Path) -> None:
+def test_the_total_size_of_snapshots_is_limited(tmp_path: Path) -> None:
     states = [bytes([65 + number]) * 100 for number in range(20)] + [b"x"]
     snapshots = watch_source(tmp_path, Scripted(states), policy(total_bytes=350), looks=50)
     assert [len(text) for text in contents(snapshots)] == [100, 100, 100, 1]
@@ -182,28 +182,28 @@ def test_all_together_take_no_more_room_than_they_may(tmp_path: Path) -> None:
     assert note.startswith("no snapshot of a submission: all together are limited to 350 bytes: 17 ×")
 
 
-def test_between_two_there_is_time(tmp_path: Path) -> None:
+def test_snapshots_keep_a_minimum_spacing(tmp_path: Path) -> None:
     states = [str(number).encode() for number in range(20)]
     snapshots = watch_source(tmp_path, Scripted(states), policy(spacing=3600), looks=45)
     assert contents(snapshots) == ["0"]
 
 
-def test_the_time_between_them_grows_so_that_200_last_for_a_day() -> None:
+def test_the_spacing_grows_so_that_200_snapshots_last_for_a_day() -> None:
     policy, seconds = SnapshotPolicy(), 0.0
     for number in range(1, policy.number):
         seconds += policy.spacing_after(number, 0)
     assert policy.spacing_after(1, 0) == 10 and seconds > 24 * 3600
-    assert policy.spacing_after(1, policy.total_bytes // 2) == 320, "so do large ones"
+    assert policy.spacing_after(1, policy.total_bytes // 2) == 320, "also for large ones"
 
 
-def test_one_that_changed_while_it_was_copied_is_taken_when_it_rests(tmp_path: Path) -> None:
+def test_a_file_changed_during_the_copy_is_taken_when_it_is_stable(tmp_path: Path) -> None:
     source = Scripted([b"torn"], torn={1, 2})
     snapshots = watch_source(tmp_path, source, policy(), looks=12)
     assert contents(snapshots) == ["torn"] and source.copies == 3
     assert [path.name for path in (tmp_path / "snapshots").iterdir()] == ["0001.csv"]
 
 
-def test_an_error_ends_the_snapshots_and_not_the_run(tmp_path: Path) -> None:
+def test_an_error_ends_the_snapshots_but_not_the_run(tmp_path: Path) -> None:
     snapshots = Snapshots(tmp_path / "snapshots", policy=policy())
     (tmp_path / "snapshots").write_text("a file where the folder should be")
     source = Scripted([b"x"])
@@ -214,7 +214,7 @@ def test_an_error_ends_the_snapshots_and_not_the_run(tmp_path: Path) -> None:
     assert note.startswith("no further snapshots of the submission: ") and not snapshots.taken
 
 
-def test_a_copy_is_given_up_when_the_file_is_exchanged_for_something_else(tmp_path: Path) -> None:
+def test_a_copy_is_abandoned_when_the_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "submission.csv").write_text("one")
     source, written = SubmissionFile(tmp_path), bytearray()
     found = source.look()

@@ -1,4 +1,4 @@
-"""Episodes: commands in a sandbox, what they are rewarded with, and how they end."""
+"""Episodes: commands in a sandbox, their rewards, and their ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pytest_mlebench.extras.training.observation import Observation
 from pytest_mlebench.grading.rewards import REWARDS, Measured, improvement, with_time_cost
 
 pytestmark = pytest.mark.full
-COPY_SAMPLE = "cat $DATA_DIR/sample_submission.csv > $SUBMISSION_DIR/submission.csv"  # cp would keep it read-only
+COPY_SAMPLE = "cat $DATA_DIR/sample_submission.csv > $SUBMISSION_DIR/submission.csv"  # cp would keep the file read-only
 MODEL = """
 import os, pandas
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -45,13 +45,13 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 @pytest.fixture
 def episode(bench: Bench) -> Iterator[Episode]:
-    """One on real data, which is ready at once."""
+    """An episode on real data, which is ready at once."""
     with bench.episode(REAL, data="real", output_bytes=1000) as made:
         made.reset(seed=0)
         yield made
 
 
-def test_a_step_says_what_came_of_the_command_and_files_stay(episode: Episode) -> None:
+def test_a_step_returns_the_result_of_the_command_and_files_persist(episode: Episode) -> None:
     step = episode.step("echo out; echo err >&2; echo kept > kept.txt; exit 3")
     assert (step.output, step.exit_code, step.submission) == ("out\nerr\n", 3, "absent")
     assert episode.step("cat kept.txt").output == "kept\n"
@@ -66,7 +66,7 @@ def test_an_observation_shows_the_task_and_names_no_folder_of_the_sandbox(bench:
     assert first.heads["train.csv"].startswith("id,age,") and "Task" in first.description
 
 
-def test_background_processes_live_until_the_end_and_no_longer(episode: Episode) -> None:
+def test_background_processes_live_until_the_episode_ends(episode: Episode) -> None:
     pid = int(episode.step("sleep 1000 & echo $!").output)
     assert Path(f"/proc/{pid}").exists()
     assert "hello" in episode.step("(sleep 0.2; echo hello > late.txt) & wait; cat late.txt").output
@@ -74,7 +74,7 @@ def test_background_processes_live_until_the_end_and_no_longer(episode: Episode)
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_a_command_that_takes_too_long_is_killed_and_the_episode_goes_on(episode: Episode) -> None:
+def test_a_command_that_takes_too_long_is_killed_and_the_episode_continues(episode: Episode) -> None:
     step = episode.step("echo begun; sleep 60", timeout=0.5)
     assert step.info["killed"] and step.output == "begun\n\n[killed after 0.5 s]" and step.seconds < 30
     assert episode.step("echo on").output == "on\n"
@@ -95,18 +95,18 @@ def test_files_are_written_and_read(episode: Episode) -> None:
         episode.write_file("/proc/nowhere/x", "text")
 
 
-def test_pipes_are_not_waited_for_and_neither_they_nor_links_are_submissions(episode: Episode) -> None:
+def test_pipes_do_not_block_and_pipes_and_links_are_not_submissions(episode: Episode) -> None:
     step = episode.step("mkfifo pipe $SUBMISSION_DIR/submission.csv")
     assert step.submission.endswith("it is not a regular file") and not step.terminated
     link = episode.step("ln -sf $DATA_DIR/sample_submission.csv $SUBMISSION_DIR/submission.csv")
-    assert link.submission.endswith("it is not a regular file"), "as it is none when the episode has ended"
+    assert link.submission.endswith("it is not a regular file"), "as at the end of an episode"
     assert episode.read_file("pipe") == b""
     with pytest.raises(UsageError, match="pipe cannot be written"):
         episode.write_file("pipe", b"x")
     assert episode.step("echo on").output == "on\n"
 
 
-def test_on_real_data_a_step_tells_no_score(episode: Episode) -> None:
+def test_on_real_data_a_step_reveals_no_score(episode: Episode) -> None:
     step = episode.step(COPY_SAMPLE)
     measured = step.info["measured"]
     assert step.submission == "valid" and measured.valid
@@ -119,7 +119,7 @@ def test_on_real_data_a_step_tells_no_score(episode: Episode) -> None:
 @pytest.mark.parametrize(
     ("command", "seconds"),
     [("kill -9 $PPID; sleep 9", 5), ("kill -STOP $PPID; sleep 1", 60)],
-    ids=["kills what runs commands", "stops it"],
+    ids=["kills the step server", "stops it"],
 )
 def test_a_command_that_attacks_the_episode_ends_it_and_nothing_hangs(
     bench: Bench, command: str, seconds: float
@@ -133,11 +133,11 @@ def test_a_command_that_attacks_the_episode_ends_it_and_nothing_hangs(
         assert episode.step("echo more").terminated
         report = episode.submit()
         assert time.monotonic() - started < seconds + 10
-        assert report.score is not None, "the submission was there"
+        assert report.score is not None, "the submission was written before"
         assert episode.reset(seed=1).files, "the next episode is not affected"
 
 
-def test_the_time_of_an_episode_ends(bench: Bench) -> None:
+def test_an_episode_has_a_time_limit(bench: Bench) -> None:
     with bench.episode(REAL, data="real", time_limit=3) as episode:
         episode.reset(seed=0)
         step = episode.step("sleep 30")
@@ -175,11 +175,11 @@ def test_a_seed_has_the_same_rewards_in_another_data_folder(bench: Bench, tmp_pa
     assert scores[0] == scores[1] and scores[0][0] != scores[0][1]
 
 
-def test_an_episode_takes_options_of_the_bench_in_place_of_its_own(bench: Bench) -> None:
+def test_an_episode_can_override_options_of_the_bench(bench: Bench) -> None:
     contained = Bench(sandbox="docker", data_dir=bench.data_dir)
     with contained.episode(REAL, data="real", sandbox="local", memory="1g") as episode:
         assert "1 GiB of memory" in episode.reset(seed=0).instructions
-        assert episode.step("id -u").output == f"{os.getuid()}\n", "a process of this user"
+        assert episode.step("id -u").output == f"{os.getuid()}\n", "runs as this user"
     assert contained.settings.sandbox == "docker" and contained.settings.memory is None
     jobs = [(REAL, 0)]
     (played,) = contained.play(lambda episode, _: None, jobs, data="real", sandbox="local")
@@ -187,7 +187,7 @@ def test_an_episode_takes_options_of_the_bench_in_place_of_its_own(bench: Bench)
 
 
 @pytest.mark.docker
-def test_an_episode_with_a_network_of_its_own_uses_no_sandbox_of_another_one(bench: Bench) -> None:
+def test_an_episode_with_another_network_does_not_reuse_a_sandbox(bench: Bench) -> None:
     contained = bench.with_settings(sandbox="docker", network="full")
     networks = []
     for options in ({}, {"network": "none"}):
@@ -199,7 +199,7 @@ def test_an_episode_with_a_network_of_its_own_uses_no_sandbox_of_another_one(ben
     assert networks == ["full", "none"]
 
 
-def test_what_a_step_returns_does_not_depend_on_the_test_half(bench: Bench, tmp_path: Path) -> None:
+def test_the_result_of_a_step_does_not_depend_on_the_test_half(bench: Bench, tmp_path: Path) -> None:
     dataset = bench.with_settings(data="twin:5:micro").store.prepare(bench.catalogue[TWIN])
     pair = halves(dataset, tmp_path / "first", "secret")
     assert pair is not None
@@ -234,12 +234,12 @@ def test_what_a_step_returns_does_not_depend_on_the_test_half(bench: Bench, tmp_
         (lambda bench: bench.episode(REAL, data="real").step("ls"), "there is no episode: call reset"),
     ],
 )
-def test_a_mistake_is_named(bench: Bench, use: Callable[[Bench], object], message: str) -> None:
+def test_an_invalid_argument_is_reported(bench: Bench, use: Callable[[Bench], object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         use(bench)
 
 
-def test_rewards_are_pure_functions_that_rise_with_what_is_reached() -> None:
+def test_rewards_are_pure_functions_that_rise_with_the_result() -> None:
     stages = [
         Measured(),
         Measured(exists=True),
@@ -263,7 +263,7 @@ def test_rewards_are_pure_functions_that_rise_with_what_is_reached() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"nonsense\n", b"[]\n", b"[" * 100_000 + b"\n", b""])
-def test_what_a_sandbox_answers_is_not_trusted(answer: bytes, tmp_path: Path) -> None:
+def test_responses_of_a_sandbox_are_not_trusted(answer: bytes, tmp_path: Path) -> None:
     import socket
 
     channel = StepChannel()
@@ -276,14 +276,14 @@ def test_what_a_sandbox_answers_is_not_trusted(answer: bytes, tmp_path: Path) ->
             channel.receive(5)
 
 
-def test_episodes_are_played_at_once_and_one_that_fails_costs_no_other(bench: Bench) -> None:
+def test_episodes_are_played_concurrently_and_one_failure_affects_no_other(bench: Bench) -> None:
     together = threading.Barrier(2, timeout=120)
 
     def policy(episode: Episode, observation: Observation) -> None:
         episode.step(COPY_SAMPLE)
         number = episode.seed
         if number in (0, 1):
-            together.wait()  # both are being played
+            together.wait()  # both are running
         if number == 2:
             raise ValueError("a policy with a mistake")
         if number == 3:
@@ -310,7 +310,7 @@ def test_episodes_are_played_at_once_and_one_that_fails_costs_no_other(bench: Be
 def crashing(
     times: int, crash: Callable[[Episode], None]
 ) -> tuple[Callable[[Episode, Observation], None], list[int | None]]:
-    """A policy whose sandboxes crash the first times, and the seeds with which it was called."""
+    """A policy whose first sandboxes crash, and the seeds with which it was called."""
     seeds: list[int | None] = []
 
     def policy(episode: Episode, observation: Observation) -> None:
@@ -333,7 +333,7 @@ def test_an_episode_whose_sandbox_crashed_is_replaced_and_reported(bench: Bench,
     assert played.report.score == 72.61873 and len(played.crashes) == 1
     assert "supervisor ended" in played.crashes[0]
     (record,) = read_group(tmp_path / "episodes").records
-    assert record.error is None, "the run that counts"
+    assert record.error is None, "only the replacement is recorded"
     policy, seeds = crashing(9, kill_supervisor)
     (played,) = bench.play(policy, [(REAL, 7)], data="real", replacements=2)
     assert seeds == [7, 7, 7] and len(played.crashes) == 2
@@ -361,7 +361,7 @@ def test_a_missing_gymnasium_is_an_error_that_names_the_extra(monkeypatch: pytes
         importlib.import_module("pytest_mlebench.extras.training.gym")
 
 
-def test_gymnasium_finds_nothing_wrong_with_the_environment(bench: Bench) -> None:
+def test_gymnasium_accepts_the_environment(bench: Bench) -> None:
     from gymnasium.utils.env_checker import check_env
 
     from pytest_mlebench.extras.training.gym import CompetitionEnv
@@ -376,7 +376,7 @@ def test_gymnasium_finds_nothing_wrong_with_the_environment(bench: Bench) -> Non
         assert terminated and float(reward) > 0 and info["report"].score == 72.61873
 
 
-def test_the_documented_program_runs_as_it_stands(
+def test_the_documented_program_runs_unchanged(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = (Path(__file__).parents[2] / "docs/training.md").read_text(encoding="utf-8")
@@ -388,7 +388,7 @@ def test_the_documented_program_runs_as_it_stands(
 
 
 @pytest.mark.docker
-def test_in_a_container_a_command_is_the_agents_user_and_finds_no_answers(bench: Bench) -> None:
+def test_in_a_container_a_command_runs_as_the_agents_user_and_finds_no_answers(bench: Bench) -> None:
     contained = bench.with_settings(sandbox="docker", network="none")
     with contained.episode(TWIN) as episode:
         episode.reset(seed=1)

@@ -1,6 +1,6 @@
-"""The sandbox's attacks as commands of episodes, and those on what rewards are made of.
+"""The attacks on sandboxes as commands of episodes, and attacks on the inputs of rewards.
 
-The tests that are imported run here once more, with an ``attack`` that is a step of an episode.
+The imported tests run here again, with an ``attack`` fixture that is a step of an episode.
 """
 # ruff: noqa: F401
 
@@ -22,46 +22,46 @@ from tests.sandbox.hostile.test_afterlife import (
     test_an_ending_cannot_be_faked,
 )
 from tests.sandbox.hostile.test_answers import (
-    test_answers_are_nowhere_in_the_file_system,
-    test_the_harnesss_sockets_are_out_of_reach,
+    test_answers_are_not_in_the_file_system,
+    test_the_sockets_of_the_harness_are_inaccessible,
 )
 from tests.sandbox.hostile.test_dodges import (
-    test_a_clock_of_its_own_wants_more_time,
+    test_a_changed_clock_wants_more_time,
     test_a_daemon_wants_to_change_the_submission_while_it_is_collected,
-    test_a_daemon_wants_to_outlive_an_agent_that_ends_well,
-    test_a_fork_bomb_at_the_end_wants_to_hold_up_the_ending,
-    test_a_lease_wants_to_hold_up_whoever_opens_the_data,
+    test_a_daemon_wants_to_outlive_a_successful_agent,
+    test_a_fork_bomb_at_the_end_wants_to_delay_the_ending,
+    test_a_lease_wants_to_delay_processes_that_open_the_data,
     test_a_pipe_without_an_end_wants_to_be_the_submission,
-    test_connections_that_say_nothing_want_to_hold_up_the_ending,
     test_descriptors_want_to_be_inherited,
     test_keys_of_the_kernel_want_to_be_shared,
-    test_other_protocols_want_through_the_proxy,
+    test_other_protocols_want_to_pass_the_proxy,
     test_signals_want_to_end_or_stop_the_first_process,
+    test_silent_connections_want_to_delay_the_ending,
 )
-from tests.sandbox.hostile.test_leavings import test_an_agent_wants_into_the_first_process
+from tests.sandbox.hostile.test_leavings import test_an_agent_wants_to_enter_the_first_process
 from tests.sandbox.hostile.test_network import (
-    test_another_container_is_out_of_reach,
-    test_names_cannot_be_looked_up,
-    test_the_metadata_address_is_out_of_reach,
+    test_another_container_is_unreachable,
+    test_names_cannot_be_resolved,
+    test_the_metadata_address_is_unreachable,
 )
-from tests.sandbox.hostile.test_privileges import test_public_data_cannot_be_touched, test_the_agent_gains_no_rights
+from tests.sandbox.hostile.test_privileges import test_public_data_cannot_be_changed, test_the_agent_gains_no_privileges
 from tests.sandbox.hostile.test_resources import (
     test_a_fork_bomb_hurts_only_itself,
     test_a_memory_bomb_ends_its_run_and_no_other,
-    test_limits_cannot_be_raised_from_within,
+    test_limits_cannot_be_raised_from_inside,
     test_shared_memory_counts_as_memory,
 )
 from tests.sandbox.hostile.test_submission import (
-    test_a_hard_link_of_ones_own_is_at_most_a_copy,
-    test_a_submission_that_is_no_file_is_none,
+    test_a_hard_link_to_an_own_file_is_at_most_a_copy,
+    test_a_submission_that_is_not_a_file_is_missing,
 )
 from tests.sandbox.hostile.test_system_calls import (
     answers,
-    test_an_agent_wants_a_socket_that_leads_around_its_network,
-    test_an_agent_wants_calls_of_32_bit_programs,
+    test_an_agent_wants_32_bit_system_calls,
+    test_an_agent_wants_a_socket_that_bypasses_its_network,
     test_an_agent_wants_new_namespaces_from_clone,
     test_an_agent_wants_the_kernel_to,
-    test_honest_programs_notice_nothing,
+    test_honest_programs_are_not_affected,
 )
 from tests.sandbox.scripted import SAMPLE, Result, Runner
 
@@ -108,7 +108,7 @@ class EpisodeRunner(Runner):
         options = {"data": "real", "time_limit": limits.get("time_limit", 60), "output_bytes": 1 << 20}
         with bench.episode(self.competition, group=group, **options) as episode:
             episode.reset(seed=0)
-            if "processes" in limits:  # to end as many as are allowed by default takes a slow machine minutes
+            if "processes" in limits:  # killing the default number of processes takes minutes on a slow machine
                 script = f"ulimit -u {limits['processes']} || exit 1; {script}"
             step = episode.step(script)
             episode.submit()
@@ -129,7 +129,7 @@ class EpisodeRunner(Runner):
 
 
 def episodes_of_a_toy(folder: Path, sandbox: str) -> Runner:
-    """Episodes of a competition whose answers have a mark."""
+    """Episodes of a competition whose answers contain a marker."""
     (folder / "toy-competition").mkdir()
     for name, text in TOY.items():
         (folder / "toy-competition" / name).write_text(text)
@@ -185,11 +185,11 @@ with open(f"/proc/{os.getppid()}/mem", "rb", 0) as memory:
         found |= {word for word in wanted if word in data}
 print("found in memory:", sorted(found))
 """
-"""Looks for numbers in the memory of what runs the commands. They are written as others, so that it does not find the
-file that looks for them."""
+"""Searches for numbers in the memory of the step server. They are written as other numbers, so that it does not find
+its own source."""
 
 
-def test_neither_the_seed_nor_what_rewards_are_made_of_is_inside(tmp_path: Path) -> None:
+def test_neither_the_seed_nor_the_inputs_of_rewards_are_in_the_container(tmp_path: Path) -> None:
     require_docker()
     seed, world = 8_315_040_977_231, 6_041_993
     bench = Bench(sandbox="docker", network="none", data_dir=tmp_path)
@@ -197,11 +197,11 @@ def test_neither_the_seed_nor_what_rewards_are_made_of_is_inside(tmp_path: Path)
         episode.reset(seed)
         copied = episode.step("cat $DATA_DIR/sample_submission.csv > $SUBMISSION_DIR/submission.csv; #nothing omitted")
         measured = copied.info["measured"]
-        assert measured.score is not None and measured.sample == measured.score, "it was graded by now"
+        assert measured.score is not None and measured.sample == measured.score, "the submission was graded"
         found = episode.step(LOOK)
         episode.write_file("look.py", MEMORY.replace("NUMBERS", str([seed - 1, world - 1])))
         memory = episode.step("exec python3 look.py").output
     assert "step_server.py" in found.output and "steps.sock" in found.output and "bytes omitted" not in found.output
-    assert memory == "found in memory: [b'nothing omitted']\n", "which it was told"
+    assert memory == "found in memory: [b'nothing omitted']\n", "known from the command"
     for secret in (seed, world, "halves", "milestones", "mlebench-episode-", "prepared/", tmp_path, measured.score):
         assert str(secret) not in found.output, secret

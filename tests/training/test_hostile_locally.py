@@ -1,4 +1,4 @@
-"""The sandbox's attacks on what the local sandbox keeps, too, as commands of episodes."""
+"""Attacks on guarantees that the local sandbox shares, as commands of episodes."""
 # ruff: noqa: F401
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import pytest
 
 from tests.sandbox.hostile.test_dodges import (
     test_a_daemon_wants_to_change_the_submission_while_it_is_collected,
-    test_a_daemon_wants_to_outlive_an_agent_that_ends_well,
+    test_a_daemon_wants_to_outlive_a_successful_agent,
     test_a_pipe_without_an_end_wants_to_be_the_submission,
 )
-from tests.sandbox.hostile.test_submission import test_a_submission_that_is_no_file_is_none
+from tests.sandbox.hostile.test_submission import test_a_submission_that_is_not_a_file_is_missing
 from tests.sandbox.scripted import MB, Runner
 from tests.training.test_hostile import episodes_of_a_toy
 

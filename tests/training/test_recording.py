@@ -1,4 +1,4 @@
-"""Episodes as runs of a group: their trajectories, and what reads them."""
+"""Episodes as runs of a group: their trajectories, and the tools that read them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 @pytest.fixture(scope="module")
 def group(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One of two episodes that were played at once."""
+    """A group of two concurrent episodes."""
 
     def policy(episode: Episode, observation: Observation) -> None:
         episode.write_file("note.txt", "a note")
@@ -46,7 +46,7 @@ def trajectories(group: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(group.glob("*/trajectory.json"))]
 
 
-def test_episodes_that_are_played_at_once_are_runs_of_one_group(group: Path) -> None:
+def test_concurrent_episodes_are_runs_of_one_group(group: Path) -> None:
     found = read_group(group)
     assert {record.seed for record in found.records} == {0, 1} == {key.seed for key in found.planned}
     assert all(record.score == 72.61873 and record.timeline[-1].final for record in found.records)
@@ -68,7 +68,9 @@ def test_a_recorded_episode_has_its_steps_as_a_trajectory(group: Path) -> None:
         assert steps[3]["extra"]["reward"] > steps[2]["extra"]["reward"] == 0
 
 
-def test_export_viewer_and_command_show_it(group: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_viewer_and_command_show_the_trajectory(
+    group: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["export", str(group), "--to=atif", "-o", str(tmp_path / "out")]) == 0
     exported = sorted((tmp_path / "out").iterdir())
     assert [json.loads(path.read_text())["steps"] for path in exported] == [own["steps"] for own in trajectories(group)]
@@ -94,6 +96,6 @@ def test_a_group_is_resumed_and_does_not_mix_options(bench: Bench, tmp_path: Pat
     assert [record.seed for record in read_group(folder).records] == [0, 1]
     with (
         bench.episode(REAL, data="real", group=folder, time_limit=7) as episode,
-        pytest.raises(UsageError, match="was made with other settings"),
+        pytest.raises(UsageError, match="was created with other settings"),
     ):
         episode.reset(2)

@@ -1,6 +1,6 @@
-"""Episodes that crash in every way: none hangs, and nothing of them is left.
+"""Episodes that crash in every way: none hangs, and none leaves anything behind.
 
-``MLEBENCH_TEST_EPISODES`` is how many are played.
+``MLEBENCH_TEST_EPISODES`` is the number of episodes.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ LOCAL_ONLY = ("kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 9",)
 """Ends what supervises a local sandbox."""
 CONTAINED_ONLY = (":() { : | : & }; :",)
 NOT_LOCAL = ("kill -9 -1",)
-"""Would end this test."""
+"""Commands that would end this test."""
 
 
 ALLOWED = (ValueError, SandboxError, UsageError)
-"""Of a policy with a mistake, of a sandbox that crashed twice, and of one that closed its episode."""
+"""Errors of a policy with a bug, of a sandbox that crashed twice, and of a policy that closed its episode."""
 
 
 class Chaos:
-    """A policy that does what episodes must survive, as their seeds tell; what it did is in ``done``."""
+    """A policy with random actions that episodes must survive; ``done`` counts them."""
 
     def __init__(self, commands: tuple[str, ...]) -> None:
         self.commands = commands
@@ -128,7 +128,7 @@ def descendants() -> set[int]:
 
 
 def one_by_one(played: Iterator[Played]) -> Iterator[Played]:
-    """What is played; fails where nothing ends for long."""
+    """Yields finished episodes; fails if none ends for a long time."""
     ended: queue.Queue[Played | BaseException | None] = queue.Queue()
 
     def take() -> None:
@@ -148,9 +148,9 @@ def one_by_one(played: Iterator[Played]) -> Iterator[Played]:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder that all temporary files are in; names in the environments of processes tell whose they are."""
-    with tempfile.TemporaryDirectory(prefix="e-", dir="/tmp") as folder:  # paths of sockets must be short
-        with suppress(AttributeError):  # memory that is freed goes back: what grows is what is held
+    """The folder of all temporary files; its name in their environments identifies our processes."""
+    with tempfile.TemporaryDirectory(prefix="e-", dir="/tmp") as folder:  # socket paths must be short
+        with suppress(AttributeError):  # return freed memory to the system, so that growth means a leak
             LIBC.mallopt(_M_ARENA_MAX, 1)
             LIBC.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
         monkeypatch.setattr(tempfile, "tempdir", folder)
@@ -158,7 +158,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def check(bench: Bench, chaos: Chaos, episodes: int, place: Path) -> None:
-    """Play episodes, and see that nothing hangs, grows or stays."""
+    """Play episodes, and check that nothing hangs, grows or is left behind."""
     jobs = ((TWIN, number % SEEDS) for number in range(episodes))
     errors = Counter[str]()
     used = []
@@ -187,7 +187,7 @@ def check(bench: Bench, chaos: Chaos, episodes: int, place: Path) -> None:
 
 
 def memory() -> dict[str, float]:
-    """Megabytes of this process: what it holds, and files that are mapped, such as libraries."""
+    """Memory of this process in MB: anonymous, and of mapped files such as libraries."""
     lines = read("/proc/self/status").decode().splitlines()
     return {
         name: int(value.split()[0]) * 1024 / 1e6
@@ -198,7 +198,7 @@ def memory() -> dict[str, float]:
 
 def left(place: Path) -> list[str]:
     """Files in the folder, and command lines of processes whose environment names it."""
-    found = [str(path) for path in place.iterdir() if not path.name.startswith("mlebench-build-")]  # a lock of images
+    found = [str(path) for path in place.iterdir() if not path.name.startswith("mlebench-build-")]  # build lock
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and os.fsencode(place) in read(f"{folder}/environ"):
             found.append(read(f"{folder}/cmdline").decode("utf-8", "replace"))

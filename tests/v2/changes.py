@@ -1,4 +1,4 @@
-"""``CHANGES-v2.md``: what version 2 changes, made from the competitions' folders and the probes.
+"""``CHANGES-v2.md``: the changes of version 2, generated from the competitions' folders and the probes.
 
 ``python -m tests.v2.changes`` writes it.
 """
@@ -32,7 +32,7 @@ Generated from the competitions' folders by `python -m tests.v2.changes`.
 
 
 def table() -> str:
-    """The text of the file."""
+    """The content of the file."""
     catalogue = default_catalogue(version="v2")
     rows = [competition for competition in catalogue if competition.split != "smoke"]
     reasons = "".join(f"- {id}: {reason}\n" for id, reason in sorted(NOT_CORE.items()))

@@ -1,4 +1,4 @@
-"""Files: what is missing, superfluous or in another form in the prepared data."""
+"""Files: missing, superfluous or malformed parts of the prepared data."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def more_scans_to_predict_than_to_learn_from(dataset: Dataset) -> str:
 
 @flaw("rsna-2022-cervical-spine-fracture-detection/2")
 def training_scans_whose_boxes_are_kept_back(dataset: Dataset) -> str:
-    """A tenth of the scans with boxes is in the test, and the others' boxes are public."""
+    """A tenth of the scans with boxes is in the test set, and the boxes of the others are public."""
     boxes = pd.read_csv(dataset.public / "train_bounding_boxes.csv")["StudyInstanceUID"].nunique()
     segmented = len(list((dataset.public / "segmentations").iterdir()))
     return f"{boxes} scans with boxes, {segmented} segmented" if min(boxes, segmented) < 10 else ""
@@ -110,7 +110,7 @@ def columns_that_are_not_asked_for(dataset: Dataset) -> str:
 
 @flaw("h-and-m-personalized-fashion-recommendations/2")
 def customers_of_the_eighth_day(dataset: Dataset) -> str:
-    early = "f" * 20  # who buys on that day alone
+    early = "f" * 20  # customers who buy only on that day
     return ", ".join(id for id in pd.read_csv(dataset.answers)["customer_id"] if id == early)
 
 
@@ -233,7 +233,7 @@ def held_out_images_whose_angle_is_not_known(dataset: Dataset) -> str:
 
 @flaw("tensorflow-speech-recognition-challenge/4")
 def more_clips_of_other_words_or_less_of_noise(dataset: Dataset) -> str:
-    """Than of one of the ten words on average."""
+    """Compared with the mean number of clips of the ten words."""
     true = answers(dataset)["label"]
     is_noise, is_other = true.isin(["silence", "_background_noise_"]), ~true.isin(COMMANDS)
     wanted = (~is_other).sum() / len(COMMANDS)
@@ -261,7 +261,7 @@ def equal_comments_that_nothing_tells_apart(dataset: Dataset) -> str:
     "tweet-sentiment-extraction/2",
 )
 def a_text_that_became_empty(dataset: Dataset) -> str:
-    """One is NA or null in the raw data."""
+    """The text is NA or null in the raw data."""
     texts: set[str] = set()
     for name in ("train.csv", "test.csv"):
         rows = pd.read_csv(dataset.public / name, dtype=str, keep_default_na=False)
@@ -271,14 +271,14 @@ def a_text_that_became_empty(dataset: Dataset) -> str:
 
 @flaw("jigsaw-toxic-comment-classification-challenge/1")
 def comments_whose_labels_were_published(dataset: Dataset) -> str:
-    """Those of train.csv have ids that begin with the number of their copy."""
+    """Synthetic comments of train.csv have ids that begin with the number of their copy."""
     ids = pd.read_csv(dataset.public / "test.csv")["id"]
     return ", ".join(ids[~ids.str[0].isin(list("01234"))])
 
 
 @flaw("jigsaw-unintended-bias-in-toxicity-classification/4")
 def comments_of_the_test_set_whose_labels_were_published(dataset: Dataset) -> str:
-    """Those of train.csv have low numbers."""
+    """Synthetic comments of train.csv have low numbers."""
     ids = pd.read_csv(dataset.public / "test.csv")["id"]
     return ", ".join(map(str, ids[ids >= 7_000_000]))
 
@@ -309,7 +309,7 @@ def test_questions_with_several_answers(dataset: Dataset) -> str:
     "text-normalization-challenge-russian-language/4",
 )
 def tables_that_are_only_in_an_archive(dataset: Dataset) -> str:
-    """The sample submission, and the labels of the training data where their archive is of CSV."""
+    """The sample submission, and the labels of the training data if their archive contains CSV."""
     packed = {path.stem for path in dataset.public.glob("*.csv.zip")}
     wanted = {dataset.sample_submission.name} | {"train_labels.csv"} & packed
     return ", ".join(sorted(name for name in wanted if not (dataset.public / name).exists()))

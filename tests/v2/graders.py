@@ -1,4 +1,4 @@
-"""Graders: submissions that the first version's grader judges wrongly."""
+"""Graders: submissions that the first version's grader scores incorrectly."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def a_constant_column(dataset: Dataset) -> pd.DataFrame:
 
 
 def _answers_of_quest(dataset: Dataset) -> pd.DataFrame:
-    """The answers in the order of their ids, in which the first version compares."""
+    """The answers in the order of their ids, as the first version compares them."""
     return answers(dataset).sort_values("qa_id")
 
 
@@ -195,7 +195,7 @@ def nine_labels_of_eleven(dataset: Dataset) -> pd.DataFrame:
 
 
 def _first(rows: pd.DataFrame, column: str, value: float) -> pd.DataFrame:
-    """With another value in the first row."""
+    """A copy with another value in the first row."""
     return rows.assign(**{column: [value, *rows[column].iloc[1:]]})
 
 
@@ -344,7 +344,7 @@ def all_findings(dataset: Dataset) -> pd.DataFrame:
 
 @graded("vinbigdata-chest-xray-abnormalities-detection/1", was=None, now=0.0)
 def boxes_of_half_the_width(dataset: Dataset) -> pd.DataFrame:
-    """They overlap by less than 0.4, but for the version that takes corners for sizes."""
+    """They overlap by less than 0.4, except in the version that takes corners for sizes."""
     rows = perfect(dataset)
     return rows.assign(PredictionString=[_narrow(text) for text in rows["PredictionString"]])
 
@@ -380,19 +380,19 @@ def one_word_for_all_that_pandas_misses(dataset: Dataset) -> pd.DataFrame:
 
 @graded("text-normalization-challenge-russian-language/3", was=None, now=0.0)
 def another_spelling_of_true(dataset: Dataset) -> pd.DataFrame:
-    """Some tokens are spoken as True, none as TRUE."""
+    """Some tokens have the spoken form True, none TRUE."""
     return perfect(dataset).assign(after="TRUE")
 
 
 @graded("uw-madison-gi-tract-image-segmentation/1", was=None, now=1.0)
 def rows_sorted_by_organ(dataset: Dataset) -> pd.DataFrame:
-    """In each version they are the same masks; the first pairs them by their place."""
+    """The masks are the same in each version; the first pairs them by position."""
     return answers(dataset).sort_values("class", kind="stable")[["id", "class", "predicted"]]
 
 
 @graded("uw-madison-gi-tract-image-segmentation/1", was=1.0, now=REFUSED)
 def ids_that_are_none(dataset: Dataset) -> pd.DataFrame:
-    """Each organ's rows under the name of another one, which the first version never looks at."""
+    """Each organ's rows have the name of another organ, which the first version ignores."""
     rows = answers(dataset)[["id", "class", "predicted"]]
     return rows.assign(**{"class": "stomach"})
 

@@ -1,4 +1,4 @@
-"""Leaks: programs that read the answers out of the public files."""
+"""Leaks: programs that derive the answers from the public files."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def labels_of_windows_that_overlap(public: Path) -> pd.DataFrame:
     train, test = np.load(folder / "train_11.npy"), np.load(folder / "test_11.npy")
     labels, width = np.load(folder / "train_label_11.npy"), train.shape[1] // 11
     known: dict[tuple[int, bytes], Any] = {}
-    for shift in range(10, 0, -1):  # the nearest last
+    for shift in range(10, 0, -1):  # nearest last
         for window, label in zip(train, labels, strict=True):
             known |= {
                 (shift, window[shift * width :].tobytes()): label,
@@ -199,7 +199,7 @@ def tags_of_the_same_question(public: Path) -> pd.DataFrame:
 
 @flaw("billion-word-imputation/3")
 def gaps_that_a_known_seed_tells(dataset: Dataset) -> str:
-    """The share of gaps whose places follow from seed 0, from the order of the training sentences and from lengths."""
+    """The share of gaps whose positions follow from seed 0, the order of the training sentences, and lengths."""
     with zipfile.ZipFile(dataset.public / "train_v2.txt.zip") as archive:
         train = archive.read("train_v2.txt").decode().split("\n")
     with zipfile.ZipFile(dataset.public / "test_v2.txt.zip") as archive:

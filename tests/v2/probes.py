@@ -1,11 +1,11 @@
-"""What shows that a competition's first version is defective, and its second is not, on the second's synthetic data.
+"""Probes show on version 2's synthetic data that version 1 of a competition has a defect that version 2 lacks.
 
-Each probe is a function of one competition. ``attack`` makes a submission from what the public files give away: it
-earns gold in the first version, and no medal in the second. ``groups`` gives the groups (patients, books) in the
-training data and in the test: in the first version some are in both. ``graded`` makes a submission of which the
-versions' graders think otherwise. ``flaw`` says what is wrong with the prepared files: nothing in the second version.
+Each probe is a function of one competition. ``attack`` creates a submission from information in the public files: it
+earns gold in version 1, and no medal in version 2. ``groups`` returns the groups (patients, books) in the training
+data and in the test set: in version 1, some are in both. ``graded`` creates a submission that the versions' graders
+score differently. ``flaw`` describes the defect of the prepared files; in version 2, it returns an empty string.
 
-Each names the corrections that it shows, by the competition and the number of the line in its ``changes``:
+Each names the corrections that it covers, by competition and line number in its ``changes``:
 ``champs-scalar-coupling/2``, or ``tweet-sentiment-extraction/1,2`` for two lines.
 """
 
@@ -29,7 +29,7 @@ Outcome = float | str
 
 @dataclass(frozen=True)
 class Graded:
-    """A submission, and what the two versions' graders make of it."""
+    """A submission and its grades in the two versions."""
 
     make: Callable[[Dataset], Submission]
     was: Outcome | None
@@ -62,7 +62,7 @@ def flaw(*corrections: str) -> Callable[[Probe], Probe]:
 
 
 def graded(*corrections: str, was: Outcome | None, now: Outcome | None) -> Callable[[Probe], Probe]:
-    """``None`` is any score but that of the other version."""
+    """``None`` means any score that differs from the other version's."""
 
     def add(make: Probe) -> Probe:
         for id in _named(corrections, make):
@@ -82,7 +82,7 @@ def _added(registry: dict[str, list[Any]], corrections: Iterable[str]) -> Callab
 
 
 def _named(corrections: Iterable[str], probe: Callable[..., Any]) -> Iterator[str]:
-    """The competitions, after the probe has been noted for their lines."""
+    """Registers the probe for the lines of ``changes``; yields the competitions."""
     for correction in corrections:
         id, _, lines = correction.partition("/")
         for line in lines.split(","):

@@ -1,4 +1,4 @@
-"""Splits: which groups are in the training data, and which in the test."""
+"""Splits: the groups in the training data and in the test set."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ def hotels_and_days(dataset: Dataset) -> Groups:
 
 @groups("jigsaw-toxic-comment-classification-challenge/2", "jigsaw-unintended-bias-in-toxicity-classification/5")
 def texts_of_comments(dataset: Dataset) -> Groups:
-    """In either case, however many blanks they have."""
+    """Ignores case and whitespace."""
     train, test = (pd.read_csv(dataset.public / f"{side}.csv", keep_default_na=False) for side in ("train", "test"))
     found = [{" ".join(text.lower().split()) for text in rows["comment_text"]} for rows in (train, test)]
     return found[0], found[1]
 
 
 def _column(dataset: Dataset, column: str, test: str) -> Groups:
-    """The groups that a column of both public tables names."""
+    """The groups in a column of both public tables."""
     train, held_out = (pd.read_csv(dataset.public / name) for name in ("train.csv", test))
     return set(train[column]), set(held_out[column])
 
@@ -99,7 +99,7 @@ def articles(dataset: Dataset) -> Groups:
     "whale-categorization-playground/1",
 )
 def patterns_of_images(dataset: Dataset) -> Groups:
-    """The fields of an image that are brighter than its mean: the same in all its near-duplicates."""
+    """The cells of an image that are brighter than its mean; they are equal in all near-duplicates."""
     found = []
     for side in ("train", "test"):
         images = [path for folder in dataset.public.glob(f"{side}*") if folder.is_dir() for path in folder.iterdir()]
@@ -131,7 +131,7 @@ def texts_of_sentences(dataset: Dataset) -> Groups:
 
 @groups("tensorflow-speech-recognition-challenge/1")
 def speakers(dataset: Dataset) -> Groups:
-    """The first frames of each clip, which in the synthetic data are the speaker's own."""
+    """The first frames of each clip, which identify the speaker in the synthetic data."""
     audio = (path for path in (dataset.public / "train" / "audio").rglob("*.wav") if path.parent.name[0] != "_")
     true = answers(dataset)
     spoken = true["fname"][~true["label"].isin(["silence", "_background_noise_"])]

@@ -1,6 +1,6 @@
-"""Every corrected competition: its probes find the defect in the first version's data or grades, not in the second's.
+"""Every corrected competition: its probes find the defect in version 1's data or grades, but not in version 2's.
 
-Both versions are prepared from the raw data that the second's ``synthetic.py`` makes, which has the defects planted.
+Both versions are prepared from raw data of version 2's ``synthetic.py``, which plants the defects.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CORRECTED = [competition.id for competition in default_catalogue(version="v2") i
 
 @dataclass(frozen=True)
 class Prepared:
-    """One version's data and grader."""
+    """The data and grader of one version."""
 
     competition: Competition
     dataset: Dataset
@@ -74,7 +74,7 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Both]:
         dataset = Dataset(competition, scratch)
         run_prepare(competition, raw, dataset, key=b"a test" if competition.is_corrected else None)
         (spare / competition.version).mkdir(parents=True)
-        for side in (dataset.public, dataset.private):  # as the data store does
+        for side in (dataset.public, dataset.private):  # like the data store
             replace_by_level(side, spare / competition.version)
         found.append(Prepared(competition, dataset, scratch))
     yield found[0], found[1]
@@ -97,14 +97,14 @@ def test_a_defect_of_the_first_version_is_not_in_the_second(both: Both) -> None:
             same = found == expected if isinstance(expected, str) else found == pytest.approx(expected)
             assert expected is None or same, f"{graded.name}: {was} and {now}"
     for flaw in FLAWS.get(id, []):
-        assert flaw(first.dataset), f"{flaw.__name__}: version 1 has nothing of it"
+        assert flaw(first.dataset), f"{flaw.__name__}: version 1 does not have the defect"
         assert not flaw(second.dataset), flaw(second.dataset)
     assert not find_leaks(second.dataset)
     _require_strict(second)
 
 
 def _require_strict(second: Prepared) -> None:
-    """The sample submission earns no medal; the grader matches ids, and refuses rows that do not fit."""
+    """Check that the sample submission earns no medal, and that the grader matches ids and rejects wrong rows."""
     sample = second.dataset.sample_submission.read_text()
     assert second.medal(sample) is None, "the sample submission earns a medal"
     text = pd.read_csv(second.dataset.perfect_submission, dtype=str, keep_default_na=False)
@@ -116,13 +116,13 @@ def _require_strict(second: Prepared) -> None:
         "a row twice in another's place": pd.concat([text[1:], text.tail(1)]) if len(text) > 1 else text[1:],
     }
     for name, wrong in wrong_rows.items():
-        assert second.grade(wrong) == REFUSED, f"{name} is not refused"
+        assert second.grade(wrong) == REFUSED, f"{name} is not rejected"
 
 
 def _attacked(prepared: Prepared, attack: Callable[[Path], Submission]) -> str | None:
     try:
         submission = attack(prepared.dataset.public)
-    except (KeyError, FileNotFoundError, StopIteration, ValueError):  # what it reads is not there any more
+    except (KeyError, FileNotFoundError, StopIteration, ValueError):  # the data that it reads is no longer there
         return None
     return prepared.medal(submission)
 
@@ -138,7 +138,7 @@ def test_every_line_of_changes_has_a_probe() -> None:
     assert {id: set(lines) for id, lines in PROBED.items()} == of_id
 
 
-def test_core_leaves_out_the_contaminated_and_those_whose_medals_say_little() -> None:
+def test_core_excludes_contaminated_competitions_and_those_with_uncertain_medals() -> None:
     catalogue = default_catalogue(version="v2")
     core, everything = ({competition.id for competition in catalogue.split(name)} for name in ("core", "all"))
     contaminated = {competition.id for competition in catalogue.split("all") if competition.contaminated}
@@ -149,13 +149,13 @@ def test_core_leaves_out_the_contaminated_and_those_whose_medals_say_little() ->
         default_catalogue().split("core")
 
 
-def test_core_is_what_the_sampling_errors_leave() -> None:
-    assert not_core() == NOT_CORE, "run python -m tools.core_split, and write its lines into NOT_CORE"
+def test_core_follows_from_the_sampling_errors() -> None:
+    assert not_core() == NOT_CORE, "run python -m tools.core_split, and copy its lines to NOT_CORE"
 
 
 @pytest.mark.full
-def test_sampling_errors_are_those_of_resampled_scores() -> None:
-    """Of submissions with a given score on test sets of a given size, drawn many times."""
+def test_sampling_errors_match_resampled_scores() -> None:
+    """Resamples many submissions with a given score on test sets of a given size."""
     rng, n = np.random.default_rng(0), 400
     truth = rng.random((2000, n)) < 0.3
     shown = truth + rng.normal(0, 0.8, truth.shape)
@@ -190,7 +190,7 @@ CORPORA = {
 """Public corpora with labels that competitions are made from, by their competition."""
 
 
-def test_competitions_made_from_public_corpora_are_contaminated_in_both_versions() -> None:
+def test_competitions_from_public_corpora_are_contaminated_in_both_versions() -> None:
     for version in ("v1", "v2"):
         own = {competition.id: competition for competition in default_catalogue(version=version)}
         assert {id for id, competition in own.items() if competition.contaminated} == CORPORA.keys()
@@ -198,15 +198,15 @@ def test_competitions_made_from_public_corpora_are_contaminated_in_both_versions
             assert re.search(corpus, own[id].contaminated), id
 
 
-def test_a_description_that_names_a_public_corpus_is_of_a_contaminated_competition() -> None:
+def test_a_competition_whose_description_names_a_public_corpus_is_contaminated() -> None:
     named = re.compile("|".join(corpus for corpus in CORPORA.values() if corpus != "Stack Exchange"))
     for competition in default_catalogue(version="v2"):
         texts = [competition.folder / "description.md", competition.description]
         if any(named.search(path.read_text(encoding="utf-8")) for path in texts):
-            assert competition.contaminated, f"{competition.id} is made from a public corpus"
+            assert competition.contaminated, f"{competition.id} is based on a public corpus"
 
 
-def test_thresholds_apply_only_where_the_test_is_kaggles() -> None:
+def test_thresholds_apply_only_if_the_test_set_is_kaggles() -> None:
     second = {own.id: own for own in default_catalogue(version="v2")}
     assert all(own.thresholds == thresholds_of(own.differences) for own in second.values())
     indicative = {id for id, own in second.items() if own.thresholds == "indicative"}
@@ -218,11 +218,11 @@ def test_thresholds_apply_only_where_the_test_is_kaggles() -> None:
     assert second["histopathologic-cancer-detection"].thresholds != "apply"
 
 
-def test_the_table_of_changes_is_that_of_the_folders() -> None:
-    assert PATH.read_text(encoding="utf-8") == table(), "make it anew: python -m tests.v2.changes"
+def test_the_table_of_changes_matches_the_folders() -> None:
+    assert PATH.read_text(encoding="utf-8") == table(), "regenerate it: python -m tests.v2.changes"
 
 
-def test_prepare_and_make_take_what_authors_are_told_and_nothing_for_the_other_version() -> None:
+def test_prepare_and_make_have_the_documented_parameters_in_both_versions() -> None:
     for version in ("v1", "v2"):
         for competition in default_catalogue(version=version):
             prepare, make = competition.function("prepare", "prepare"), competition.function("synthetic", "make")
@@ -230,7 +230,7 @@ def test_prepare_and_make_take_what_authors_are_told_and_nothing_for_the_other_v
             assert [*signature(make).parameters] == ["raw", "seed"], (competition.id, version)
 
 
-def test_relative_imports_of_every_version_lead_to_files() -> None:
+def test_relative_imports_of_every_version_resolve_to_files() -> None:
     for competition in default_catalogue(version="v2"):
         for path in competition.folder.rglob("*.py"):
             for found in ast.walk(ast.parse(path.read_bytes())):

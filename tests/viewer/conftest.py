@@ -1,4 +1,4 @@
-"""Run groups to look at, hostile ones too, and the application over them: asked directly, or as users start it."""
+"""Run groups, including hostile ones, and the viewer application for them: called directly or started as by users."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Ask = Callable[..., Answer]
 
 
 def asker(app: Any) -> Ask:
-    """Asks an application as a browser on this machine does."""
+    """Calls an application like a local browser."""
 
     def ask(path: str, method: str = "GET", **headers: str) -> Answer:
         given = {"host": "127.0.0.1:7575"} | {name.replace("_", "-"): value for name, value in headers.items()}
@@ -96,7 +96,7 @@ def asker(app: Any) -> Ask:
 
 @pytest.fixture(scope="session")
 def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two groups that compare, and one whose agent wrote scripts wherever it could."""
+    """Two comparable groups, and one whose agent wrote scripts wherever it could."""
     root = tmp_path_factory.mktemp("runs")
     catalogue = default_catalogue()
     outcomes = {"one": ("gold", "bronze", "crashed"), "two": ("silver", "silver", "invalid_submission")}
@@ -199,7 +199,7 @@ def ask(runs_dir: Path) -> Iterator[Ask]:
 
 @pytest.fixture(scope="session")
 def served(runs_dir: Path) -> Iterator[str]:
-    """The address of ``mlebench view``, which ends on Ctrl-C."""
+    """The URL of ``mlebench view``, which ends on Ctrl-C."""
     command = [sys.executable, "-m", "pytest_mlebench.cli", "view", str(runs_dir), "--port=0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None

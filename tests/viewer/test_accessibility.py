@@ -1,4 +1,4 @@
-"""The viewer for everybody: axe-core finds nothing on any page, and the keyboard alone is enough."""
+"""The viewer is accessible: axe-core finds nothing on any page, and the keyboard alone is enough."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def test_axe_finds_nothing_in_light_and_dark_on_a_desktop_and_a_phone(page: str,
     assert violations_anywhere(open_tab(served + page)) == []
 
 
-def test_the_keyboard_alone_leads_to_a_step_and_back(served: str, open_tab: Open) -> None:
+def test_a_step_can_be_reached_and_left_with_only_the_keyboard(served: str, open_tab: Open) -> None:
     tab = open_tab(served)
 
     def follow(selector: str, path: str) -> None:
-        """Press Tab until a link has the focus, which must be seen, then Enter."""
+        """Press Tab until a link has the focus, which must be visible, then Enter."""
         for _ in range(120):
             tab.press("Tab")
             if tab.see(f"document.activeElement.matches({selector!r})"):

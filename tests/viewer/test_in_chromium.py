@@ -1,4 +1,4 @@
-"""The viewer in Chromium: what a reader sees, does, and is safe from."""
+"""The viewer in Chromium: its display, controls, and protection from hostile content."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def foreign(tab: Tab, served: str) -> list[str]:
     return [url for url in tab.requests if not url.startswith((f"{served}/", "data:"))]
 
 
-def test_no_page_has_errors_leaves_the_width_or_asks_elsewhere(served: str, open_tab: Open) -> None:
+def test_no_page_has_errors_overflows_or_sends_external_requests(served: str, open_tab: Open) -> None:
     for page in PAGES:
         for width in (390, 1280):
             tab = open_tab(served + page, width=width, dark=width == 390)
@@ -37,7 +37,7 @@ def test_no_page_has_errors_leaves_the_width_or_asks_elsewhere(served: str, open
             assert unnamed == [], page
 
 
-def test_long_names_and_pictures_fit_every_width(served: str, runs_dir: Path, open_tab: Open) -> None:
+def test_long_names_and_plots_fit_every_width(served: str, runs_dir: Path, open_tab: Open) -> None:
     competition, name = default_catalogue()[SMOKE[0]], "a-run-group-of-many-words_" + "x" * 70
     record = record_with(competition, "silver", agent="an-agent-" + "y" * 60)
     save_group(runs_dir / name, [with_timeline(record, competition, (0.5, record.report.median_threshold))])
@@ -62,7 +62,7 @@ def test_long_names_and_pictures_fit_every_width(served: str, runs_dir: Path, op
         shutil.rmtree(runs_dir / name)
 
 
-def test_no_figure_is_alone_in_its_row_and_no_cost_breaks_on_a_phone(served: str, open_tab: Open) -> None:
+def test_no_number_is_alone_in_its_row_and_no_cost_wraps_on_a_phone(served: str, open_tab: Open) -> None:
     rows = "Object.groupBy([...document.querySelectorAll('.stats div')], own => own.getBoundingClientRect().top)"
     lines = (
         "[...document.querySelectorAll('.stats dd, td[data-label=Cost]')].filter(own => own.textContent.includes('$'))"
@@ -93,17 +93,17 @@ def test_names_of_runs_have_the_whole_width_of_a_phone(served: str, open_tab: Op
     )
 
 
-def test_what_a_hostile_agent_wrote_neither_runs_nor_loads_anything(served: str, open_tab: Open) -> None:
+def test_output_of_a_hostile_agent_neither_runs_nor_loads_anything(served: str, open_tab: Open) -> None:
     for page in OF_HOSTILE:
         tab = open_tab(served + page)
         assert tab.see("typeof window.owned") == "undefined", page
         assert foreign(tab, served) == [] and tab.errors == [], page
 
 
-def test_what_is_exported_of_a_hostile_agent_neither_runs_nor_loads_anything(
+def test_exports_of_a_hostile_agent_neither_run_nor_load_anything(
     served: str, ask: Ask, open_tab: Open, tmp_path: Path
 ) -> None:
-    """Every view as a file, opened from the disk, and the report of the group."""
+    """Every view exported as a file and opened from disk, and the report of the group."""
     for number, page in enumerate(OF_HOSTILE):
         answer = ask(f"{page}{'&' if '?' in page else '?'}export=1")
         assert answer.status == 200 and "attachment" in answer.headers["content-disposition"], page
@@ -115,7 +115,7 @@ def test_what_is_exported_of_a_hostile_agent_neither_runs_nor_loads_anything(
         assert tab.errors == [], page
 
 
-def test_a_live_group_fills_in_while_it_is_looked_at(served: str, runs_dir: Path, open_tab: Open) -> None:
+def test_a_live_group_updates_while_it_is_viewed(served: str, runs_dir: Path, open_tab: Open) -> None:
     catalogue = default_catalogue()
     folder = runs_dir / "live"
     folder.mkdir()
@@ -163,8 +163,8 @@ def test_a_reader_moves_through_a_long_trajectory_and_sends_a_link_to_a_step(ser
     assert tab.errors == [] == sent.errors
 
 
-def test_scrolling_through_thousands_of_steps_lays_out_what_is_in_sight(served: str, open_tab: Open) -> None:
-    """Boxes for each step, or layouts that a script forces between its writes, would make each frame cost more."""
+def test_scrolling_through_thousands_of_steps_lays_out_only_visible_ones(served: str, open_tab: Open) -> None:
+    """Boxes for each step, or layouts that a script forces between writes, would slow down each frame."""
     tab = open_tab(f"{served}{RUN}/trajectory")
     tab.wait("document.querySelectorAll('[data-act=turn]').length >= 40")
     tab.call("Performance.enable")
@@ -208,7 +208,7 @@ def test_a_log_of_50_mb_opens_at_its_end_and_scrolls_with_few_lines_in_the_page(
     assert size > 50_000_000 and tab.errors == [] == found.errors
 
 
-def test_the_keyboard_alone_finds_compares_and_copies(served: str, open_tab: Open) -> None:
+def test_search_comparison_and_copying_work_with_only_the_keyboard(served: str, open_tab: Open) -> None:
     tab = open_tab(served)
     key = "key => document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true}))"
     tab.see(f"({key})('/')")
@@ -244,14 +244,14 @@ def test_the_keyboard_alone_finds_compares_and_copies(served: str, open_tab: Ope
     assert tab.errors == [] == back.errors
 
 
-def test_steps_are_collapsed_filtered_copied_and_seen_as_they_were_recorded(served: str, open_tab: Open) -> None:
+def test_steps_can_be_collapsed_filtered_copied_and_shown_as_recorded(served: str, open_tab: Open) -> None:
     tab = open_tab(f"{served}{RUN}/trajectory")
     hidden = "[...document.querySelectorAll('.step-body')].filter(own => own.hidden).length"
     count = "document.querySelectorAll('[data-step]').length"
     tab.see("document.querySelector('[data-go=fold]').click()")
     assert tab.see(f"{hidden} === {count} && {count} >= 40")
     tab.see("scrollTo(0, document.documentElement.scrollHeight)")
-    tab.wait(f"{count} > 40 && {hidden} === {count}")  # what is loaded later, too
+    tab.wait(f"{count} > 40 && {hidden} === {count}")  # also for steps loaded later
     tab.see("document.querySelector('[data-step] [data-act=turn]').click()")
     tab.wait(f"{hidden} === {count} - 1")
     tab.see("document.querySelector('[data-go=unfold]').click()")
@@ -272,7 +272,7 @@ def test_steps_are_collapsed_filtered_copied_and_seen_as_they_were_recorded(serv
     assert numbers == list(range(100, 2001, 100)) and tab.errors == []
 
 
-def test_arrow_keys_go_from_snapshot_to_snapshot_and_each_is_announced(served: str, open_tab: Open) -> None:
+def test_arrow_keys_move_between_snapshots_and_each_is_announced(served: str, open_tab: Open) -> None:
     tab = open_tab(f"{served}/run/one/smoke-breast-cancer_agent-one-0")
     named = "document.activeElement.getAttribute('aria-label') ?? ''"
     assert tab.see("document.querySelectorAll('.mark[tabindex=\"0\"]').length") == 1
@@ -292,7 +292,7 @@ def test_arrow_keys_go_from_snapshot_to_snapshot_and_each_is_announced(served: s
     assert tab.errors == []
 
 
-def test_escape_closes_the_choice_of_columns_and_keeps_the_place(served: str, open_tab: Open) -> None:
+def test_escape_closes_the_column_menu_and_keeps_the_focus(served: str, open_tab: Open) -> None:
     tab = open_tab(f"{served}/runs")
     tab.see("document.querySelector('.columns summary').focus()")
     tab.press("Enter")
@@ -304,7 +304,7 @@ def test_escape_closes_the_choice_of_columns_and_keeps_the_place(served: str, op
     assert tab.see("document.activeElement.matches('.columns summary')")
 
 
-def test_without_scripts_only_what_works_is_shown(served: str, open_tab: Open) -> None:
+def test_without_scripts_only_working_controls_are_shown(served: str, open_tab: Open) -> None:
     shown = "[...document.querySelectorAll('input, button')].filter(own => own.getClientRects().length)"
     for page in ("/", "/group/one", f"/competition/{SMOKE[0]}"):
         tab = open_tab(served + page, scripts=False)

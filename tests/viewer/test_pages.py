@@ -1,4 +1,4 @@
-"""What the viewer's pages show, and what it refuses, without a browser."""
+"""The content of the viewer's pages and the requests it rejects, without a browser."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ OF_HOSTILE = (
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_each_page_is_there_and_lets_only_our_scripts_run(page: str, ask: Ask) -> None:
+def test_each_page_exists_and_allows_only_our_scripts(page: str, ask: Ask) -> None:
     answer = ask(page)
     assert answer.status == 200, answer.text
     policy = answer.headers["content-security-policy"]
@@ -84,7 +84,7 @@ def test_each_page_is_there_and_lets_only_our_scripts_run(page: str, ask: Ask) -
     assert ask(page).headers["content-security-policy"] != policy
 
 
-def test_a_group_shows_its_runs_and_each_failure_leads_to_its_moment(ask: Ask) -> None:
+def test_a_group_shows_its_runs_and_each_failure_links_to_its_moment(ask: Ask) -> None:
     text = ask("/group/one").text
     assert all(id in text for id in SMOKE) and "3 of 3 runs finished" in text and "$4.50" in text
     assert f'href="{RUN}/trajectory?from=error"' in text and f'href="{RUN}/log?at=error"' in text
@@ -100,7 +100,7 @@ def test_a_page_of_a_long_trajectory_has_few_of_its_steps(ask: Ask) -> None:
     assert "from=1234" in found and "<b>1</b> steps contain" in found
 
 
-def test_steps_can_be_chosen_by_kind_and_seen_as_they_were_recorded(ask: Ask) -> None:
+def test_steps_can_be_filtered_by_kind_and_shown_as_recorded(ask: Ask) -> None:
     text = ask(f"{RUN}/trajectory?kind=error&from=500").text
     shown = [int(number) for number in re.findall(r'id="s-(\d+)"', text)]
     assert shown == list(range(100, 2001, 100)) and text.count("data-to=") == 20
@@ -117,7 +117,7 @@ def test_steps_can_be_chosen_by_kind_and_seen_as_they_were_recorded(ask: Ask) ->
     assert ask("/run/two/smoke-digits_agent-two-0/step?number=1").status == 404
 
 
-def test_runs_of_all_groups_are_listed_chosen_sorted_and_saved(ask: Ask) -> None:
+def test_runs_of_all_groups_are_listed_filtered_sorted_and_saved(ask: Ask) -> None:
     def shown(query: str) -> list[str]:
         return re.findall(
             r'<th scope="row" data-label="Competition"><a href="/run/([^"]+)"', ask(f"/runs?{query}").text
@@ -162,7 +162,7 @@ def test_medals_are_shown_as_firm_or_not(tmp_path: Path) -> None:
 
 @pytest.fixture
 def asked_of(tmp_path: Path) -> Iterator[Callable[[], Ask]]:
-    """Asks the application over the run groups that a test has made in its folder."""
+    """Calls the application for the run groups that a test created in its folder."""
     with ExitStack() as opened:
 
         def ready() -> Ask:
@@ -185,7 +185,7 @@ def asked_of(tmp_path: Path) -> Iterator[Callable[[], Ask]]:
         (Ending.NOT_STARTED, "The agent was not started."),
     ],
 )
-def test_how_a_run_failed_is_a_sentence(
+def test_the_failure_of_a_run_is_described_in_a_sentence(
     ending: Ending, sentence: str, tmp_path: Path, asked_of: Callable[[], Ask]
 ) -> None:
     record = replace(record_with(default_catalogue()[SMOKE[0]], "no_submission", agent="a"), ending=ending)
@@ -193,7 +193,7 @@ def test_how_a_run_failed_is_a_sentence(
     assert sentence in asked_of()(f"/run/g/{record.run_id}").text
 
 
-def test_a_run_without_a_record_says_what_it_is_and_how_long_it_has(
+def test_a_run_without_a_record_shows_its_key_and_its_remaining_time(
     tmp_path: Path, asked_of: Callable[[], Ask]
 ) -> None:
     key = RunKey("an-agent", SMOKE[0], 2)
@@ -220,7 +220,7 @@ def test_groups_without_a_common_competition_are_compared_in_a_sentence(
     assert "<p>No competition has runs of all these agents.</p>" in asked_of()("/compare?g=a&g=b").text
 
 
-def test_a_time_without_a_zone_is_none() -> None:
+def test_a_time_without_a_zone_is_ignored() -> None:
     assert timestamp("2026-03-01T12:00:05") is None
     assert timestamp("2026-03-01T12:00:05+00:00") == 1772366405
 
@@ -238,7 +238,7 @@ def test_a_trajectory_whose_parts_are_of_other_types_is_shown(
     assert answer.status == 200 and "hello" in answer.text
 
 
-def test_what_is_not_there_is_said_in_a_sentence(ask: Ask) -> None:
+def test_missing_pages_are_explained_in_a_sentence(ask: Ask) -> None:
     for page, said in (
         ("/nowhere", "There is no such page."),
         ("/group/none", "There is no run group none."),
@@ -249,7 +249,7 @@ def test_what_is_not_there_is_said_in_a_sentence(ask: Ask) -> None:
         assert "<h1>Not found</h1>" in answer.text and "Export this view" not in answer.text, page
 
 
-def test_what_an_audit_found_leads_to_its_evidence(ask: Ask) -> None:
+def test_audit_findings_link_to_their_evidence(ask: Ask) -> None:
     assert f'href="{HOSTILE}#audit">violation</a>' in ask("/group/hostile").text
     text = ask(HOSTILE).text
     assert f'href="{HOSTILE}/trajectory?at=12"' in text and "<b>violation</b>" in text
@@ -261,7 +261,7 @@ def test_a_competition_ranks_all_groups_runs_on_the_leaderboard(ask: Ask) -> Non
     assert text.index(">agent-one<") < text.index(">agent-two<") and "≈ " in text and 'id="leaderboard-title"' in text
     ranks = re.findall(r'<td data-label="Would-be rank" class="number" data-v="(\d+)">≈ ([\d,]+)</td>', text)
     assert ranks and all(sorted_by == shown.replace(",", "") for sorted_by, shown in ranks), (
-        "as a number, not as a text"
+        "as a number, not as a string"
     )
 
 
@@ -282,7 +282,7 @@ def test_a_comparison_counts_wins_on_the_competitions_of_both(ask: Ask) -> None:
     assert ask("/compare?g=one").status == 400
 
 
-def test_two_agents_of_one_group_are_columns_of_their_own(tmp_path: Path, asked_of: Callable[[], Ask]) -> None:
+def test_two_agents_of_one_group_have_separate_columns(tmp_path: Path, asked_of: Callable[[], Ask]) -> None:
     records = [
         record_with(default_catalogue()[id], outcome, agent=agent, seed=seed)
         for agent, outcome in (("good", "gold"), ("poor", "no_medal"))
@@ -298,10 +298,10 @@ def test_two_agents_of_one_group_are_columns_of_their_own(tmp_path: Path, asked_
     cells = re.findall(r'<td data-label="(good|poor)"(.*?)</td>', text, re.DOTALL)
     assert len(cells) == 2 * len(SMOKE)
     for agent, cell in cells:
-        assert cell.count(f'title="{agent}, seed') == cell.count('class="cell"') == 2, "runs of this agent alone"
+        assert cell.count(f'title="{agent}, seed') == cell.count('class="cell"') == 2, "runs of this agent only"
 
 
-def test_numbers_of_a_comparison_lead_to_the_runs_behind_them(ask: Ask) -> None:
+def test_numbers_of_a_comparison_link_to_their_runs(ask: Ask) -> None:
     text = ask("/compare?g=one&g=two").text
     assert text.count('class="legend"') == 1, "plots have one legend"
     assert text.count('class="plain-link" href="/runs?group=') > 8
@@ -309,7 +309,7 @@ def test_numbers_of_a_comparison_lead_to_the_runs_behind_them(ask: Ask) -> None:
         assert f"<b>{words}</b> {'run' if words == '1' else 'runs'}" in ask(unescape(address)).text, address
 
 
-def test_trajectories_on_a_competition_stand_side_by_side_step_by_step(ask: Ask) -> None:
+def test_trajectories_on_a_competition_are_shown_side_by_side(ask: Ask) -> None:
     assert f'href="{escape(quote(SIDE, safe="?=&/"))}"' in ask("/compare?g=one&g=two").text.replace("%2F", "/")
     text = ask(SIDE).text
     rows = re.findall(r"<tr><td.*?</tr>", text, re.DOTALL)
@@ -323,7 +323,7 @@ def test_trajectories_on_a_competition_stand_side_by_side_step_by_step(ask: Ask)
     assert ask(SIDE.partition("&")[0]).status == 400
 
 
-def test_steps_of_the_same_time_stand_in_a_row() -> None:
+def test_simultaneous_steps_are_in_the_same_row() -> None:
     def step(number: int, seconds: float | None) -> OutlineStep:
         return OutlineStep(number, "agent", "", "", seconds, 0, 0, None, False, False, "", "", frozenset())
 
@@ -350,16 +350,16 @@ LISTS = ("/runs", "/runs?group=hostile", "/group/hostile")
 
 
 @pytest.mark.parametrize("page", [*LISTS, HOSTILE, *(f"{HOSTILE}/{tab}" for tab in TABS)])
-def test_what_an_agent_wrote_is_text(page: str, ask: Ask) -> None:
+def test_agent_output_is_text(page: str, ask: Ask) -> None:
     answer = ask(page)
     assert answer.status == 200
     assert "<script>" not in answer.text and "<img" not in answer.text and "\x1b" not in answer.text
     assert len(answer.body) < 500_000
-    if not page.endswith("/log"):  # which begins at the end
+    if not page.endswith("/log"):  # the log starts at its end
         assert "window.owned" in answer.text
 
 
-def test_files_are_only_saved_and_links_and_what_lies_elsewhere_are_refused(ask: Ask, runs_dir: Path) -> None:
+def test_files_are_only_downloaded_and_links_and_outside_files_are_rejected(ask: Ask, runs_dir: Path) -> None:
     answer = ask(f"{HOSTILE}/raw/code/evil.js")
     assert (answer.status, answer.body) == (200, b"window.owned = 4")
     assert (
@@ -397,7 +397,7 @@ def test_a_large_file_is_served_by_range(ask: Ask) -> None:
     assert (head.body, head.headers["content-length"]) == (b"", str(len(whole)))
 
 
-def test_parts_of_a_log_follow_each_other_without_a_gap(ask: Ask) -> None:
+def test_parts_of_a_log_have_no_gaps(ask: Ask) -> None:
     log, place, seen = ask(f"{HOSTILE}/raw/run.log").body, 0, 0
     while place < len(log):
         part = ask(f"{HOSTILE}/log/part?start={place}").text
@@ -407,7 +407,7 @@ def test_parts_of_a_log_follow_each_other_without_a_gap(ask: Ask) -> None:
     assert seen > 10
 
 
-def test_only_requests_that_name_this_machine_and_only_read_are_answered(ask: Ask) -> None:
+def test_only_read_requests_that_name_this_machine_are_answered(ask: Ask) -> None:
     for host in ("evil.example", "127.0.0.1.evil.example:7575", "192.168.0.1", "", "localhost@evil.example"):
         assert ask("/", host=host).status == 421
     for host in ("localhost", "127.0.0.1:1", "[::1]:7575", "LOCALHOST:80"):
@@ -433,7 +433,7 @@ def test_on_another_address_nothing_is_shown_without_the_token(runs_dir: Path) -
     index.close()
 
 
-def test_the_index_follows_the_files_and_is_made_anew_when_it_is_damaged(tmp_path: Path) -> None:
+def test_the_index_follows_the_files_and_is_rebuilt_if_damaged(tmp_path: Path) -> None:
     competitions = [default_catalogue()[id] for id in SMOKE]
     make_group(tmp_path / "a", competitions=competitions, seeds=2)
     index = RunIndex(tmp_path)
@@ -451,7 +451,7 @@ def test_the_index_follows_the_files_and_is_made_anew_when_it_is_damaged(tmp_pat
         index.close()
 
     index = RunIndex(tmp_path)
-    assert index.groups() == before  # without reading the groups again
+    assert index.groups() == before  # without rereading the groups
     gone = next(path for path in (tmp_path / "a").iterdir() if path.is_dir())
     (gone / "run.json").unlink()
     (next(path for path in (tmp_path / "a").iterdir() if path.is_dir() and path != gone) / "run.json").write_text("{")
@@ -494,7 +494,7 @@ PARAMETERS = (
 
 
 @pytest.mark.full
-def test_nothing_that_is_asked_for_is_an_error_of_the_server(ask: Ask) -> None:
+def test_no_request_causes_a_server_error(ask: Ask) -> None:
     short = RUN.replace("digits", "diabetes")
     pages = [page.replace(RUN, short).partition("?")[0] for page in PAGES]
     pages += [f"{short}/{name}" for name in ("steps", "step", "step.json", "log/part", "raw/run.log", "files/run.log")]
@@ -524,13 +524,13 @@ def test_nothing_that_is_asked_for_is_an_error_of_the_server(ask: Ask) -> None:
 
 
 def section(text: str, id: str) -> str:
-    """The words of a part of a page."""
+    """The words of a section of a page."""
     found = re.search(rf'<section id="{id}".*?</section>', text, re.DOTALL)
     assert found, id
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", found[0])).split())
 
 
-def test_the_report_is_the_page_of_the_group_as_a_file(ask: Ask, runs_dir: Path) -> None:
+def test_the_report_is_the_groups_page_as_a_file(ask: Ask, runs_dir: Path) -> None:
     shown, exported = (ask(f"/group/one{query}").text for query in ("", "?export=1"))
     report = report_page.page(overview([read_group(runs_dir / "one")]))
     assert exported == report and 'href="/' not in report
@@ -541,7 +541,7 @@ def test_the_report_is_the_page_of_the_group_as_a_file(ask: Ask, runs_dir: Path)
     assert len(links) == 3
 
 
-def test_a_crashed_run_looks_the_same_in_the_report_in_its_group_and_on_its_page(ask: Ask) -> None:
+def test_a_crashed_run_looks_the_same_in_the_report_the_group_and_its_page(ask: Ask) -> None:
     for address in ("/group/one?export=1", "/group/one", RUN):
         (callout,) = re.findall(r'<div class="callout".*?</div>', ask(address).text, re.DOTALL)
         words = " ".join(re.sub(r"<[^>]+>", " ", callout).split())
@@ -550,13 +550,13 @@ def test_a_crashed_run_looks_the_same_in_the_report_in_its_group_and_on_its_page
     assert 'class="score-card"' not in ask(RUN).text
 
 
-def test_the_chart_of_submissions_is_beside_the_score(ask: Ask) -> None:
+def test_the_chart_of_submissions_is_next_to_the_score(ask: Ask) -> None:
     text = ask(f"/run/one/{SMOKE[0]}_agent-one-0").text
     top = text[text.index('class="run-top"') : text.index('id="log-title"')]
     assert 'class="score-card"' in top and 'id="timeline-title"' in top
 
 
-def test_markdown_is_rendered_and_nothing_of_it_loads_leads_or_hides() -> None:
+def test_markdown_is_rendered_without_external_loads_links_or_hidden_text() -> None:
     shown = markdown("# Plan\n\n1. **fit**\n\n|a|b|\n|-|-|\n|1|2|\n\n```python\nx = 1 # <i>\n```")
     assert '<p class="heading">Plan</p>' in shown and "<li><strong>fit</strong></li>" in shown
     assert "<td>1</td>" in shown and '<span class="k-c"># &lt;i&gt;</span>' in shown and "<h1" not in shown
@@ -571,17 +571,17 @@ def test_markdown_is_rendered_and_nothing_of_it_loads_leads_or_hides() -> None:
         shown = markdown(text)
         assert not re.findall(r"<(?:a|img|script|b)\b", shown), text
         kept = re.sub(r"[^a-z]", "", unescape(re.sub(r"<[^>]+>", "", shown)))
-        assert kept == re.sub(r"[^a-z]", "", text), "all of it is there"
+        assert kept == re.sub(r"[^a-z]", "", text), "all text is kept"
 
 
-def test_markdown_that_is_made_to_be_slow_is_not() -> None:
+def test_malicious_markdown_is_not_slow() -> None:
     started = process_time()
     for part in ("*a ", "[", "> ", "`a", "_a*b", "- ", "\n- a", "**", "1. ", "|a\n|-\n", "~~~\n", "|a"):
         markdown((part * SHOWN)[:SHOWN])
     assert process_time() - started < 5
 
 
-def test_conversations_are_a_visible_choice_and_print_and_download_are_in_a_menu(
+def test_conversations_are_a_visible_control_and_print_and_download_are_in_a_menu(
     tmp_path: Path, asked_of: Callable[[], Ask]
 ) -> None:
     record = record_with(default_catalogue()[SMOKE[0]], "gold", agent="a")
@@ -598,7 +598,7 @@ def test_conversations_are_a_visible_choice_and_print_and_download_are_in_a_menu
     assert "<strong>bold</strong>" in text
 
 
-def test_rates_and_plots_of_a_live_group_are_made_again_only_when_a_run_has_ended(
+def test_rates_and_plots_of_a_live_group_are_updated_only_when_a_run_ends(
     tmp_path: Path, asked_of: Callable[[], Ask], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []

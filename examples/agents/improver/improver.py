@@ -1,7 +1,7 @@
-"""Asks a model for a program, runs it, shows the model what it printed, and keeps the best submission.
+"""Asks a model for a program, runs it, shows the model its output, and keeps the best submission.
 
-It needs Python's standard library alone. The model calls are recorded by the gateway, which makes the trajectory of
-them; when the budget is exhausted, the gateway refuses further calls, and what was submitted until then counts.
+It needs only Python's standard library. The gateway records the model calls, from which the trajectory is created.
+When the budget is exhausted, the gateway rejects further calls, and the last submission counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 AGENT, CODE, SUBMISSION = (Path(os.environ[f"{name}_DIR"]) for name in ("AGENT", "CODE", "SUBMISSION"))
 DEADLINE = float(os.environ["DEADLINE"])  # seconds since the epoch
-MARGIN = 60  # seconds that are left for what follows a program
+MARGIN = 60  # seconds reserved for the steps after a program
 ASK = """
 Answer with one complete Python program in a fenced block. It trains a model, scores it by cross-validation, and writes
 its predictions of the test part to the file candidate.csv in the working directory. Its last line of output is JSON:
@@ -57,11 +57,11 @@ def main() -> None:
         print(f"step {step}: {score}: {found}", flush=True)
         said = f"The program printed:\n{output[-5000:]}\n{found}\nImprove it." + ASK
         messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": said}]
-        messages = messages[:1] + messages[-6:]  # the task, and the last three steps
+        messages = messages[:1] + messages[-6:]  # the task and the last three steps
 
 
 def ask(model: str, messages: list[dict[str, str]]) -> str | None:
-    """The model's answer; None if no more will come, as when the budget is exhausted."""
+    """Return the model's response; None if no more will come, for example because the budget is exhausted."""
     request = urllib.request.Request(
         f"{os.environ['OPENAI_BASE_URL']}/chat/completions",
         json.dumps({"model": model, "messages": messages}).encode(),
@@ -83,7 +83,7 @@ def ask(model: str, messages: list[dict[str, str]]) -> str | None:
 
 
 def run(program: Path) -> str:
-    """What the program prints, with its errors."""
+    """Run a program and return its output and errors."""
     Path("candidate.csv").unlink(missing_ok=True)
     command = [sys.executable, str(program)]
     try:
@@ -96,7 +96,7 @@ def run(program: Path) -> str:
 
 
 def score_of(output: str) -> tuple[float | None, float]:
-    """The score on the last line, and the same score with its sign changed if lower is better."""
+    """Return the score on the last line, and the score with its sign changed if lower is better."""
     try:
         said = json.loads(output.strip().splitlines()[-1])
         score = float(said["validation_score"])
@@ -106,7 +106,7 @@ def score_of(output: str) -> tuple[float | None, float]:
 
 
 def submit(score: float) -> str:
-    """Submit candidate.csv, if it is well formed; otherwise the text says why not."""
+    """Submit candidate.csv if it is well formed; otherwise, return the reason."""
     candidate = Path("candidate.csv")
     if not candidate.is_file():
         return "there is no such file"

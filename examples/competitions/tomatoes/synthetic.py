@@ -8,7 +8,7 @@ from pytest_mlebench.authoring.synthetic import first_value, standard
 
 
 def make(raw: Path, seed: int) -> None:
-    """Nothing: the table is small, and lies beside this file."""
+    """Create nothing: the table is small and stored next to this file."""
 
 
 def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Whether the agent still works, and that a better submission has a better score."""
+"""The agent still works, and a better submission has a better score."""
 
 import pytest
 
@@ -18,4 +18,4 @@ def test_the_agent_logs_its_seed(run_agent, run_group):
 
 def test_the_mean_is_better_than_the_sample(grade_submission, mean_submission, dataset):
     mean, sample = grade_submission(mean_submission), grade_submission(dataset.sample_submission)
-    assert mean.score < sample.score  # a root mean squared error: lower is better
+    assert mean.score < sample.score  # root mean squared error: lower is better

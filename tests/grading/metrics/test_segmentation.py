@@ -158,7 +158,7 @@ VOLUME = (36, 40, 44)
 
 
 def shapes(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two masks: balls, shells, stripes, sheets or noise, anywhere in a volume."""
+    """Two masks of balls, shells, stripes, sheets or noise, anywhere in a volume."""
     rng = np.random.default_rng(seed)
     masks = []
     for _ in range(2):
@@ -196,7 +196,7 @@ def test_the_hausdorff_distance_matches_distance_transforms(
 
 @pytest.fixture
 def trees(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, KDTree]]:
-    """How many points each query asked about, and the tree."""
+    """Records the number of points of each query, and the tree."""
     asked: list[tuple[int, KDTree]] = []
 
     class CountedTree(KDTree):  # type: ignore[misc]

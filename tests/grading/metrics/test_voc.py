@@ -1,4 +1,4 @@
-"""PASCAL VOC's average precision, against the procedure of its development kit, written out one box at a time."""
+"""PASCAL VOC's average precision, compared with a box-by-box version of the development kit's procedure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers for attacks. Several attacks of a class share a container where that stays clear."""
+"""Containers for attacks. Similar attacks share a container if results stay clear."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def attack(run_in_container: Runner) -> Runner:
 
 @pytest.fixture(scope="module")
 def module_runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
-    """As ``attack``, for what several tests of a module share."""
+    """Like ``attack``, for containers shared by several tests of a module."""
     require_docker()
     return make_runner(docker_sandbox(), tmp_path_factory.mktemp("attacks"))
 

@@ -1,4 +1,4 @@
-"""A port that this machine offers on all its addresses, and who called."""
+"""A port open on all addresses of this machine, which records its callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attacks that want more time than the limit, or to outlive the run. Each test fails if the attack succeeds."""
+"""Attacks that try to exceed the time limit or outlive the run. Each test fails if the attack succeeds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_agent_that_stops_all_its_processes_is_still_ended_on_time(attack: Ru
     assert time.monotonic() - started < 30
 
 
-def test_other_agents_secrets_are_not_to_be_found(attack: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_of_other_agents_cannot_be_found(attack: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     secret, own = f"sk-other-{uuid.uuid4().hex}", f"sk-own-{uuid.uuid4().hex}"
     monkeypatch.setenv("OTHER_API_KEY", secret)
     victim = attack.task("sleep 5", environment={"KEY": secret}, secrets=frozenset([secret]))
@@ -63,7 +63,7 @@ def test_other_agents_secrets_are_not_to_be_found(attack: Runner, monkeypatch: p
         thread.join()
     assert own in result.log
     assert secret not in result.log
-    assert not any(secret in text for text in settings)  # nor does the engine store it
+    assert not any(secret in text for text in settings)  # the engine does not store it either
 
 
 def test_an_ending_cannot_be_faked(attack: Runner) -> None:
@@ -71,7 +71,7 @@ def test_an_ending_cannot_be_faked(attack: Runner) -> None:
     assert (result.execution.ending, result.execution.exit_code) == (Ending.CRASHED, 137)
 
 
-def test_nothing_of_a_run_goes_on_when_it_has_returned(attack: Runner) -> None:
+def test_no_process_of_a_run_continues_after_it_returns(attack: Runner) -> None:
     begun: list[Path] = []
     done: list[Path] = []
 
@@ -81,7 +81,7 @@ def test_nothing_of_a_run_goes_on_when_it_has_returned(attack: Runner) -> None:
         done.append(path)
         return "valid"
 
-    attack("true")  # what is started once stays
+    attack("true")  # starts shared processes, which stay
     threads, processes = set(threading.enumerate()), set(psutil.Process().children(recursive=True))
     result = attack(
         f"{SUBMIT}; (setsid curl -s -F file=@$SUBMISSION_DIR/submission.csv $VALIDATION_URL/validate > /tmp/x &); "

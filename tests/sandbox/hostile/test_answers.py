@@ -9,7 +9,7 @@ from tests.sandbox.scripted import Runner
 pytestmark = pytest.mark.docker
 
 
-def test_answers_are_nowhere_in_the_file_system(attack: Runner) -> None:
+def test_answers_are_not_in_the_file_system(attack: Runner) -> None:
     result = attack(
         "grep -rIl --exclude-dir=proc --exclude-dir=sys 'ANSWER-' / 2>/dev/null; "
         "find / -xdev -name 'answers*' -o -name private -path '*prepared*' 2>/dev/null; "
@@ -19,7 +19,7 @@ def test_answers_are_nowhere_in_the_file_system(attack: Runner) -> None:
     assert result.log.split() == ["searched"]
 
 
-def test_the_checker_serves_no_files_and_tells_no_answers(attack: Runner) -> None:
+def test_the_checker_serves_no_files_and_reveals_no_answers(attack: Runner) -> None:
     result = attack(
         f"for path in / /answers.csv /../../private/answers.csv /validate {attack.private}/answers.csv; do "
         'curl -s --path-as-is "$VALIDATION_URL$path"; done; '
@@ -33,7 +33,7 @@ def test_the_checker_serves_no_files_and_tells_no_answers(attack: Runner) -> Non
     assert (attack.private / "answers.csv").exists()
 
 
-def test_the_harnesss_sockets_are_out_of_reach(attack: Runner) -> None:
+def test_the_sockets_of_the_harness_are_inaccessible(attack: Runner) -> None:
     result = attack(
         "cd /opt/mlebench/private/harness 2>/dev/null && echo in; "
         "for name in line checker proxy; do "

@@ -1,4 +1,4 @@
-"""Attacks on the harness by way of what it collects. Each test fails if the attack succeeds."""
+"""Attacks on the harness through collected files. Each test fails if the attack succeeds."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ TRICKS: dict[str, list[tuple[str, bytes, dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("trick", TRICKS)
-def test_an_archive_becomes_plain_files_of_another_and_nothing_else(trick: str, tmp_path: Path) -> None:
+def test_an_archive_is_converted_to_plain_files_in_a_new_archive(trick: str, tmp_path: Path) -> None:
     with FilesWriter(tmp_path / "run") as files:
         collector = Collector(files, MB, 100)
         collect_archive(_archive(("logs", b"", {"type": tarfile.DIRTYPE}), *TRICKS[trick]), ["logs"], collector)
@@ -69,13 +69,13 @@ def test_an_archive_becomes_plain_files_of_another_and_nothing_else(trick: str, 
     assert not Path("/tmp/evil").exists()
 
 
-def test_a_damaged_archive_is_told(tmp_path: Path) -> None:
+def test_a_damaged_archive_is_reported(tmp_path: Path) -> None:
     collector = Collector(FilesWriter(tmp_path), MB, 100)
     collect_archive(iter([b"\x00garbage" * 1000]), ["logs"], collector)
     assert "damaged" in collector.left_out[0]
 
 
-def test_ten_thousand_files_do_not_hold_up_the_harness(attack: Runner) -> None:
+def test_ten_thousand_files_do_not_delay_the_harness(attack: Runner) -> None:
     result = attack(
         f'{SUBMIT}; python3 -c \'import os\nos.chdir(os.environ["LOGS_DIR"])\n'
         'for i in range(10000): os.symlink("x", str(i)) if i % 2 else open(str(i), "w").close()\'',

@@ -47,7 +47,7 @@ def agent(tmp_path: Path) -> Agent:
 
 
 def build(client: docker.DockerClient, agent: Agent, *commands: str, **options: Any) -> list[str]:
-    """What building printed, with these options of ``Images``. Each Dockerfile is new: nothing comes from a cache."""
+    """Build with these options of ``Images`` and return the output. Each Dockerfile is new, so no cache is used."""
     lines: list[str] = []
     agent.dockerfile.write_text(
         "\n".join(
@@ -61,7 +61,7 @@ def build(client: docker.DockerClient, agent: Agent, *commands: str, **options: 
 
 
 def reach(*urls: str) -> str:
-    """Prints `status URL` for each; 000 where there is no connection."""
+    """A command that prints `status CODE URL` for each; 000 means no connection."""
     return (
         f'for url in {" ".join(urls)}; do curl -s -m 3 -o /dev/null -w "status %{{http_code}} $url\\n" $url; done; true'
     )
@@ -82,7 +82,7 @@ def test_a_dockerfile_wants_to_send_the_folder_out_without_a_network(
     assert [line for line in lines if line.startswith("net.")] == ["net.lo"]
 
 
-@pytest.mark.skipif(ENGINE == "podman", reason="Podman's builder has no such network, and says so")
+@pytest.mark.skipif(ENGINE == "podman", reason="Podman's builder rejects such a network")
 def test_a_dockerfile_wants_more_than_registries(client: docker.DockerClient, agent: Agent, listener: Listener) -> None:
     direct = reach("https://example.com/", "http://example.com/", "http://169.254.169.254/latest/meta-data/")
     lines = build(
@@ -122,7 +122,7 @@ def test_a_dockerfile_wants_all_memory(client: docker.DockerClient, agent: Agent
         build(client, agent, "python3 -c 'x = bytearray(1 << 29); print(\"had it\")'", build_memory=64 << 20)
 
 
-def test_a_dockerfile_wants_to_build_for_ever(client: docker.DockerClient, agent: Agent) -> None:
+def test_a_dockerfile_wants_to_build_forever(client: docker.DockerClient, agent: Agent) -> None:
     with pytest.raises(SandboxError, match="takes longer than 3 seconds"):
         build(client, agent, "while true; do echo still building; sleep 0.1; done", build_seconds=3.0)
 
@@ -135,7 +135,7 @@ def test_a_dockerfile_wants_the_whole_disk(client: docker.DockerClient, agent: A
 
 def test_a_dockerfile_wants_to_replace_the_first_process(client: docker.DockerClient, agent: Agent) -> None:
     lines = build(client, agent, "echo '#!/bin/sh' > /opt/mlebench/init.py")
-    assert lines  # that the harness's own runs all the same is tested with outcomes
+    assert lines  # test_outcomes.py checks that the harness's program runs anyway
 
 
 FETCHES = {
@@ -145,7 +145,7 @@ FETCHES = {
     "a URL in a variable": "ENV A=https://example.com/x\nADD $A /x",
     "a URL after a flag": "ADD --chown=1:1 HTTP://example.com/x /x",
     "a URL over two lines": "ADD \\\n# a remark\n\n  https://example.com/x /x",
-    "a URL with an escape of its own": "ADD `\n https://example.com/x /x",
+    "a URL with another escape character": "ADD `\n https://example.com/x /x",
     "an image": "FROM registry.example.com/evil",
     "an image in a variable": "ARG X=registry.example.com/evil\nFROM $X",
     "an image for another platform": "FROM --platform=linux/arm64 registry.example.com/evil AS x",
@@ -171,7 +171,7 @@ def _base_of(tag: str) -> str:
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An image of another agent, which holds a secret of its author."""
+    """An image of another agent that contains a secret of its author."""
     require_docker()
     client = docker.from_env()
     folder = tmp_path_factory.mktemp("agents") / f"builder-other-{os.getpid()}"  # workers share the engine
@@ -253,7 +253,7 @@ def test_a_configuration_wants_another_image_as_its_base(client: docker.DockerCl
 def test_a_bundled_agent_is_built_from_the_base_that_the_package_names(
     client: docker.DockerClient, agent: Agent, other: str
 ) -> None:
-    """Without a registry, as after `docker load`, an image looks as if it had been made on this machine."""
+    """Without a registry, as after `docker load`, an image looks as if it was built on this machine."""
     with pytest.raises(SandboxError, match=r"mlebench-env.* does not build"):  # this one has no shell
         Images(client).agent(replace(agent, base_image=other, bundled=True))
 
@@ -270,7 +270,7 @@ def test_honest_dockerfiles_build(client: docker.DockerClient, agent: Agent) -> 
 
 
 class _Registry:
-    """Images that the engine pulled."""
+    """A fake of the engine's pulled images."""
 
     def triggers(self, image: str) -> list[str] | None:
         return {"evil": ["ADD https://example.com/x /x"], "worse": ["COPY --from=local /x /x"]}.get(image, [])

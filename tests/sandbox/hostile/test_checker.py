@@ -19,7 +19,7 @@ def test_the_checker_outlives_every_signal(attack: Runner) -> None:
         "for signal in TERM KILL STOP INT HUP; do kill -$signal 1; done 2>/dev/null; "
         "(setsid bash -c 'kill -KILL -1') ; sleep 0.5; echo unreachable"
     )
-    assert "unreachable" not in result.log  # it ended itself
+    assert "unreachable" not in result.log  # it exited by itself
     again = attack(
         "for pid in /proc/[0-9]*; do [ $pid = /proc/$$ ] || kill -9 ${pid#/proc/}; done 2>/dev/null; "
         "curl -s $VALIDATION_URL/health"
@@ -27,7 +27,7 @@ def test_the_checker_outlives_every_signal(attack: Runner) -> None:
     assert '"running"' in again.log
 
 
-def test_nobody_else_can_be_the_checker(attack: Runner) -> None:
+def test_no_other_process_can_pose_as_the_checker(attack: Runner) -> None:
     fake = (
         "import socket\nfor host in ('127.0.0.1', '0.0.0.0', '::', '::1'):\n"
         "    for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):\n"
@@ -42,7 +42,7 @@ def test_nobody_else_can_be_the_checker(attack: Runner) -> None:
     assert result.verdicts == ["The submission is not valid: wrong columns."]
 
 
-def test_a_thousand_open_connections_do_not_hold_up_the_harness(attack: Runner) -> None:
+def test_a_thousand_open_connections_do_not_delay_the_harness(attack: Runner) -> None:
     threads = threading.active_count()
     hold = (
         "import socket, time\nheld = []\nfor i in range(1000):\n"

@@ -1,5 +1,5 @@
-"""Attacks on the disk: an agent wants more space than its limit, where a disk of its own keeps the limit and where the
-harness has to look."""
+"""Attacks on the disk: an agent tries to exceed its space limit. A separate disk enforces the limit, or the
+harness measures usage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ needs_root = pytest.mark.skipif(
 
 SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
 LIMIT = 64 * MB
-# Writes to descriptors until nothing goes any more; prints the megabytes that it got.
+# Writes to descriptors until writing fails; prints the megabytes written.
 WRITE = """
 import os, sys
 def fill(descriptor):
@@ -118,7 +118,7 @@ def test_an_agent_wants_space_in_a_volume_of_its_dockerfile(docker_engine: None,
 
 
 @needs_root
-def test_a_disk_of_a_runs_own_is_like_the_images_and_gone_afterwards(module_runner: Runner) -> None:
+def test_a_separate_disk_of_a_run_matches_the_image_and_is_removed_afterwards(module_runner: Runner) -> None:
     result = module_runner(
         "touch /home/x /tmp/x /opt/agent/x && echo writes; ls -ld /tmp | cut -c1-10; cp /bin/bash /tmp/b && "
         "chmod u+s /tmp/b; touch /x 2>/dev/null || echo root; hostname; python -c 'import sklearn'; echo $?",
@@ -137,7 +137,7 @@ def watched(module_runner: Runner, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize("way", ["many files", "temporary files", "paths that nobody can follow"])
-def test_an_agent_wants_more_space_while_the_harness_looks_by(way: str, watched: Runner) -> None:
+def test_an_agent_wants_more_space_while_the_harness_measures_it_by(way: str, watched: Runner) -> None:
     slow = WAYS[way].replace("print(", "import time; print(") + "\ntime.sleep(60)\n"
     result = watched(f"{SUBMIT}; cat > /home/x.py <<'EOF'\n{WRITE}\n{slow}\nEOF\npython3 /home/x.py", disk=LIMIT)
     assert result.execution.sandbox.disk == "watched"
@@ -170,14 +170,14 @@ def test_an_agent_without_a_limit_wants_to_fill_the_disk_of_all_runs(
     assert greedy.execution.ending is Ending.CRASHED
     assert f"and only {format_size(left)} are left for all runs; --disk sets a limit" in greedy.execution.detail
     assert greedy.submission == SAMPLE
-    modest = run(write.format(50 * MB, 2))  # it is not the one that filled the disk
+    modest = run(write.format(50 * MB, 2))  # this run did not fill the disk
     assert (modest.execution.ending, modest.execution.detail) == (Ending.FINISHED, "")
 
 
 def test_an_agent_without_a_limit_wants_more_than_its_share_of_the_disk(
     docker_engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The default, on any storage driver: here two runs share what is free."""
+    """The default on any storage driver: here, two runs share the free space."""
     monkeypatch.setattr("pytest_mlebench.sandbox.limits._NEARLY_FULL", 40 * MB)
     for module in ("sandbox.docker.sandbox", "extras.apptainer.sandbox"):
         monkeypatch.setattr(f"pytest_mlebench.{module}.free_space", lambda _: 39 * MB)

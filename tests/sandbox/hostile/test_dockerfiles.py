@@ -1,4 +1,4 @@
-"""Attacks by what a Dockerfile declares for the container that is made from it. Each test fails if one succeeds."""
+"""Attacks through declarations of a Dockerfile for its container. Each test fails if the attack succeeds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Declare = Callable[..., Agent]
 
 @pytest.fixture
 def declare(docker_engine: None, tmp_path: Path) -> Iterator[Declare]:
-    """Makes an agent that does what a test says, from a Dockerfile with these lines."""
+    """Creates an agent for a test from a Dockerfile with these lines."""
     name = f"declares-{uuid.uuid4().hex[:8]}"
 
     def agent(*lines: str) -> Agent:
@@ -83,7 +83,7 @@ def test_labels_want_to_keep_the_container_of_a_dead_session(declare: Declare, a
     client = docker.from_env()
 
     def look(path: Path) -> str:
-        own = f"mlebench.pid={os.getpid()}"  # other tests run beside this one
+        own = f"mlebench.pid={os.getpid()}"  # other tests run in parallel
         found = client.containers.list(filters={"label": [own, "mlebench.keep"]})
         labels.extend(dict(container.labels) for container in found)
         return "seen"

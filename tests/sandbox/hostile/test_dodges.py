@@ -1,4 +1,4 @@
-"""Attacks by what is easily forgotten: endless pipes, links that multiply, daemons at the end, leases, signals."""
+"""Attacks that are easily overlooked: endless pipes, multiplied links, daemons at the end, leases, signals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def python(code: str) -> str:
 
 @pytest.fixture(scope="module")
 def left(module_runner: Runner) -> Result:
-    """What is left of files that should not be what they are."""
+    """The result of an agent that leaves links, devices and unsafe files."""
     return module_runner(
         f"""
         {SUBMIT}
@@ -43,7 +43,7 @@ def left(module_runner: Runner) -> Result:
     )
 
 
-def test_links_to_one_big_file_want_to_be_many_big_files(left: Result) -> None:
+def test_links_to_one_big_file_want_to_count_as_many_big_files(left: Result) -> None:
     with open_files(left.run_dir) as files:
         assert sum(file.size for file in files.below("logs")) <= 16 * MB
 
@@ -60,7 +60,7 @@ def test_programs_want_to_keep_the_rights_of_another_user(left: Result) -> None:
     assert any(path.name == "suid" for path in found) and not any(path.lstat().st_mode & 0o7000 for path in found)
 
 
-def test_attributes_want_to_come_along(left: Result) -> None:
+def test_extended_attributes_want_to_be_collected(left: Result) -> None:
     assert not [path for path in left.run_dir.rglob("*") if os.listxattr(path)]
 
 
@@ -72,7 +72,7 @@ def test_a_pipe_without_an_end_wants_to_be_the_submission(writer: str, attack: R
     assert time.monotonic() - started < END_SECONDS
 
 
-def test_a_daemon_wants_to_outlive_an_agent_that_ends_well(attack: Runner) -> None:
+def test_a_daemon_wants_to_outlive_a_successful_agent(attack: Runner) -> None:
     name = f"daemon-{uuid.uuid4().hex}"
     result = attack(
         f"{SUBMIT}; (setsid nohup bash -c \"trap '' TERM HUP INT; while true; do exec -a {name} sleep 600; done\" "
@@ -83,7 +83,7 @@ def test_a_daemon_wants_to_outlive_an_agent_that_ends_well(attack: Runner) -> No
     assert not any(name in command for command in commands)
 
 
-def test_a_fork_bomb_at_the_end_wants_to_hold_up_the_ending(attack: Runner) -> None:
+def test_a_fork_bomb_at_the_end_wants_to_delay_the_ending(attack: Runner) -> None:
     started = time.monotonic()
     result = attack(f"{SUBMIT}; bomb() {{ bomb | bomb & }}; bomb; exit 0", processes=128, time_limit=60)
     assert (result.execution.ending, result.submission) == (Ending.FINISHED, SAMPLE)
@@ -107,7 +107,7 @@ def test_signals_want_to_end_or_stop_the_first_process(attack: Runner) -> None:
 def test_descriptors_want_to_be_inherited(attack: Runner) -> None:
     result = attack("ls /proc/self/fd; ls -l /opt/mlebench/private /opt/mlebench/private/harness 2>&1 | grep -c denied")
     *descriptors, denied = result.log.split()
-    assert set(descriptors) <= {"0", "1", "2", "3"}  # ls opens one
+    assert set(descriptors) <= {"0", "1", "2", "3"}  # ls itself opens one
     assert denied != "0"
 
 
@@ -122,8 +122,8 @@ def test_keys_of_the_kernel_want_to_be_shared(attack: Runner) -> None:
     assert attack(python(code)).log.split() == ["refused"]
 
 
-def test_a_lease_wants_to_hold_up_whoever_opens_the_data(attack: Runner) -> None:
-    """The owner of a file may have opening it wait for 45 s: the agent's user has the number of a user here."""
+def test_a_lease_wants_to_delay_processes_that_open_the_data(attack: Runner) -> None:
+    """The owner of a file can delay its opening by 45 s, and a user of this machine may have the agent's user ID."""
     for path in attack.public.rglob("*"):
         os.chown(path, 1000, 1000)
     code = """
@@ -158,14 +158,14 @@ LORIS = """
 """
 
 
-def test_connections_that_say_nothing_want_to_hold_up_the_ending(attack: Runner) -> None:
+def test_silent_connections_want_to_delay_the_ending(attack: Runner) -> None:
     started = time.monotonic()
     result = attack(f"{SUBMIT}; {python(LORIS.format(ports=(5000, 3128)))}")
     assert (result.execution.ending, result.submission) == (Ending.FINISHED, SAMPLE)
     assert time.monotonic() - started < END_SECONDS
 
 
-def test_other_protocols_want_through_the_proxy(attack: Runner) -> None:
+def test_other_protocols_want_to_pass_the_proxy(attack: Runner) -> None:
     code = r"""
         import socket
         def say(port, data):
@@ -190,7 +190,7 @@ def test_other_protocols_want_through_the_proxy(attack: Runner) -> None:
     assert "200" not in lines[8]
 
 
-def test_a_clock_of_its_own_wants_more_time(attack: Runner) -> None:
+def test_a_changed_clock_wants_more_time(attack: Runner) -> None:
     result = attack(
         f"{SUBMIT}; export TZ=Pacific/Kiritimati; (sleep 0.5; kill -STOP -1) & date -s '2001-01-01' 2>/dev/null; "
         + python(
@@ -203,10 +203,10 @@ def test_a_clock_of_its_own_wants_more_time(attack: Runner) -> None:
         time_limit=3,
     )
     assert (result.execution.ending, result.submission) == (Ending.TIMED_OUT, SAMPLE)
-    assert result.execution.seconds < 3 + 5 + 1  # the limit, the grace, and the steps in which the clock is read
+    assert result.execution.seconds < 3 + 5 + 1  # the limit, the grace period, and the interval of clock checks
 
 
-def test_output_without_lines_or_text_wants_to_break_the_log(attack: Runner) -> None:
+def test_output_that_is_not_lines_of_text_wants_to_break_the_log(attack: Runner) -> None:
     result = attack("head -c 3M /dev/urandom; printf '\\xff\\xfe\\r\\0\\x1b]0;x\\x07' ; exit 3", log_bytes=MB)
     assert result.execution.exit_code == 3
     assert Path(result.run_dir / "run.log").stat().st_size < MB * 1.1

@@ -1,4 +1,4 @@
-"""Attacks on what the kernel shows and takes in files, sockets and calls: one container tries all of them."""
+"""Attacks through kernel interfaces: files, sockets and calls. One container tries all of them."""
 
 from __future__ import annotations
 

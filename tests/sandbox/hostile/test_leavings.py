@@ -1,5 +1,5 @@
-"""Attacks by what is left behind, by an agent that wants its run to count as the harness's error, to hold it up or to
-take what other runs need. Each test fails if the attack succeeds."""
+"""Attacks through leftovers: an agent wants its run to count as an error of the harness, to delay it, or to
+take resources of other runs. Each test fails if the attack succeeds."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_an_agent_wants_all_shared_memory(module_runner: Runner) -> None:
     assert result.execution.ending in (Ending.CRASHED, Ending.OUT_OF_MEMORY) and result.submission == SAMPLE
 
 
-def test_an_agent_wants_into_the_first_process(module_runner: Runner) -> None:
+def test_an_agent_wants_to_enter_the_first_process(module_runner: Runner) -> None:
     result = module_runner(
         python(
             """
@@ -142,7 +142,7 @@ WORDS = {"traced", "read", "opened", "wrote", "exempt", "tried", "mounted", "uns
 
 @pytest.fixture
 def few_descriptors() -> Iterator[int]:
-    """As many descriptors as many systems give, in proportion."""
+    """A low limit of descriptors, in proportion to that of many systems."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     few = len(list(Path("/proc/self/fd").iterdir())) + 350
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
@@ -154,7 +154,7 @@ def test_connections_want_all_descriptors_of_the_harness(attack: Runner, few_des
     held = threading.Event()
 
     def validate(path: Path) -> str:
-        for number in range(20):  # this fails if there are none
+        for number in range(20):  # fails if no descriptor is left
             (path.parent / f"{number}").touch()
         held.set()
         return "seen"
@@ -184,7 +184,7 @@ def test_connections_want_all_descriptors_of_the_harness(attack: Runner, few_des
     assert held.is_set()
 
 
-def test_connections_leave_descriptors_where_the_process_may_have_more(few_descriptors: int) -> None:
+def test_connections_leave_descriptors_if_the_process_may_have_more(few_descriptors: int) -> None:
     raise_descriptor_limit()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert soft >= min(4096, hard)

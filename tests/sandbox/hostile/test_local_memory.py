@@ -1,4 +1,4 @@
-"""What a trusted agent takes by mistake: the local sandbox does not isolate, but memory has its limit in every form."""
+"""Memory that a trusted agent uses by mistake: the local sandbox does not isolate, but limits memory in every form."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ print("fits")
 
 @pytest.fixture(params=["kernel", "supervisor"])
 def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
-    """With the limit kept by the kernel, and by the supervisor, who may not always make a control group."""
+    """Limits enforced by the kernel, or by the supervisor if it cannot create a control group."""
     if request.param == "supervisor":
         monkeypatch.setattr(contract, "MEMORY_GROUP", "no/such/folder/")
     elif os.geteuid() != 0:
-        pytest.skip("only root makes control groups")
+        pytest.skip("only root can create control groups")
     return make_runner(local_sandbox(), tmp_path)
 
 
@@ -60,7 +60,7 @@ def python(code: str) -> str:
 def test_an_agent_wants_more_memory_as(form: str, run: Runner) -> None:
     result = run(python(FORMS[form]), memory=256 * MB, time_limit=60)
     assert result.execution.ending == Ending.OUT_OF_MEMORY
-    assert result.log.split().count("ate") <= 4  # one that the kernel kills after it ate makes room for another
+    assert result.log.split().count("ate") <= 4  # a process that the kernel kills makes room for another
 
 
 def test_memory_that_processes_share_counts_once(run: Runner) -> None:

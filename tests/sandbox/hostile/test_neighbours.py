@@ -1,6 +1,6 @@
-"""Attacks on another run of the same machine: what one container takes or leaves, the other must not notice.
+"""Attacks on another run on the same machine: resources that one container takes must not affect the other.
 
-Each test has two real containers at a time, with the same data and the same image.
+Each test has two concurrent real containers with the same data and image.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ Neighbours = Callable[..., str]
 
 @pytest.fixture
 def neighbours(attack: Runner) -> Iterator[Neighbours]:
-    """Runs one program that holds something, then the other beside it; returns what the other printed."""
+    """Runs a program that holds a resource, then another one concurrently; returns the output of the other."""
     threads = []
 
     def run(holder: str, other: str, **options: object) -> str:
         holding = attack.task(_program(holder), **{"memory": 512 * MB, **options})  # type: ignore[arg-type]
 
         def hold() -> None:
-            with suppress(SandboxError):  # it is killed below
+            with suppress(SandboxError):  # killed below
                 attack.sandbox.run(holding)
 
         threads.append(threading.Thread(target=hold))
@@ -242,7 +242,7 @@ def test_an_agent_wants_all(what: str, neighbours: Neighbours) -> None:
     assert neighbours(holder, other).strip() == expected
 
 
-def test_two_runs_are_users_of_different_numbers_and_none_of_this_machine(attack: Runner) -> None:
+def test_two_runs_have_different_user_ids_that_the_host_does_not_use(attack: Runner) -> None:
     numbers = [attack("id -u; id -un; id -gn").log.split() for _ in range(2)]
     assert [names[1:] for names in numbers] == [["nonroot", "nonroot"]] * 2
     assert numbers[0][0] != numbers[1][0]
@@ -261,7 +261,7 @@ def test_the_agents_user_owns_its_home_and_may_install_packages(attack: Runner) 
     assert result.log.split() == ["0", "tried"]
 
 
-def test_data_is_read_only_and_as_it_is(attack: Runner) -> None:
+def test_data_is_read_only_and_unchanged(attack: Runner) -> None:
     (attack.public / "images").chmod(0o755)
     (attack.public / "images/link").symlink_to("1.txt")
     (attack.public / "images/odd: name, with\\ all").write_text("odd")
@@ -275,7 +275,7 @@ def test_data_is_read_only_and_as_it_is(attack: Runner) -> None:
 
 
 @pytest.mark.parametrize("name", ["a:b", "a,b", "a b", "a\\:b", "ä'\"", "x" * 200])
-def test_data_may_lie_in_a_folder_of_any_name(name: str, attack: Runner, tmp_path: Path) -> None:
+def test_data_may_be_in_a_folder_with_any_name(name: str, attack: Runner, tmp_path: Path) -> None:
     folder = tmp_path / name / "public"
     folder.mkdir(parents=True)
     (folder / "here.csv").write_text("found\n")
@@ -285,7 +285,7 @@ def test_data_may_lie_in_a_folder_of_any_name(name: str, attack: Runner, tmp_pat
     assert not any("shared with other runs" in note for note in result.execution.sandbox.notes)
 
 
-def test_nothing_of_a_run_stays_with_the_engine(attack: Runner) -> None:
+def test_nothing_of_a_run_remains_in_the_engine(attack: Runner) -> None:
     client = docker.from_env()
     volumes: list[str] = []
 

@@ -16,7 +16,7 @@ from tests.sandbox.scripted import PLAIN, Runner, docker_sandbox, make_runner
 
 pytestmark = pytest.mark.docker
 
-# Says `open HOST` for each address that takes a connection.
+# Prints `open HOST` for each address that accepts a connection.
 REACH = """
 import socket, sys
 for target in sys.argv[1:]:
@@ -30,7 +30,7 @@ for target in sys.argv[1:]:
 
 
 @pytest.mark.parametrize("network", ["llm", "none"])
-def test_the_hosts_network_is_out_of_reach(
+def test_the_hosts_network_is_unreachable(
     network: str, listener: Listener, docker_engine: None, tmp_path: Path
 ) -> None:
     port, callers = listener.port, listener.callers
@@ -40,7 +40,7 @@ def test_the_hosts_network_is_out_of_reach(
     result = attack(f"python3 -c '{REACH}' {' '.join(targets)}; {look}")
     assert "open" not in result.log
     assert not callers
-    assert result.log.split()[-1] == "lo"  # no other interface, no route
+    assert result.log.split()[-1] == "lo"  # only the loopback interface, and no route
 
 
 def test_the_proxy_does_not_lead_to_the_host(listener: Listener, attack: Runner) -> None:
@@ -57,7 +57,7 @@ def test_the_proxy_does_not_lead_to_the_host(listener: Listener, attack: Runner)
     assert all(connection.allowed is False for connection in result.execution.sandbox.connections)
 
 
-def test_the_metadata_address_is_out_of_reach(attack: Runner) -> None:
+def test_the_metadata_address_is_unreachable(attack: Runner) -> None:
     result = attack(
         f"python3 -c '{REACH}' 169.254.169.254:80; "
         "curl -s -m 5 -x $HTTP_PROXY http://169.254.169.254/latest/meta-data/ -o /dev/null -w '%{http_code}\\n'"
@@ -66,7 +66,7 @@ def test_the_metadata_address_is_out_of_reach(attack: Runner) -> None:
     assert result.log.split()[-1] == "403"
 
 
-def test_names_cannot_be_looked_up(attack: Runner) -> None:
+def test_names_cannot_be_resolved(attack: Runner) -> None:
     query = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(1)\n"
     query += "for server in ('127.0.0.11', '127.0.0.53', '127.0.0.1', '198.51.100.1'):\n"
     query += "    try:\n        s.sendto(b'0' * 12 + b'\\x07secrets', (server, 53)); s.recv(1); print('answered')\n"
@@ -75,7 +75,7 @@ def test_names_cannot_be_looked_up(attack: Runner) -> None:
     assert result.log.split() == ["silent"] * 4
 
 
-def test_another_container_is_out_of_reach(attack: Runner) -> None:
+def test_another_container_is_unreachable(attack: Runner) -> None:
     client = docker.from_env()
     image = attack.sandbox.images.environment()  # type: ignore[attr-defined]
     other = client.containers.create(

@@ -1,4 +1,4 @@
-"""Attacks on the record: an agent wants its run to be the harness's error, or the record to say what did not happen."""
+"""Attacks on the record: an agent wants its run to be an error of the harness, or the record to be false."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_an_agent_wants_collection_to_fail_by_making_its_folder(folder: str, attack: Runner) -> None:
+def test_an_agent_wants_collection_to_fail_by_creating_its_folder(folder: str, attack: Runner) -> None:
     result = attack(
         f"export D=$SUBMISSION_DIR; {FOLDERS[folder]}; echo kept > $CODE_DIR/kept; exit 0", collect_bytes=64 * MB
     )
@@ -97,7 +97,7 @@ SPEECHES = {
 def test_an_image_wants_to_be_its_own_first_process(attack: Runner, tmp_path: Path, image: str) -> None:
     agent = imposter(tmp_path, image, init=SPEAK + r"""    channel.sendall(b'{"exit_code": 0, "oom_kills": 7}\n')""")
     result = attack("", agent=agent)
-    assert (result.execution.ending, result.execution.exit_code) == (Ending.CRASHED, 3)  # the harness's own ran
+    assert (result.execution.ending, result.execution.exit_code) == (Ending.CRASHED, 3)  # the harness's program ran
     assert "memory" not in result.execution.detail
 
 

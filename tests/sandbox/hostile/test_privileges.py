@@ -9,7 +9,7 @@ from tests.sandbox.scripted import Runner
 pytestmark = pytest.mark.docker
 
 
-def test_the_agent_gains_no_rights(attack: Runner) -> None:
+def test_the_agent_gains_no_privileges(attack: Runner) -> None:
     result = attack(
         "id -u; grep -E 'CapEff|CapPrm|CapAmb' /proc/self/status | tr -d '0\\t\\n'; echo; "
         "{ su -c id; sudo id; mount -o remount,rw /home/data; umount /home/data; mount -t tmpfs x /mnt; "
@@ -26,12 +26,12 @@ def test_the_agent_gains_no_rights(attack: Runner) -> None:
     assert not gained
 
 
-def test_files_of_the_image_that_are_roots_cannot_be_touched(attack: Runner) -> None:
+def test_files_of_the_image_owned_by_root_cannot_be_changed(attack: Runner) -> None:
     result = attack("{ cat /etc/shadow && echo shadow; echo x >> /etc/passwd && echo passwd; } 2>/dev/null; true")
     assert result.log == ""
 
 
-def test_public_data_cannot_be_touched(attack: Runner) -> None:
+def test_public_data_cannot_be_changed(attack: Runner) -> None:
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in attack.public.rglob("*") if path.is_file()}
     attack(
         "cd /home/data; chmod -R 777 . ; chown -R nonroot .; touch *; rm -rf *; echo x > description.md; "

@@ -51,13 +51,13 @@ def test_shared_memory_counts_as_memory(attack: Runner) -> None:
     assert result.submission == SAMPLE
 
 
-def test_an_agent_that_survives_the_end_of_a_child_for_memory_is_finished_and_the_record_tells(attack: Runner) -> None:
+def test_an_agent_that_survives_an_oom_killed_child_is_finished_and_the_record_notes_it(attack: Runner) -> None:
     result = attack(f"python3 -c 'x = b\"x\" * (1 << 30)'; {SUBMIT}", memory=200 * MB)
     assert result.execution.ending == Ending.FINISHED
     assert "killed for memory" in result.execution.detail
 
 
-def test_a_disk_is_not_filled_with_many_files(attack: Runner) -> None:
+def test_many_files_do_not_fill_a_disk(attack: Runner) -> None:
     result = attack(
         f"{SUBMIT}; for i in $(seq 10000); do head -c 8M /dev/zero > /home/fill-$i; done",
         disk=64 * MB,
@@ -77,7 +77,7 @@ def test_a_flood_of_output_fills_neither_disk_nor_memory(attack: Runner) -> None
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 1024
 
 
-def test_limits_cannot_be_raised_from_within(attack: Runner) -> None:
+def test_limits_cannot_be_raised_from_inside(attack: Runner) -> None:
     result = attack(
         "for file in memory/memory.limit_in_bytes memory.max pids/pids.max pids.max cpu/cpu.cfs_quota_us cpu.max; do "
         "echo max > /sys/fs/cgroup/$file && echo raised; done 2>/dev/null; "

@@ -1,4 +1,4 @@
-"""Attacks on secrets: an agent wants its key to be in what is published of its run."""
+"""Attacks on secrets: an agent wants its key to be in published files of its run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.sandbox.scripted import MB, Result, Runner
 pytestmark = pytest.mark.docker
 
 SECRET = f"sk-{uuid.uuid4().hex}"
-# One container hides the key in every way; a test looks at one of them.
+# One container hides the key in every way; each test checks one of them.
 HIDE = """
 cd $LOGS_DIR
 echo "plain $KEY"

@@ -1,4 +1,4 @@
-"""Attacks on what is graded. Each test fails if the attack succeeds."""
+"""Attacks on graded files. Each test fails if the attack succeeds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
         "ln /home/data/sample_submission.csv $F || true",
     ],
 )
-def test_a_submission_that_is_no_file_is_none(attack: Runner, make: str) -> None:
+def test_a_submission_that_is_not_a_file_is_missing(attack: Runner, make: str) -> None:
     result = attack(f'export F="$SUBMISSION_DIR/submission.csv"; {make}; echo done')
     assert "done" in result.log
     path = result.run_dir / "submission/submission.csv"
@@ -37,7 +37,7 @@ def test_a_submission_that_is_no_file_is_none(attack: Runner, make: str) -> None
     assert not path.exists() or path.is_dir()
 
 
-def test_a_hard_link_of_ones_own_is_at_most_a_copy(attack: Runner) -> None:
+def test_a_hard_link_to_an_own_file_is_at_most_a_copy(attack: Runner) -> None:
     result = attack(
         f"{SUBMIT}; ln $SUBMISSION_DIR/submission.csv $SUBMISSION_DIR/again.csv; ln -f /etc/passwd $CODE_DIR/p"
     )
@@ -46,7 +46,7 @@ def test_a_hard_link_of_ones_own_is_at_most_a_copy(attack: Runner) -> None:
     assert "code/p" not in left(result.run_dir)
 
 
-def test_five_gigabytes_are_not_collected_and_what_is_small_is(attack: Runner) -> None:
+def test_five_gigabytes_are_not_collected_but_small_files_are(attack: Runner) -> None:
     free = _free_bytes(attack.folder)
     started = time.monotonic()
     result = attack(
@@ -65,6 +65,6 @@ def _free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def test_a_submission_behind_something_huge_is_still_found(attack: Runner) -> None:
+def test_a_submission_after_something_huge_is_still_found(attack: Runner) -> None:
     result = attack(f"{SUBMIT}; truncate -s 8T $SUBMISSION_DIR/a", collect_bytes=100 * MB)
     assert result.submission == SAMPLE

@@ -10,7 +10,7 @@ from tests.sandbox.scripted import Runner
 
 pytestmark = [
     pytest.mark.docker,
-    pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers of system calls are those of x86-64"),
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="the system call numbers are those of x86-64"),
 ]
 
 FORBIDDEN = {
@@ -87,7 +87,7 @@ print("tried")
 
 @pytest.fixture(scope="module")
 def answers(module_runner: Runner) -> dict[str, tuple[int, int]]:
-    """What each forbidden call answered: one container makes them all."""
+    """The result of each forbidden call; one container makes all of them."""
     log = module_runner(f"cat > x.py <<'EOF'\n{CALL % FORBIDDEN}\nEOF\npython3 x.py").log
     rows = (line.split() for line in log.splitlines())
     return {name: (int(result), int(number)) for name, result, number in rows}
@@ -97,15 +97,15 @@ def answers(module_runner: Runner) -> dict[str, tuple[int, int]]:
 def test_an_agent_wants_the_kernel_to(name: str, answers: dict[str, tuple[int, int]]) -> None:
     result, number = answers[name]
     assert result == -1
-    assert number in (1, 38)  # EPERM or ENOSYS, before the kernel looked at an argument
+    assert number in (1, 38)  # EPERM or ENOSYS, before the kernel checks an argument
 
 
-def test_an_agent_wants_a_socket_that_leads_around_its_network(module_runner: Runner) -> None:
+def test_an_agent_wants_a_socket_that_bypasses_its_network(module_runner: Runner) -> None:
     assert module_runner(f"cat > x.py <<'EOF'\n{SOCKETS % FAMILIES}\nEOF\npython3 x.py").log.split() == ["tried"]
 
 
-def test_an_agent_wants_calls_of_32_bit_programs(module_runner: Runner) -> None:
-    # int 0x80 with getpid's number of 32-bit Linux, from a page of its own
+def test_an_agent_wants_32_bit_system_calls(module_runner: Runner) -> None:
+    # int 0x80 with 32-bit Linux's number of getpid, from a separate page
     code = "import ctypes, mmap\n"
     code += "page = mmap.mmap(-1, 4096, prot=7)\n"
     code += "page.write(bytes.fromhex('b814000000cd80c3'))\n"
@@ -124,7 +124,7 @@ def test_an_agent_wants_new_namespaces_from_clone(module_runner: Runner) -> None
     assert result.log.split() == ["refused"] * 7
 
 
-def test_honest_programs_notice_nothing(module_runner: Runner) -> None:
+def test_honest_programs_are_not_affected(module_runner: Runner) -> None:
     result = module_runner(
         "cat > x.py <<'EOF'\n"
         "import asyncio, concurrent.futures, multiprocessing, socket, subprocess, tempfile, threading\n"

@@ -6,7 +6,7 @@ import pandas as pd
 
 
 def make(raw: Path, seed: int) -> None:
-    """Nothing: the competition's data is its own."""
+    """Creates nothing: prepare.py generates the competition's data."""
 
 
 def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[str, Any]:
