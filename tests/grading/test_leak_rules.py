@@ -213,7 +213,7 @@ ANYWHERE: dict[str, tuple[Callable[[Dataset], Any], bool]] = {
     "texts that stand in others first": (
         _in_binary(lambda texts: [*(f"x{text}" for text in texts), *(f"{text}y" for text in texts), *texts]), True),
     "texts within others": (_in_binary(lambda texts: [f"x{text}" for text in texts]), False),
-    "texts with a letter behind": (_in_binary(lambda texts: [f"{text}y" for text in texts]), False),
+    "texts followed by a letter": (_in_binary(lambda texts: [f"{text}y" for text in texts]), False),
     "all but three": (_in_binary(lambda texts: texts[3:]), True),
     "all but six": (_in_binary(lambda texts: texts[6:]), False),
     "none": (_in_binary(lambda texts: []), False),

@@ -15,7 +15,7 @@ from tests.interop.recorded import recorded_group
 pytestmark = [pytest.mark.full, pytest.mark.serial]
 RUNS, CALLS = 225, 45
 MOST = 300 << 10
-"""KiB."""
+"""Limit in KiB."""
 
 
 MEASURE = """
@@ -23,7 +23,7 @@ import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True, stdout=sys.stderr)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
-"""A process's figure begins with the size of the one that started it, which is small here."""
+"""A child's peak memory includes that of its parent at the start, so the parent is small here."""
 
 
 def peak(*words: str | Path) -> int:

@@ -56,7 +56,7 @@ HOSTILE = {
         printf 'x,y\\n1,2\\n' >{SUBMISSION}
         /home/validate_submission.sh {SUBMISSION}""",
 }
-"""What agents do, by the folder of a copy of a smoke task."""
+"""Actions of agents, by the folder of a copy of a smoke task."""
 CODING_AGENT = "claude-code"
 
 

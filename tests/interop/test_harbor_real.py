@@ -46,7 +46,7 @@ AGENTS = {
     "malformed": "printf 'x,y\\n1,2\\n' >/home/submission/submission.csv",
     "curious": f"{_LOOK_AROUND}; /home/validate_submission.sh /home/data/sample_submission.csv",
 }
-"""What agents do in place of the reference solution, by the folder of a copy of a smoke task."""
+"""Actions of agents instead of the reference solution, by the folder of a copy of a smoke task."""
 
 
 @pytest.fixture(scope="module")

@@ -121,15 +121,14 @@ class Tracker(BaseHTTPRequestHandler):
     """The part of W&B's API that an export uses, because W&B's server is not free software."""
 
     takes: int | str = 200
-    """The status with which what a run sends is answered; or ``drop`` its connection, or ``stall`` till the client
-    closes it."""
+    """The status of responses to a run's data; or ``drop`` its connection, or ``stall`` until the client closes it."""
     takes_uploads = True
     talks_sense = True
-    """If not, answers lack what was asked for."""
+    """If False, responses lack the requested values."""
     runs: dict[str, dict[str, Any]]
-    """What arrived, by the ids of runs."""
+    """Received data by run ID."""
     received: list[bytes]
-    """Each request as it arrived, unpacked."""
+    """Each received request, decompressed."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

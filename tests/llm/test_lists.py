@@ -411,7 +411,7 @@ FREE = {
     *("operation", "annotations", "logprobs", "pending_safety_checks", "acknowledged_safety_checks"),
     *("responseSchema", "responseJsonSchema", "parametersJsonSchema", "input_examples", "citations"),
 }
-"""What is within these is the agent's own."""
+"""Content inside these fields is up to the agent."""
 
 
 @REQUESTS
@@ -674,7 +674,7 @@ EXPECTED: dict[str, tuple[str, Body, Expected]] = {
         {"contents": [], "generationConfig": {"maxOutputTokens": 5, "candidateCount": 2}},
         Expected(100, 5, answers=2),
     ),
-    "contents with a limit of none": (
+    "contents with a limit of zero": (
         "generateContent",
         {"contents": [], "generationConfig": {"maxOutputTokens": 0, "candidateCount": 0}},
         Expected(100, None),

@@ -18,7 +18,7 @@ from pytest_mlebench.llm.gateway import Gateway
 from tests.llm.talking import QUESTION, ask
 
 MOST = 8
-"""With a budget one more."""
+"""One more with a budget."""
 FOLDER = str(Path(pytest_mlebench.llm.__file__).parent)
 
 

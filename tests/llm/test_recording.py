@@ -168,7 +168,7 @@ def test_a_recording_answers_the_same_questions_without_a_key(
     recorded: bool, replayed: bool, start: Start, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def number(seen: Any) -> None:
-        upstream.reply = f"{REPLY} CallContent as number {len(upstream.seen)}."
+        upstream.reply = f"{REPLY} Said as number {len(upstream.seen)}."
 
     upstream.on_request = number
     first = start("first")

@@ -92,7 +92,7 @@ def run(
 
 
 FILES_OF_A_RUN = {"run.json", "run.log", "files.zip", "submission/submission.csv", CALLS, BODIES, TRAJECTORY}
-"""A file more is a file more for each of thousands of runs: is it needed, and not part of another?"""
+"""An additional file exists in each of thousands of runs. Add one only if no other file can contain its data."""
 
 
 def test_an_agent_calls_a_model_with_a_token_instead_of_the_key(

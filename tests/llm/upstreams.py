@@ -73,26 +73,26 @@ class Upstream:
         self.pause = 0.0
         """Seconds between the events of a stream, and before an answer."""
         self.usage: Any = None
-        """What it says that it used, in place of the truth; False: nothing."""
+        """A false usage to report instead of the real one; False reports none."""
         self.endless = False
         self.breaks_off = False
         self.compressed = False
         self.echo = ""
         self.arguments: dict[str, Any] = ARGUMENTS
-        """What it calls tools with."""
+        """Arguments of its tool calls."""
         self.headers: dict[str, str] = {}
         self.bomb = b""
-        """What it answers with, as content that is compressed."""
+        """A compressed response body."""
         self.bomb_encoding = "gzip"
         self.gather = 0
-        """It answers when so many requests wait for it."""
+        """If set, it responds only when this many requests are waiting."""
         self.cancelled = 0
         self.open = 0
         self.most_open = 0
         self.served = 0
         self.on_request: Callable[[Seen], None] = lambda seen: None
         self.play: Callable[[dict[str, Any]], Move] = self._reply
-        """What the model does, given the body of a request."""
+        """Returns the model's action for the body of a request."""
         self._tls, self._host = tls, host
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)

@@ -19,7 +19,7 @@ from pytest_mlebench.runs.guard import protect_all
 pytestmark = pytest.mark.full
 
 INI_FILES = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
-"""Where pytest starts in a folder of an earlier version's group, it obeys these before it asks any plugin."""
+"""If pytest starts in a folder of an earlier version's group, it reads these before it calls any plugin."""
 TOYS = Path(__file__).parents[1] / "toys"
 INI = """
 [pytest]

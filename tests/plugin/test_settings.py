@@ -51,7 +51,7 @@ WRONG = [
 ]
 
 NOT_RESTORED = ("--seeds", "--prepare", "--min-medal")
-"""Options that a resumed group does not bring along: its runs are fixed, and the others are each session's own."""
+"""Options that a resumed group does not restore: its runs are fixed, and the others are set per session."""
 
 
 def read(*sources: settings.OptionSource) -> Settings:

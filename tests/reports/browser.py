@@ -212,4 +212,4 @@ def violations_anywhere(tab: Tab) -> list[str]:
 
 
 Open = Callable[..., Tab]
-"""What the fixture ``open_tab`` is."""
+"""Type of the fixture ``open_tab``."""

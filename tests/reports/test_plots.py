@@ -191,7 +191,7 @@ READABLE = (
     *((text, ground) for text in ("ink", "muted", "link", "failure") for ground in ("paper", "card")),
     *((f"on-{name}", name) for name in ("gold", "silver", "bronze", "above", "none")),
 )
-"""Which text stands on which ground."""
+"""Pairs of text and background colours."""
 
 
 @pytest.mark.parametrize("mode", [0, 1], ids=["light", "dark"])

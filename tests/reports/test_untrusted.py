@@ -50,7 +50,7 @@ ORDERS = (
     "first\n::group::x", "##[group]x", "###[group]x", "##vso[task.setvariable variable=A]b", "#\x1b[0m#[error]x",
     "a##vso[task.complete]", "##teamcity[buildStop]", "# ##[section]x", "##\x1b[0m[warning]x", "####vso[x]y",
 )  # fmt: skip
-"""What GitHub, Azure and TeamCity would obey, and forms that become such orders on the way."""
+"""Commands of GitHub, Azure and TeamCity, and forms that become such commands when they are cleaned."""
 
 
 def obeyed(text: str) -> bool:

@@ -38,7 +38,7 @@ bash "$(dirname "$INSTRUCTIONS")/validate_submission.sh" nonsense.csv
 echo private >"$DATA_DIR/description.md" 2>/dev/null && echo WRITTEN
 true
 """
-"""What an agent finds that looks at what it was given."""
+"""Prints everything that an agent was given."""
 AROUND = """
 for file in /proc/[0-9]*/cmdline /proc/[0-9]*/environ; do tr '\\0' ' ' <$file; echo; done 2>/dev/null
 cat /proc/self/mountinfo /proc/self/mounts /proc/self/cgroup /etc/hosts /etc/hostname /etc/resolv.conf
@@ -46,7 +46,7 @@ find / -xdev -not -path '/proc/*' -not -path '/sys/*' 2>/dev/null
 half=aer; grep -rIl ${half}ial /home /tmp /var /run /opt /etc /root 2>/dev/null
 true
 """
-"""What it finds that looks around as well."""
+"""Searches the rest of the system for the competition's name."""
 
 
 @pytest.fixture

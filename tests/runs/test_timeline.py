@@ -34,7 +34,7 @@ SUBMIT = """
 submit() { { echo id,odd; for k in $(seq 0 19); do echo $((80 + k)),$(( (k + (k < $1 ? 0 : 1)) % 2 )); done; } \
   > "$SUBMISSION_DIR/submission.csv"; }
 """
-"""For agents: the first so many of the 20 answers are right."""
+"""For agents: ``submit N`` writes a submission with N of 20 right answers."""
 SLOW_IF_PERFECT = """
 
 quick = grade
@@ -47,7 +47,7 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     time.sleep(300 * (score == 1))
     return score
 """
-"""At the end of a grader."""
+"""Appended to a grader."""
 
 
 @pytest.fixture

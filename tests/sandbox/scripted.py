@@ -31,9 +31,9 @@ VALID = "The submission is valid."
 
 
 ENGINE = os.environ.get("MLEBENCH_TEST_ENGINE", "docker")
-"""What tests of containers use: ``docker``, ``podman`` or ``apptainer``."""
+"""The engine for tests of containers: ``docker``, ``podman`` or ``apptainer``."""
 RUNTIME = os.environ.get("MLEBENCH_TEST_RUNTIME")
-"""Its runtime, where it is not the usual one."""
+"""Its runtime, if not the default."""
 
 
 _FILES = min(1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1])

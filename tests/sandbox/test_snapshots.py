@@ -29,7 +29,7 @@ F=$SUBMISSION_DIR/submission.csv
 submit() { printf 'id,label\\n%s\\n' "$1" > $F; }
 taken() { bash "$(dirname "$SUBMISSION_DIR")/validate_submission.sh" ${1:-$F}; echo; }
 """
-"""For agents: ``taken`` returns when there is a snapshot of a file, or none came for some time."""
+"""For agents: ``taken`` returns when a file has a snapshot, or after a timeout."""
 
 
 def watch(

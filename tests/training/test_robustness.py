@@ -34,11 +34,11 @@ EPISODES = int(os.environ.get("MLEBENCH_TEST_EPISODES", "24"))
 TWIN, SEEDS = "spaceship-titanic", 4
 PARALLEL = 4
 MOST_SECONDS = 180.0
-"""Without the end of any episode, on a machine that is busy."""
+"""Maximum time without the end of an episode, on a busy machine."""
 MOST_MEGABYTES, MOST_OBJECTS = 24, 2000
 LIBC, _M_ARENA_MAX, _M_MMAP_THRESHOLD = ctypes.CDLL(None), -8, -3
 PIPES = 3
-"""Files of a grading process, of which a few more may be started."""
+"""Open files per grading process; a few more of these may be started."""
 COPY_SAMPLE = "cat $DATA_DIR/sample_submission.csv > $SUBMISSION_DIR/submission.csv"
 TREE = "b() { [ $1 -gt 0 ] || sleep 1000; b $(($1 - 1)) & b $(($1 - 1)) & wait; }; b 6"
 DAEMONS = (
@@ -64,7 +64,7 @@ COMMANDS = (
     MEMORY,
 )
 LOCAL_ONLY = ("kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 9",)
-"""Ends what supervises a local sandbox."""
+"""Kills the supervisor of a local sandbox."""
 CONTAINED_ONLY = (":() { : | : & }; :",)
 NOT_LOCAL = ("kill -9 -1",)
 """Commands that would end this test."""

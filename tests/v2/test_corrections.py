@@ -187,7 +187,7 @@ CORPORA = {
     "tensorflow-speech-recognition-challenge": "Speech Commands",
     "tensorflow2-question-answering": "Natural Questions",
 }
-"""Public corpora with labels that competitions are made from, by their competition."""
+"""Public corpora with labels on which competitions are based, by competition."""
 
 
 def test_competitions_from_public_corpora_are_contaminated_in_both_versions() -> None:

@@ -69,7 +69,7 @@ OF_HOSTILE = (
     *(f"{HOSTILE}/{tab}" for tab in ("trajectory", "trajectory?q=<script>", "step?number=2", "log", "log?at=0")),
     *(f"{HOSTILE}/{tab}" for tab in ("files", "record", "files/code/page.html", "files/submission/submission.csv")),
 )
-"""Pages with what a hostile agent wrote."""
+"""Pages with output of a hostile agent."""
 
 
 @pytest.mark.parametrize("page", PAGES)

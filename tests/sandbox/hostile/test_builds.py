@@ -224,7 +224,7 @@ IMAGES = {
     "an image of a registry of this machine": "FROM localhost:5000/secret",
     "an image of a private registry": "COPY --from=registry.example.com/team/secret /secret /x",
     "an included file": "INCLUDE other",
-    "a line that ends in another way": "RUN true\x0bx\nCOPY --from={image} /secret /x",
+    "a line with another line ending": "RUN true\x0bx\nCOPY --from={image} /secret /x",
 }
 
 

@@ -50,12 +50,12 @@ WAYS = {
     ),
     "files without a name": ("print(sum(fill(os.open('/home', os.O_TMPFILE | os.O_WRONLY)) for n in range(20)) >> 20)"),
     "its environment": "print(fill(os.open('/opt/agent/a', os.O_CREAT | os.O_WRONLY)) >> 20)",
-    "paths that nobody can follow": (
+    "paths too deep to follow": (
         "os.chdir('/home')\n"
         "for n in range(300): os.mkdir('d' * 200); os.chdir('d' * 200)\n"
         "print(sum(fill(os.open(f'a{n}', os.O_CREAT | os.O_WRONLY)) for n in range(20)) >> 20)"
     ),
-    "folders that nobody may read": (
+    "unreadable folders": (
         "os.mkdir('/home/x'); fd = os.open('/home/x', os.O_RDONLY); os.mkdir('a', dir_fd=fd)\n"
         "inner = os.open('/home/x/a', os.O_RDONLY); os.chmod('/home/x', 0)\n"
         "total = 0\n"
@@ -136,7 +136,7 @@ def watched(module_runner: Runner, tmp_path_factory: pytest.TempPathFactory) -> 
     return make_runner(docker_sandbox(loop_disks=False), tmp_path_factory.mktemp("watched"))
 
 
-@pytest.mark.parametrize("way", ["many files", "temporary files", "paths that nobody can follow"])
+@pytest.mark.parametrize("way", ["many files", "temporary files", "paths too deep to follow"])
 def test_an_agent_wants_more_space_while_the_harness_measures_it_by(way: str, watched: Runner) -> None:
     slow = WAYS[way].replace("print(", "import time; print(") + "\ntime.sleep(60)\n"
     result = watched(f"{SUBMIT}; cat > /home/x.py <<'EOF'\n{WRITE}\n{slow}\nEOF\npython3 /home/x.py", disk=LIMIT)

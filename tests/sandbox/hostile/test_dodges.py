@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.serial]
 
 SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
 END_SECONDS = 40
-"""More than any ending takes, and less than an attack that holds it up wants."""
+"""Longer than any normal end of a run, and shorter than the delay of a successful attack."""
 
 
 def python(code: str) -> str:

@@ -31,13 +31,13 @@ WITH_RESULT = {
     "processes and a loop of links for folders": (
         "rm -rf $CODE_DIR $LOGS_DIR; ln -s /proc $CODE_DIR; ln -s ../home/logs $LOGS_DIR"
     ),
-    "names that command a shell or a terminal": (
+    "names with shell or terminal commands": (
         "cd $LOGS_DIR; touch -- $'a\\nb' $'\\u202egpj.exe' $'\\e[2Jx' ' ' -rf '~' 'a:b' $'\\xff\\xfe' ... '\\'; "
         "mkdir $'\\n'; touch $'\\n/\\t'"
     ),
     "a file of a terabyte": "truncate -s 1T $LOGS_DIR/a; truncate -s 8T $CODE_DIR/b",
-    "times of no calendar": "touch -d @99999999999 $LOGS_DIR/c; touch -d @-99999999999 $CODE_DIR/d",
-    "to kill all that it can": "kill -9 -1",
+    "impossible file times": "touch -d @99999999999 $LOGS_DIR/c; touch -d @-99999999999 $CODE_DIR/d",
+    "to kill every process it can": "kill -9 -1",
     "pipes and sockets in every folder": (
         "for d in $LOGS_DIR $CODE_DIR $SUBMISSION_DIR; do mkfifo $d/p; done; "
         + python("import socket; socket.socket(socket.AF_UNIX).bind('/home/logs/s')")

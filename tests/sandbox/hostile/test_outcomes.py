@@ -30,8 +30,8 @@ FOLDERS = {
     "nothing": "rm -rf $D",
     "a closed folder": "chmod 0 $D",
     "a socket": "rm -rf $D; python3 -c 'import socket, os; socket.socket(socket.AF_UNIX).bind(os.environ[\"D\"])'",
-    "a name that is not a text": "cd $D; touch $'\\xff\\xfe' $'a\\nb' $'\\x1b[2J'",
-    "a path that nobody can follow": (
+    "a name that is not text": "cd $D; touch $'\\xff\\xfe' $'a\\nb' $'\\x1b[2J'",
+    "a path too deep to follow": (
         'cd $D; python3 -c \'import os\nfor n in range(40): os.mkdir("d" * 250); os.chdir("d" * 250)\''
     ),
     "a file with a size of 8 TB": "truncate -s 8T $D/x",
@@ -90,7 +90,7 @@ SPEECHES = {
     "a line without an end": r"channel.sendall(b'x' * 10_000_000)",
     "a huge number": r"""channel.sendall(b'{"exit_code": ' + b'9' * 3000 + b'}\n')""",
     "silence and an end": "",
-    "an end as if it had been killed": "import os; os._exit(137)",
+    "an exit code as if killed": "import os; os._exit(137)",
 }
 
 
