@@ -169,7 +169,7 @@ def test_a_temporary_refusal_or_controller_failure_loses_no_run(sessions: Sessio
     try:
         with sessions.start(*SLURM, "--max-parallel=1", "--seeds=2", agents=("slow",)) as session:
             sessions.wait_for_run("slow")
-            set_state("DRAIN_SECONDS")
+            set_state("DRAIN")
             wait_until(lambda: refused() == 1)
             slurm.save()
             slurm.kill("slurmctld")
