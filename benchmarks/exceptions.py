@@ -84,7 +84,7 @@ def organs(answers: pd.DataFrame, submission: pd.DataFrame, rng: np.random.Gener
 
 
 def volumes(good: pd.DataFrame) -> Iterator[WorstCase]:
-    """Predicted volumes whose voxels are as far from the organs as possible, or equally far from many voxels."""
+    """Predicted volumes with voxels as far from the organs as possible, or equally far from many voxels."""
     side, slices = 266, 144
     z, y, x = np.ogrid[:slices, :side, :side]
     from_middle = np.hypot(np.hypot((z - 72) / 60, (y - 133) / 110), (x - 133) / 110)

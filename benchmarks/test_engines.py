@@ -99,7 +99,7 @@ def cpu_of_a_job(group: Path) -> float:
     plan = json.loads(file.read_text())
     taken = []
     for _ in range(3):
-        file.write_text(json.dumps(plan | {"name": new_name()}))  # a job with the record's name does nothing
+        file.write_text(json.dumps(plan | {"name": new_name()}))  # a job whose run has a record does nothing
         began = cpu_seconds()
         command = [sys.executable, "-m", "pytest_mlebench.cli", "run-one", str(file)]
         subprocess.run(command, check=True, capture_output=True)

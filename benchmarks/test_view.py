@@ -133,7 +133,7 @@ PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 
 
 def opened(browser: Browser, server: Server, path: str, what: str, figures: dict[str, float]) -> Tab:
-    """Open a page twice. Returns the time of its paint and the server's CPU time."""
+    """Open a page twice, and store the time of its first paint and the server's CPU time in ``figures``."""
     for name in ("first", "again"):
         before = server.cpu()
         tab = browser.open(server.url + path)
@@ -146,7 +146,7 @@ def opened(browser: Browser, server: Server, path: str, what: str, figures: dict
 
 
 def scrolled(tab: Tab, scroll: str, what: str, figures: dict[str, float]) -> None:
-    """Scroll 150 times by most of a page. Returns the tasks that blocked drawing for more than 50 ms."""
+    """Scroll 150 times by most of a page, and count the tasks that blocked drawing for more than 50 ms."""
     tab.see(LONG_TASKS)
     began = time.perf_counter()
     for _ in range(150):

@@ -484,7 +484,7 @@ def _():
     import torch
 
     if torch.version.cuda is None or not torch.cuda.is_available():
-        raise RuntimeError("torch finds no GPU; the packages for GPUs are built with --heavy=cuda")
+        raise RuntimeError("torch finds no GPU; the packages for GPUs are in images built with --heavy=cuda")
     for number in range(torch.cuda.device_count()):
         device = f"cuda:{number}"
         square = torch.randn(512, 512, dtype=torch.float64)
@@ -502,7 +502,7 @@ def _():
 
     gpus = tensorflow.config.list_physical_devices("GPU")
     if not gpus:
-        raise RuntimeError("TensorFlow finds no GPU; the packages for GPUs are built with --heavy=cuda")
+        raise RuntimeError("TensorFlow finds no GPU; the packages for GPUs are in images built with --heavy=cuda")
     for number in range(len(gpus)):
         with tensorflow.device(f"/GPU:{number}"):
             square = numpy.random.default_rng(0).normal(size=(512, 512))

@@ -11,8 +11,8 @@ Import what you use from here::
 What is stable
     The names in ``__all__`` and their documented parameters; what ``prepare.py``, ``grade.py`` and ``synthetic.py`` of
     a competition import from ``pytest_mlebench.grading`` and ``pytest_mlebench.authoring``; options, ini keys and
-    fixtures of the plugin; the command line; the files of a run group. A breaking change to them is announced in the
-    changelog, after at least one minor version that warns. Everything else may change at any time.
+    fixtures of the plugin; the command line; the files of a run group. Before a breaking change to
+    them, at least one minor version warns, and the changelog announces it. Everything else may change at any time.
 
 Importing this package imports no other module: each name is imported on first use.
 """

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _SANDBOXES = "mlebench.sandboxes"
 """Entry point group of added sandboxes: functions that take the ``Bench`` and return an ``AddedSandbox``."""
 _METHODS = "mlebench.methods"
-"""Entry point group of added methods: functions whose first argument is the ``Bench``."""
+"""Entry point group of added methods: functions that take the ``Bench`` as first argument."""
 
 
 class Bench:
@@ -359,7 +359,7 @@ class Bench:
         )
 
     def container_sandbox(self, engine: str | None = None) -> DockerSandbox:
-        """The container sandbox of Docker or Podman (default: by the option ``sandbox``); raises SandboxError."""
+        """The container sandbox of Docker or Podman (default: set by the option ``sandbox``); raises SandboxError."""
         from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
         engine = engine or ("podman" if self.settings.sandbox == "podman" else "docker")

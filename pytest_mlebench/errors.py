@@ -58,7 +58,7 @@ class UsageError(MLEBenchError):
 
 
 class CompetitionError(MLEBenchError):
-    """A competition's folder is incomplete or its ``competition.yaml`` is wrong.
+    """A competition's folder is incomplete or its ``competition.yaml`` is invalid.
 
     >>> from pathlib import Path
     >>> from pytest_mlebench import Competition
@@ -103,7 +103,7 @@ class GraderDefect(Exception):
 
 
 class AgentError(MLEBenchError):
-    """An agent's definition is wrong, or a secret that it needs is not set.
+    """An agent's definition is invalid, or a secret that it needs is not set.
 
     >>> from pytest_mlebench import default_agents
     >>> try:

@@ -1,4 +1,4 @@
-"""Parsers of option values. Each function returns the value of a string, or raises ValueError with the problem."""
+"""Parsers of option values. Each function parses a string, or raises ValueError with the problem."""
 
 from __future__ import annotations
 

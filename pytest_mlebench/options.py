@@ -669,7 +669,7 @@ def from_command_line(arguments: object, folder: Path) -> OptionSource:
 
 
 def from_ini(values: Mapping[str, Any], file: Path | None, folder: Path) -> OptionSource:
-    """The values of an ini file; ``values`` has them by ini key."""
+    """The values of an ini file, given by ini key."""
     known = {option.name: values.get(option.ini_key) for option in OPTIONS.values() if option.traits & INI}
     where = f" in {file}" if file else ""
     return OptionSource(

@@ -14,7 +14,7 @@ from pytest_mlebench.authoring.worlds import images, scans
 OLD = {
     "from pytest_mlebench.data.authoring.tables import read_csv": "pytest_mlebench.data.authoring is now",
     "from pytest_mlebench.data.authoring import tfrecord": "pytest_mlebench.data.authoring is now",
-    "from pytest_mlebench.grading import predictions": "import it from pytest_mlebench.authoring",
+    "from pytest_mlebench.grading import predictions": "predictions will be removed in version 0.3: import it from",
     "from pytest_mlebench.grading.metrics.text import word_error_rate": "pytest_mlebench.grading.metrics is now",
     "from pytest_mlebench.grading.metrics.roc import weighted_roc_auc": "grading.metrics.roc is now",
     "from pytest_mlebench.grading.metrics.audio import lwlrap": "grading.metrics.audio is now",

@@ -173,7 +173,7 @@ def test_help_shows_no_value_of_the_environment(monkeypatch: pytest.MonkeyPatch)
     """Parameter defaults appear in ``help``, in notebooks and in documentation generated from signatures."""
     for name in pytest_mlebench.__all__:
         shown, value = io.StringIO(), getattr(pytest_mlebench, name)
-        if isinstance(value, str):  # `help` reads its topic from it
+        if isinstance(value, str):  # `help` would look it up as a topic
             continue
         pydoc.Helper(output=shown).help(value)
         assert os.environ["PATH"] not in shown.getvalue(), name

@@ -155,7 +155,7 @@ executed = set()
 
 def note(frame, event, _):
     if event == "call" and frame.f_code.co_flags & inspect.CO_OPTIMIZED and not frame.f_code.co_name.startswith("<"):
-        executed.add(frame.f_code.co_filename)  # of a function: no class body, no comprehension of a module
+        executed.add(frame.f_code.co_filename)  # only functions: no class bodies or module-level comprehensions
 
 sys.setprofile(note)
 threading.setprofile(note)

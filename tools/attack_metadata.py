@@ -44,12 +44,18 @@ from pytest_mlebench.grading.twins import TwinStore
 LEVEL = 0.01
 EXPLAINED = {
     ("AI4Code", CONTENT): "A notebook with more cells is a larger file: the answer lists its cells.",
-    ("denoising-dirty-documents", ROWS): "A pixel's place is in its id; pages have margins.",
-    ("ml2021spring-hw2", ROWS): "Frames are in the order of time, as Kaggle's were: neighbours are of the same sound.",
-    ("rsna-2022-cervical-spine-fracture-detection", ROWS): "Which vertebra is in the id; all break more often.",
-    ("stanford-covid-vaccine", ROWS): "A base's place is in its id; the ends of molecules react in another way.",
-    ("text-normalization-challenge-english-language", ROWS): "A token's place in its sentence is in its id.",
-    ("text-normalization-challenge-russian-language", ROWS): "A token's place in its sentence is in its id.",
+    ("denoising-dirty-documents", ROWS): "A pixel's position is in its id; pages have margins.",
+    (
+        "ml2021spring-hw2",
+        ROWS,
+    ): "Frames are in chronological order, like Kaggle's: neighbours belong to the same sound.",
+    (
+        "rsna-2022-cervical-spine-fracture-detection",
+        ROWS,
+    ): "The id has the vertebra, or `overall`, which is positive more often.",
+    ("stanford-covid-vaccine", ROWS): "A base's position is in its id; the ends of molecules react differently.",
+    ("text-normalization-challenge-english-language", ROWS): "A token's position in its sentence is in its id.",
+    ("text-normalization-challenge-russian-language", ROWS): "A token's position in its sentence is in its id.",
 }
 """Findings inherent to the task: ids that encode positions, and files whose size is part of the answer."""
 

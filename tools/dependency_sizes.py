@@ -42,7 +42,7 @@ def installed(names: Iterable[str]) -> dict[str, set[str]]:
 
 
 def megabytes(found: Distribution) -> float:
-    """The size of a distribution's files, without compiled modules."""
+    """The size of a distribution's files, without bytecode (``.pyc``)."""
     paths = [Path(path.locate()) for path in found.files or () if path.suffix != ".pyc"]
     return sum(path.stat().st_size for path in paths if path.is_file()) / 1e6
 

@@ -3,8 +3,8 @@
     python -m tools.mutate llm/budget.py --number=200 --seed=1
     python -m tools.mutate --all                      # every module of mutation.toml
 
-``mutation.toml`` lists the tests of each module, the modules of which only the first part is changed, and equivalent
-mutants (changes without an effect). Tests run in a temporary copy of the project, in processes forked after the
+``mutation.toml`` lists the tests of each module, the modules that are only changed up to a class, and equivalent
+mutants (changes that no test can detect). Tests run in a temporary copy of the project, in processes forked after the
 libraries are imported. Surviving mutants are printed. The exit status is 1 if the share of detected changes is below
 ``--least``.
 """

@@ -45,7 +45,7 @@ def text_answers(train: pd.DataFrame, test: pd.DataFrame, features: list[str], a
         log.info("%s, %s: %.4f of the words are right in held-out rows", name, column, score)
         best = max(best, (score, name, column))
     if not best[1]:
-        raise CannotSolve(f"the texts of {answer!r} follow from no column")
+        raise CannotSolve(f"no column predicts the texts of {answer!r}")
     fit = next(fit for name, column, fit in _ways(rest, columns, answer, count) if (name, column) == best[1:])
     return fit(train, best[2], columns, answer)(test)
 

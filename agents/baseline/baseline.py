@@ -168,10 +168,10 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
     train = train[(train[answers] != "").all(axis=1)]
     rows = min(MAX_ROWS, MAX_CELLS // len(roles.features))
     if len(train) > rows:
-        log.info("%d training rows, of which %d are used", len(train), rows)
+        log.info("using %d of %d training rows", rows, len(train))
         train = train.sample(rows, random_state=SEED)
     if len(train) < 10:
-        raise CannotSolve(f"there are {len(train)} training rows")
+        raise CannotSolve(f"there are only {len(train)} training rows")
     test, places = _in_order(roles, sample)
     try:
         targets = find_targets(roles, train, sample, metric, wants_probability(description, metric))

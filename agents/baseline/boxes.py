@@ -28,7 +28,7 @@ CORNERS = ("x_?min", "y_?min", "x_?max", "y_?max")
 WHOLE = (0.0, 0.0, 1.0, 1.0)
 """The box that stands for a whole picture."""
 SIDE, STEP = 64, 2
-"""Size to which pictures are scaled, and the step between the rows and columns for which boxes are predicted."""
+"""Size to which pictures are scaled, and the step between the rows and columns that the forest predicts."""
 MAX_PICTURES, SAMPLED, TREES = 450, 40_000, 30
 LEAST_PEAK, MOST_BOXES = 0.08, 4
 """Minimum probability of a box, and maximum number of boxes per label in a picture."""
@@ -216,7 +216,7 @@ def box_submission(data: Path, sample: pd.DataFrame, tables: list[Source]) -> pd
     known = _files(data, pd.Series(list(truths), dtype=object), is_test=False)
     asked = _files(data, sample.iloc[:, 0], is_test=True)
     if len(known) < 10 or len(asked) < len(sample):
-        raise CannotSolve(f"there are {len(known)} pictures with boxes, and {len(asked)} test pictures")
+        raise CannotSolve(f"found {len(known)} pictures with boxes, and {len(asked)} of {len(sample)} test pictures")
     pictures: dict[File, Picture] = {}
     labels: dict[str, set[str]] = {}  # which labels are asked for, by the suffix of ids
     chosen = np.random.default_rng(SEED).permutation(sorted({file.name for files in known.values() for file in files}))

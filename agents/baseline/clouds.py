@@ -145,7 +145,7 @@ def _predicted(known: list[Known], clouds: Clouds, ids: pd.Series) -> list[str]:
     lifts = np.array([box[2] - own[0][2] for own, (_, box) in known])[things]
     sizes = ExtraTreesRegressor(100, min_samples_leaf=3, random_state=SEED)
     sizes.fit(x[things], np.column_stack([sides, lifts]))
-    log.info("%d clusters of points for training, %d of them objects", len(x), things.sum())
+    log.info("%d clusters of points for training, including %d objects", len(x), things.sum())
     texts = []
     for token in ids:
         parts = []

@@ -111,5 +111,5 @@ def _without_names(rows: pd.DataFrame, names: list[str], train: pd.DataFrame, te
     """Remove the parts of ids whose values are new in the test, such as the names of games."""
     new = [name for name in names if test[name].isin(set(train[name])).mean() < LEAST_KNOWN]
     if len(new) == len(names) and rows.shape[1] == len(names) + 1:
-        raise CannotSolve("no features of the parts of the ids are known")
+        raise CannotSolve("the values of all parts of the ids are new in the test, and no table describes them")
     return rows.drop(columns=new)

@@ -31,7 +31,7 @@ TREES = 100
 MANY_NUMBERS = 200
 """With more numeric columns than this, linear models are regularized more: those of pictures are redundant."""
 MANY_CLASSES = 20
-"""With more classes and many numeric columns, discriminants replace linear models and support vectors (too slow)."""
+"""With more classes and many numeric columns, discriminants replace linear models and support vectors (both slow)."""
 MAX_BOOSTED_CLASSES = 5
 """Boosting grows a tree per class and round, so with many classes it takes too long for its benefit."""
 

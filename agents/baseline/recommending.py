@@ -68,7 +68,7 @@ def _recommended(rows: pd.DataFrame, id: str, item: str, wanted: pd.Series, coun
     past, last = table[table.time < 1 - LAST], table[table.time >= 1 - LAST]
     truth = last.groupby("id")["item"].agg(set)
     if past.empty or truth.empty:
-        raise CannotSolve("there are no transactions before or in the held-out period")
+        raise CannotSolve("there are no transactions in the held-out period, or none before it")
     best = (-1.0, HALF_LIVES[-1])
     for half_life in HALF_LIVES:
         found = _ranked(past, 1 - LAST, list(truth.index), count, half_life)

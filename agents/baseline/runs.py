@@ -48,7 +48,7 @@ def _sounds(name: str, file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
 
 
 def _spectra(data: Path, ids: set[str]) -> dict[str, np.ndarray]:
-    """Return the spectra over time, shape (steps, BANDS), of the sounds that have an id at the end of a name's word."""
+    """Return the spectra over time, shape (steps, BANDS), of sounds with an id at the end of a word in the name."""
     found: dict[str, np.ndarray] = {}
     lengths = {len(id) for id in ids}
     for path in sorted(data.rglob("*")):

@@ -63,7 +63,7 @@ class Source:
             if self.name.endswith((".json", ".jsonl")):
                 return list(self.read().columns)
             with self.open() as file:
-                # Enough for one line of a wide table. In a file that is not a table, a line can be endless.
+                # Enough for one line of a wide table. The limit is for files that are not tables: a line can be huge.
                 head = file.readline(1 << 20)
             return list(pd.read_csv(io.BytesIO(head), sep=self._separator, encoding_errors="replace", nrows=0).columns)
         except Exception:
@@ -94,7 +94,7 @@ class Source:
     def read_cells(self) -> pd.DataFrame:
         """Return a JSON table with lists and dictionaries in its cells."""
         if self.size > MAX_BYTES:
-            raise ValueError(f"{self.name} is too large for a JSON file")
+            raise ValueError(f"the JSON file {self.name} is too large to read")
         with self.open() as file:
             content = file.read()
         lines = not content.lstrip().startswith(b"[")

@@ -101,7 +101,7 @@ def _roles(
     if not features and len(ids) > 1:  # a sample submission that repeats the test table
         features = [column for column in train_columns if column in ids]
     if not ids or not targets:
-        raise CannotSolve("the sample submission has no column of the test table, or only columns of it")
+        raise CannotSolve("the sample submission needs an id of the test table, and a target that is not in it")
     if not features:
         raise CannotSolve("the tables have no feature column in common")
     if set(targets) <= set(answers):

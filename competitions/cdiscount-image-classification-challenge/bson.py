@@ -1,4 +1,4 @@
-"""Reading files of BSON documents (https://bsonspec.org) without decoding what nobody asks for."""
+"""Read files of BSON documents (https://bsonspec.org), and decode only the elements that are used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_mlebench.errors import DataError
 
 _DOUBLE, _TEXT, _DOCUMENT, _ARRAY, _BINARY = 0x01, 0x02, 0x03, 0x04, 0x05
 _INT32, _INT64 = 0x10, 0x12
-# How many bytes a value has, by its type; or, where it begins with its length, how many that length does not count.
+# Size of a value in bytes, by type. If a value begins with its length: the number of bytes that this does not count.
 _SIZES = {_DOUBLE: 8, 0x07: 12, 0x08: 1, 0x09: 8, 0x0A: 0, _INT32: 4, 0x11: 8, _INT64: 8, 0x13: 16}
 _UNCOUNTED = {_TEXT: 4, _DOCUMENT: 0, _ARRAY: 0, _BINARY: 5}
 _INT32_FORMAT, _INT64_FORMAT = struct.Struct("<i"), struct.Struct("<q")
@@ -19,7 +19,7 @@ _LARGEST = 1 << 30
 
 
 class Element(NamedTuple):
-    """Where an element stands in a document: ``start`` to ``end`` with type and key, its value from ``value`` on."""
+    """An element of a document: type and key begin at ``start``, the value at ``value``; ``end`` is after the value."""
 
     kind: int
     start: int
@@ -28,7 +28,7 @@ class Element(NamedTuple):
 
 
 def read_documents(path: Path) -> Iterator[bytes]:
-    """The documents of a file, one at a time, as the bytes that they are. Raises DataError for a damaged file."""
+    """Yield the documents of a file as bytes. Raises DataError for a damaged or missing file."""
     try:
         with path.open("rb", buffering=1 << 20) as file:
             while prefix := file.read(4):
@@ -42,7 +42,7 @@ def read_documents(path: Path) -> Iterator[bytes]:
 
 
 def elements(document: bytes) -> dict[bytes, Element]:
-    """The elements of a document by key, in its order; nested documents are skipped by their length."""
+    """Return the elements of a document by key, in order, without those of nested documents. Raises DataError."""
     found = {}
     place = 4
     while kind := document[place]:
@@ -60,13 +60,13 @@ def elements(document: bytes) -> dict[bytes, Element]:
 
 
 def integer(document: bytes, element: Element) -> int:
-    """The value of an int32 or int64 element."""
+    """Return the value of an int32 or int64 element."""
     form = {_INT32: _INT32_FORMAT, _INT64: _INT64_FORMAT}[element.kind]
     number: int = form.unpack_from(document, element.value)[0]
     return number
 
 
 def without(document: bytes, element: Element) -> bytes:
-    """The document without one of its elements, the rest as it was."""
+    """Return the document without one of its elements."""
     rest = document[4 : element.start] + document[element.end :]
     return _INT32_FORMAT.pack(len(rest) + 4) + rest

@@ -1,4 +1,4 @@
-"""Tables too large for memory: their rows as CSV records on disk, to be written out in another order."""
+"""Tables too large for memory, stored as CSV records on disk, from which they are written in a different order."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ class Records:
 
 @contextmanager
 def scratch_records(folder: Path) -> Iterator[Records]:
-    """Records in a temporary file of a folder, which should lie where the prepared data will: it may grow as large."""
+    """Open records in a temporary file in ``folder``, which needs as much free space as the table."""
     with TemporaryFile(dir=folder) as file:
         yield Records(file)

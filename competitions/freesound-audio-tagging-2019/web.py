@@ -1,4 +1,4 @@
-"""Files that a competition needs from elsewhere than Kaggle."""
+"""Download files that are not on Kaggle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TIMEOUT = 60.0
 
 
 def download(url: str, target: Path) -> None:
-    """Stream a file to ``target``, which is there only when it is complete. Raises DataError that names the address."""
+    """Download to ``target``, which exists only when it is complete. Raises DataError with the URL."""
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     request = urllib.request.Request(url, headers={"User-Agent": "pytest-mlebench"})

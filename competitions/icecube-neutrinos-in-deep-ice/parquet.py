@@ -16,7 +16,7 @@ _ROWS = 1 << 20
 
 
 def distinct_values(path: Path, column: str) -> list[Any]:
-    """The distinct values of a column, in order of first appearance."""
+    """Return the distinct values of a column, in order of first appearance."""
     values: dict[Any, None] = {}
     for rows in _open(path).iter_batches(_ROWS, columns=[column]):
         values.update(dict.fromkeys(rows.column(0).unique().to_pylist()))
@@ -26,7 +26,7 @@ def distinct_values(path: Path, column: str) -> list[Any]:
 def filter_parquet(
     source: Path, target: Path, column: str, values: Iterable[Any], columns: Sequence[str] | None = None
 ) -> None:
-    """Write the rows whose ``column`` has one of the values to a new table, of all columns or these; order is kept."""
+    """Write the rows with one of the values in ``column`` to a new table, in order, with all or only some columns."""
     table = _open(source)
     fields = [table.schema_arrow.field(name) for name in columns or table.schema_arrow.names]
     wanted = pa.array(values, table.schema_arrow.field(column).type)

@@ -92,7 +92,7 @@ def _annotations(images: list[dict[str, Any]], rng: np.random.Generator) -> list
     for k, image in enumerate(images):
         common = ids[image["location"] % 7 + 1]
         if k % 41 == 7:
-            continue  # an image that nobody annotated
+            continue  # an image without an annotation
         categories = [int(rng.choice([0, common, rng.choice(ids)]))]
         if k % 19 == 3:  # several annotations of one image
             categories.append(categories[0] if k % 2 else 71)

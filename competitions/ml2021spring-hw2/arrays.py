@@ -14,18 +14,18 @@ _BLOCK_BYTES = 1 << 24
 
 
 def open_array(path: Path) -> NDArray[Any]:
-    """The array of a .npy file, read from the disk where it is used. Raises DataError for what is no such file."""
+    """Return the array of a .npy file, memory-mapped. Raises DataError if the file is missing or is not one."""
     if not path.is_file():
         raise DataError(f"file {path} is missing in the raw data")
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r")
     except (ValueError, EOFError) as error:
-        raise DataError(f"{path} is damaged, or no array of numbers or short texts: {error}") from error
+        raise DataError(f"{path} is damaged, or is not an array of numbers or short strings: {error}") from error
     return array
 
 
 def take_rows(source: Path, rows: NDArray[np.intp], target: Path) -> None:
-    """Write the rows of a .npy file with these numbers, in this order, to another: the bytes of numpy's ``save``."""
+    """Write the rows with the numbers ``rows``, in this order, to a new file in the format of ``numpy.save``."""
     array = open_array(source)
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("xb") as file:

@@ -24,7 +24,7 @@ def guesses(heard: pd.DataFrame, test: np.ndarray) -> dict[str, pd.DataFrame]:
 
 
 def write_frames(raw: Path, rng: np.random.Generator, size: str) -> pd.DataFrame:
-    """Write the arrays; returns the phone of each labelled frame, as heard from the frame alone and as it is."""
+    """Write the arrays; returns each labelled frame's true phone, and the phone as heard from the frame alone."""
     recordings, extra = by_size(size, 20, 50, 150), by_size(size, 100, 600, 1800)
     length = by_size(size, 9, 24, 24)  # phones after the first of a recording
     # the world: how each phone sounds, and which phones follow which

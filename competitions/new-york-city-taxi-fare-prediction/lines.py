@@ -1,4 +1,4 @@
-"""Text files that are larger than memory, by their lines."""
+"""Pick lines of text files that are larger than memory."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def pick_lines(
 ) -> None:
     """Write the header of a text file and the lines with these numbers, in this order, to another file.
 
-    ``rows`` counts from 0, the line below the header, and holds no number twice. The lines are first dealt out to
-    parts of the target, of about ``part_bytes`` bytes and in the folder ``scratch``, so that each fits into memory.
-    Raises DataError if there are not that many lines.
+    ``rows`` has distinct numbers, counted from 0 at the line below the header. The lines are first distributed to
+    parts of the target, of about ``part_bytes`` bytes, in the folder ``scratch``, so that each part fits in memory.
+    Raises DataError if a number is beyond the last line.
     """
     with tempfile.TemporaryDirectory(dir=scratch) as folder, source.open("rb") as file:
         header = file.readline()
@@ -43,7 +43,7 @@ def pick_lines(
 
 
 def _deal(file: IO[bytes], parts: list[NDArray[np.integer[Any]]], paths: list[Path]) -> None:
-    """Append each of the lines to its part's file; within a part they keep their order."""
+    """Append each selected line to the file of its part, in the order of the source."""
     nowhere = len(parts)
     part_of = np.full(max((part.max() for part in parts if len(part)), default=-1) + 1, nowhere, dtype=np.uint16)
     for k, part in enumerate(parts):
@@ -60,16 +60,16 @@ def _deal(file: IO[bytes], parts: list[NDArray[np.integer[Any]]], paths: list[Pa
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    """The rest of a file in blocks of whole lines, each ended by a line feed."""
+    """Yield the rest of a file in blocks of whole lines, which all end with a line feed."""
     while block := file.read(_BLOCK_BYTES) + file.readline():
         yield block if block.endswith(b"\n") else block + b"\n"
 
 
 def _lines(block: bytes) -> list[bytes]:
-    """The lines of a block that ends with a line feed, without theirs: what else ends lines to Python is in them."""
+    """Split a block at line feeds, but not at the other line breaks of ``splitlines``. It ends with a line feed."""
     return block.split(b"\n")[:-1]
 
 
 def _joined(lines: list[bytes], places: NDArray[np.integer[Any]]) -> bytes:
-    """The lines at these places, each ended by a line feed."""
+    """Return the lines at these positions, each with a line feed."""
     return b"\n".join([*(lines[place] for place in places.tolist()), b""])

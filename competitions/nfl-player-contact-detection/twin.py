@@ -82,7 +82,7 @@ def _label(
 
 
 def _tracks(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return the players' places, shape (steps, players, 2), and when each falls. They run towards each other."""
+    """Return the players' places, shape (steps, players, 2), and when each falls. Each runs to a start place."""
     start = np.array([50, 26]) + rng.normal(0, 3, (2 * TEAM, 2))
     goal = start[rng.permutation(2 * TEAM)] + rng.normal(0, 1, (2 * TEAM, 2))
     share = np.cumsum(np.abs(gaussian_filter1d(rng.normal(1, 0.7, (STEPS, 2 * TEAM)), 1.5, axis=0)), axis=0) / STEPS

@@ -24,7 +24,7 @@ def write_sides(train: pd.DataFrame, test: pd.DataFrame, raw: Path, public: Path
 
 
 def choose_test(whales: pd.Series) -> np.ndarray:
-    """Return a mask of test images. Both sides have each whale, but a single image is test with probability 0.1."""
+    """Return a mask of test images. Whales are on both sides; an only image is for testing with probability 0.1."""
     is_test = np.zeros(len(whales), dtype=bool)
     undecided = np.ones(len(whales), dtype=bool)
     single = np.random.default_rng(0)

@@ -47,7 +47,7 @@ Tried = tuple[Task, Seen, int, float]
 
 
 def features(observation: Observation) -> Seen:
-    """Features of a task: a constant, the share of numeric test columns, long texts, and the number of columns."""
+    """A constant, the share of numeric test columns, whether there is a long text, and the number of columns."""
     rows = list(csv.reader(observation.heads["test.csv"].splitlines()))
     cells = rows[1] if len(rows) > 1 else [""]
     texts = [cell for cell in cells if not cell.replace(".", "").replace("-", "").isdigit()]
@@ -116,7 +116,7 @@ def plot(curves: dict[str, list[float]]) -> str:
     for tick in range(0, 8, 2):
         y = 250 - tick * 30
         parts.append(f'<path d="M{left} {y}H430" stroke="#ddd"/><text x="20" y="{y + 4}">{tick / 10:.1f}</text>')
-    parts.append('<text x="20" y="20">Mean reward (share of teams left behind)</text>')
+    parts.append('<text x="20" y="20">Mean reward (share of teams beaten)</text>')
     parts.append(f'<text x="{left}" y="285">Round of 10 training episodes: 0 to {most}</text>')
     styles = ("#0b6e4f", ""), ("#b3541e", "8 4"), ("#3b4cc0", "2 4")
     for number, ((name, values), (color, dashes)) in enumerate(zip(curves.items(), styles, strict=True)):
@@ -140,7 +140,7 @@ def main() -> None:
         tasks = [(id, HELD_OUT_SEED) for id in ids]
         known[name] = [one for k in range(len(STRATEGIES)) for one in play(bench, tasks, partial(always, k))]
         best = sum(max(reward for own, *_, reward in known[name] if own == task) for task in tasks) / len(tasks)
-        print(f"{name}: the best strategy for each task brings {best:.2f}", flush=True)
+        print(f"{name}: the best strategy for each task earns {best:.2f}", flush=True)
     for number in range(ROUNDS + 1):
         for name, tried in known.items():
             mean = sum(policy.probabilities(seen)[chosen] * reward for _, seen, chosen, reward in tried)

@@ -95,7 +95,7 @@ class Agent:
     def launch(self, environment: Mapping[str, str] | None = None) -> Launch:
         """Return the arguments and variables to start the agent, with the secrets from ``environment`` (default: none).
 
-        Raises AgentError that names the missing secrets, or a secret that is too short.
+        Raises an AgentError that names the missing secrets, or a secret that is too short.
         """
         environment = environment or {}
         names = self.secret_names
@@ -178,7 +178,7 @@ class Permissions:
         if missing := sorted({*agent.secret_names} - {*replaced, *self.allow_secrets}):
             options = " ".join(f"--allow-secret={name}" for name in missing)
             raise AgentError(
-                f"agent {agent.id} asks for the {pluralize(len(missing), 'secret')} {', '.join(missing)}, which you "
+                f"agent {agent.id} requests the secret{'s' * (len(missing) > 1)} {', '.join(missing)}, which you "
                 f"have not granted: {options} gives it the real value (in Python: "
                 f"Permissions(allow_secrets={missing!r}))"
             )
@@ -208,7 +208,7 @@ _MAX_FOLDER_DEPTH = 50
 
 
 def read_config(file: Path) -> list[Agent]:
-    """Return the agents that a ``config.yaml`` defines. Raises AgentError that names the file and the key."""
+    """Return the agents that a ``config.yaml`` defines. Raises an AgentError that names the file and the key."""
     values = _load(file)
     if not isinstance(values, dict):
         raise AgentError(f"{file}: must be a mapping of agent ids to definitions")
@@ -250,7 +250,7 @@ def _check_size(file: Path, text: str) -> None:
                 line = f" (line {event.start_mark.line + 1})" if event.start_mark else ""
                 raise AgentError(f"{file}: has the key {key[:60]!r} twice{line}")
             if isinstance(event, yaml.AliasEvent) and any(node.anchor == event.anchor for node in open_nodes):
-                raise AgentError(f"{file}: the alias *{event.anchor} refers to its own parent")
+                raise AgentError(f"{file}: the alias *{event.anchor} refers to a value that contains it")
             if isinstance(event, yaml.CollectionStartEvent):
                 keys: set[str] | None = set() if isinstance(event, yaml.MappingStartEvent) else None
                 open_nodes.append(_OpenNode(event.anchor, nodes, keys))
@@ -292,7 +292,7 @@ class _Definition:
 
     def agent(self, id: str) -> Agent:
         if extra := sorted(map(_plain, self._values.keys() - _KEYS)):
-            raise AgentError(f"{self._where} has unknown keys {', '.join(extra)}; known are {', '.join(sorted(_KEYS))}")
+            raise AgentError(f"{self._where} has unknown keys {', '.join(extra)}; known: {', '.join(sorted(_KEYS))}")
         if not _ID.fullmatch(id) or len(id) > _MAX_ID or any(set(part) == {"."} for part in id.split("/")):
             raise AgentError(f"{self._where}: an id consists of letters, digits, '-', '_', '.', '/' before a variant")
         for key, value in self._values.items():
@@ -484,7 +484,7 @@ class AgentRegistry:
         return f"<AgentRegistry of {pluralize(len(self.files), 'agent folder')}>"
 
     def load(self) -> dict[str, Agent]:
-        """Return all agents by id. Raises AgentError that names the file and the key."""
+        """Return all agents by id. Raises an AgentError that names the file and the key."""
         return {agent.id: agent for file in self.files for agent in read_config(file)}
 
     def __getitem__(self, id: str) -> Agent:

@@ -150,7 +150,7 @@ def open_tar(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def tar_members(archive: tarfile.TarFile) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """Yield name, size and content of each file in an open tar archive, in order. DataError for links and devices."""
+    """Yield name, size and content of each file of an open tar archive, in one pass. DataError for links, devices."""
     for info in archive:
         if not (info.isfile() or info.isdir()):
             raise DataError(f"{archive.name!r}: member {info.name} is neither a file nor a folder")
@@ -159,7 +159,7 @@ def tar_members(archive: tarfile.TarFile) -> Iterator[tuple[str, int, IO[bytes]]
 
 
 def tar_names(path: Path) -> list[str]:
-    """Return the names of the files in a tar archive, in archive order. The archive is not unpacked."""
+    """Return the names of the files in a tar archive of any compression, in archive order, without unpacking it."""
     with open_tar(path) as archive:
         return [info.name for info in archive if info.isfile()]
 

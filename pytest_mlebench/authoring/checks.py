@@ -18,7 +18,7 @@ from pytest_mlebench.errors import InvalidSubmission
 
 
 def require_columns(submission: pd.DataFrame, columns: Sequence[str], *, exactly: bool = False) -> None:
-    """Raise InvalidSubmission if a column is missing, or if ``exactly`` and there are others. Order does not matter.
+    """Raise InvalidSubmission if a column is missing or, with ``exactly``, if there are others, in any order.
 
     >>> require_columns(pd.DataFrame({"id": [1]}), ["id", "price"])
     Traceback (most recent call last):
@@ -148,7 +148,7 @@ def shown(value: Any) -> str:
 
 
 AS_TEXT: dict[str, Any] = {"dtype": str, "keep_default_na": False}
-"""``READ_OPTIONS`` for a grader of text: numbers are not converted, and "null" is a word."""
+"""``READ_OPTIONS`` for a grader of text: numbers are not converted, and "null" is not a missing value."""
 
 
 def require_whole_runs(submission: pd.DataFrame, column: str, sizes: ArrayLike | None = None) -> None:

@@ -1,6 +1,6 @@
 """Reads a submission's columns as numbers, labels, probabilities, strings, sets, lists or records.
 
-A value of another kind raises InvalidSubmission, with its column and row. Most graders need only ``predictions``,
+Values that cannot be converted raise InvalidSubmission with column and row. Most graders need only ``predictions``,
 ``class_labels`` or ``class_probabilities``, which also check and align the rows.
 """
 

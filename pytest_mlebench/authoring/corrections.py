@@ -96,7 +96,7 @@ def _fitting(drawn: NDArray[np.intp], sizes: NDArray[np.intp], wanted: float) ->
             held_out.append(group)
             rows += size
     if not held_out:
-        smallest = f"the smallest available group has {sizes[drawn].min():,} rows" if len(drawn) else "there is none"
+        smallest = f"the smallest available has {sizes[drawn].min():,} rows" if len(drawn) else "none is available"
         raise ValueError(f"cannot hold out about {wanted:,.0f} rows in whole groups: {smallest}")
     return held_out
 
@@ -168,7 +168,7 @@ def without_fields(records: Iterable[dict[str, Any]], fields: Collection[str]) -
 
 
 def rewrite_json(path: Path, change: Callable[[Any], Any], **options: Any) -> None:
-    """Replace a JSON file, but not its hard links, with ``change`` of its content, dumped with ``options``."""
+    """Replace a JSON file by ``change(content)``; hard links keep the old one. ``options`` are for ``json.dumps``."""
     changed = json.dumps(change(json.loads(path.read_bytes())), **options)
     path.unlink()
     path.write_text(changed, encoding="utf-8")

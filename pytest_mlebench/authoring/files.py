@@ -13,7 +13,7 @@ from pytest_mlebench.errors import DataError
 def link(source: Path, target: Path) -> None:
     """Create ``target`` as a hard link to ``source``, or as a copy if linking is not possible.
 
-    Creates parent folders and follows symbolic links. Raises DataError if ``source`` is missing or ``target`` exists.
+    Creates parent folders, follows symbolic links. Raises DataError if ``source`` is not a file or ``target`` exists.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:

@@ -166,7 +166,7 @@ def _hashes(texts: Any, longest: int) -> NDArray[np.uint64]:
         ends = offsets[start : start + _ROWS + 1]
         block = np.zeros(ends[-1] - ends[0] + longest + 8, dtype=np.uint8)
         block[: ends[-1] - ends[0]] = content[ends[0] : ends[-1]]
-        words = np.ndarray(len(block) - 7, dtype=np.uint64, buffer=block, strides=(1,))  # eight bytes at each place
+        words = np.ndarray(len(block) - 7, dtype=np.uint64, buffer=block, strides=(1,))  # eight bytes from each byte on
         begins, lengths = ends[:-1] - ends[0], np.diff(ends)
         mixed = lengths.astype(np.uint64)
         for byte in range(0, longest, 8):

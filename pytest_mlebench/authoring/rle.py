@@ -61,7 +61,7 @@ def decode_rle(text: str, size: int) -> Runs:
     if (starts[1:] < starts[:-1]).any():
         raise ValueError("the starts of its runs are not in ascending order")
     if (numbers <= 0).any():
-        raise ValueError(f"starts and lengths must be above 0, which {numbers[numbers <= 0][0]} is not")
+        raise ValueError(f"starts and lengths must be above 0, not {numbers[numbers <= 0][0]}")
     if len(numbers) == 1:
         return np.empty((0, 2), dtype=np.int64)
     starts = np.minimum(starts - 1, size)

@@ -72,7 +72,7 @@ def wav(samples: np.ndarray, rate: int = 16000) -> bytes:
 
 
 def patterns(count: int, rng: np.random.Generator) -> list[bytes]:
-    """Return PNG images of random patterns. About a third are near-duplicates, with another brightness and noise.
+    """Return PNG images of random patterns. About a third are near-duplicates with different brightness and noise.
 
     Each pattern has 8 by 8 fields, which are dark or bright.
     """

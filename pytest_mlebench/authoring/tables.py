@@ -174,7 +174,7 @@ def reads_as(kind: type[int] | type[float], text: str) -> bool:
 
 
 def module(name: str) -> Any:
-    """Import a module; None if it is not installed."""
+    """Import a module. Returns None if it is not installed."""
     try:
         return import_module(name)
     except ImportError:

@@ -53,7 +53,7 @@ def import_file(folder: Path, path: Path) -> ModuleType:
 
 
 def _add_package(name: str, folder: Path) -> None:
-    """Add a folder to ``sys.modules`` as a package, in whose ``__path__`` Python finds its modules."""
+    """Add a folder to ``sys.modules`` as a package; Python finds its modules through ``__path__``."""
     init = folder / "__init__.py"
     if not init.is_file():
         sys.modules[name] = ModuleType(name)
@@ -89,8 +89,8 @@ class Competition:
     ``source`` is ``kaggle``, or ``bundled`` if ``prepare.py`` needs no raw data.
     ``requires`` lists optional modules that ``prepare.py`` and ``synthetic.py`` import.
     ``known_leak`` says how the public files give answers away (empty: they do not). ``groups`` names kinds of groups
-    that must be on one side of the split. Each has the ``column`` of the group in the files ``train`` and ``test`` of
-    the prepared data; an optional regular expression ``pattern`` extracts the group with its first capture group.
+    that the split must not divide. Each kind has the ``column`` of the group in the prepared files ``train`` and
+    ``test``; the first capture group of an optional regular expression ``pattern`` extracts the group from it.
     ``exceptions`` gives, by the name of a gate check, the reason why it may fail.
 
     In a version that corrects the competition (``is_corrected``), ``changes`` lists the corrections, and the version's
@@ -205,8 +205,8 @@ class Competition:
         return self if version == self.version else type(self).load(self.folder, version=version)
 
     def as_twin(self, leaderboard: Leaderboard) -> Competition:
-        """The competition with generated data. This leaderboard replaces the real one, and what is known of the real
-        data is removed."""
+        """The competition with generated data. This leaderboard replaces the real one, and all facts about the real
+        data are removed."""
         return replace(
             self,
             leaderboard=leaderboard,
@@ -220,7 +220,7 @@ class Competition:
 
     @property
     def split_label(self) -> str:
-        """The split as results name it (see ``split_label``)."""
+        """The name of the split in results (see ``split_label``)."""
         return split_label(self.split, self.version, is_twin=self.is_twin)
 
     @property
@@ -295,7 +295,7 @@ class Competition:
 
     @cached_property
     def golden(self) -> dict[str, Any]:
-        """The expected results for synthetic data, from ``golden.json``; raises CompetitionError if it is not valid."""
+        """Expected results for synthetic data, from ``golden.json``; raises CompetitionError if missing or invalid."""
         path = self.file("golden.json")
         advice = f"create it with `{golden_command(self, *(['--force'] if path.exists() else []))}`"
         try:

@@ -96,7 +96,7 @@ class Leaderboard:
         )
 
     def threshold(self, medal: Medal) -> float:
-        """The score that just earns the medal."""
+        """The worst score that earns the medal."""
         return {"gold": self.gold, "silver": self.silver, "bronze": self.bronze}[medal]
 
     def medal(self, score: float | None) -> Medal | None:
@@ -126,7 +126,7 @@ class Leaderboard:
 
 
 class _Wrong(Exception):
-    """A problem with a value, and the key inside the value where it is."""
+    """A problem with a value, and its key within the value."""
 
     def __init__(self, problem: str, key: str = "") -> None:
         super().__init__(problem)
@@ -196,7 +196,7 @@ METRICS = (
     "accuracy average_precision balanced_accuracy f1 f1_macro f1_micro f1_samples f1_weighted jaccard log_loss "
     "matthews_corrcoef mean_absolute_error mean_squared_error mean_squared_log_error median_absolute_error "
     "precision r2 recall roc_auc root_mean_squared_error root_mean_squared_log_error zero_one_loss "
-    # and others, among them all of the bundled competitions
+    # other metrics, including those of the bundled competitions
     "bias_weighted_roc_auc dice_and_hausdorff_3d f0.5 f1_located_characters fbeta_0.5 global_dice kendall_tau "
     "laplace_log_likelihood lwlrap mean_angular_error mean_average_precision_3d mean_average_precision_at_12 "
     "mean_average_precision_at_5 mean_average_precision_at_iou_0.4 mean_average_precision_at_iou_0.5 "
@@ -332,8 +332,8 @@ def check_override(values: Mapping[str, Any], own: Any, file: Path) -> dict[str,
 def thresholds_of(differences: Mapping[str, str]) -> str:
     """The value of ``thresholds`` that follows from the test's differences from Kaggle's.
 
-    Thresholds ``apply`` only if metric, labelling and grouping are the same, and the test is neither easier nor harder
-    nor noisier than Kaggle's. With another metric or labelling, or an easier test, a medal is ``indicative``. With any
+    Thresholds ``apply`` only if metric, labelling and grouping are the same, and the test is not easier, harder or
+    noisier than Kaggle's. With another metric or labelling, or an easier test, a medal is ``indicative``. With any
     other difference, the thresholds must be read ``with care``.
 
     >>> thresholds_of({}), thresholds_of({"harder": "Photographs that look alike are kept together."})
@@ -531,7 +531,7 @@ def _check_order(leaderboard: Mapping[Any, Any], *, lower: bool) -> None:
     if not isinstance(percentiles, list) or not (_are_floats(percentiles) or all(map(_is_number, percentiles))):
         return
     if len(percentiles) not in (0, 100):
-        raise _expected("100 scores, those at the top 1 %, 2 %, … 100 %", len(percentiles), ".percentiles")
+        raise _expected("100 scores (at the top 1 %, 2 %, … 100 %)", len(percentiles), ".percentiles")
     if percentiles == sorted(percentiles, reverse=not lower):
         return
     for position, (first, second) in enumerate(pairwise(percentiles), 1):
@@ -562,7 +562,7 @@ _DIGESTS = _by_name("files to md5 digests", _text, _digest)
 _THRESHOLDS = ("best", "gold", "silver", "bronze", "median", "worst")
 _REQUIRED = ("id", "title", "split", "category", "metric", "direction", "leaderboard")
 _VERSION_NOTES = ("changes", "known_issues", "contaminated")
-"""A later version must say what it corrects, or what it cannot."""
+"""A later version must have at least one of these keys."""
 _NOT_INHERITED = (
     *("checksums", "known_issues", "known_leak", "sample_submission_score", "groups", "exceptions"),
     *("thresholds", "differences"),

@@ -158,7 +158,7 @@ def _podman() -> Iterator[Line]:
         return
     text = f"{engine.info.get('ServerVersion')}, {engine.default_runtime}: --sandbox=podman"
     if engine.unenforced:
-        text += f"; no limit on {listed(engine.unenforced)}, as {engine.why_unenforced}"
+        text += f"; no limit on {listed(engine.unenforced)}, because {engine.why_unenforced}"
     yield ("note" if engine.unenforced else "ok"), "Podman", text
     engine.close()
 

@@ -55,7 +55,7 @@ def add(commands: Any) -> None:
     given.add_argument("--raw-dir", type=common.user_path, metavar="DIR",
         help="use this unpacked download of one competition, without changing it")  # fmt: skip
     given.add_argument("--synthetic", action="store_true",
-        help="for authors: small data with odd cases, which proves graders; nothing can be learned from it (for data "
+        help="for authors: small data with edge cases, to test graders; nothing can be learned from it (for data "
         "that agents can learn from, see --data=twin)")  # fmt: skip
     prepare.add_argument("--jobs", type=int, default=DEFAULT_JOBS, metavar="N",
         help="number of competitions to download or prepare in parallel (default: %(default)s)")  # fmt: skip

@@ -303,5 +303,5 @@ def _unpack(options: argparse.Namespace) -> int:
         raise UsageError(f"--to: {target} cannot be written: {unusable(error)}") from error
     for path in skipped:
         logger.warning("warning: skipped %s: another file has the same name on this system", one_line(path))
-    logger.info("%s in %s; an untrusted agent wrote them: check before you run any", pluralize(count, "file"), target)
+    logger.info("%s in %s; an untrusted agent wrote them: review them first", pluralize(count, "file"), target)
     return 0

@@ -127,7 +127,7 @@ def _discard_output() -> None:
 
 
 def _empty_value(words: Sequence[str]) -> str:
-    """Return what has an empty value, which is often an unset shell variable. Only titles and notes may be empty."""
+    """Return which value is empty, often from an unset shell variable; "" if none. Titles and notes may be empty."""
     for before, word in pairwise(words):
         is_value = not word and before.startswith("--") and "=" not in before
         option = before if is_value else word[:-1] if word.endswith("=") else ""

@@ -449,7 +449,7 @@ def checksum_errors(dataset: Dataset) -> list[str]:
 
 
 def listing_errors(dataset: Dataset) -> list[str]:
-    """Describe how names and sizes of files without a checksum differ from the listing; empty without differences."""
+    """Describe how names and sizes of files without a checksum differ from the listing, if there is one."""
     try:
         with gzip.open(dataset.listing, "rt", encoding="utf-8") as lines:
             expected = dict(map(json.loads, lines))

@@ -236,7 +236,7 @@ class DataSource(Protocol):
     def head(self, competition: Competition, reporter: Reporter) -> Head:
         """Return the summary of a competition's data; raises NotPushed if there is none."""
 
-    def bytes_pulled(self, work: Path) -> int:
+    def bytes_there(self, work: Path) -> int:
         """Return how many bytes an interrupted ``pull`` has left in its folder."""
 
     def pull(

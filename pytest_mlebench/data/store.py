@@ -148,7 +148,7 @@ class DataStore:
         return absent
 
     def _advice(self, competition: Competition, *, force: bool) -> str:
-        """Return what the user can do about a competition that is not on Kaggle."""
+        """Return advice for a competition that is not on Kaggle."""
         options = ("--force",) if force else ()
         synthetic = f": `{self.command('prepare', competition, '--synthetic', *options)}`"
         return (
@@ -275,8 +275,8 @@ class DataStore:
             raise TypeError(
                 f"prepare has no option {', '.join(unknown)}; it has {', '.join(PrepareOptions.__annotations__)}"
             )
-        if (whose := options.get("description")) not in (None, *get_args(Description)):
-            raise UsageError(f"description {whose!r} must be one of {', '.join(get_args(Description))}")
+        if (chosen := options.get("description")) not in (None, *get_args(Description)):
+            raise UsageError(f"description {chosen!r} must be one of {', '.join(get_args(Description))}")
         dataset = self.dataset(competition)
         if self.is_ready(competition, **options):
             if options.get("synthetic") is not None and not dataset.is_synthetic:
@@ -359,7 +359,7 @@ class DataStore:
     def _source_head(
         self, competition: Competition, reporter: Reporter, **options: Unpack[PrepareOptions]
     ) -> Head | None:
-        """Return the data that would be pulled; None if it is prepared, or would be prepared locally.
+        """Return the summary of the data to pull; None if it is prepared, or would be prepared locally.
 
         Bundled data that the source lacks is prepared locally: this needs no download.
         """
@@ -379,7 +379,7 @@ class DataStore:
         return open_source(self.source, self._policy)
 
     def _need_to_pull(self, dataset: Dataset, head: Head) -> files.SpaceNeed:
-        missing = max(0, head.size - self._opened_source.bytes_pulled(dataset.pulling))
+        missing = max(0, head.size - self._opened_source.bytes_there(dataset.pulling))
         return files.SpaceNeed(peak=missing, rest=missing)
 
     def _pull(self, dataset: Dataset, head: Head, reporter: Reporter, *, check_disk: bool) -> None:

@@ -112,8 +112,8 @@ def grader_problems(competition: Competition, dataset: Dataset, scratch: Path) -
     """Return errors in how a grader handles rows, and medals that it gives for guesses, one sentence each.
 
     The perfect submission must score the same in another order, and be rejected with a missing, additional or repeated
-    row. Guesses are the sample submission, and the most frequent true value in all rows. The latter is
-    skipped if the synthetic data has few rows, or one value in most of them. ``scratch`` is a folder for submissions.
+    row. Guesses are the sample submission, and the most frequent true value in all rows. The latter is skipped
+    if the synthetic data has few rows, or one value in most of them. ``scratch`` is a folder for submissions.
     """
     folders = dataset.folder, scratch
     rows, guesses = call(grader_problems_here, competition, *folders, read=[dataset.folder], write=[scratch])

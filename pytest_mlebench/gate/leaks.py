@@ -232,9 +232,8 @@ def _by_classifier(opened: Sequence[PublicFile], truth: Truth, order: Sequence[s
     for attack in attacks(opened, truth, order):
         if attack.is_significant and (attack.kind == ORDER or attack.gain > _MAX_GAIN):
             yield (
-                f"the {_KINDS[attack.kind]} reveal the {attack.target}: a classifier that sees nothing else is right "
-                f"for {attack.right} of {attack.rows}, guessing for {attack.guess}; "
-                f"it uses the {attack.main_feature} most"
+                f"the {_KINDS[attack.kind]} reveal the {attack.target}: a classifier that sees only these is right for "
+                f"{attack.right} of {attack.rows}, guessing for {attack.guess}; it uses the {attack.main_feature} most"
             )
 
 
@@ -268,7 +267,7 @@ _LOG_CHANCE = -math.log(_CHANCE)
 """One in a million. So many features are tested that one in ten thousand runs reports a false leak."""
 _NEARLY_ALL = 0.99
 _MANY_PAIRS = 10
-"""From this expected number on, the number of equal neighbours has nearly a normal distribution."""
+"""If at least this many are expected, the number of equal neighbours is nearly normally distributed."""
 
 
 def tells(values: Sequence[Hashable], truth: Sequence[Hashable]) -> bool:
@@ -334,7 +333,7 @@ def neighbours_agree(keys: Sequence[int], truth: Sequence[str]) -> bool:
     >>> neighbours_agree(range(60), ["a"] * 20 + ["b"] * 20 + ["a"] * 20), neighbours_agree(range(60), ["a", "b"] * 30)
     (True, False)
     """
-    if len(truth) < 30 or not _is_unlikely(classes := _classes(truth).tolist()):  # few rows agree by chance
+    if len(truth) < 30 or not _is_unlikely(classes := _classes(truth).tolist()):  # few rows may agree by chance
         return False
     order = np.lexsort((np.random.RandomState(0).random_sample(len(keys)), np.asarray(keys)))
     of = np.asarray(classes)[order]
@@ -387,7 +386,7 @@ def _classes(truth: Sequence[str]) -> NDArray[np.intp]:
 def _is_unlikely(truth: Sequence[Hashable], values: int = 0) -> bool:
     """Return whether the true values have so many possible orders that a match with one is not chance.
 
-    ``values`` is the number of other values, each of which may encode any true value.
+    ``values`` is the number of distinct other values; each may encode any true value.
     """
     orders = math.lgamma(len(truth) + 1) - sum(math.lgamma(count + 1) for count in Counter(truth).values())
     return orders - values * math.log(len(set(truth))) > _LOG_CHANCE

@@ -135,7 +135,7 @@ def archive_of(entry: PublicFile) -> str:
 
 
 def _units(ids: Sequence[str], opened: Sequence[PublicFile]) -> dict[str, str]:
-    """Return each id's unit: the name of its files; or its beginning, if ends of ids repeat (as of words); or the id.
+    """Return each id's unit: the name of its files; or its beginning, if ids share endings, like words; or the id.
 
     Rows of one sentence or molecule depend on each other, so that they cannot be permuted one by one.
     """

@@ -31,7 +31,7 @@ _MAX_ITEMS = 2000
 def header(content: bytes, suffix: str) -> dict[str, str]:
     """Return the header items of a DICOM, WAV, AIFF, NIfTI, NumPy, gzip or Parquet file, by name; empty for others.
 
-    A NumPy array also has its first and last value. A broken file has the items before the error.
+    The items of a NumPy array include its first and last value, those of a broken file end where it breaks.
     """
     found: dict[str, str] = {}
     read = next((read for is_ours, read in _READERS if is_ours(content, suffix)), None)
@@ -226,7 +226,7 @@ class PublicFile:
 
 
 def entries(public: Path, max_total: int = 1 << 30) -> Iterator[PublicFile]:
-    """Yield the public files by name, each before its members, which are in the archive's order.
+    """Yield the public files in order of name, each before its members, which are in the archive's order.
 
     Files above ``MAX_BYTES``, and files beyond a total of ``max_total`` bytes, have metadata but no content.
     """
@@ -286,8 +286,8 @@ def metadata(entry: PublicFile) -> dict[str, str]:
     """Return a file's metadata: size, times, comments; an image's header and EXIF; other files' ``header``."""
     content = entry.content
     found = {"size in bytes": str(len(content)), "last bytes": content[-4:].hex(), **dict(entry.noted)}
-    if (behind := _bytes_after_end(content)) is not None:
-        found["bytes behind the end"] = str(behind)
+    if (extra := _bytes_after_end(content)) is not None:
+        found["bytes after the end"] = str(extra)
     elif entry.suffix in _TEXTS:
         found["first bytes"] = content[:3].hex()  # show a byte order mark
         found["line ends"] = str((content.count(b"\r") > 0, len(content) - len(content.rstrip())))

@@ -275,7 +275,7 @@ class FormChecker:
         self._process: GradingProcess | None = None
         # Reports a broken competition before an agent runs for a day.
         self.confinement: dict[str, Any] = prepare(self._job, self._limits.seconds).get("confinement", {})
-        """Restrictions on the checking process. ``landlock`` is above 0 if it cannot open private files."""
+        """Restrictions on the checking process. ``landlock`` is above 0 if it can open only public files."""
 
     def __call__(self, path: Path) -> str:
         """Return the verdict on a file, which never includes a score."""
@@ -413,7 +413,7 @@ class Grader:
         found = reply.get("certainty")
         if "certainty" not in reply:
             why = reply.get("defect") or reply.get("invalid") or f"it exceeds the {reply.get('beyond')} limit"
-            logger.warning("%s: unknown whether the medal is firm: %s", self.competition.id, why)
+            logger.warning("%s: it is unknown whether the medal is firm: %s", self.competition.id, why)
         return found if isinstance(found, dict) else {}
 
     def _grade(self, path: Path) -> tuple[float | None, str | None, bool]:

@@ -13,7 +13,7 @@ reply, of at most ``MAX_REPLY`` bytes, with one of these keys:
 
 ==============  ====================================================================
 ``ready``       the job can be done; ``confinement`` has the worker's restrictions: the
-                version of Landlock that keeps a check from opening private files
+                version of Landlock that limits it to the files of its job
                 (0: none), and what the kernel reports about the process
 ``score``       the unrounded score; the reply also has ``rounded``
 ``certainty``   null, or ``low``, ``high`` and ``firm`` (see ``resampling.Certainty``)

@@ -53,7 +53,7 @@ def hold_lock(path: Path, activity: str, subject: str, reporter: Reporter | None
 
 @contextmanager
 def hold_any_lock(paths: Sequence[Path], activity: str, subject: str, reporter: Reporter) -> Iterator[None]:
-    """Hold whichever of several locks is free first, to limit the number of holders to that of the locks."""
+    """Hold the first of several locks that is free. At most ``len(paths)`` processes can hold one at once."""
     with ExitStack() as held:
         reported = False
         while not any(_enter(held, path, activity, subject) for path in paths):

@@ -81,7 +81,7 @@ def _machine_hash() -> str:
 
 
 def dead_folders(prefix: str, bases: Iterable[Path]) -> list[Path]:
-    """This user's folders in ``bases`` that are named by ``owned_prefix(prefix)`` and whose process here has ended."""
+    """This user's folders in ``bases`` that a process here, now ended, named with ``owned_prefix(prefix)``."""
     name = re.compile(rf"{re.escape(prefix)}{_machine_hash()}-(?P<pid>\d+)-(?P<start>\d+)-")
     found = []
     for base in set(bases):

@@ -281,7 +281,7 @@ class Accounting:
 
     @contextlib.asynccontextmanager
     async def _wait_limit(self, why: str, *, at_least: float = 0) -> AsyncIterator[None]:
-        """Context manager: refuse a call that waits longer than ``wait_seconds``, so that its agent learns why."""
+        """Context manager: refuse a call after ``wait_seconds`` (or ``at_least``, if longer), with the reason."""
         seconds = max(self._settings.wait_seconds, at_least)
         try:
             async with asyncio.timeout(seconds):

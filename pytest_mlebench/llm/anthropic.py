@@ -9,17 +9,7 @@ from typing import Any, ClassVar
 
 from pytest_mlebench.io.values import as_object, as_objects, loads
 from pytest_mlebench.llm import api
-from pytest_mlebench.llm.api import (
-    API,
-    Body,
-    CallContent,
-    Endpoint,
-    Expected,
-    Message,
-    Question,
-    StreamReader,
-    ToolResult,
-)
+from pytest_mlebench.llm.api import Body, CallContent, Endpoint, Message, ToolResult
 from pytest_mlebench.llm.requests import (
     DROPPED,
     Admission,
@@ -169,7 +159,7 @@ _SYSTEM_TOKENS = 4096
 """Upper bound for the system prompt that tools add."""
 
 
-class Anthropic(API):
+class Anthropic(api.API):
     name = "anthropic"
     key_header = "x-api-key"
     usage_of = "anthropic"
@@ -204,9 +194,9 @@ class Anthropic(API):
             body.pop("tools")
             body.pop("tool_choice", None)
 
-    def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> Expected:
+    def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> api.Expected:
         tokens = size + admission.media * api.MEDIA_TOKENS + _SYSTEM_TOKENS
-        return Expected(
+        return api.Expected(
             input_tokens=None if admission.unbounded else tokens,
             output_tokens=(body.get("max_tokens") or None) if endpoint.kind == "generate" else 0,
             long_context=admission.long_context,
@@ -219,7 +209,7 @@ class Anthropic(API):
         body["max_tokens"] = tokens
         return True
 
-    def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> StreamReader:
+    def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> api.StreamReader:
         return _Messages()
 
     def as_stream(self, endpoint: Endpoint, answer: Body) -> Iterator[tuple[str | None, Body | str]]:
@@ -247,7 +237,7 @@ class Anthropic(API):
         reply = _agent_message(answer.get("content")) if answer else None
         return CallContent(messages=api.merge_messages(messages), answer=reply, tools=as_objects(request.get("tools")))
 
-    def question(self, question: Question) -> tuple[str, Body]:
+    def question(self, question: api.Question) -> tuple[str, Body]:
         tool = {"name": api.ANSWER, "description": "Give the answers.", "input_schema": question.schema}
         return "/v1/messages", {
             "model": question.model,
@@ -259,7 +249,7 @@ class Anthropic(API):
         }
 
 
-class _Messages(StreamReader):
+class _Messages(api.StreamReader):
     """Assembles a message from ``message_start``, ``content_block_…`` and ``message_delta`` events."""
 
     last = ("message_stop",)

@@ -327,7 +327,7 @@ def checked_url(url: str, where: str) -> str:
     except ValueError:
         valid = False
     if not valid or parts.query or parts.fragment or not VISIBLE.fullmatch(url):
-        raise UsageError(f"{where} is {url!r}, must be a URL such as https://api.openai.com/v1")
+        raise UsageError(f"{where} is {url!r}, but must be a URL such as https://api.openai.com/v1")
     return url.rstrip("/")
 
 
@@ -440,7 +440,7 @@ class ServerSentEvents:
         """What follows the last complete event."""
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """Return the events that end in this chunk. Raises StreamTooLarge."""
+        """Yield the events that end in this chunk. Raises StreamTooLarge."""
         # Search only the new data, and the few bytes before it, where a separator may have started.
         start = max(0, len(self.rest) - 3)
         self.rest += chunk

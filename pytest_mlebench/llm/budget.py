@@ -154,7 +154,7 @@ class Account:
         self._database.close()
 
     def reserve(self, *, tokens: int, cost: Decimal | None) -> int | Wait | Exhausted:
-        """Reserve a call. Returns an id for ``settle``, or why it does not fit (yet). Raises ValueError if invalid."""
+        """Reserve a call. Returns an id for ``settle``, or why it does not fit. Raises ValueError for a bad amount."""
         nano = _nano(cost or Decimal(0))
         if tokens < 0:
             raise ValueError(f"a call cannot use {tokens} tokens")

@@ -136,7 +136,7 @@ def new_token() -> str:
 
 @dataclass(eq=False, repr=False)
 class RunGateway:
-    """One run's gateway. The sandbox opens it at an address that the agent can reach, and starts the agent with it.
+    """One run's gateway. The sandbox opens it where the agent can reach it, and gives the agent its token and URLs.
 
     ``variables`` are added to the agent's environment. ``replay`` is the run whose recording answers.
     """
@@ -202,7 +202,7 @@ def providers_of(
 ) -> tuple[Provider, ...]:
     """Return the providers that an agent's definition refers to: by a key, a base URL, or a host if it has no key.
 
-    Base URLs come from the agent's variables, then from ``environment``. If empty, the agent needs no gateway.
+    Base URLs come from the agent's variables, then from ``environment``. Without providers, the agent needs no gateway.
     """
     names, hosts = set(agent.secret_names), {host.partition("://")[2] or host for host in agent.llm_hosts}
     found = []

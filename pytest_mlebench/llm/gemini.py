@@ -10,17 +10,7 @@ from typing import Any
 
 from pytest_mlebench.io.values import as_object, as_objects
 from pytest_mlebench.llm import api
-from pytest_mlebench.llm.api import (
-    API,
-    Body,
-    CallContent,
-    Endpoint,
-    Expected,
-    Message,
-    Question,
-    StreamReader,
-    ToolResult,
-)
+from pytest_mlebench.llm.api import Body, Endpoint, Message
 from pytest_mlebench.llm.requests import (
     DROPPED,
     Admission,
@@ -197,7 +187,7 @@ _METHODS = {
 _WITH_MEDIA = re.compile("image|tts|audio|live|veo|imagen", re.IGNORECASE)
 
 
-class Gemini(API):
+class Gemini(api.API):
     name = "gemini"
     key_header = "x-goog-api-key"
     usage_of = "google"
@@ -232,11 +222,11 @@ class Gemini(API):
             for key in ("tools", "toolConfig"):
                 request.pop(key, None)
 
-    def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> Expected:
+    def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> api.Expected:
         config = body.get("generationConfig") or {}
         modalities = [one.lower() for one in config.get("responseModalities") or () if one != "TEXT"]
         by_name = _WITH_MEDIA.search(endpoint.model or "") if endpoint.kind == "generate" else None
-        return Expected(
+        return api.Expected(
             input_tokens=None if admission.unbounded else size + admission.media * api.MEDIA_TOKENS,
             output_tokens=(config.get("maxOutputTokens") or None) if endpoint.kind == "generate" else 0,
             answers=max(1, config.get("candidateCount") or 1),
@@ -250,7 +240,7 @@ class Gemini(API):
         body["generationConfig"] = {**(body.get("generationConfig") or {}), "maxOutputTokens": tokens}
         return True
 
-    def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> StreamReader:
+    def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> api.StreamReader:
         return _Contents()
 
     def as_stream(self, endpoint: Endpoint, answer: Body) -> Iterator[tuple[str | None, Body | str]]:
@@ -259,7 +249,7 @@ class Gemini(API):
     def answered_model(self, answer: Body) -> str | None:
         return api.as_string(answer.get("modelVersion")) or None
 
-    def said(self, path: str, request: Body, answer: Body) -> CallContent:
+    def said(self, path: str, request: Body, answer: Body) -> api.CallContent:
         system = as_object(request.get("systemInstruction") or request.get("system_instruction"))
         messages = [Message(role="system", text=prompt)] if (prompt := api.content_text(system.get("parts"))) else []
         number, open_calls = 0, dict[str, list[str]]()
@@ -275,9 +265,9 @@ class Gemini(API):
             for tool in as_objects(request.get("tools"))
             for declaration in as_objects(tool.get("functionDeclarations") or tool.get("function_declarations"))
         ]
-        return CallContent(messages=api.merge_messages(messages), answer=reply, tools=tools)
+        return api.CallContent(messages=api.merge_messages(messages), answer=reply, tools=tools)
 
-    def question(self, question: Question) -> tuple[str, Body]:
+    def question(self, question: api.Question) -> tuple[str, Body]:
         return f"/v1beta/models/{question.model}:generateContent", {
             "systemInstruction": {"parts": [{"text": question.system}]},
             "contents": [{"role": "user", "parts": [{"text": question.user}]}],
@@ -285,7 +275,7 @@ class Gemini(API):
         }
 
 
-class _Contents(StreamReader):
+class _Contents(api.StreamReader):
     """Merges the parts of a streamed ``GenerateContentResponse``."""
 
     def __init__(self) -> None:
@@ -344,7 +334,7 @@ def _content_messages(
         if result := as_object(part.get("functionResponse") or part.get("function_response")):
             waiting = open_calls.get(api.as_string(result.get("name"))) or [""]
             id = api.as_string(result.get("id")) or waiting.pop(0)
-            results.append(ToolResult(id=id, content=api.content_text(result.get("response"))))
+            results.append(api.ToolResult(id=id, content=api.content_text(result.get("response"))))
     text = api.content_text([part for part in parts if not part.get("thought") and not part.keys() & _FUNCTIONS])
     if content.get("role") == "model":
         reasoning = api.joined(part.get("text") for part in parts if part.get("thought"))

@@ -299,7 +299,7 @@ VOLATILE = frozenset(
     "stream stream_options user metadata store prompt_cache_key prompt_cache_retention safety_identifier "
     "client_metadata service_tier".split()
 )
-"""Top-level fields that do not change the question: how the answer is sent, who asks, what is cached."""
+"""Top-level fields that do not change the question: how to send the answer, who asks, and what to cache."""
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
 VOLATILE_TEXTS = {
     "date": r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?",
@@ -314,8 +314,8 @@ VOLATILE_TEXTS = {
     "temporary file": r"/tmp/[\w./-]+",
     "process": r"(?:pid|PID)[ =:]+\d+",
 }
-"""Regular expressions of what changes each time in otherwise identical questions."""
-# No letter or digit may precede a match, except the last letter of a JSON escape.
+"""Regular expressions for the parts of otherwise identical questions that change each time."""
+# No letter, digit, underscore or dot may precede a match, except the last letter of a JSON escape.
 _VOLATILE = re.compile(rf"(?:(?<=\\[nrt])|(?<![\w.]))(?:{'|'.join(VOLATILE_TEXTS.values())})")
 _MAX_QUOTED = 160
 
@@ -339,7 +339,7 @@ class Recording:
             self._asked.append((int(body.get("number") or 0), path, same))
 
     def find(self, path: str, request: Any) -> tuple[Mapping[str, Any], bool]:
-        """Return the recorded answer, and whether the question differs from the recorded one (in ``VOLATILE_TEXTS``).
+        """Return the recorded answer, and whether its question differs from this one in ``VOLATILE_TEXTS``.
 
         A repeated question gets the next answer, or the last one if there are no more.
         Raises a Refusal that shows the first difference from the most similar recorded question.
@@ -357,7 +357,7 @@ class Recording:
     def _miss(self, path: str, question: str) -> str:
         same = [(number, asked) for number, known, asked in self._asked if known == path]
         if not same:
-            return f"the recording of run {self.run} has no call of {path}"
+            return f"the recording of run {self.run} has no call to {path}"
         number, nearest = max(same, key=lambda entry: _similarity(entry[1], question))
         return f"the recording of run {self.run} has no such call; the nearest is call {number}: " + first_difference(
             json.loads(nearest), json.loads(question)

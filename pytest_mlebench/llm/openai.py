@@ -9,17 +9,7 @@ from typing import Any, ClassVar
 
 from pytest_mlebench.io.values import as_object, as_objects
 from pytest_mlebench.llm import api
-from pytest_mlebench.llm.api import (
-    API,
-    Body,
-    CallContent,
-    Endpoint,
-    Expected,
-    Message,
-    Question,
-    StreamReader,
-    ToolResult,
-)
+from pytest_mlebench.llm.api import Body, CallContent, Endpoint, Message, StreamReader
 from pytest_mlebench.llm.requests import (
     DROPPED,
     Admission,
@@ -340,7 +330,7 @@ _EMBEDDINGS = Fields(
 _CHAT_LIMITS = ("max_completion_tokens", "max_tokens")
 
 
-class OpenAI(API):
+class OpenAI(api.API):
     name = "openai"
     key_header = "authorization"
     usage_of = "openai"
@@ -379,12 +369,12 @@ class OpenAI(API):
             return "it lets OpenRouter choose the model or the price"
         return ""
 
-    def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> Expected:
+    def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> api.Expected:
         names = [name for name in _CHAT_LIMITS if name in admission.output_limits]
         if endpoint.api == RESPONSES:
             names = ["max_output_tokens"]
         limit = max((body.get(name) or 0 for name in names), default=0)
-        return Expected(
+        return api.Expected(
             input_tokens=None if admission.unbounded or admission.stored else size + admission.media * api.MEDIA_TOKENS,
             output_tokens=0 if endpoint.kind == "embed" else limit or None,
             answers=max(1, body.get("n") or 1),
@@ -436,7 +426,7 @@ class OpenAI(API):
         reply = _chat_agent(as_object(choices[0].get("message"))) if choices else None
         return CallContent(messages=messages, answer=reply, tools=as_objects(request.get("tools")))
 
-    def question(self, question: Question) -> tuple[str, Body]:
+    def question(self, question: api.Question) -> tuple[str, Body]:
         body: Body = {
             "model": question.model,
             "messages": [
@@ -604,7 +594,7 @@ def _chat_message(message: Mapping[str, Any]) -> Message:
         return _chat_agent(message)
     if role in ("tool", "function"):
         id = api.as_string(message.get("tool_call_id") or message.get("name"))
-        return Message(role="results", results=(ToolResult(id=id, content=text),))
+        return Message(role="results", results=(api.ToolResult(id=id, content=text),))
     return Message(role="system" if role in ("system", "developer") else "user", text=text)
 
 
@@ -623,9 +613,8 @@ def _chat_agent(message: Mapping[str, Any]) -> Message:
 def _response_content(request: Mapping[str, Any], answer: Mapping[str, Any]) -> CallContent:
     given = request.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else as_objects(given)
-    messages = (
-        [Message(role="system", text=prompt)] if (prompt := api.content_text(request.get("instructions"))) else []
-    )
+    instructions = api.content_text(request.get("instructions"))
+    messages = [Message(role="system", text=instructions)] if instructions else []
     messages += api.merge_messages(map(_item_message, items))
     output = api.merge_messages(map(_item_message, as_objects(answer.get("output"))))
     return CallContent(
@@ -641,7 +630,7 @@ def _item_message(item: Mapping[str, Any]) -> Message:
     """Convert an item of a response's input or output to a message."""
     type, id = api.as_string(item.get("type") or "message"), item.get("call_id") or item.get("id")
     if type.endswith("_output"):
-        result = ToolResult(id=api.as_string(id), content=api.content_text(item.get("output")))
+        result = api.ToolResult(id=api.as_string(id), content=api.content_text(item.get("output")))
         return Message(role="results", results=(result,))
     if type == "reasoning":
         reasoning = api.content_text(item.get("summary")) or api.content_text(item.get("content"))

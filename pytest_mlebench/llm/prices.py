@@ -247,7 +247,7 @@ def _price(values: Any, where: str) -> dict[str, Decimal]:
     if not isinstance(values, dict) or not values:
         raise UsageError(f"{where}: must be a mapping with some of {', '.join(known)}")
     if extra := sorted(map(str, values.keys() - set(known))):
-        raise UsageError(f"{where} has unknown keys {', '.join(extra)}; known are {', '.join(known)}")
+        raise UsageError(f"{where} has unknown keys {', '.join(extra)}; known: {', '.join(known)}")
     price = {}
     for name, value in values.items():
         try:
@@ -256,6 +256,6 @@ def _price(values: Any, where: str) -> dict[str, Decimal]:
         except InvalidOperation:
             valid = False
         if not valid:
-            raise UsageError(f"{where}: {name} is {value!r}, must be a number of at least 0")
+            raise UsageError(f"{where}: {name} must be a number of at least 0, not {value!r}")
         price[name] = number
     return price

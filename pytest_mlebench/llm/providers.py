@@ -79,9 +79,9 @@ def _provider(name: Any, values: Any, where: str) -> Provider:
         raise UsageError(f"{where}: must be a mapping with `flavour` and `base_url`")
     known = ("flavour", *_TEXTS, *_LISTS, *_MAPPINGS)
     if extra := sorted(map(str, values.keys() - set(known))):
-        raise UsageError(f"{where} has unknown keys {', '.join(extra)}; known are {', '.join(known)}")
+        raise UsageError(f"{where} has unknown keys {', '.join(extra)}; known: {', '.join(known)}")
     if values.get("flavour") not in [*APIS]:  # a list or a mapping has no hash
-        raise UsageError(f"{where}: flavour is {values.get('flavour')!r}, must be {', '.join(APIS)}")
+        raise UsageError(f"{where}: flavour must be one of {', '.join(APIS)}, not {values.get('flavour')!r}")
     given: dict[str, Any] = {"api": APIS[values["flavour"]]}
     for key, (what, form) in _LISTS.items():
         entries = values.get(key) or []
@@ -101,7 +101,7 @@ def _provider(name: Any, values: Any, where: str) -> Provider:
         if (text := values.get(key)) is None:
             continue
         if not isinstance(text, str):
-            raise UsageError(f"{where}: {key} is {text!r}, must be a string")
+            raise UsageError(f"{where}: {key} must be a string, not {text!r}")
         given[key] = text
     for key, text in {**given["headers"], **({given["key_header"]: ""} if "key_header" in given else {})}.items():
         if not VISIBLE.fullmatch(key) or not text.isascii() or (text and not text.isprintable()):

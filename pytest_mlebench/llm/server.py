@@ -155,7 +155,7 @@ class Service:
         return valid
 
     def _accept(self, request: web.BaseRequest, call: Call, provider: Provider | None, target: Target) -> Exchange:
-        """Create the exchange from the path and query. Raises Refusal if the path is not on an allow-list."""
+        """Create the exchange from the path and query. Raises Refusal for an unlisted provider or path."""
         if provider is None:
             given = ", ".join(f"/{name}" for name in self.providers) or "none"
             raise Refusal("not_found", f"there is no provider at this path; this run has {given}")

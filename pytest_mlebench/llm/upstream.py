@@ -221,15 +221,15 @@ class PassedStream:
         self._response = web.StreamResponse(status=upstream.status, reason=upstream.reason, headers=headers)
         await self._response.prepare(exchange.request)
         exchange.stage = Stage.STREAMING
-        hiding = KeyRedactor(key.encode())
+        redactor = KeyRedactor(key.encode())
         try:
             async for chunk in upstream.content.iter_any():
-                if shown := hiding.feed(chunk):
+                if shown := redactor.feed(chunk):
                     await self._process(shown)
-            if rest := hiding.rest:
+            if rest := redactor.rest:
                 await self._process(rest)
         except StreamTooLarge:
-            raise aiohttp.ClientPayloadError("one of its events is too large") from None
+            raise aiohttp.ClientPayloadError("an event is too large") from None
         if self._events is None:
             for value in api.parse_array(b"".join(self._recorded)):
                 self._reader.feed(value)
@@ -253,7 +253,7 @@ class PassedStream:
         if passed:
             await self._write(passed)
         if call.response_bytes > (most := self._client.settings.max_answer):
-            raise aiohttp.ClientPayloadError(f"it is longer than {most >> 20} MiB")
+            raise aiohttp.ClientPayloadError(f"the answer is larger than {most >> 20} MiB")
 
     async def _write(self, chunk: bytes) -> None:
         seconds = self._client.settings.read_seconds

@@ -72,7 +72,7 @@ def _or_fail(function: Callable[[], Result]) -> Result:
         return function()
     except MLEBenchError as error:
         message = plain(str(error))
-    pytest.fail(message, pytrace=False)  # outside the handler, where pytest would show both exceptions
+    pytest.fail(message, pytrace=False)  # outside the handler: within it, pytest would show both exceptions
 
 
 def _bench(request: pytest.FixtureRequest) -> Bench:

@@ -119,7 +119,7 @@ def _get_and_assert_passed(request: pytest.FixtureRequest, get: Callable[[], Run
     else:
         _assert_passed(request, record)
         return
-    pytest.fail(message, pytrace=False)  # outside the handler, where pytest would show both exceptions
+    pytest.fail(message, pytrace=False)  # outside the handler: within it, pytest would show both exceptions
 
 
 def _assert_passed(request: pytest.FixtureRequest, record: RunRecord) -> None:
@@ -246,7 +246,7 @@ def _open_group(config: pytest.Config, session: state.Session) -> None:
     kinds, problems = {}, config.stash.setdefault(_PROBLEMS, {})
     for agent in session.agents:
         kinds[agent.id] = UNKNOWN
-        if cluster not in (None, "local"):  # this machine may have no sandbox, only the nodes need one
+        if cluster not in (None, "local"):  # only the nodes need a sandbox, so this machine may have none
             kinds[agent.id] = UNKNOWN if session.settings.sandbox == "auto" else session.settings.sandbox
             continue
         try:
@@ -430,7 +430,7 @@ def _start_plan(config: pytest.Config, plan: Plan) -> None:
 
 
 def provide(item: pytest.Item, competition: Competition, store: DataStore, bench: Bench) -> Dataset:
-    """Return the competition's prepared dataset; unprepared if the machine of the run will pull it.
+    """Return the competition's prepared dataset. It is not prepared here if the run's node will pull it.
 
     Skips the item if preparing is not allowed; raises DataError.
     """

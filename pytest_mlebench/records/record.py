@@ -1,7 +1,6 @@
 """A run's record, which is stored in ``run.json``, and the names of files in run groups and run directories.
 
-``RUN_LOG``, ``SUBMISSION``, ``FILES`` and ``COLLECTED`` are what a sandbox leaves in a run directory (see its
-contract).
+A sandbox leaves ``RUN_LOG``, ``SUBMISSION``, ``FILES`` and ``COLLECTED`` in a run directory (see its contract).
 """
 
 from __future__ import annotations

@@ -111,8 +111,8 @@ _FILES = (SUBMISSION, FILES, "code", "logs", RUN_LOG, RECORD)
 def page(view: Overview, top: Heading | None = None, *, folder: Path | None = None, log_bytes: int = LOG_BYTES) -> str:
     """Return the report as self-contained HTML, with up to the last ``log_bytes`` of each run's log.
 
-    If ``folder``, where the report will be stored, is given, it links to the runs' files. Text that an agent
-    influenced is escaped.
+    With ``folder``, in which the report will be stored, it links to the runs' files. Text that an agent influenced is
+    escaped, without control sequences.
     """
     script = asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -43,7 +43,7 @@ _TERMINAL = {
 """Terminal styles of the outcomes' colours."""
 
 AGENTS = 6
-"""Number of agent colours, and of agent shapes."""
+"""Number of agent colours, and of agent shapes. Each repeats after this many agents."""
 
 
 def terminal_markup(colour: str) -> dict[str, bool]:

@@ -394,7 +394,7 @@ def _dates(view: Overview) -> str:
 def _verdict(view: Overview) -> str:
     lines = headlines(view)
     if not view.records:
-        return f"No run has finished yet, of {pluralize(len(view.planned), 'planned run')}."
+        return f"No run has finished yet ({pluralize(len(view.planned), 'planned run')})."
     several = Counter(line.label for line in lines)
     shown = [_result_of(line, with_split=several[line.label] > 1) for line in lines[:_MAX_NAMED]]
     if len(lines) > _MAX_NAMED:

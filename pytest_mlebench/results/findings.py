@@ -1,7 +1,7 @@
 """Results about a group's runs other than scores: audit findings, and how well models know the competitions.
 
 An audit writes ``audit.json`` into the group folder: an object with ``runs`` (ids of the audited runs) and ``findings``
-(objects with ``run_id`` and ``verdict``: ``clean``, ``look`` or ``violation``). Reports use no other keys.
+(objects with ``run_id`` and ``verdict``: ``clean``, ``look`` or ``violation``). Reports need no other keys.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class NotebooksRead:
 class PlagiarismAccount:
     """How programs were compared (see ``fingerprints.Parameters``), and with what.
 
-    ``without_code`` are those of ``runs`` that have nothing to compare. ``not_compared`` lists files over a size or
-    number limit. ``notebooks`` is by competition. ``groups`` are the other run groups that were compared.
+    ``without_code`` are those of ``runs`` that have nothing to compare. ``not_compared`` lists files
+    that were too large, too many or too costly. ``notebooks`` is by competition, ``groups`` the other run groups.
     """
 
     library: str

@@ -292,7 +292,7 @@ def _precision(summary: SplitSummary, measure: Measure) -> Precision:
     keys = [(id, seed) for id in values for seed in summary.counted_seeds]
     runs = [summary.records[key] for key in keys if key in summary.records]
     scored = [run for run in runs if run.score is not None]
-    rows = [rows for rows in (row_variance(run, measure) for run in scored) if rows is not None]
+    rows = [value for value in (row_variance(run, measure) for run in scored) if value is not None]
     # A variance of 0 (all seeds agree) is not a usable estimate of the noise, so power is unknown.
     noise = statistics.seed_variance(by_competition) or None
     competitions, seeds = len(values), summary.seeds

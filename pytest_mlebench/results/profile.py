@@ -155,7 +155,7 @@ def _network(group: RunGroup) -> _Assessment:
     refused = sum(not connection.allowed for connection in connections)
     counts = f"; {pluralize(len(hosts), 'host')} reached, {pluralize(refused, 'connection')} refused"
     if policies <= set(_ENFORCED):
-        return State.canonical, f"at most models were reachable ({listed(sorted(policies))}){counts}"
+        return State.canonical, f"no network access except to models ({listed(sorted(policies))}){counts}"
     if "full" in policies:
         return State.difference, f"runs had open network access{counts}"
     return State.unknown, "not enforced, so what runs connected to is unknown"
@@ -234,9 +234,9 @@ def _familiarity(group: RunGroup) -> _Assessment:
     if ours := sum(model.own_descriptions or 0 for model in found):
         return State.unknown, f"{detail}; includes {pluralize(ours, 'text')} of ours, which no model was trained on"
     if any(one.low > 0 for _, one in shown):
-        return State.difference, f"scores are higher if a model knows the texts ({detail})"
+        return State.difference, f"scores rise with a model's familiarity with the texts ({detail})"
     if all(-1 <= one.low <= one.r <= one.high < _STRONG for _, one in shown):
-        return State.canonical, f"scores do not depend on how well a model knows the texts ({detail})"
+        return State.canonical, f"scores do not correlate strongly with a model's familiarity with the texts ({detail})"
     return State.unknown, f"too few competitions to tell ({detail})"
 
 

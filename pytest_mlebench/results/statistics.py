@@ -65,7 +65,7 @@ class PairedDifference:
     interval: Interval | None
     """95 % confidence interval over competitions. None if there are fewer than two or all differences are equal."""
     seeds_interval: Interval | None
-    """95 % confidence interval over seeds of these competitions. None if no competition has two pairs."""
+    """95 % confidence interval over seeds of these competitions. None if their variance is zero or unknown."""
     wins: int
     """Number of competitions on which our mean is better."""
     ties: int
@@ -290,7 +290,7 @@ def seeds_needed(noise: float, *, competitions: int) -> int:
 
 
 def detectable(noise: float, *, competitions: int, seeds: int) -> float:
-    """The minimum difference, in percentage points to one decimal, that is detected with power ``POWER``."""
+    """The minimum difference, in percentage points to one decimal, that this many seeds detect with ``POWER``."""
 
     def power_for(tenths: int) -> float:
         return power(noise, competitions=competitions, seeds=seeds, difference=tenths / 10)

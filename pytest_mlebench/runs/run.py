@@ -611,7 +611,7 @@ def _submission_substitute(run_dir: Path, execution: Execution) -> str:
 
 
 def _missed_gateway(execution: Execution, usage: Usage, gateway: RunGateway) -> str:
-    """Advise on an agent that has its provider's address built in, and so bypasses the gateway; empty otherwise."""
+    """Return advice if the agent has a provider's address built in, and so bypasses the gateway; empty otherwise."""
     hosts = gateway.hosts
     refused = {call.host for call in execution.sandbox.connections if not call.allowed and call.host in hosts}
     is_unused = not usage.calls and not usage.errors

@@ -44,7 +44,7 @@ _OVER = (503, "The run is over.")
 
 
 class SubmissionChecker:
-    """An HTTP server in its own thread. Use it as a context manager; nothing of it runs afterwards.
+    """An HTTP server in its own thread. Use it as a context manager; its threads end with the block.
 
     ``validate(path)`` returns the text for the agent; ``stop`` makes a running call of it return. Files are checked one
     at a time, at most ``requests_per_minute``. A verdict is returned after a whole number of ``step`` seconds, so that

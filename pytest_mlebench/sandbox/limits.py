@@ -121,8 +121,8 @@ class DiskWatcher(Watcher):
     """Calls ``stop`` once ``written`` (bytes, or None if it cannot be measured) exceeds the limit.
 
     Between two checks, an agent may exceed its limit; by how much depends on the disk. Three failed measurements in a
-    row count as too much: no honest agent creates paths that the container runtime cannot follow. ``full`` describes
-    the result in words.
+    row count as too much: no honest agent creates paths that the container runtime cannot follow. ``full`` is the
+    reason for stopping, in words; empty until then.
     """
 
     def __init__(self, limit: int, written: Callable[[], int | None], stop: Callable[[], None]) -> None:
@@ -216,10 +216,10 @@ def apply(limits: Limits, machine: Machine | None = None, *, workers: int = 1) -
     machine = machine or Machine.here()
     for name, value in (("--time-limit", limits.time_limit), ("--cpus", limits.cpus)):
         if value is not None and not (value > 0 and math.isfinite(value)):
-            raise SandboxError(f"{name} is {value:g}, must be more than 0")
+            raise SandboxError(f"{name} must be a finite number above 0, not {value:g}")
     for name, size in (("--memory", limits.memory), ("--disk", limits.disk), ("processes", limits.processes)):
         if size is not None and size <= 0:
-            raise SandboxError(f"{name} is {size}, must be more than 0")
+            raise SandboxError(f"{name} must be above 0, not {size}")
     if limits.cpus is not None and limits.cpus > machine.cpus:
         raise SandboxError(f"--cpus is {limits.cpus:g}, but this machine has {pluralize(machine.cpus, 'processor')}")
     if limits.memory is not None:
@@ -227,7 +227,7 @@ def apply(limits: Limits, machine: Machine | None = None, *, workers: int = 1) -
         if limits.memory > machine.memory:
             raise SandboxError(f"{given}, but this machine has {format_size(machine.memory)}")
         if limits.memory < _MIN_MEMORY:
-            raise SandboxError(f"{given}, must be at least {format_size(_MIN_MEMORY)}")
+            raise SandboxError(f"{given}, but a run needs at least {format_size(_MIN_MEMORY)}")
     reserved = max(_RESERVED_MEMORY, int(machine.memory * _RESERVED_MEMORY_SHARE))
     memory = max(_MIN_MEMORY, (machine.memory - min(reserved, machine.memory // 2)) // workers)
     cpus = math.floor(machine.cpus * (1 - _RESERVED_CPUS_SHARE) / workers * 100) / 100

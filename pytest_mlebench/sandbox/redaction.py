@@ -108,7 +108,7 @@ class Redactor:
 def environment_secrets(environment: Mapping[str, str] = os.environ) -> set[str]:
     """Return values of variables that may be secrets: by name, by appearance, or as a password in a URL.
 
-    An agent in the local sandbox can find them without asking for them.
+    An agent in the local sandbox can read them even if it does not request them.
     """
     found = {password for value in environment.values() for password in _LOGIN.findall(value)}
     for name, value in environment.items():

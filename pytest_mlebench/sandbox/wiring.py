@@ -203,9 +203,9 @@ def run_inside(
 ) -> tuple[RunEnd, float]:
     """Start the agent in a container and wait for its end. Returns how it ended, and after how many seconds.
 
-    ``order`` has what depends on the runtime. ``gpu_advice`` says what to do if GPUs are missing. ``waiting`` is called
-    when the first process waits for its order. The ``watchers`` are active while the agent runs. On any exception, the
-    container is killed and ``collect`` is called before the exception is reraised.
+    ``order`` is the part of the order that depends on the runtime. ``gpu_advice`` ends the error if GPUs are missing.
+    ``waiting`` is called when the first process waits for its order. The ``watchers`` are active while the agent runs.
+    On any exception, the container is killed and ``collect`` is called before the exception is reraised.
     """
     task = wiring.task
     try:

@@ -171,7 +171,6 @@ class ScriptedResearch(ScriptedPrograms):
 
 
 def _program(step: Shell | Edit) -> str:
-    """A step as a program."""
     command = step.command if isinstance(step, Shell) else f"sed -i 's/{step.old}/{step.new}/' {step.path}"
     call = f"subprocess.run({command!r}, shell=True, stdout=-1, stderr=-2, text=True)"
     return f"import subprocess\nprint({call}.stdout)"

@@ -101,8 +101,6 @@ def check_run(case: Case, record: RunRecord, run_dir: Path, upstream: Upstream) 
 
 @dataclass(frozen=True)
 class Ran:
-    """A run and its model."""
-
     case: Case
     record: RunRecord
     run_dir: Path

@@ -307,7 +307,7 @@ def test_the_record_contains_at_most_100_hosts() -> None:
 
 def test_several_missing_secrets_are_one_error_with_an_option_for_each(stranger: MakeAgent) -> None:
     agent = stranger('  env_vars: {A: "${{ secrets.KAGGLE_KEY }}", B: "${{ secrets.GROQ_API_KEY }}"}\n')
-    options = "2 secrets GROQ_API_KEY, KAGGLE_KEY, .*--allow-secret=GROQ_API_KEY --allow-secret=KAGGLE_KEY gives"
+    options = "the secrets GROQ_API_KEY, KAGGLE_KEY, .*--allow-secret=GROQ_API_KEY --allow-secret=KAGGLE_KEY gives"
     with pytest.raises(AgentError, match=options):
         environment(agent)
 

@@ -32,7 +32,7 @@ def test_a_group_is_audited_packed_and_verified(bench: Bench, tmp_path: Path) ->
     assert bench.verify(tmp_path / "less.tar.zst").left_out[0].startswith("logs: ")
 
 
-def test_files_that_are_not_bundles_are_named(bench: Bench, tmp_path: Path) -> None:
+def test_unknown_kinds_of_files_groups_and_bundles_are_rejected(bench: Bench, tmp_path: Path) -> None:
     group = bench.run("dummy", DIABETES, group="mine")
     with pytest.raises(UsageError, match="'weights' is not one of submissions"):
         bench.bundle(group, tmp_path / "mine.tar.zst", leave_out=["weights"])

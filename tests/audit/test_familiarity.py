@@ -166,11 +166,11 @@ def test_reports_show_whether_scores_correlate_with_familiarity(
     said = f"agent with base/7b: r = {one['r']:.2f} [{one['low']:.2f}, {one['high']:.2f}], 5 competitions"
     assert one["low"] > 0
     line = profile_line(folder, capsys)
-    assert line == f"familiarity: differs (declared): scores are higher if a model knows the texts ({said})"
+    assert line == f"familiarity: differs (declared): scores rise with a model's familiarity with the texts ({said})"
     path = folder / "reports/group/familiarity-base-7b.json"
     values = json.loads(path.read_text())
     for low, high, expected in (
-        (-0.4, 0.3, "canonical: scores do not depend on how well a model knows the texts ("),
+        (-0.4, 0.3, "canonical: scores do not correlate strongly with a model's familiarity with the texts ("),
         (-0.4, 0.8, "unknown: too few competitions to tell ("),
     ):
         values["correlations"] = [{**one, "r": 0.1, "low": low, "high": high}]

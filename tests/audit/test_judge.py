@@ -341,7 +341,7 @@ def test_a_wrong_key_for_the_judge_is_a_one_line_error(
 ) -> None:
     upstream.failures.extend([Failure(401, {"error": {"message": "Incorrect API key provided"}})] * 20)
     assert main(["audit", str(group), f"--judge={MODELS['openai']}"]) == 2
-    assert "failed: Incorrect API key provided" in capsys.readouterr().err
+    assert f"--judge: calls to {MODELS['openai']} failed: Incorrect API key provided" in capsys.readouterr().err
     assert len(upstream.seen) <= 6
 
 
@@ -357,7 +357,7 @@ def test_an_error_in_a_providers_own_format_is_quoted(
 ) -> None:
     upstream.on_request = lambda seen: upstream.failures.append(Failure(404, {"detail": "no such model here"}))
     assert main(["audit", str(group), f"--data-dir={group.parent}", f"--judge={MODELS['openai']}"]) == 2
-    assert "failed: {'detail': 'no such model here'}" in capsys.readouterr().err
+    assert f"calls to {MODELS['openai']} failed: {{'detail': 'no such model here'}}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "much"])
@@ -470,7 +470,7 @@ def test_an_interrupted_judge_resumes_without_repeating_paid_calls(
     assert stopped is not None and 5 <= kept < 20
     if how == "SIGINT":
         assert process.returncode == 130 and "interrupted" in error
-        assert "not judged completely (interrupted): " in out and "run the same command again" in out
+        assert "not judged completely (interrupted): " in out and "to judge the rest, run the same command again" in out
         assert stopped.judge is not None and stopped.judge.interrupted and len(opinions(stopped)) == 1
     else:
         assert stopped.judge is None, "but its votes are stored"
@@ -508,7 +508,7 @@ def test_a_judge_resumes_after_an_exhausted_budget_or_a_lost_provider(
     assert first.judge is not None and first.judge.budget_ended
     kept = votes_in(group)
     assert 2 <= kept == first.judge.calls < first.judge.parts
-    assert "run the same command again" in capsys.readouterr().out
+    assert "to judge the rest, run the same command again" in capsys.readouterr().out
 
     def gone(seen: Any) -> None:
         if votes_in(group) > kept:

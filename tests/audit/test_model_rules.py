@@ -84,7 +84,7 @@ class World:
         return models(Bundle(index, "", b"", None, self.folder), group, **bounds)
 
     def differs(self, **bounds: int) -> list[str]:
-        """The difference, or an empty string if everything agrees."""
+        """The differences, without the run's id; an empty list if everything agrees."""
         found = self.check(**bounds)
         assert found.result is (CheckResult.differs if found.reasons else CheckResult.verified), found
         if found.reasons:

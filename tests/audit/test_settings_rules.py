@@ -264,12 +264,12 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
     "another setting that is the name of the local sandbox": ([noted(other={"sandbox": "local"})], []),
     "another sandbox": (
         [agent(sandbox="podman")], ["it ran in the sandbox docker, but the manifest says podman"]),
-    "a local sandbox where it is not known": ([locally, agent(sandbox="unknown"), manifest(canonical=canonical())],
+    "a local sandbox of an unknown kind": ([locally, agent(sandbox="unknown"), manifest(canonical=canonical())],
         ["it ran in the sandbox local, but the manifest says unknown"]),
     "no sandbox in the record": ([agent(sandbox="podman"), record(sandbox_name="", sandbox_limits={})], []),
     "another time to continue until": (
         [noted(until="gold"), record(agent_definition={"id": "mine", "kwargs": {"steps": 3}, "until": "end"})],
-        ["it was told to continue until another moment than in the manifest"]),
+        ["it was told to continue until a time other than the manifest says"]),
     "the same moment": (
         [noted(until="end"), record(agent_definition={"id": "mine", "kwargs": {"steps": 3}, "until": "end"})], []),
     "a time that the manifest does not have": (
@@ -285,7 +285,7 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
     "a limit that the sandbox did not apply": (
         [record(sandbox_limits={**describe(parse(Limits, LIMITS)), "cpus": 3})],
         ["its sandbox applied the cpus 3.0, but the run was given 2.0"]),
-    "a share of the disk beside them": (
+    "a share of the disk in addition": (
         [record(sandbox_limits={**describe(parse(Limits, LIMITS)), "disk": 1 << 30})], []),
     "all of the machine": ([limited(cpus=None, memory=None),
         record(sandbox_limits={**describe(parse(Limits, {"time_limit": 3600.0})), "cpus": 8, "memory": 16 << 30})], []),
@@ -328,7 +328,7 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
     "an exit code of zero": ([record(exit_code=0)], []),
     "an exit code of a crash": ([record(exit_code=1, ending=Ending.CRASHED)], []),
     "a budget that did not end": (
-        [record(ending=Ending.BUDGET_ENDED)], ["its budget is exhausted, but not by its model calls"]),
+        [record(ending=Ending.BUDGET_ENDED)], ["it ran out of budget, but its model calls did not exhaust it"]),
     "a budget that ended": ([record(ending=Ending.BUDGET_ENDED, llm={"budget_ended": True})], []),
     "an unknown kind of description": (
         [record(description="ours")], ["its description is of an unknown kind: 'ours'"]),
@@ -368,15 +368,15 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
     "no verdict on the setting": ([manifest(canonical=None)],
         ["canonical: the manifest does not say how the setting differs from the canonical one"]),
     "the canonical setting": ([manifest(canonical=Canonical(is_canonical=True))],
-        ["canonical: what the manifest says of the setting does not follow from its limits and machines"]),
+        ["canonical: the manifest's verdict on the setting does not follow from its limits and machines"]),
     "another verdict on the same differences": (
         [manifest(canonical=replace(canonical(), is_canonical=True))],
-        ["canonical: what the manifest says of the setting does not follow from its limits and machines"]),
+        ["canonical: the manifest's verdict on the setting does not follow from its limits and machines"]),
     "an additional difference": (
         [manifest(canonical=Canonical(False, (*canonical().differences, "x")))],
-        ["canonical: what the manifest says of the setting does not follow from its limits and machines"]),
+        ["canonical: the manifest's verdict on the setting does not follow from its limits and machines"]),
     "recorded answers that the verdict does not have": ([noted(llm_replay="g")],
-        ["canonical: what the manifest says of the setting does not follow from its limits and machines"]),
+        ["canonical: the manifest's verdict on the setting does not follow from its limits and machines"]),
 }  # fmt: skip
 
 

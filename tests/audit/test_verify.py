@@ -218,7 +218,7 @@ def _longer_than_its_limit(group: Path) -> None:
 
 
 def _audit_of(group: Path, change: Callable[[Values], object]) -> None:
-    """Audit runs, one of which has code that reads the answers, and change the audit afterwards."""
+    """Add code that reads the answers to a run, audit the group, and change the audit."""
     (run_json(group).parent / "code").mkdir(exist_ok=True)
     (run_json(group).parent / "code/solution.py").write_text("print(open('/private/test.csv').read())\n")
     world_data = [f"--data-dir={group.parent / 'nothing'}", f"--competitions-dir={TOYS / 'competitions'}"]
@@ -720,7 +720,7 @@ def test_reading_a_bomb_stops_at_the_limit_of_index_or_reader(world: World, tmp_
 
 
 def test_data_after_the_end_of_an_archive_is_rejected(world: World, tmp_path: Path) -> None:
-    """Other programs might read such data, which the checksum does not cover."""
+    """Other programs might read such data, which the digest does not cover."""
     world.pack(world.group, tmp_path / "honest.tar.zst")
     honest = (tmp_path / "honest.tar.zst").read_bytes()
     more = pack([("manifest.json", b"{}")], tmp_path / "more.tar.zst").read_bytes()

@@ -169,7 +169,7 @@ class World:
         return found
 
     def differs(self, name: str) -> list[str]:
-        """The reason why a check differs, without the run's id, or an empty string if it agrees."""
+        """The reasons why a check differs, without the run's id; an empty list if it agrees."""
         check = self.check(name)
         assert check.result is (CheckResult.differs if check.reasons else CheckResult.verified), check
         return [reason.removeprefix(f"{RUN}: ") for reason in check.reasons]
@@ -200,7 +200,7 @@ def test_an_honest_group_agrees_in_every_check(world: World) -> None:
     assert card.not_checked == (
         *ALWAYS,
         "who made the bundle: it is not signed",
-        "permissions: what the user granted, for 1 run whose records do not say it",
+        "permissions: what the user granted in 1 run, which is not recorded",
     )
     assert set(world.versions) == {"v1"}
     assert objections(world.write(), world.regrader, world.files) == []
@@ -254,7 +254,7 @@ def _running(world: World, seed: int) -> None:
 
 
 def _in_place_of_another(world: World) -> None:
-    """The record claims to belong to a folder whose own record is a list."""
+    """The record claims to belong to another folder, which has a list as its record."""
     shutil.copytree(world.run_dir, world.folder / f"{RUN}b")
     world.put(f"{RUN}b/run.json", "[]")
     world.later(f"{RUN}/run.json", lambda v: v.update(run_id=f"{RUN}b"))
@@ -282,13 +282,13 @@ RECORDS: dict[str, tuple[Change, list[str]]] = {
         report(competition_id="smoke-diabetes"), ["its grade is for smoke-diabetes"]),
     "another split": (
         record(split="low"),
-        ["it counts for low / Image Classification, but the competition does not"]),
+        ["it counts for low / Image Classification, but its competition does not"]),
     "another category": (
         record(category="Text"),
-        ["it counts for smoke / Text, but the competition does not"]),
+        ["it counts for smoke / Text, but its competition does not"]),
     "real data in place of a twin": (
         record(twin={"seed": "x", "size": "small"}),
-        ["it counts for smoke / Image Classification, but the competition does not"]),
+        ["it counts for smoke / Image Classification, but its competition does not"]),
     "a score that the agent did not tell": (
         record(validation_score=0.5),
         ["the agent expected the score None, but the record says 0.5"]),
@@ -547,7 +547,7 @@ GRADES: dict[str, tuple[Change, list[str]]] = {
     "no submission": (_no_submission, []),
     "no submission, and a last point": (
         all_of(_no_submission, timeline(replace(FIRST, final=True))),
-        [ENDS, "the end of its timeline is not its score"]),
+        [ENDS, "the end of its timeline has another score or medal"]),
     "no timeline and no snapshot": (
         all_of(timeline(), without("snapshots/0001.csv"), without("snapshots/0002.csv")), []),
     "the submission as a point": (
@@ -569,18 +569,19 @@ GRADES: dict[str, tuple[Change, list[str]]] = {
     "a file of another folder": (
         all_of(timeline(replace(FIRST, file="code/0001.csv"), LAST), put(f"{RUN}/code/0001.csv", str(NONE)),
                without("snapshots/0001.csv")),
-        ["its timeline has the file 'code/0001.csv'"]),
+        ["its timeline has the unexpected file 'code/0001.csv'"]),
     "a file of a folder of snapshots": (
         all_of(timeline(replace(FIRST, file="snapshots/a/0001.csv"), LAST),
                put(f"{RUN}/snapshots/a/0001.csv", str(NONE)), without("snapshots/0001.csv")),
-        ["its timeline has the file 'snapshots/a/0001.csv'", "its timeline does not have the snapshot a"]),
-    "the record as a file": (first(file="run.json"), ["its timeline has the file 'run.json'",
+        ["its timeline has the unexpected file 'snapshots/a/0001.csv'", "its timeline does not have the snapshot a"]),
+    "the record as a file": (first(file="run.json"), ["its timeline has the unexpected file 'run.json'",
                                                       "its timeline does not have the snapshot 0001.csv"]),
     "a file with a path to the parent": (
-        timeline(FIRST, replace(FIRST, file="snapshots/.."), LAST), ["its timeline has the file 'snapshots/..'"]),
-    "no file": (timeline(FIRST, replace(FIRST, file=""), LAST), ["its timeline has the file ''"]),
+        timeline(FIRST, replace(FIRST, file="snapshots/.."), LAST),
+        ["its timeline has the unexpected file 'snapshots/..'"]),
+    "no file": (timeline(FIRST, replace(FIRST, file=""), LAST), ["its timeline has the unexpected file ''"]),
     "a file with a long name": (
-        timeline(FIRST, replace(FIRST, file="x" * 200), LAST), [f"its timeline has the file '{'x' * 100}'"]),
+        timeline(FIRST, replace(FIRST, file="x" * 200), LAST), [f"its timeline has the unexpected file '{'x' * 100}'"]),
     "a snapshot that is missing": (
         without("snapshots/0001.csv"), ["snapshots/0001.csv of its timeline is missing"]),
     "a snapshot that is missing, with a long name": (
@@ -596,17 +597,17 @@ GRADES: dict[str, tuple[Change, list[str]]] = {
         first(score=None, medal="gold", error=NOT_GRADED), ["after 10 s it was not graded, but has a grade"]),
     "one that was not graded, at the end": (
         last(score=None, medal=None, error=NOT_GRADED),
-        ["after 50 s it was not graded, but has a grade", "the end of its timeline is not its score"]),
+        ["after 50 s it was not graded, but has a grade", "the end of its timeline has another score or medal"]),
     "no final point": (last(final=False), [ENDS]),
     "two ends": (timeline(replace(FIRST, final=True), LAST), [
-        ENDS, "the end of its timeline is not its score"]),
+        ENDS, "the end of its timeline has another score or medal"]),
     "an end before others": (timeline(LAST, FIRST), [ENDS]),
     "an end with another score": (
         all_of(last(score=0.123)),
-        [f"after 50 s its score was 0.123, now {GOLD}", "the end of its timeline is not its score"]),
+        [f"after 50 s its score was 0.123, now {GOLD}", "the end of its timeline has another score or medal"]),
     "an end with another medal": (
         all_of(last(medal="silver")),
-        ["after 50 s its medal was silver, now gold", "the end of its timeline is not its score"]),
+        ["after 50 s its medal was silver, now gold", "the end of its timeline has another score or medal"]),
     "an end that is another file of this score": (
         put(f"{RUN}/snapshots/0002.csv", f" {GOLD}"), ["the end of its timeline is not its submission"]),
     "grading that timed out here and there": (
@@ -615,7 +616,7 @@ GRADES: dict[str, tuple[Change, list[str]]] = {
                       timeline=(FIRST, replace(LAST, score=None, medal=None, error=SLOW)))), []),
     "a score where grading took too long": (
         report(error=SLOW, score=0.99), [
-            f"score 0.99, now {GOLD}", "the end of its timeline is not its score"]),
+            f"score 0.99, now {GOLD}", "the end of its timeline has another score or medal"]),
     "a reason of the grader that quotes the submission": (
         all_of(_invalid, put(f"{RUN}/submission/submission.csv", f"column {SLOW}"), timeline(),
                report(valid_submission=True), without("snapshots/0001.csv"),
@@ -682,7 +683,7 @@ def test_runs_that_cannot_be_regraded_have_unknown_grades(name: str, world: Worl
         (None, SLOW, CheckResult.unchecked),
     ],
 )
-def test_a_later_grade_is_unknown_if_grading_timed_out(
+def test_a_later_grade_is_unknown_if_grading_timed_out_and_not_if_a_text_says_so(
     score: float | None, error: str | None, result: CheckResult, world: World
 ) -> None:
     (own,) = world.records
@@ -802,7 +803,7 @@ def test_a_group_that_would_fail_verification_is_not_packed(world: World) -> Non
     world.put("grading_report.json", '{"a": 1}')
     bundle = world.write()
     assert objections(bundle, world.regrader, world.files) == [
-        f"records: {RUN}: it counts for low / Image Classification, but the competition does not",
+        f"records: {RUN}: it counts for low / Image Classification, but its competition does not",
         "settings: the times of the group or of its sessions are invalid",
         "tables: grading_report.json: a is 1, but 2 follows from the records",
     ]

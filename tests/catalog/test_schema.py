@@ -80,7 +80,7 @@ def test_splits_categories_and_metrics_can_have_custom_names(file: Path) -> None
         ("gold: 0.9", "gold: true", "leaderboard.gold: expected a finite number, found the boolean true"),
         ("silver: 0.8", "silver: 0.95", "leaderboard.silver: expected at most the score of gold, 0.9, since higher is"),
         ("direction: higher", "direction: lower", "leaderboard.silver: expected at least the score of gold, 0.9"),
-        ("[]", "[0.9, 0.8]", "leaderboard.percentiles: expected 100 scores, those at the top 1 %, 2 %"),
+        ("[]", "[0.9, 0.8]", "leaderboard.percentiles: expected 100 scores (at the top 1 %, 2 %, … 100 %), found"),
         ("[]", f"[{FALLING[:-4]}0.5]", "leaderboard.percentiles[99]: expected a score no better than the one before"),
         ("[]", f"[{FALLING[:-4]}.nan]", "leaderboard.percentiles[99]: expected a finite number"),
         (TEXT[TEXT.index("{teams") :], "12", "leaderboard: expected a mapping with teams, gold, silver"),

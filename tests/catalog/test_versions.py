@@ -73,7 +73,7 @@ def test_an_error_names_the_later_versions_file(folder: Path, text: str, message
     assert Competition.load(folder).changes == ()
 
 
-def test_a_version_without_corrections_gives_a_reason(folder: Path) -> None:
+def test_a_version_without_changes_can_list_known_issues(folder: Path) -> None:
     (folder / "v2/competition.yaml").write_text(
         "known_issues: [a crowded leaderboard]\nthresholds: with care\ndifferences: {noisier: few rows}\n"
     )

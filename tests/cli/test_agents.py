@@ -129,7 +129,10 @@ def test_the_doctor_tests_gpus_in_a_container(
 
 @pytest.mark.parametrize(
     ("program", "expected"),
-    [(None, "note    GPUs     none: nvidia-smi"), ("exit 9", "problem GPUs     nvidia-smi shows none")],
+    [
+        (None, "note    GPUs     none: nvidia-smi (NVIDIA's driver) is not installed"),
+        ("exit 9", "problem GPUs     nvidia-smi shows none"),
+    ],
 )
 def test_the_doctor_reports_why_there_are_no_gpus(
     program: str | None,

@@ -160,10 +160,11 @@ def test_an_extra_argument_shows_the_commands_usage(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("what", ["checksums", "leaderboard"])
-def test_checksums_are_not_overwritten(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_checksums_and_leaderboards_are_not_overwritten(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["prepare", "-c", "smoke-digits", f"--overwrite-{what}"])
-    assert f"--overwrite-{what} is not supported: competition.yaml has the reference's" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"--overwrite-{what} is not supported: competition.yaml has the reference's {what}" in error
 
 
 def test_grade_writes_mle_benchs_report(data_dir: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ __all__ = ["project"]
 
 
 def require_slurm() -> None:
-    if not is_installed() or os.geteuid() != 0:  # only root's nodes can start jobs as their user
+    if not is_installed() or os.geteuid() != 0:  # nodes need root to start jobs as their user
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no Slurm: apt-get install slurm-wlm munge, and be root")
 
 

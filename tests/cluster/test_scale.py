@@ -35,7 +35,7 @@ case $SEED in
     1) cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv" ;;
 esac
 """
-"""An agent that submits the answers with the first seed, guesses with the second, and nothing with the third."""
+"""An agent that submits the answers with seed 0, the sample submission with seed 1, and nothing with others."""
 
 
 @pytest.fixture

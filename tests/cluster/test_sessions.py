@@ -216,7 +216,7 @@ def test_options_without_effect_are_rejected(sessions: Sessions) -> None:
         (("--cluster=local", "-n2"), "leave out -n"),
         (("--max-parallel=2",), "add --cluster=local, slurm or ray"),
         (("--cluster=local", "--cluster-options=--partition=x"), "has no effect with --cluster=local"),
-        (("--cluster=slurm", "--cluster-options=--partition='x"), "is invalid"),
+        (("--cluster=slurm", "--cluster-options=--partition='x"), "is invalid: No closing quotation"),
         (("--cluster=pbs",), "is not one of none, local, ray, slurm"),
         (("--cluster=slurm", "--cluster-address=x:1"), "has no effect with --cluster=slurm"),
         (("--cluster=ray", "--cluster-setup=tox.ini"), "has no effect with --cluster=ray"),

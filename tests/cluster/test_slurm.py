@@ -180,7 +180,7 @@ def test_a_temporary_refusal_or_controller_failure_loses_no_run(sessions: Sessio
     finally:
         slurm.clear()
         set_state("UP")
-    assert "2 gold" in output and "slurm takes no more jobs for now" in output, output
+    assert "2 gold" in output and "slurm accepts no more jobs for now" in output, output
     assert {record.job["attempt"] for record in read_group(sessions.group).records} == {0}
 
 

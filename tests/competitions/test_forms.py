@@ -15,7 +15,7 @@ from tests.extent import one_in
 CATALOGUE, CORRECTED = default_catalogue(), default_catalogue(version="v2")
 SCORED_CUSTOMERS = "h-and-m-personalized-fashion-recommendations"
 REFUSED = {
-    # Only some rows count, and the answers know which: the checker looks at all.
+    # Only some rows count, but only the answers show which, so the checker checks all rows.
     "3d-object-detection-for-autonomous-vehicles": {"invalid_box_of_another_class.csv"},
     SCORED_CUSTOMERS: {ANSWERS, "only_scored_customers.csv"},
     "jigsaw-toxic-comment-classification-challenge": {

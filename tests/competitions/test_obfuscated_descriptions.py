@@ -17,7 +17,7 @@ from tests.competitions.telltales import OF_ALL, TELLTALES
 CATALOGUE, CORRECTED = default_catalogue(), default_catalogue(version="v2")
 VERSIONS = [*CATALOGUE, *(competition for competition in CORRECTED if competition.is_corrected)]
 OWN_TEXT = [one for one in CORRECTED if (one.folder / "v2/description.md").exists()]
-"""Competitions, including second versions that need a separate description."""
+"""Second versions with their own usual description, so that they need their own obfuscated one."""
 EVERY = pytest.mark.parametrize("competition", VERSIONS, ids=lambda one: f"{one.id}-{one.version}")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 

@@ -31,7 +31,7 @@ def test_every_category_with_several_rows_is_in_the_test_set(categories: list[in
     assert {categories[k] for k in test} == several
 
 
-def test_the_last_row_of_a_small_category_is_held_out() -> None:
+def test_the_last_row_of_a_small_category_is_held_out_and_training_rows_are_grouped() -> None:
     train, test = split_by_category(["b", "a", "b", "a", "c", "b"], test_size=0.2)
     assert train == [0, 2, 1, 4]
     assert sorted(test) == [3, 5]

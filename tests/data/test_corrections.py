@@ -30,7 +30,7 @@ def test_the_test_set_is_never_much_larger_than_requested(sizes: list[int]) -> N
 
 
 def test_groups_that_are_all_too_large_cannot_be_held_out() -> None:
-    message = "cannot hold out about 10 rows in whole groups: the smallest available group has 50"
+    message = "cannot hold out about 10 rows in whole groups: the smallest available has 50 rows"
     with pytest.raises(ValueError, match=message):
         hold_out_groups(lambda rows: rows // 50)(np.arange(100), test_size=0.1)
 
@@ -40,7 +40,7 @@ def test_a_single_group_cannot_be_split() -> None:
         hold_out_groups(lambda rows: ["a"] * len(rows))([1, 2, 3], test_size=0.5)
 
 
-def test_resized_and_brightened_copies_of_an_image_look_alike(tmp_path: Path) -> None:
+def test_only_resized_and_brightened_copies_of_an_image_look_alike(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     paths = []
     for k in range(20):

@@ -449,7 +449,7 @@ def test_an_unreachable_kaggle_is_a_readable_error(
 @pytest.mark.parametrize(
     ("raised", "named"),
     [
-        (socket.gaierror(-2, "Name or service not known"), "the host name localhost cannot be resolved: this "),
+        (socket.gaierror(-2, "unknown"), "the host name localhost cannot be resolved: this machine is offline, or"),
         (ConnectionRefusedError(), "localhost refused the connection"),
         (TimeoutError(), "localhost did not answer within 30 s"),
     ],

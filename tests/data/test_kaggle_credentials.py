@@ -23,7 +23,7 @@ JSON_KEY = json.dumps({"username": USERNAME, "key": KEY})
 
 
 def login(token: str = TOKEN, expiration: str = "2999-01-01T00:00:00+00:00") -> str:
-    """Files created by ``kaggle auth login``."""
+    """Content of the file that ``kaggle auth login`` writes."""
     return json.dumps({"refresh_token": "refresh", "access_token": token, "access_token_expiration": expiration})
 
 

@@ -212,7 +212,7 @@ def test_after_kills_each_notebook_is_absent_or_complete(kaggle_server: KaggleSe
 def test_ctrl_c_does_not_wait_for_a_server_that_does_not_answer(
     kaggle: KaggleServer, competition: Competition, tmp_path: Path
 ) -> None:
-    """It waited as long as a connection may stay without data, two minutes, and asked for the other notebooks too."""
+    """It once waited for the connection to time out, two minutes, and requested the other notebooks too."""
     kaggle.script("GetKernel", *[Stall(0.1, seconds=90)] * len(competition.kernels))
     command = [sys.executable, "-m", "pytest_mlebench.cli", "kernels", "-c", SMALL, "--data-dir", str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

@@ -183,7 +183,7 @@ def place_on_disk(path: Path) -> int:
 
 
 def p_value(values: dict[str, float], labels: dict[str, str]) -> float:
-    """How often neighbours agree at least as often with shuffled labels. Ties in the values are broken at random."""
+    """The share of shuffled labels for which neighbours agree as often. Ties in the values are broken at random."""
     rng = np.random.default_rng(1)
     own = np.unique([labels[name.partition(".")[0]] for name in values], return_inverse=True)[1].astype(np.int8)
     keys = np.array(list(values.values()))

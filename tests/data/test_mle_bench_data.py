@@ -64,7 +64,7 @@ def test_it_is_found_in_mle_benchs_own_folder(tmp_path: Path, monkeypatch: pytes
     )
 
 
-def test_a_run_uses_it_and_records_whose_description_the_agent_read(tmp_path: Path) -> None:
+def test_a_run_uses_it_and_records_which_description_the_agent_read(tmp_path: Path) -> None:
     prepare_as_mle_bench(tmp_path / "data").prepare(default_catalogue()[ID])
     options = ("--prepare=never", "--description=kaggle", f"--data-dir={tmp_path / 'data'}", "--sandbox=local")
     command = (sys.executable, "-m", "pytest", "--agent=dummy", "-k", ID, f"--runs-dir={tmp_path / 'runs'}", *options)

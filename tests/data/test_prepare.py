@@ -277,7 +277,7 @@ def test_ctrl_c_stops_immediately_and_the_next_call_resumes(
     process.send_signal(signal.SIGINT)
     error = process.communicate(timeout=3)[1]  # the download would take this long again
     assert process.returncode == 130
-    assert "run the same command again" in error and "Traceback" not in error
+    assert "To resume, run the same command again" in error and "Traceback" not in error
     there = part.stat().st_size
     kaggle_server.bytes_per_second = None
     assert prepare("-c", TITANIC).returncode == 0

@@ -1,4 +1,4 @@
-"""Version 2 is split with a secret key of the data store, so that others cannot repeat it; version 1 is not."""
+"""Version 2 is split with a secret key of the data store, so others cannot repeat it; version 1 has fixed seeds."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_other_data_is_overwritten_only_on_request(
     push()
     before = contents(remote)
     other = prepared(tmp_path / "other", toy, seed=1)
-    with pytest.raises(DataError, match=r"has other data of it, which is not overwritten.* --replace"):
+    with pytest.raises(DataError, match=r"has other data for it; nothing is overwritten.* --replace"):
         other.push(toy, Storage(f"file://{remote}"))
     assert contents(remote) == before
     assert other.push(toy, Storage(f"file://{remote}"), replace=True) == 8
@@ -158,7 +158,7 @@ def test_an_interrupted_push_has_no_index_and_resumes_only_with_the_same_data(
         store.push(toy, Storage(f"file://{remote}", files_at_once=1))
     with pytest.raises(DataError, match=r"has no data for it \(toy-parity/prepared.json is missing\); push it"):
         DataStore(tmp_path / "early", source=f"file://{remote}").find(replace(toy, source="kaggle"))
-    with pytest.raises(DataError, match="has a part of other data of it, whose push was stopped or continues"):
+    with pytest.raises(DataError, match="has a part of other data for it, from an interrupted or running push"):
         prepared(tmp_path / "other", toy, seed=1).push(toy, Storage(f"file://{remote}"))
     assert push() == 5
     pull()
@@ -168,7 +168,7 @@ def test_files_without_an_index_are_not_reused(push: Callable[..., int], remote:
     stray = remote / "toy-parity/prepared/public/train.csv"
     stray.parent.mkdir(parents=True)
     stray.write_text("x")
-    with pytest.raises(DataError, match="has files of it that no index lists, which is not overwritten"):
+    with pytest.raises(DataError, match="has files for it that no index lists; nothing is overwritten"):
         push()
     assert push(replace=True) == 8
 
@@ -185,14 +185,14 @@ def test_data_that_has_changed_since_it_was_prepared_is_not_pushed(toy: Competit
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
-        ("prepared/private/notes.bin", lambda path: path.write_bytes(bytes(50_000)), "its SHA-256 is not that"),
+        ("prepared/private/notes.bin", lambda path: path.write_bytes(bytes(50_000)), "its SHA-256 differs"),
         ("prepared/private/notes.bin", lambda path: path.write_bytes(bytes(9)), "has 9 bytes instead of 50000"),
         ("prepared/private/notes.bin", lambda path: path.unlink(), "it is missing, and the index lists it"),
         ("prepared.private.jsonl.gz", lambda path: path.write_bytes(b"no gzip"), "it cannot be unpacked"),
         ("prepared.private.jsonl.gz", lambda path: path.unlink(), "does not exist"),
         ("prepared.json", lambda path: path.write_bytes(b'{"format": 1}'), "not an index of prepared data"),
         ("prepared.json", lambda path: path.write_bytes(b"[" * 60_000), "not an index of prepared data"),
-        ("prepared.json", lambda path: path.write_bytes(b" " * 70_000), "is larger than it may be"),
+        ("prepared.json", lambda path: path.write_bytes(b" " * 70_000), "is larger than 65,536 bytes"),
         ("prepared.json", lambda path: path.write_bytes(b'{"format": 2}'), "its format is unknown"),
     ],
 )

@@ -191,7 +191,7 @@ def test_missing_and_damaged_objects_are_named_and_repaired_by_another_push(
     for harm, said in (
         ("fs.rm(path)", "it is missing, and the index lists it"),
         ("fs.pipe_file(path, b'short')", "has 5 bytes instead of 2000"),
-        ("fs.pipe_file(path, bytes(2000))", "its SHA-256 is not that of the index"),
+        ("fs.pipe_file(path, bytes(2000))", "its SHA-256 differs from the index"),
     ):
         bucket(f"path = 'data/of/mine/toy-parity/prepared/public/3.bin'\n{harm}")
         status, output = Puller(tmp_path, URL).run()
@@ -219,7 +219,7 @@ def test_a_killed_pull_is_resumed(s3: Proxy, here: Path, tmp_path: Path) -> None
         assert not (tmp_path / "toy-parity/prepared").exists()
     s3.bytes_per_second = None
     kept = largest(parts)
-    if kept:  # a block had come before the last kill
+    if kept:  # a block had arrived before the last kill
         s3.requests.clear()
     puller.succeed()
     assert_same(tmp_path, here)

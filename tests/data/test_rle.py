@@ -53,9 +53,9 @@ def test_valid_texts(text: str, runs: list[list[int]]) -> None:
     [
         ("1 2 5 2 9", "5 numbers"),
         ("5 2 1 2", "ascending"),
-        ("0 2", "0 is not"),
-        ("4 0", "0 is not"),
-        ("-4 3", "-4 is not"),
+        ("0 2", "above 0, not 0"),
+        ("4 0", "above 0, not 0"),
+        ("-4 3", "above 0, not -4"),
         ("1 5 3 2", "pixel 3 is marked twice"),
         ("4 1 4 1", "pixel 4 is marked twice"),
         ("1.0 2", "'1.0' is not a whole number"),

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.full
 RUN, COLLECT, PARSE, LEAVE = "run", "collect", "parse", "leave"
 RULES = (
     (r"python3 -m venv|pip install", LEAVE, "it installs this project; CI does so from a bare machine"),
-    (r"pytest -n 2$|pytest --full|^\.ci/|^pre-commit", LEAVE, "it is these tests, or what runs them"),
+    (r"pytest -n 2$|pytest --full|^\.ci/|^pre-commit", LEAVE, "it runs these tests"),
     (r"^mkdocs (build|serve)", LEAVE, "test_site.py builds the site"),
     (r"competitions/leaves|-c leaves", LEAVE, "tests/examples/test_image_competition.py runs it"),
     (r"^export ", LEAVE, "it sets a variable of the reader's shell"),
@@ -37,40 +37,40 @@ RULES = (
         "it needs a cluster; tests/cluster has a real Slurm and Ray",
     ),
     (r"(^| )pytest .*--data-source=s3:", COLLECT, "it needs a bucket; tests/data has a real S3 server"),
-    (r"(^| )pytest .*--real-data", COLLECT, "it needs data of Kaggle"),
+    (r"(^| )pytest .*--real-data", COLLECT, "it needs data from Kaggle"),
     (r"--data=twin:7:micro|^mlebench prepare .*--data=twin:7", RUN, ""),
-    (r"(^| )pytest .*--data=twin", COLLECT, "it makes twins; tests/plugin and tests/competitions do"),
+    (r"(^| )pytest .*--data=twin", COLLECT, "it generates twins; tests/plugin and tests/competitions test this"),
     (r"tools\.twins", LEAVE, "it measures for minutes"),
-    (r"(^| )pytest .*--split=(lite|low|all|dev)|pytest .*-k spaceship", COLLECT, "it needs data of Kaggle"),
+    (r"(^| )pytest .*--split=(lite|low|all|dev)|pytest .*-k spaceship", COLLECT, "it needs data from Kaggle"),
     (
         r"(^| )pytest .*--agent=(react|aide|codex|one-program|improver)|--llm-replay",
         COLLECT,
         "it needs a model; tests/llm has scripted ones",
     ),
-    (r"(^| )pytest .*--sandbox=(docker|podman|apptainer)", COLLECT, "it needs an engine; tests/sandbox has one"),
+    (r"(^| )pytest .*--sandbox=(docker|podman|apptainer)", COLLECT, "it needs containers; tests/sandbox runs some"),
     (r"(^| )pytest .*--min-medal", COLLECT, "the agent of these tests earns no medal; tests/plugin has one that does"),
     (r"--llm-providers=", LEAVE, "it needs model endpoints; tests/llm/test_endpoints_page.py has those of the page"),
     (r"^mlebench trajectory", PARSE, "it needs a model's recording; tests/reports and tests/cli have one"),
     (
         r"^mlebench ((prepare|leaderboard|kernels) --lite|prepare -c spaceship)",
         PARSE,
-        "it asks Kaggle; tests/data has a stand-in",
+        "it calls Kaggle; tests/data has a fake Kaggle server",
     ),
     (r"^mlebench report .*--bench-version=2", PARSE, "there is no group of version 2 here"),
     (r"^mlebench (push|export .*--data-source=)", PARSE, "it needs a bucket; tests/data and tests/interop have one"),
-    (r"^mlebench grade-sample .*spaceship", PARSE, "it needs data of Kaggle"),
-    (r"^mlebench (build|clean)", PARSE, "it changes the engine of this machine; tests/sandbox has tests of it"),
+    (r"^mlebench grade-sample .*spaceship", PARSE, "it needs data from Kaggle"),
+    (r"^mlebench (build|clean)", PARSE, "it changes this machine's container runtime; tests/sandbox tests it"),
     (r"^mlebench export .*--to=(otlp|mlflow|wandb)", PARSE, "it needs a tracker; tests/interop has real ones"),
-    (r"^mlebench export .*--to=harbor -o real", PARSE, "it needs data of Kaggle; tests/interop has a stand-in"),
-    (r"^mlebench import|reports/harbor", PARSE, "it needs a job of Harbor; tests/interop has a real one"),
-    (r"^mlebench serve-episodes", PARSE, "it serves until it is told to end; tests/training/test_server.py does so"),
+    (r"^mlebench export .*--to=harbor -o real", PARSE, "it needs data from Kaggle; tests/interop has a substitute"),
+    (r"^mlebench import|reports/harbor", PARSE, "it needs a Harbor job; tests/interop has a real one"),
+    (r"^mlebench serve-episodes", PARSE, "it serves until it is stopped; tests/training/test_server.py tests it"),
     (r"^mlebench familiarity", PARSE, "it needs a model; tests/audit has a scripted one"),
     (r"^mlebench audit .*--judge", PARSE, "it needs a model; tests/audit has a scripted one"),
-    (r"^mlebench audit .*--plagiarism", PARSE, "it needs notebooks of Kaggle; tests/audit has stand-ins"),
-    (r"--digest=SHA256|^mlebench reproduce runs", PARSE, "its bundle is somebody else's; tests/audit has some"),
+    (r"^mlebench audit .*--plagiarism", PARSE, "it needs notebooks from Kaggle; tests/audit has substitutes"),
+    (r"--digest=SHA256|^mlebench reproduce runs", PARSE, "its bundle is from someone else; tests/audit has some"),
     (r"^mlebench view .*--open", PARSE, "it opens a browser"),
     (r"^mlebench board bundles", PARSE, "there is no folder of bundles here; tests/audit has one"),
-    (r"^mlebench reproduce", PARSE, "it needs the data of the run's competition and minutes; tests/audit does it"),
+    (r"^mlebench reproduce", PARSE, "it needs the competition's data and takes minutes; tests/audit tests it"),
 )
 """How commands that are not run are tested, and why. The first matching expression counts."""
 EMPTY = ("docs/start.md",)
@@ -84,7 +84,7 @@ WORDS = {
     "FILE": "found.tar.zst",
 }
 """Values that a reader would write instead of a word in capital letters."""
-KEY = "sk-stand-in-of-a-key"
+KEY = "sk-not-a-real-key"
 _ASSIGNMENT = re.compile(r"(\w+)=(.*)")
 
 

@@ -62,9 +62,8 @@ def test_links_in_the_site_lead_to_existing_files_and_anchors(site: Path) -> Non
                 continue
             assert parts.scheme in ("", "data"), (address, link)
             target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
-            place = (
-                unquote(parts.fragment) if target.suffix == ".html" else ""
-            )  # an image's fragment means light or dark
+            # An image's fragment is not an anchor: it selects light or dark.
+            place = unquote(parts.fragment) if target.suffix == ".html" else ""
             if not target.exists() or (place and place not in {*ids(target), "__toc"}):
                 wrong.append((address, link))
     assert wrong == []
@@ -149,7 +148,7 @@ def test_pages_are_accessible_and_make_no_network_requests(half: int, site: Path
         tab.see(f"{axe}; 0")
         if ALL or number % 2 == 0:
             assert violations(tab) == [], f"{address}, desktop, light"
-        assert (tab.see(CLIPPED), tab.see(COVERED)) == ([], 0), f"{address} shows code in part"
+        assert (tab.see(CLIPPED), tab.see(COVERED)) == ([], 0), f"{address} cuts off code"
         tab.media(dark=True)
         tab.wait("document.body.dataset.mdColorScheme === 'slate'")
         if address == "index.html":  # the parts around the content are the same on all pages

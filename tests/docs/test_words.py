@@ -136,8 +136,6 @@ def test_code_in_pages_matches_the_files_they_name() -> None:
     shown = 0
     for page, text in pages().items():
         assert inlined(text) == text, f"{page} is out of date: python -m tools.docs.inline"
-        assert "--8<--" not in text and "\n??? " not in text and "\n!!! " not in text, (
-            f"{page} is read in the repository"
-        )
+        assert "--8<--" not in text and "\n??? " not in text and "\n!!! " not in text, f"{page} is also read on GitHub"
         shown += text.count("<!-- file: ")
     assert shown >= 15

@@ -72,7 +72,7 @@ def test_the_improver_keeps_improvements_until_its_budget_ends(folder: Path, run
     assert record.outcome == "gold", log
     assert [line.split(": ")[2] for line in log.splitlines() if line.startswith("step ")] == [
         "It is the best so far, and submitted.",
-        "The last line is not the JSON that was asked for.",
+        "The last line is not the requested JSON.",
         "It is the best so far, and submitted.",
         "candidate.csv is not well formed",
     ]

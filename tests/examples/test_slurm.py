@@ -15,7 +15,7 @@ from tests.examples.conftest import EXAMPLES, Run
 
 __all__ = ["slurm", "slurm_of_session"]
 
-pytestmark = [pytest.mark.full, pytest.mark.serial]  # its daemons have time limits of their own
+pytestmark = [pytest.mark.full, pytest.mark.serial]  # its daemons have their own time limits
 
 OPTIONS = "--agent=three-lines --agents-dir=agents --competitions-dir=competitions --split=own "
 OPTIONS += "--sandbox=local --cpus=1 --trust-agent=three-lines"

@@ -44,5 +44,5 @@ def test_it_runs_on_fewer_competitions(tmp_path: Path, run: Run) -> None:
     folder = Path(shutil.copytree(EXAMPLES / "training", tmp_path / "training"))
     plot = folder / "learning.svg"
     said = run(f'python -c "import sys; sys.argv.append({str(plot)!r}); {LESS}"', folder)
-    assert "held-out seeds: the best strategy for each task brings 0." in said
+    assert "held-out seeds: the best strategy for each task earns 0." in said
     assert "after 1 rounds" in said and plot.read_text().count("<polyline") == 3

@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 
 EXAMPLES = int(os.environ.get("MLEBENCH_FUZZ_EXAMPLES", "150"))
-"""Of each fuzz test."""
+"""Number of examples for each fuzz test."""
 MEMORY = 1 << 30
 """Bytes that a fuzz test may allocate in addition to its process's initial memory."""
 SECONDS = 10

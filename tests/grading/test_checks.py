@@ -90,7 +90,7 @@ def test_column_names_are_truncated_in_reasons() -> None:
         assert len(str(caught.value)) < 200
 
 
-def test_the_number_of_rows_must_be_that_of_the_answers() -> None:
+def test_the_number_of_rows_must_match_the_answers() -> None:
     require_row_count(GOOD, GOOD)
     require_row_count(GOOD, 3)
     with pytest.raises(InvalidSubmission, match=r"^the file has 3 rows; 2 were expected$"):

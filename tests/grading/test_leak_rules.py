@@ -69,7 +69,7 @@ def test_values_that_miss_rare_truths_are_not_a_leak() -> None:
     assert not tells(["x"] * 4 + ["y"] * 296, rare)
 
 
-def test_values_equal_the_truth_as_texts_numbers_or_by_a_straight_line() -> None:
+def test_values_equal_the_truth_as_texts_numbers_or_by_a_linear_relation() -> None:
     truth = [str(k * k % 31) for k in range(40)]
     numbers = [float(text) for text in truth]
     assert equals(truth, truth) and equals([f"{number:.3f}" for number in numbers], truth)
@@ -88,7 +88,7 @@ def test_values_equal_the_truth_as_texts_numbers_or_by_a_straight_line() -> None
 
 
 @pytest.mark.parametrize(("values", "found"), [(8, False), (9, False), (10, True), (11, True)])
-def test_a_straight_line_is_one_through_ten_values(values: int, found: bool) -> None:
+def test_a_linear_relation_needs_ten_values(values: int, found: bool) -> None:
     truth = [str(k % values) for k in range(60)]
     assert equals([str(2 * (k % values) + 1) for k in range(60)], truth) == found
 
@@ -335,7 +335,7 @@ def test_metadata_that_may_follow_from_content_is_a_leak_above_half(
 
     monkeypatch.setattr(leaks, "attacks", attacks)
     said = (
-        f"the {SEEN[kind]} reveal the value of 'y': a classifier that sees nothing else is right for {right} of 100, "
+        f"the {SEEN[kind]} reveal the value of 'y': a classifier that sees only these is right for {right} of 100, "
         "guessing for 50; it uses the inode most"
     )
     opened = [PublicFile("images/1.png", b"")]

@@ -373,7 +373,7 @@ def test_ids_that_reveal_the_answers_are_found(dataset: Dataset) -> None:
         truth = pd.read_csv(dataset.answers)["label"] if path != dataset.answers else rows["label"]
         rows["id"] = rows["id"].str[:7] + truth.map({"cat": "0", "dog": "1"})
         rows.to_csv(path, index=False)
-    # The sample submission comes second: its labels are those of the answers, row by row.
+    # The ids of the sample submission follow the labels of the answers, row by row.
     assert any("character of the ids reveals" in line for line in find_leaks(dataset))
 
 

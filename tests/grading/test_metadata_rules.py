@@ -85,7 +85,7 @@ def test_files_are_described_by_type_and_file_system_metadata() -> None:
     opened += [PublicFile("other.raw", b"", ()), PublicFile("u1.few", b"y", ())]
     found = of_files(opened)
     assert found.keys() == {ORDER, CONTENT}
-    assert found[ORDER]["inode of *.raw"].tolist() == [*range(12, 0, -1), *[-1.0] * 4], "-1 where there is none"
+    assert found[ORDER]["inode of *.raw"].tolist() == [*range(12, 0, -1), *[-1.0] * 4], "-1 if there is none"
     assert found[ORDER]["place in the archive of in.zip"].tolist() == list(range(1, 17))
     assert {"folder of *.raw", "size in bytes of *.raw"} <= {*found[CONTENT]}
     assert not any(

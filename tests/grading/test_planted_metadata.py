@@ -1,6 +1,6 @@
 """The search for leaks finds all kinds of metadata that reveal most answers, in every family of data.
 
-Each kind is planted by labels; a tenth of them are redrawn, so that no file's metadata is certain.
+Each kind is planted by label, after a tenth of the labels are redrawn, so that no file's metadata is a sure sign.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def headers(world: World) -> None:
     world.write_all(lambda id: world.content(header=world.told[id]))
 
 
-def bytes_behind_the_end(world: World) -> None:
+def bytes_after_the_end(world: World) -> None:
     world.write_all(lambda id: world.content() + b"\n" * world.told[id])
 
 
@@ -230,7 +230,7 @@ def _zip(world: World, ids: list[str], times: dict[str, tuple[int, ...]]) -> Non
 
 KINDS = [
     *(sizes, times, times_with_ties, times_of_inodes, inodes, order_of_a_directory, modes),
-    *(order_of_members, times_of_members, headers, bytes_behind_the_end, folders, order_of_rows, form_of_ids),
+    *(order_of_members, times_of_members, headers, bytes_after_the_end, folders, order_of_rows, form_of_ids),
     *(links, owners, extended_attributes),
 ]
 

@@ -31,7 +31,7 @@ find = PathFinder.find_spec
 class WithoutArrow:
     def __call__(self, name, *rest):
         return None if name == "pyarrow" else find(name, *rest)
-PathFinder.find_spec = WithoutArrow()  # no function: pytest keeps it in a class, where that would be a method
+PathFinder.find_spec = WithoutArrow()  # not a function, which would become a method where pytest stores it
 import pytest
 sys.exit(pytest.main(sys.argv[1:]))
 """

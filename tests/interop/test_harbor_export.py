@@ -33,7 +33,7 @@ ZEROS = {"reward": 0.0, "valid": 0, "above_median": 0, "bronze": 0, "silver": 0,
 
 
 def exported(folder: Path, *words: str) -> Path:
-    """The folder of tasks of an export that succeeds."""
+    """Export tasks, and return their folder."""
     assert main(["export", "--to=harbor", "-o", str(folder), *words]) == 0
     return folder
 
@@ -61,7 +61,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def graded(task: Path, submission: Path, logs: Path) -> tuple[dict[str, float], dict[str, Any]]:
-    """What the verifier of a task writes about a submission: rewards and report."""
+    """The rewards and the report of a task's verifier for a submission."""
     logs.mkdir(exist_ok=True)
     assert verify.main(task / "tests", submission, logs) == 0
     return json.loads((logs / "reward.json").read_text()), json.loads((logs / "report.json").read_text())

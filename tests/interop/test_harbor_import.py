@@ -230,13 +230,13 @@ def test_an_invalid_job_is_rejected_in_one_line(job: Path, tmp_path: Path, capsy
     assert "is not a job of Harbor" in refused(job, capsys)
     assert "cannot be read" in refused(tmp_path / "jobs/nowhere", capsys)
     add_trial(job, "other__1", task_name="terminal-bench/other")
-    assert "has no trial of an exported competition" in refused(job, capsys)
+    assert "has no finished trial of an exported competition" in refused(job, capsys)
 
 
 def test_trials_of_several_versions_are_rejected(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add_trial(job)
     add_trial(job, "smoke-diabetes__v2", task={**TASK, "bench_version": "v2"})
-    assert "a group has one of each" in refused(job, capsys)
+    assert "differ in version, data or description (real, v1, v2): a group has one of each" in refused(job, capsys)
 
 
 def test_an_unknown_version_or_data_is_rejected(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -375,7 +375,7 @@ def test_a_trial_without_a_report_is_identified_by_its_task_folder(job: Path) ->
 
 
 def _warnings(job: Path) -> list[str]:
-    """Why the trials of a job cannot be read."""
+    """The errors of a job's trials that cannot be read."""
     found = []
     for folder in job.iterdir():
         if folder.is_dir():
@@ -391,4 +391,4 @@ def test_hidden_and_named_competitions_are_not_mixed(
 ) -> None:
     add_trial(job, "smoke-diabetes__abc1234", submission=dataset.perfect_submission)
     add_trial(job, "competition-0123abcd__abc1234", task_name="mlebench/competition-0123abcd", task=HIDDEN_TASK)
-    assert "several versions, data or descriptions" in refused(job, capsys)
+    assert "the trials differ in version, data or description" in refused(job, capsys)

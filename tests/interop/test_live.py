@@ -69,7 +69,7 @@ def test_a_bad_collector_gets_one_warning_and_delays_nothing(
         took = time.monotonic() - started
         line = traces.close()
         warned = [*traces.warnings(), *traces.warnings()]
-    assert took < 15, "the session does not wait minutes for the collector"
+    assert took < 15, "the session waited for the collector"
     assert line.startswith("0 traces sent to ") and ", 4 not: " in line
     assert f"mlebench export --to=otlp --endpoint={collector.url}/v1/traces {folder}" in line
     assert len(warned) <= 1

@@ -549,9 +549,8 @@ def test_a_providers_file_extends_the_lists(start: Start, upstream: Upstream, tm
     (seen,) = upstream.seen
     assert (seen.body, seen.query, seen.headers["X-Team"]) == (body, "priority=2", "a")
     assert "X-Other" not in seen.headers
-    assert (
-        ask(gateway, {"query": "x", "model": "m"}, path="/mine/v1/chat/completions/rerank").status == 404
-    )  # provider's
+    # The provider's own 404:
+    assert ask(gateway, {"query": "x", "model": "m"}, path="/mine/v1/chat/completions/rerank").status == 404
     assert upstream.seen[1].body == {"query": "x", "model": "m"}
     assert ask(gateway, {}, path="/mine/v1/rerank").status == 404
     assert len(upstream.seen) == 2
@@ -566,7 +565,7 @@ def test_a_providers_file_extends_the_lists(start: Start, upstream: Upstream, tm
         ("paths: ['POST /../admin?x=1']", "paths has"),
         ("request_headers: [Authorization]", "request_headers may not contain authorization"),
         ("request_headers: ['X: y']", "request_headers has"),
-        ("allow: [x]", "unknown keys allow; known are flavour, base_url"),
+        ("allow: [x]", "unknown keys allow; known: flavour, base_url"),
     ],
 )
 def test_a_mistake_in_a_providers_file_is_explained(line: str, said: str, tmp_path: Path) -> None:

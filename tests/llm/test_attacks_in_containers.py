@@ -45,7 +45,7 @@ def head(*lines, start="POST /openai/v1/chat/completions HTTP/1.1", token=TOKEN)
     return "\\r\\n".join([start, "Host: localhost", "Authorization: Bearer " + token, *lines, "", ""]).encode()
 
 def raw(*parts, seconds=3):
-    # The statuses of all that is answered until the connection ends, or nothing comes for some seconds.
+    # The statuses of all responses, until the connection ends or is silent for some seconds.
     answer = b""
     with connect() as connection:
         try:
@@ -279,7 +279,7 @@ report([[status, [2 * ord(letter) for letter in text]] for status, text in found
     assert all(KEY in json.dumps(seen.headers) for seen in upstream.seen)
 
 
-# Too much, too slow.
+# Large and slow requests.
 
 
 def test_oversized_requests_are_rejected(attack: Attack, upstream: Upstream) -> None:

@@ -233,7 +233,7 @@ def test_no_client_retries_after_the_budget_is_exhausted(start: Start, run_dir: 
     with openai_client, anthropic_client, closing(gemini_client):
         with pytest.raises(openai.APIStatusError, match="the budget --max-calls=0 is exhausted") as refused:
             openai_client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "x"}])
-        assert not isinstance(refused.value, openai.RateLimitError)  # statuses after which agents wait and retry
+        assert not isinstance(refused.value, openai.RateLimitError)  # agents would wait and retry
         assert refused.value.code == "insufficient_quota"
         with pytest.raises(openai.APIStatusError, match="is exhausted"):
             openai_client.responses.create(model="gpt-4o", input="x", stream=True)

@@ -82,6 +82,6 @@ def test_the_tables_and_the_errors_list_all_keys(tmp_path: Path) -> None:
         file.write_text(content)
         with pytest.raises(UsageError) as raised:
             load(file)
-        known = set(re.split(r", ", re.split(r"known are |some of ", str(raised.value))[1]))
+        known = set(re.split(r", ", re.split(r"known: |some of ", str(raised.value))[1]))
         assert any(known <= set().union(*shown[a:b]) for a in range(len(shown)) for b in range(a + 1, len(shown) + 1))
         assert "b" in str(raised.value)

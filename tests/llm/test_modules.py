@@ -39,10 +39,10 @@ def test_a_call_executes_few_modules(settings: dict[str, Any], stream: bool, sta
     finally:
         threading.setprofile(None)
     assert ask(gateway).status == 200
-    time.sleep(0.1)  # the first call's end
+    time.sleep(0.1)  # let the first call finish
     executed.clear()
     assert ask(gateway, {**QUESTION, "stream": stream}).status == 200
     gateway.close()
-    executed.discard("gateway.py")  # its end
+    executed.discard("gateway.py")  # only to close it
     assert {"server.py", "openai.py", "upstream.py"} <= executed
     assert len(executed) <= MOST + bool(settings), sorted(executed)

@@ -252,7 +252,7 @@ def test_an_unrecorded_question_is_an_error_that_shows_the_nearest_one(
     assert "run first" in missed.message
     assert "call 2" in missed.message
     assert 'messages[0].content was "Which features?", is "Which folds?"' in missed.message
-    assert "no call of /anthropic" in ask(second, {"model": "m"}, path="/anthropic/v1/messages").message
+    assert "no call to /anthropic" in ask(second, {"model": "m"}, path="/anthropic/v1/messages").message
     assert second.totals.replay_misses == 2
     # The user, the metadata and the order of keys are not part of the question.
     assert ask(second, {**dict(reversed(QUESTION.items())), "user": "x", "metadata": {"a": 1}}).status == 200
@@ -433,9 +433,8 @@ def test_an_invalid_key_is_reported_before_any_run(key: str, monkeypatch: pytest
         named_model("anthropic/some-model", SETTINGS.providers)
     check_secrets(SETTINGS, definition, replayed=True)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-some-key")
-    check_secrets(
-        SETTINGS, agent(env_vars={"KEY": "${{ secrets.OPENAI_API_KEY }}"})
-    )  # another provider's key does not matter
+    # Another provider's key does not matter.
+    check_secrets(SETTINGS, agent(env_vars={"KEY": "${{ secrets.OPENAI_API_KEY }}"}))
 
 
 @pytest.mark.parametrize(
@@ -519,4 +518,4 @@ def test_a_provider_is_reached_through_the_machines_proxy_with_its_certificates(
 def test_a_missing_recording_names_the_run_without_its_competition(tmp_path: Path) -> None:
     with pytest.raises(Refusal) as refusal:
         Recording(tmp_path / "spaceship-titanic_aide-dev-0-1a2b3c4d").find("/v1/responses", {})
-    assert str(refusal.value) == "the recording of run aide-dev-0-1a2b3c4d has no call of /v1/responses"
+    assert str(refusal.value) == "the recording of run aide-dev-0-1a2b3c4d has no call to /v1/responses"

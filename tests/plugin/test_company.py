@@ -1,6 +1,6 @@
 """Runs of agents with other plugins: those that retry tests, and those that write reports.
 
-``COMPANY`` does what pytest-rerunfailures, pytest-reportlog, allure-pytest and pytest-timeout do with an item.
+``COMPANY`` imitates how pytest-rerunfailures, pytest-reportlog, allure-pytest and pytest-timeout treat an item.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Listener:
 def pytest_configure(config):
     config.pluginmanager.register(Listener(), "allure_listener")
     if not config.pluginmanager.hasplugin("timeout"):
-        config.addinivalue_line("markers", "timeout(seconds): stands for pytest-timeout's")
+        config.addinivalue_line("markers", "timeout(seconds): imitates pytest-timeout's")
         config.pluginmanager.register(object(), "timeout")
 
 

@@ -133,7 +133,7 @@ def test_workers_are_known_counted_and_can_report_before_their_node_ids(pytester
             return f"{internals.worker_count(config)} workers, {internals.worker_input(config)}"
     """)
     pytester.makepyfile("def test_it(): pass")
-    alone = ("-p", "no:mlebench")  # the channel belongs to xdist here
+    alone = ("-p", "no:mlebench")  # without our plugin, which opens the same channel
     result = pytester.runpytest_subprocess(*alone, "-n", "2")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["2 workers, None"])

@@ -84,7 +84,7 @@ class Sessions:
         return self._session.poll() is not None
 
     def was_killed(self) -> bool:
-        """Whether the session was killed, perhaps before its reports; the next session writes those."""
+        """Whether the session was killed. If it had no time for its reports, the next session writes them."""
         assert self._session is not None
         return bool(self._session.poll() == -signal.SIGKILL)
 
@@ -146,7 +146,7 @@ class Sessions:
 
 
 def leftovers(sessions: Sessions) -> list[str]:
-    """Leftovers of any process that belonged to a session."""
+    """Processes, temporary files, control groups, mounts and loop devices that the sessions left."""
     pids = {process.pid for process in sessions.seen}
     found = [f"process {process}" for process in sessions.seen if process.is_running() and process.status() != "zombie"]
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}

@@ -633,5 +633,5 @@ def test_a_group_without_a_finished_run_also_has_a_page(tmp_path: Path, open_tab
     save_group(tmp_path / "g", [], planned=[RunKey("aide", "spaceship-titanic", 0)])
     tab = open_tab(write(tmp_path / "g").as_uri())
     text = tab.see("document.body.innerText")
-    assert "\naide on spaceship-titanic\n" in text and "No run has finished yet, of 1 planned run." in text
+    assert "\naide on spaceship-titanic\n" in text and "No run has finished yet (1 planned run)." in text
     assert "1 of 1 planned run has no result yet." in text and tab.errors == []

@@ -77,7 +77,7 @@ def test_unfinished_runs_also_give_no_rate() -> None:
     top = of(done, later)
     assert top.verdict == "baseline has 2 medals from the 2 runs with a result so far, and no complete seed."
     assert top.caveats == ["1 of 3 planned runs has no result yet."]
-    assert of([], later).verdict == "No run has finished yet, of 1 planned run."
+    assert of([], later).verdict == "No run has finished yet (1 planned run)."
 
 
 def test_a_harness_failure_is_not_a_result_of_the_agent() -> None:

@@ -53,7 +53,7 @@ def strictly(path: Path) -> Any:
     """Parse JSON like MLE-bench's readers: an infinite score is Infinity, and NaN is an error."""
 
     def constant(text: str) -> float:
-        assert text != "NaN", f"{path.name} holds {text}"
+        assert text != "NaN", f"{path.name} contains {text}"
         return float(text)
 
     return json.loads(path.read_text(), parse_constant=constant)

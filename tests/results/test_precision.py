@@ -85,7 +85,7 @@ def test_without_an_interval_there_is_no_row_variance() -> None:
 
 
 def test_the_row_variance_matches_that_over_other_test_sets() -> None:
-    """Compared with the truth: 400 predictors of any accuracy, each on one test of 500 rows; bronze is at 80 %."""
+    """Compared with the truth: 400 predictors of any accuracy, each on one test of 500 rows; bronze is 80 % right."""
     rng = np.random.default_rng(0)
     found, truth = [], []
     for accuracy in rng.uniform(0.7, 0.9, 400):

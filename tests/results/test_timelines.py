@@ -117,7 +117,7 @@ def test_the_report_has_the_timeline_as_json_and_csv(group: Path, capsys: pytest
     assert {"best_score", "best_medal", "medal_lost", "validation_score", "validation_gap"} <= set(heads)
 
 
-def test_the_page_draws_rates_over_time_and_money_and_lists_a_runs_submissions(group: Path) -> None:
+def test_the_page_draws_rates_over_time_and_cost_and_lists_a_runs_submissions(group: Path) -> None:
     view = overview([read_group(group)])
     drawn = {plot.name: plot for plot in plots(view)}
     assert [panel.title for panel in drawn["over-time"].panels] == [

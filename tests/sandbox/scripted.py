@@ -116,8 +116,6 @@ def script_agent(**changes: Any) -> Agent:
 
 @dataclass
 class Result:
-    """The results of a script."""
-
     execution: Execution
     run_dir: Path
     verdicts: list[str]

@@ -34,15 +34,15 @@ def test_explicit_limits_are_kept() -> None:
     [
         ({"cpus": 36}, "--cpus is 36, but this machine has 16 processors"),
         ({"memory": 440 * GIB}, "--memory is 440 GiB, but this machine has 100 GiB"),
-        ({"cpus": 0}, "--cpus is 0, must be more than 0"),
-        ({"cpus": -1}, "--cpus is -1, must be more than 0"),
-        ({"cpus": float("nan")}, "--cpus is nan"),
-        ({"memory": 0}, "--memory is 0"),
-        ({"memory": 1000}, "--memory is 1000 bytes, must be at least 32 MiB"),
-        ({"disk": 0}, "--disk is 0"),
-        ({"time_limit": 0}, "--time-limit is 0"),
-        ({"time_limit": float("inf")}, "--time-limit is inf"),
-        ({"processes": 0}, "processes is 0"),
+        ({"cpus": 0}, "--cpus must be a finite number above 0, not 0"),
+        ({"cpus": -1}, "--cpus must be a finite number above 0, not -1"),
+        ({"cpus": float("nan")}, "--cpus must be a finite number above 0, not nan"),
+        ({"memory": 0}, "--memory must be above 0, not 0"),
+        ({"memory": 1000}, "--memory is 1000 bytes, but a run needs at least 32 MiB"),
+        ({"disk": 0}, "--disk must be above 0, not 0"),
+        ({"time_limit": 0}, "--time-limit must be a finite number above 0, not 0"),
+        ({"time_limit": float("inf")}, "--time-limit must be a finite number above 0, not inf"),
+        ({"processes": 0}, "processes must be above 0, not 0"),
     ],
 )
 def test_impossible_limits_are_rejected(limits: dict[str, Any], message: str) -> None:
@@ -52,7 +52,9 @@ def test_impossible_limits_are_rejected(limits: dict[str, Any], message: str) ->
 
 def test_limits_beyond_the_machine_are_rejected_and_applied_limits_are_recorded(run: Runner) -> None:
     for limits in ({"cpus": 10_000}, {"memory": 1 << 60}, {"cpus": 0}):
-        with pytest.raises(SandboxError, match=r"--(cpus|memory) is"):
+        with pytest.raises(
+            SandboxError, match=r"--(cpus|memory) (is .*, but this machine has|must be a finite number)"
+        ):
             run("true", **limits)
     applied = run("true", memory=None, cpus=None).execution.sandbox.limits
     assert applied["memory"] > 0 and applied["cpus"] > 0 and applied["processes"] == 4096

@@ -148,7 +148,7 @@ def one_by_one(played: Iterator[Played]) -> Iterator[Played]:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of all temporary files; its name in their environments identifies our processes."""
+    """The folder of all temporary files. Processes with its name in their environment are ours."""
     with tempfile.TemporaryDirectory(prefix="e-", dir="/tmp") as folder:  # socket paths must be short
         with suppress(AttributeError):  # return freed memory to the system, so that growth means a leak
             LIBC.mallopt(_M_ARENA_MAX, 1)

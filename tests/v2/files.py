@@ -266,7 +266,7 @@ def a_text_that_became_empty(dataset: Dataset) -> str:
     for name in ("train.csv", "test.csv"):
         rows = pd.read_csv(dataset.public / name, dtype=str, keep_default_na=False)
         texts |= {text for column in rows for text in rows[column]}
-    return "" if texts & {"NA", "null"} else "NA and null are no texts"
+    return "" if texts & {"NA", "null"} else "NA and null are not read as text"
 
 
 @flaw("jigsaw-toxic-comment-classification-challenge/1")

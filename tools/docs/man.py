@@ -44,7 +44,7 @@ def page() -> str:
     for name in _SHOWN:
         if name in VARIABLES:
             lines += [".TP", f".B {name}", _text(VARIABLES[name].replace("`", ""))]
-    lines += [".SH EXIT STATUS", "0; 1 if something failed; 2 if the call was wrong.", ".SH EXAMPLES"]
+    lines += [".SH EXIT STATUS", "0 for success, 1 for a failure, 2 for invalid arguments.", ".SH EXAMPLES"]
     for command, meaning in _EXAMPLES:
         lines += [".TP", rf"\fB{_text(command)}\fR", _text(meaning)]
     return "\n".join([*lines, ".SH SEE ALSO", r".BR pytest (1)", ""])

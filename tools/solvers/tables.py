@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 
 def fares(public: Path) -> pd.DataFrame:
-    """Predict fares from straight-line and street-grid distances, places, and time of day, day of week and month."""
+    """Predict fares from straight-line and street-grid distances, places, time of day, day of week, month and year."""
     train, test = pd.read_csv(public / "labels.csv"), pd.read_csv(public / "test.csv")
     x, asked, fare = _rides(train), _rides(test), train["fare_amount"].clip(2.5, 100)
     models = [

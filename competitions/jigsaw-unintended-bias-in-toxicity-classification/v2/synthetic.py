@@ -14,7 +14,7 @@ def make(raw: Path, seed: int) -> None:
     first.make(raw, seed)
     comments = pd.read_csv(raw / "test_private_expanded.csv", converters={"comment_text": str})
     comments = comments[comments["comment_text"] != ""].rename(columns={"toxicity": "target"})
-    numbers = np.random.RandomState(seed).permutation(COPIES * 1000)  # do not reveal which are copies
+    numbers = np.random.RandomState(seed).permutation(COPIES * 1000)  # ids do not reveal the copy
     copies = [
         comments.assign(id=numbers[copy * 1000 :][: len(comments)], comment_text=_changed(comments, copy))
         for copy in range(COPIES)

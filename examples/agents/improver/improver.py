@@ -48,7 +48,7 @@ def main() -> None:
         score, value = score_of(output)
         found = "It is no better than the best so far."
         if score is None:
-            found = "The last line is not the JSON that was asked for."
+            found = "The last line is not the requested JSON."
         elif best is None or value > best:
             if problem := submit(score):
                 found = f"candidate.csv is not well formed: {problem}"

@@ -240,7 +240,7 @@ def _most_overlapped(
 def coco_average_precision(hits: ArrayLike, positives: int) -> float:
     """Average precision as COCO defines it: mean over 101 recall levels of the best precision at that recall or higher.
 
-    ``hits``, of shape (predictions,) by descending confidence, says whether a prediction is a true positive.
+    ``hits``, of shape (predictions,) by descending confidence, is True for true positives.
     ``positives`` is the number of true objects. Range [0, 1], 0 without predictions.
     Source: Lin et al. (2014), Microsoft COCO; pycocotools' ``COCOeval``.
 

@@ -38,7 +38,7 @@ def _covered(a: Runs, b: Runs) -> NDArray[np.int64]:
 
 
 def join(masks: Sequence[Runs], sizes: Iterable[int]) -> Runs:
-    """Concatenate many masks to one; ``sizes`` are the masks' total numbers of pixels, marked or not.
+    """Concatenate many masks into one; ``sizes`` are the masks' total numbers of pixels, marked or not.
 
     >>> join([np.array([[0, 3]]), np.array([[2, 5]])], sizes=[10, 10])
     array([[ 0,  3],
@@ -176,7 +176,7 @@ def _directed_volume_hausdorff(
 _DENSE = 1 << 25
 """Maximum number of voxels of volumes that are stored as arrays; a day of scans has at most half as many."""
 _NEAR = 3
-"""Steps along each axis within which the nearest pixel is searched by trying offsets, before a tree is built."""
+"""Steps along each axis within which the nearest pixel is searched for by trying offsets, before a tree is built."""
 _MANY = 200_000
 """With more pixels than this, irrelevant ones are excluded first, by comparing cells of many pixels."""
 _CELLS = 1 << 17

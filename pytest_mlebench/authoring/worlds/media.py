@@ -45,7 +45,7 @@ def speech(rng: np.random.Generator, formants: np.ndarray, pitch: float, seconds
 
 
 def sweep(seconds: float, rate: int, start: float, end: float) -> np.ndarray:
-    """Return a tone that glides from one frequency in Hz to another, and fades in and out: shape (seconds × rate,)."""
+    """Return a tone of amplitude 1 that glides from ``start`` to ``end`` Hz and fades in and out: (seconds × rate,)."""
     t = np.arange(int(seconds * rate)) / rate
     turns = start * t + (end - start) * t**2 / (2 * seconds)
     return np.asarray(np.sin(2 * np.pi * turns) * np.sin(np.pi * t / seconds) ** 2)

@@ -1,4 +1,4 @@
-"""Artificial languages, whose words have no known meaning, so that it must be learned from the data.
+"""Artificial languages. Their words have no known meaning: it must be learned from the data.
 
 Also pages of artificial facts, with questions about them, and written tokens with their spoken forms.
 """

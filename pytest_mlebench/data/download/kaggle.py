@@ -145,7 +145,7 @@ class KaggleDownloads:
         return {competition.id: error for competition, error in refusals if error}
 
     def size(self, competition: Competition, reporter: Reporter = silent) -> Size:
-        """Return the raw data's sizes; files that are not listed count as large as the archive. Raises DataError."""
+        """Return the raw data's sizes, both the archive's if Kaggle does not list the files. Raises DataError."""
         archive = self._archive_bytes(competition, reporter)
         try:
             unpacked = self._unpacked_bytes(competition, reporter)
@@ -178,7 +178,7 @@ class KaggleDownloads:
             part.become(target)
 
     def description(self, competition: Competition, reporter: Reporter = silent) -> str:
-        """Return Kaggle's pages as Markdown, the data page last, without the rules, which are not part of the task."""
+        """Return Kaggle's pages as Markdown, data page last, without rules: they are not the task. Raises DataError."""
         request = _request("ApiListCompetitionPagesRequest", competition_name=competition.id)
         found = self._call(competition, lambda api: api.list_competition_pages(request).pages, reporter)
         if not found:
@@ -224,7 +224,7 @@ class KaggleDownloads:
         return scores
 
     def notebook(self, name: str, reporter: Reporter = silent) -> Notebook:
-        """Return the notebook ``AUTHOR/SLUG``. Raises NotebookGone, CredentialsError, or DataError to be retried."""
+        """Return the notebook ``AUTHOR/SLUG``. Raises NotebookGone, CredentialsError, or DataError (try again)."""
         from kagglesdk.kernels.types.kernels_api_service import ApiGetKernelRequest
 
         request = ApiGetKernelRequest()

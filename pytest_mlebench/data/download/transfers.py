@@ -145,9 +145,9 @@ def retry(
 ) -> T:
     """Retry a call after each TransientError, and return its result. Every wait is reported.
 
-    ``progress`` returns how much is done. An attempt that advances it resets the numbers of attempts and delays.
-    Raises DataError that begins with ``subject`` if the policy's attempts are exhausted, or if ``stopped`` is set
-    during a wait (Ctrl-C reaches only the main thread).
+    ``progress`` returns how much is done. An attempt that gets further than all before it resets attempts and
+    delays. Raises DataError that begins with ``subject`` if the policy's attempts are exhausted, or if ``stopped`` is
+    set during a wait (Ctrl-C reaches only the main thread).
     """
     failures, furthest = 0, progress()
     while True:

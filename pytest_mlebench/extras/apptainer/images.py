@@ -160,7 +160,7 @@ class SifImages:
                 (work / "build.sh").write_text(script.script())
             except SandboxError as error:
                 raise SandboxError(f"{source}: {error}") from None
-            base = self.file(script.base)  # the environment, or a file that the user put there
+            base = self.file(script.base)  # the environment, or the user's file if no registry can be reached
             if not base.is_file():
                 base = self.folder / f"{re.sub(r'[^a-z0-9.]+', '-', script.base)}.sif"
             (work / "image.def").write_text(definition(str(base) if base.is_file() else script.base))

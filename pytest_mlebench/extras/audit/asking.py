@@ -29,7 +29,7 @@ class CallRefused(Exception):
 
 
 class Model:
-    """A model behind a gateway. Usable from any thread."""
+    """A model behind a gateway. Several threads can use it at once."""
 
     def __init__(self, gateway: Gateway, provider: Provider, name: str) -> None:
         self._gateway = gateway
@@ -115,7 +115,7 @@ class Model:
 
 
 def named_model(name: str, providers: Mapping[str, Provider]) -> tuple[Provider, str]:
-    """Return the provider and model name of ``PROVIDER/MODEL``. Raises UsageError if either or the key is missing."""
+    """Return the provider and model of ``PROVIDER/MODEL``. Raises UsageError if either is invalid, or lacks a key."""
     provider_name, _, model = name.partition("/")
     if provider_name not in providers or not model:
         known = ", ".join(sorted(providers))

@@ -36,7 +36,7 @@ class CompletionsError(MLEBenchError):
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Fails on redirects. urllib would send the API key to whichever host the response names."""
+    """Rejects redirects, because urllib would send the API key to any host that a response names."""
 
     def redirect_request(self, *_: Any) -> None: ...
 

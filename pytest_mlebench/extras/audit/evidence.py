@@ -1,4 +1,4 @@
-"""Splits what a judge reads of a run (code, messages and logs) into parts of bounded size."""
+"""Splits a run's code, messages and logs into parts of limited size, for a judge to read."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def readable(text: str) -> str:
 
 
 def case_of(run: AuditedRun) -> Case:
-    """Return what a judge reads of a run: code, then trajectory steps, then logs. Duplicate texts are skipped."""
+    """Return a run as a judge reads it: code, then trajectory steps, then logs. Duplicate texts are skipped."""
     pieces: list[Piece] = []
     known: set[str] = set()
     code = (Piece(program.file, 1, program.text) for program in run.code)

@@ -139,7 +139,7 @@ def scores(
 
 
 def correlation(agent: str, knowledge: Sequence[Knowledge]) -> Correlation | None:
-    """Correlate familiarity and scores; None if there are too few competitions or all values are equal."""
+    """Correlate familiarity and scores; None for too few competitions, or if all values of either are equal."""
     from scipy.stats import pearsonr
 
     pairs = [(known.familiarity, known.scores[agent]) for known in knowledge if agent in known.scores]

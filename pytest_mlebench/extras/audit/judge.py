@@ -1,4 +1,4 @@
-"""The judge: a language model that is asked whether any part of what runs left shows unfair behaviour.
+"""The judge: a language model that is asked whether a part of a run's code, messages or logs shows unfair behaviour.
 
 The text it reads was written by the agent under audit, and may address the judge. So the text is enclosed in two lines
 with a random word, and invisible characters are replaced. An answer counts only in the requested format, and a *yes*
@@ -174,7 +174,7 @@ class _Tally:
         )
 
     def findings(self, cases: Sequence[Case], total: int) -> Iterator[Finding]:
-        """Yield what more than half of ``total`` votes on a part found. Missing votes count in the total."""
+        """Yield findings that more than half of ``total`` votes on a part agree on. A missing vote counts as a no."""
         counts: Counter[tuple[int, str]] = Counter()
         for (number, _, name), votes in sorted(self.votes.items(), key=lambda item: item[0]):
             yes = [vote for vote in votes if vote.answer is JudgeAnswer.yes]
@@ -220,8 +220,8 @@ class Judge:
         self._stop = False
 
     def __call__(self, cases: Sequence[Case]) -> tuple[list[Finding], JudgeAccount]:
-        """Return the findings, and an account of the calls. The first parts of all runs are judged before the second
-        ones, so that an exhausted budget leaves no run unread."""
+        """Return the findings, and an account of the calls. The first part of every run is judged before the second of
+        any, so that an exhausted budget leaves no run unread."""
         tasks = [
             _Task(case, number, at, vote, self._options.model)
             for at in range(max((len(case.chunks) for case in cases), default=0))

@@ -43,12 +43,12 @@ def pair_title(pair: Pair) -> str:
 
 
 def account_text(account: PlagiarismAccount) -> str:
-    """Describe what was compared with what, and with which parameters."""
+    """Describe a comparison: its parameters, and the numbers of runs and notebooks."""
     counts = account.notebooks.values()
     text = (
         f"plagiarism ({account.library} {account.version}, k-grams of {account.kgram}, window {account.window}, "
         f"threshold {100 * account.threshold:g} %, at least {account.least} characters of tokens): "
-        f"{pluralize(len(account.runs), 'run')} compared with each other across agents and with "
+        f"{pluralize(len(account.runs), 'run')} compared across agents and with "
         f"{pluralize(sum(counted.compared for counted in counts), 'notebook')}"
     )
     for count, what in (

@@ -101,8 +101,8 @@ class _Documents:
 class Comparison:
     """Collects runs one by one, and compares them at the end.
 
-    ``notebooks`` returns a competition's downloaded notebooks. ``scaffold`` returns the files of an agent's own folder,
-    which are ignored in its code. The files of ``shared`` are ignored in all code.
+    ``notebooks`` returns the state of a competition's notebooks, ``scaffold`` the files of an agent's own folder, which
+    are ignored in its code. The files of ``shared`` are ignored in all code.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Comparison:
                 self._without_code.append(record.run_id)
 
     def __call__(self) -> tuple[tuple[Finding, ...], Pairs, PlagiarismAccount]:
-        """Return the findings, all pairs, and what was compared with what."""
+        """Return the findings, all pairs, and an account of the comparison."""
         pairs: list[Pair] = []
         read: dict[str, NotebooksRead] = {}
         for id, documents in sorted(self._by_competition.items()):

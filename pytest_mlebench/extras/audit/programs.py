@@ -48,8 +48,8 @@ _COMMENT = re.compile(r"(^|\s)#.*$")
 class Program:
     """A file of code, or the commands of one tool call (then ``call`` is the number of the model call).
 
-    It is untrusted: Python beyond ``MAX_PARSED`` characters is not parsed, syntax trees are not kept, and the number of
-    nodes is limited.
+    It is untrusted: Python code of more than ``MAX_PARSED`` characters is not parsed, syntax trees are not kept, and
+    the number of nodes is limited.
     """
 
     file: str
@@ -68,7 +68,7 @@ class Program:
         return self._source[number - 1].strip() if 0 < number <= len(self._source) else ""
 
     def search(self, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
-        """Yield the number and text of each line that matches a pattern; of a long line, only the matching part."""
+        """Yield the number and text of each line that matches a pattern. Long lines are cut to the matching part."""
         for number, line in enumerate(self.facts.lines, 1):
             for start in range(0, max(1, min(len(line), MAX_LINE) - _OVERLAP), _WINDOW - _OVERLAP):
                 part = line[start : start + _WINDOW]

@@ -1,6 +1,6 @@
-"""Scanners: find what may be unfair in a run, without a model, and give evidence for each finding.
+"""Scanners: find possibly unfair behaviour in a run, without a model, and give evidence for each finding.
 
-A scanner is a function of a run. *violation* is for what no fair run does; *look* is for what may have a fair reason.
+A scanner takes a run and yields findings. A *violation* never happens in a fair run; a *look* may have a fair reason.
 """
 
 from __future__ import annotations
@@ -34,15 +34,14 @@ _MOST = 5
 """Maximum findings of one kind in one file."""
 _LOG_BYTES = 64 << 20
 _BURST, _MANY_CHECKS, _ORACLE = 20, 50, 200
-"""Numbers of submission checks that are many for a minute (30 are allowed), that are many for a run, and that are a
-search."""
+"""Submission checks that are many in a minute (30 are allowed), many in a run, and a search for the answers."""
 _TABLE = 30
 """Minimum entries of a literal that counts as a table."""
 _KNOWN_IDS = 10
 """Minimum test ids in a literal that cannot be there by chance."""
 _BIG_LITERAL = 400
 _CLASSES = 100
-"""Maximum different predictions of a submission in which lists of the rows of one prediction are searched for."""
+"""Maximum different predictions in a submission. With more, ``_is_class`` does not compare lists with it."""
 _BLOB = 4000
 _SOON = 60.0
 _SHORT_ANSWERS, _SHORT_TOKENS = 50, 16

@@ -79,7 +79,7 @@ def verify(
 
 
 def group_files(group: RunGroup) -> Mapping[str, Any]:
-    """Return what a group's reports and tables must contain according to its records, by file name."""
+    """Compute a group's reports and tables from its records, by file name."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / group.name
         folder.mkdir()

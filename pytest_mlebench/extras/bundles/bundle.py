@@ -249,7 +249,7 @@ def _write(
 def _survey(
     group_dir: Path, leave_out: frozenset[str], reserved: frozenset[str], scratch: Path
 ) -> tuple[list[tuple[str, Path]], tuple[LeftOut, ...]]:
-    """Return the files to pack, by path, and what is left out."""
+    """Return the files to pack, by path, and those that are left out."""
     kept: list[tuple[str, Path]] = []
     omitted: dict[tuple[str, str], list[int]] = {}
     for folder, folders, names in os.walk(group_dir):
@@ -278,7 +278,7 @@ def _survey(
 
 
 def _without(run_dir: Path, leave_out: frozenset[str], folder: Path, omitted: dict[tuple[str, str], list[int]]) -> Path:
-    """Write a run's archive without some kinds of files, and add these to what is omitted. Raises DataError."""
+    """Write a run's archive without some kinds of files, and add these to ``omitted``. Raises DataError."""
     kept = [name for name in record.COLLECTED if _FOLDERS[name] not in leave_out]
     for file in copy_files(run_dir, folder, kept):
         kind = _FOLDERS[file.path.partition("/")[0]]
@@ -321,7 +321,7 @@ def read_bundle(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Bu
     """Unpack a bundle into a new folder below ``parent``, named after the group. Each file is verified by size and
     digest.
 
-    Raises DataError if the file is not a bundle, or is truncated or changed, and OSError.
+    Raises OSError, or DataError if the file is not a bundle, or is truncated or changed.
     """
     try:
         with ZstdFile(source, options={DecompressionParameter.window_log_max: _WINDOW_LOG}) as stream:
@@ -467,7 +467,7 @@ class _Members:
         self._padding = 0
 
     def next(self) -> tuple[str, int] | None:
-        """Return the name and size of the next member, whose content comes next; None at the end."""
+        """Return the name and size of the next member, before its content; None at the end."""
         self._discard_padding()
         block = self._exactly(tarfile.BLOCKSIZE)
         if not block.strip(b"\0"):

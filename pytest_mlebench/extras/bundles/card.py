@@ -39,8 +39,8 @@ class Check:
     def of(
         cls, name: str, wrong: Iterable[str], detail: str, *, unchecked: str = "", lacking: Iterable[str] = ()
     ) -> Check:
-        """Return a check that differs if anything is ``wrong``. ``unchecked`` is why, and ``lacking`` what, is not
-        checked."""
+        """Return a check that differs for the reasons in ``wrong``, else cannot be checked because of ``unchecked``
+        (with the reasons in ``lacking``), else agrees."""
         if differences := tuple(wrong):
             return cls(name, CheckResult.differs, pluralize(len(differences), "difference"), differences)
         if unchecked:
@@ -155,7 +155,7 @@ def not_checked(bundle: Bundle, group: RunGroup | None) -> Iterator[str]:
         yield f"tables: values that only {bundle.index.made_by[:50]}, which made the bundle, or only this version has"
     skipped = sum((p.error or "").startswith(NOT_GRADED) for record in group.records for p in record.timeline)
     if silent_records := sum(not record.permissions for record in group.records):
-        yield f"permissions: what the user granted, for {pluralize(silent_records, 'run')} whose records do not say it"
+        yield f"permissions: what the user granted in {pluralize(silent_records, 'run')}, which is not recorded"
     if skipped:
         yield f"timelines: {pluralize(skipped, 'snapshot')} were never graded"
     silent = [r for r in group.records if r.usage.calls and not (group.folder / r.run_id / BODIES).is_file()]

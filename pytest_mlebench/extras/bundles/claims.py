@@ -1,4 +1,4 @@
-"""Checks what a bundle claims besides its results: later grades, an audit's findings, a model's familiarity.
+"""Checks the claims of a bundle besides its results: later grades, an audit's findings, a model's familiarity.
 
 The scanners always read the bundle's code, logs and calls, whether or not it contains an audit, and later grades are
 computed again. Models are not asked again, and programs are not compared with notebooks again: these claims must follow
@@ -45,8 +45,8 @@ _TOLERANCE = 1e-4
 
 
 def claims(bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader]) -> tuple[list[Check], Findings]:
-    """Check what the bundle claims besides its results. Also return the findings of a new audit, whatever an audit in
-    the bundle says."""
+    """Check the bundle's claims besides its results. Also return the findings of a new audit, which ignores any audit
+    in the bundle."""
     graders = regrader(group.version)
     checks: list[Check] = []
     if paths := sorted(bundle.folder.glob(REGRADED)):
@@ -114,7 +114,7 @@ def _regradings(paths: Sequence[Path], bundle: Bundle, group: RunGroup, regrader
 
 
 def _regrading(claimed: Regrading, bundle: Bundle, group: RunGroup, graders: Regrader) -> tuple[list[str], list[str]]:
-    """Return what differs in a group's later grades, and what cannot be graded here."""
+    """Return the differences in a group's later grades, and the runs that cannot be graded here."""
     wrong, lacking = list[str](), list[str]()
     records = {record.run_id: record for record in group.records}
     listed_runs = {run.run_id for run in claimed.runs} | claimed.not_graded.keys()
@@ -149,7 +149,7 @@ def _regrading(claimed: Regrading, bundle: Bundle, group: RunGroup, graders: Reg
 def _audit(
     claimed: Findings, again: Findings, cases: Sequence[Case], bundle: Bundle, group: RunGroup, graders: Regrader
 ) -> Iterator[Check]:
-    """Compare an audit in the bundle with what was found here."""
+    """Compare an audit in the bundle with the new findings."""
     known = {record.run_id for record in group.records}
     wrong = [f"{run_id[:100]}: audited, but not a run of the group" for run_id in sorted(set(claimed.runs) - known)]
     noted = _counts(claimed.findings)

@@ -104,7 +104,7 @@ def compare(record: RunRecord, run_dir: Path, again: RunRecord, again_dir: Path)
         return Reproduction(Likeness.close if same else Likeness.different, detail, report.score)
     apart = report.score - record.score
     near = abs(apart) <= CLOSE * max(abs(report.score), abs(record.score))
-    detail = f"its score is {report.score}, that of the run {record.score} ({apart:+.5f})"
+    detail = f"its score is {report.score}, the run's is {record.score} ({apart:+.5f})"
     return Reproduction(Likeness.close if near else Likeness.different, detail, report.score)
 
 

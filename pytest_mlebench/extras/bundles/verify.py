@@ -1,7 +1,7 @@
 """Verifies a bundle: recomputes its numbers, compares its files with each other, and audits its runs again.
 
 Every claim is computed again from the evidence in the bundle, must agree with other claims, or is listed under ``not
-checked``. Nothing in a bundle decides which. Data that was left out, or written by another version, cannot be checked,
+checked``. A bundle cannot influence which. Data that was left out, or written by another version, cannot be checked,
 which does not count as verified. ``docs/trust.md`` lists what no verification can find.
 """
 
@@ -41,7 +41,7 @@ from pytest_mlebench.sandbox.collection import digest_of
 _MAX_JSON_BYTES = 64 << 20
 
 Files = Callable[[RunGroup], Mapping[str, Any]]
-"""Returns what a group's own JSON files, by name, must contain according to its records."""
+"""Computes the expected content of a group's JSON files, by name, from its records."""
 
 
 def verify(
@@ -94,7 +94,7 @@ def objections(bundle: Bundle, regrader: Callable[[str], Regrader], files: Files
 
 
 def _warnings(group: RunGroup) -> Iterator[str]:
-    """Yield what a reader must know first."""
+    """Yield the facts that a reader must know first."""
     local = sum(record.sandbox.name == LOCAL for record in group.records)
     if local:
         which = "" if local == len(group.records) else f" for {local} of {pluralize(len(group.records), 'run')}"
@@ -230,7 +230,7 @@ def _record(record: RunRecord, bundle: Bundle, group: RunGroup, graders: Regrade
         competition = graders.catalogue[record.competition_id]
         label = split_label(competition.split, competition.version, is_twin=bool(record.twin))
         if (record.split, record.category) != (label, competition.category):
-            yield f"it counts for {record.split[:50]} / {record.category[:50]}, but the competition does not"
+            yield f"it counts for {record.split[:50]} / {record.category[:50]}, but its competition does not"
     if (found := read_validation_score(run_dir)) != record.validation_score and not bundle.lacks("submissions"):
         yield f"the agent expected the score {found}, but the record says {record.validation_score}"
     try:
@@ -297,14 +297,14 @@ def _is_ungraded(point: TimelinePoint) -> bool:
 def _timeline(
     record: RunRecord, run_dir: Path, graders: Regrader, snapshots_left_out: bool
 ) -> Iterator[tuple[str, bool]]:
-    """Yield how a run's timeline differs from its files, and whether the difference is only unknown."""
+    """Yield differences between a run's timeline and its files. The flag is True if one merely cannot be checked."""
     named = set()
     for point in record.timeline:
         parts = Path(point.file).parts
         named.add(point.file)
         path = run_dir / point.file
         if not (point.file == SUBMISSION or (len(parts) == 2 and parts[0] == SNAPSHOTS)) or ".." in parts:
-            yield f"its timeline has the file {point.file[:100]!r}", False
+            yield f"its timeline has the unexpected file {point.file[:100]!r}", False
         elif not path.is_file():
             # Only a file that the bundle leaves out on purpose may be absent. Its grade is then unknown.
             left_out = snapshots_left_out and parts[0] == SNAPSHOTS
@@ -323,7 +323,7 @@ def _timeline(
     for point in final:
         path, submission = run_dir / point.file, run_dir / SUBMISSION
         if not same_score(point.score, record.score) or point.medal != record.report.medal:
-            yield "the end of its timeline is not its score", False
+            yield "the end of its timeline has another score or medal", False
         elif path.is_file() and submission.is_file() and digest_of(path) != digest_of(submission):
             yield "the end of its timeline is not its submission", False
     for path in sorted(run_dir.glob(f"{SNAPSHOTS}/*")):

@@ -47,7 +47,7 @@ def models(
 
 
 def _gateways(group: RunGroup) -> Iterator[str]:
-    """Yield the runs whose gateway differs from that of their group."""
+    """Yield the runs that used another gateway than their group."""
     options = group.manifest.options
     one_session = len(group.manifest.sessions) == 1  # the manifest has the last session's options
     for record in group.records:
@@ -63,7 +63,7 @@ def _gateways(group: RunGroup) -> Iterator[str]:
 
 
 def _run(record: RunRecord, run_dir: Path, bundle: Bundle, max_trajectory: int) -> Iterator[str]:
-    """Yield how a run's record, ledger, recording and trajectory contradict each other."""
+    """Yield contradictions between a run's record, ledger, recording and trajectory."""
     lines = read_calls(run_dir)
     numbers = [line.get("number") for line in lines]
     if len(set(map(str, numbers))) < len(numbers) or not all(type(number) is int for number in numbers):

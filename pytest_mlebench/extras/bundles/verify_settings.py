@@ -74,7 +74,7 @@ def settings(group: RunGroup, made_at: str) -> Iterator[str]:
 
 
 def _imported(group: RunGroup) -> Iterator[str]:
-    """Yield what an imported group claims that only a session of this package can record."""
+    """Yield claims of an imported group that only a session of this package can record."""
     manifest = group.manifest
     if manifest.sessions or manifest.canonical is not None or manifest.options:
         yield f"the runs are from {manifest.run_by}, but the manifest has sessions"
@@ -104,7 +104,7 @@ def _time(text: str) -> datetime:
 
 
 def _periods(manifest: Manifest, until: datetime) -> tuple[list[_Period], list[str]]:
-    """Return the sessions with the settings of each, and what is wrong with them."""
+    """Return the sessions with their settings, and errors in them."""
     every = _settings_by_session(manifest)
     if isinstance(every, str):
         return [], [every]
@@ -134,7 +134,7 @@ def _periods(manifest: Manifest, until: datetime) -> tuple[list[_Period], list[s
 
 
 def _settings_by_session(manifest: Manifest) -> list[dict[str, Any]] | str:
-    """Return the settings of each session by undoing the changes, last first; or what is wrong with the changes."""
+    """Return the settings of each session by undoing the changes, last first; or an error in the changes."""
     current = dict(flatten(manifest.settings))
     found = [current]
     for number in range(len(manifest.sessions) - 1, -1, -1):
@@ -200,7 +200,7 @@ def _sessions_of(record: RunRecord, periods: Sequence[_Period]) -> list[_Period]
 
 
 def _of_session(record: RunRecord, periods: Sequence[_Period]) -> Iterator[str]:
-    """Yield how a record differs from the settings of the session that it matches best; nothing if it has them all."""
+    """Yield how a record differs from the settings of the session that it matches best."""
     found = [list(_unlike(record, period)) for period in _sessions_of(record, periods)]
     yield from min(found, key=len, default=[])
 
@@ -227,7 +227,7 @@ def _unlike(record: RunRecord, period: _Period) -> Iterator[str]:
         if agent.get(name) != defined.get(name):
             yield f"{name[:100]} of its agent differs from the manifest"
     if record.agent_definition.get("until") != period.settings.get("until", record.agent_definition.get("until")):
-        yield "it was told to continue until another moment than in the manifest"
+        yield "it was told to continue until a time other than the manifest says"
     # An agent's sandbox is unknown if no container runtime answered; the local one needs none.
     known = sandbox not in (None, UNKNOWN) or record.sandbox.name == "local"
     if record.sandbox.name and known and record.sandbox.name != sandbox:
@@ -236,7 +236,7 @@ def _unlike(record: RunRecord, period: _Period) -> Iterator[str]:
 
 
 def _sandbox(record: RunRecord, period: _Period) -> Iterator[str]:
-    """Yield how the limits and network of a record's sandbox contradict those that the run was given."""
+    """Yield contradictions between the limits and network of a record's sandbox and those that the run was given."""
     account = record.sandbox
     if not account.name:
         return
@@ -279,7 +279,7 @@ def _of_agent(record: RunRecord, manifest: Manifest, version: str) -> Iterator[s
     if record.ending is Ending.FINISHED and record.exit_code not in (0, None):
         yield f"it finished, but with exit code {record.exit_code}"
     if record.ending is Ending.BUDGET_ENDED and not record.usage.budget_ended:
-        yield "its budget is exhausted, but not by its model calls"
+        yield "it ran out of budget, but its model calls did not exhaust it"
     if record.description not in (None, "bundled", "obfuscated", "kaggle", "other"):
         yield f"its description is of an unknown kind: {record.description[:50]!r}"
     if record.description is not None and (record.description == "obfuscated") != (
@@ -289,7 +289,7 @@ def _of_agent(record: RunRecord, manifest: Manifest, version: str) -> Iterator[s
 
 
 def _permissions(record: RunRecord) -> Iterator[str]:
-    """Yield which permissions of a record do not follow from its sandbox. Records of earlier versions have none."""
+    """Yield permissions that were not granted, or contradict the sandbox. Records of earlier versions have none."""
     if not record.permissions:
         return
     granted, used = record.permissions.get("granted"), record.permissions.get("used")
@@ -307,7 +307,7 @@ def _permissions(record: RunRecord) -> Iterator[str]:
 
 
 def _summaries(group: RunGroup) -> Iterator[str]:
-    """Compare the manifest's summaries with the records. They may lack interrupted runs, and include other attempts."""
+    """Yield where manifest and records disagree. Replaced attempts may add values, interrupted groups may lack some."""
     manifest = group.manifest
     summaries = manifest.with_records(group.records)
     closed = manifest.sessions[-1].ended_at is not None and not manifest.sessions[-1].cluster
@@ -361,4 +361,4 @@ def _canonical(manifest: Manifest, periods: Iterable[_Period]) -> Iterator[str]:
     elif set(every.differences) != set(manifest.canonical.differences) or (
         every.is_canonical != manifest.canonical.is_canonical
     ):
-        yield "canonical: what the manifest says of the setting does not follow from its limits and machines"
+        yield "canonical: the manifest's verdict on the setting does not follow from its limits and machines"

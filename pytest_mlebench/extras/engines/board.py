@@ -23,7 +23,7 @@ def waiting_lines(group: Path, most: int) -> list[str]:
 
 
 def _waiting(group: Path) -> list[str]:
-    """A line for each run with a waiting job: the run, its job and the reason. Skips engines that do not answer."""
+    """A line for each waiting job, with run and reason, by time of submission. Skips engines that do not answer."""
     found = []
     plans = sorted(open_plans(group), key=lambda pair: pair[0].submitted)
     installed = engines()

@@ -53,7 +53,7 @@ def add(commands: Any) -> None:
 
     stop = commands.add_parser(
         "stop",
-        help="end the jobs of a run group that wait or run at an engine",
+        help="end the waiting and running jobs of a run group",
         description="Ends the jobs that a session with --cluster left behind, for example with --detach. Their runs "
         "stay unfinished; `pytest --resume=GROUP` restarts them.",
     )
@@ -148,7 +148,7 @@ def _dataset(bench: Bench, competition: Competition, seed: int) -> Dataset:
 
 @contextmanager
 def _on_local_disk(dataset: Dataset, bench: Bench) -> Iterator[Dataset]:
-    """The data, or a copy of it on the disk of ``--node-scratch`` with that option. Raises DataError."""
+    """The data, or with ``--node-scratch``, a copy of it on that disk. Raises DataError."""
     if bench.settings.node_scratch is None:
         yield dataset
         return

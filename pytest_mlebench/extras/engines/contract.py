@@ -35,7 +35,7 @@ class JobState(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a job ended that did not report its end itself."""
+    """Why a job ended without reporting its end."""
 
     LOST = "lost"
     """Not caused by the agent: the node failed, the job was preempted or cancelled, or its process was killed."""
@@ -82,7 +82,7 @@ class Engine(Protocol):
     poll_seconds: float
     """Minimum time between two calls of ``poll``."""
     settle_seconds: float
-    """Time after a job's end until its files are visible to the session."""
+    """Maximum time after a job's end until its files are visible to the session."""
 
     def check(self) -> None:
         """Check that jobs can be submitted. Raises ClusterError with what is missing and how to fix it."""
@@ -113,7 +113,7 @@ def engine(name: str, settings: Settings | None = None, secret_names: tuple[str,
     """Return the engine of this name. Raises ClusterError if it is not installed, or its options are invalid."""
     create: Callable[[Settings | None, tuple[str, ...]], Engine] | None = load_extension(ENGINES, name)
     if create is None:
-        raise ClusterError(f"engine {name} is not installed; installed are {', '.join(sorted(extensions(ENGINES)))}")
+        raise ClusterError(f"engine {name} is not installed (installed: {', '.join(sorted(extensions(ENGINES)))})")
     return create(settings, secret_names)
 
 

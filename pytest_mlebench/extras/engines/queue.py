@@ -90,7 +90,7 @@ class RunQueue:
         self._live[known.name] = _Live(replace(known, max_requeues=plan.max_requeues), job)
 
     def step(self) -> list[RunResult]:
-        """Submit runs while there is room, and return the runs that have ended since the last call, in that order."""
+        """Submit as many runs as allowed; returns the runs that have ended since the last call, in order of ending."""
         self._submit()
         found = self._ended()
         if self._live and time.monotonic() - self._polled >= self._engine.poll_seconds:
@@ -99,7 +99,7 @@ class RunQueue:
         return found
 
     def cancel(self) -> int:
-        """End all jobs; returns how many there were. Raises ClusterError."""
+        """End all jobs; returns their number. Raises ClusterError."""
         jobs = [live.job for live in self._live.values()]
         self._waiting.clear()
         if jobs:
@@ -133,9 +133,9 @@ class RunQueue:
                 # The job may have reached the engine nevertheless.
                 plans.report_end(self._group, plan.name, JobEnd(cancelled=True))
                 self._full_until = time.monotonic() + self._full_seconds
-                if not self._live and self._reported_full != str(error):  # no job of ours will make room
+                if not self._live and self._reported_full != str(error):  # with live jobs, a place becomes free
                     self._reported_full = str(error)
-                    self._reporter(Note(f"{self._engine.name} takes no more jobs for now: {error}"))
+                    self._reporter(Note(f"{self._engine.name} accepts no more jobs for now: {error}"))
                 return
             except ClusterError as error:
                 plans.report_end(self._group, plan.name, JobEnd(cancelled=True))
@@ -212,7 +212,7 @@ class RunQueue:
 
 
 def stop(group: Path, engines: Mapping[str, Callable[[], Engine]]) -> int:
-    """End the waiting and running jobs of a group, of all its sessions; returns how many there were.
+    """End the waiting and running jobs of all sessions of a group; returns their number.
 
     Raises ClusterError if an engine is not installed or does not answer.
     """
@@ -227,7 +227,7 @@ def stop(group: Path, engines: Mapping[str, Callable[[], Engine]]) -> int:
 
 
 def still_run(group: Path, engine: str, count: int) -> str:
-    """An error text for jobs of an earlier session whose runs another kind of session would repeat."""
+    """The error text if jobs of an earlier session still run, and this kind of session would repeat their runs."""
     return (
         f"{pluralize(count, 'run')} of {group} may still be running, submitted to --cluster={engine} by an earlier "
         f"session: continue them with --cluster={engine} and without -n, or end them: "

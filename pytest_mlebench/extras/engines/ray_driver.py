@@ -90,7 +90,7 @@ class Worker:
             ray.get_runtime_context().current_actor.leave.remote()
 
     def _memory_kills(self) -> int:
-        """The number of processes in this process's control group that the kernel has killed to free memory."""
+        """The number of OOM kills in this process's control group."""
         kills = 0
         try:
             for line in Path("/proc/self/cgroup").read_text().splitlines():
@@ -108,7 +108,7 @@ class Worker:
 
 
 class Driver:
-    """Answers questions. ``_known`` has actors by name, and ``_nodes`` the pending results of their ``node``."""
+    """Answers questions. ``_known`` has actors by name, and ``_nodes`` the results of calling their ``node``."""
 
     def __init__(self, address: str) -> None:
         import ray
@@ -196,7 +196,7 @@ class Driver:
         return f"waits for resources; free: {', '.join([*parts, memory])}"
 
     def _why_dead(self, name: str) -> dict[str, str]:
-        """How an actor ended whose command left no report: with its worker, or with its node."""
+        """How an actor ended without reporting the end of its command: with its worker, or with its node."""
         from ray.exceptions import GetTimeoutError, OutOfMemoryError, RayError
 
         try:

@@ -48,7 +48,7 @@ def is_known(settings: Settings, dataset: Dataset) -> bool:
 
 
 def _answer_bytes(dataset: Dataset) -> int | None:
-    """Bytes of the answers and the sample submission, or an estimate; None if their rows are unknown, too."""
+    """Bytes of the answers and the sample submission, estimated if they are missing; None if their size is unknown."""
     try:
         return sum(path.stat().st_size for path in {dataset.answers, dataset.sample_submission})
     except OSError:
@@ -75,11 +75,11 @@ def request_text(engine: str, settings: Settings, asked: Sequence[Resources]) ->
 
 
 def check_largest(engine: Engine, settings: Settings, asked: Sequence[Resources]) -> None:
-    """Check that the engine can start the largest job. Raises ClusterError with the requested resources."""
+    """Check that the engine can ever start the largest job. Raises ClusterError with the requested resources."""
     seconds = max(one.seconds for one in asked)
     memory = max((one.memory for one in asked if one.memory is not None), default=None)
     largest = Resources(seconds=seconds, cpus=settings.cpus, memory=memory, gpus=settings.gpus)
     try:
         engine.check_resources(largest)
     except ClusterError as error:
-        raise ClusterError(f"{error}; {request_text(engine.name, settings, asked)}. Ask for less") from error
+        raise ClusterError(f"{error}; {request_text(engine.name, settings, asked)}. Request less") from error

@@ -64,7 +64,7 @@ def _user_folder(folder: Path) -> Path:
     except OSError as error:
         raise DataError(f"--node-scratch: {private} cannot be used: {reason(error)}") from error
     if not stat.S_ISDIR(stats.st_mode) or stats.st_uid != os.getuid() or stats.st_mode & 0o077:
-        raise DataError(f"--node-scratch: {private} must be your folder, and closed to others: chmod 700 {private}")
+        raise DataError(f"--node-scratch: {private} must be a folder you own, closed to others: chmod 700 {private}")
     return private
 
 
@@ -120,7 +120,7 @@ def _remove_unused(base: Path, *, except_for: Path) -> None:
     for copy in base.iterdir():
         if copy.name == _LOCKS or copy == except_for:
             continue
-        with suppress(locks.LockHeld), locks.hold_lock(_lock(copy), "removes", "what a killed run has left"):
+        with suppress(locks.LockHeld), locks.hold_lock(_lock(copy), "removes", "the copies of killed runs"):
             if not _is_used(copy):
                 shutil.rmtree(copy, ignore_errors=True)
 

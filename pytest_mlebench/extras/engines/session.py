@@ -111,7 +111,7 @@ def check_none_runs(session: Session) -> None:
 
 
 def loop(session: pytest.Session) -> bool | None:
-    """Run the items of a session with ``--cluster``, the engine's runs as they end. None for other sessions."""
+    """Run the items of a session with ``--cluster``, the engine's runs as they end. Returns None for other sessions."""
     config = session.config
     if engine_of(config) is None or config.option.collectonly:
         return None

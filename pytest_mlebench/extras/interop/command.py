@@ -55,7 +55,7 @@ def add(commands: Any) -> None:
 
 
 def _loadable() -> dict[str, Exporter]:
-    """The exporters by name, except third-party ones that cannot be loaded: choosing such a one reports why."""
+    """The exporters by name, except third-party ones that cannot be loaded: choosing one of those reports why."""
     found = {}
     for name in sorted(extensions(contract.EXPORTERS)):
         with suppress(UsageError):

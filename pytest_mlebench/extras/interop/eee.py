@@ -35,12 +35,12 @@ logger = logging.getLogger("pytest_mlebench")
 SUMMARY = "results for the common corpus of Every Eval Ever"
 OPTIONS = (
     ExportOption("--organization", "NAME", "who ran the evaluation (default: unknown)"),
-    ExportOption("--relationship", "WHICH", "of evaluator to model: first_party, third_party, collaborative or other"),
+    ExportOption("--relationship", "WHICH", "first_party, third_party, collaborative or other (evaluator to model)"),
 )
 SCHEMA_VERSION = "0.3.0"
 RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 _DEVELOPERS = {"gemini": "google", "gemini-openai": "google"}
-"""Model developers that have another name than the provider."""
+"""The developers of models by provider, if their names differ."""
 _RATES = {
     "any_medal": "any medal",
     "gold": "gold medal",

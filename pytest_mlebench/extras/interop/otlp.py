@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pytest_mlebench")
 
-SUMMARY = "traces to an OpenTelemetry collector, MLflow or another server that takes OTLP over HTTP"
+SUMMARY = "traces to an OpenTelemetry collector, MLflow or another server that accepts OTLP over HTTP"
 OPTIONS = (
     ExportOption("--endpoint", "URL", "the server; /v1/traces is added if the URL does not end with it"),
     ExportOption("--headers", "FILE", "file of `Name: value` lines for each request, readable only by you"),
@@ -45,7 +45,7 @@ _RETRIED = (408, 429, *range(500, 600))
 
 
 class SendError(Exception):
-    """A server did not accept spans, for this reason. ``is_permanent`` means that a retry would not help."""
+    """A server did not accept spans; the text has the reason. ``is_permanent`` means that a retry would not help."""
 
     def __init__(self, why: str, *, is_permanent: bool = False) -> None:
         super().__init__(why)

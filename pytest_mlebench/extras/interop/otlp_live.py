@@ -1,7 +1,7 @@
 """Sends traces of a session's runs when the runs end: ``--otlp=URL``.
 
 A thread sends them from a bounded queue. Whatever the collector does, the session continues: traces that cannot be sent
-are retried with later runs, and once more at the end.
+are retried with later runs, and again at the end.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ class RunSpans:
 
 
 def _reasons(answer: Any) -> Iterator[str]:
-    """The finish reasons of an answer, in the words of its API."""
+    """The finish reasons of an answer, as its API names them."""
     answer = as_object(answer)
     for part in (answer, *as_objects(answer.get("choices")), *as_objects(answer.get("candidates"))):
         found = [part.get(name) for name in ("finish_reason", "finishReason", "stop_reason")]
@@ -263,7 +263,7 @@ def _id(size: int, *parts: Any) -> bytes:
 
 
 def _unix_nanoseconds(text: str) -> int:
-    """Convert a time in ISO 8601 to nanoseconds since 1970; 0 for another text."""
+    """Convert a time in ISO 8601 to nanoseconds since 1970; returns 0 if it is invalid."""
     try:
         found = datetime.fromisoformat(text)
         return max(0, (found.replace(tzinfo=found.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1) * 1000)

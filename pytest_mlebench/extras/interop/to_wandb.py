@@ -37,6 +37,7 @@ _EXPORTED_AT = "mlebench.exported_at"
 _READ_BACK_WAITS = (0, 1, 3, 10, 30)
 """Seconds before each check for arrived data, which W&B shows with a delay."""
 _MAX_NAMED = 5
+_REPEATABLE = "the same command updates the runs, and adds nothing twice"
 
 
 def export(group: RunGroup, request: Request) -> Iterator[str]:
@@ -68,7 +69,7 @@ def _client_errors(wandb: Any) -> Iterator[None]:
         with suppress(Exception):  # else the client shows the error with a traceback at exit
             wandb.teardown(exit_code=1)
         why = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
-        raise UsageError(f"W&B: {why}; the same command updates what was sent, and adds nothing twice") from error
+        raise UsageError(f"W&B: {why}; {_REPEATABLE}") from error
 
 
 class _Target:
@@ -133,8 +134,7 @@ class _Target:
         names = ", ".join(missing[:_MAX_NAMED]) + (", …" if len(missing) > _MAX_NAMED else "")
         runs = pluralize(len(self._sent), "run")
         raise UsageError(
-            f"W&B lacks data of {len(missing)} of {runs} ({names}): its server may limit the size of requests; "
-            "the same command updates what was sent, and adds nothing twice"
+            f"W&B lacks data of {len(missing)} of {runs} ({names}): its server may limit request sizes; {_REPEATABLE}"
         )
 
     def _is_complete(self, run: Any) -> bool:

@@ -149,7 +149,7 @@ def read_list(packed: bytes, part: IndexPart) -> list[ListedFile]:
         entries.append(entry)
         total += entry.size
         if len(entries) > part.files or total > part.bytes:
-            raise IndexDamaged("it has more files or bytes than the head says")
+            raise IndexDamaged("it has more files or bytes than the head lists")
     if (len(entries), total, digest.hexdigest()) != (part.files, part.bytes, part.sha256):
         raise IndexDamaged("it does not match the head")
     return entries

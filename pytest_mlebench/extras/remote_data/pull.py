@@ -41,7 +41,7 @@ class PullSource(Storage):
         except index.IndexDamaged as error:
             raise _damaged(self, competition, name, str(error)) from error
 
-    def bytes_pulled(self, work: Path) -> int:
+    def bytes_there(self, work: Path) -> int:
         """Bytes in the files that an earlier call of ``pull`` left."""
         found = (os.path.join(folder, name) for folder, _, names in os.walk(work) for name in names)  # noqa: PTH118
         return sum(os.lstat(path).st_size for path in found)
@@ -142,7 +142,7 @@ class _Pull:
                 self._fetch(download, name, entry)
             if download.sha256 != entry.sha256:
                 part.unlink()
-                raise _damaged(self.storage, self.competition, name, "its SHA-256 is not that of the index")
+                raise _damaged(self.storage, self.competition, name, "its SHA-256 differs from the index")
         part.replace(target)
 
     def _is_pulled(self, target: Path, entry: index.ListedFile) -> bool:

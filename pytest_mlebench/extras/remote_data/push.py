@@ -78,17 +78,17 @@ class _Push:
         except NotPushed:
             return False
         if found.digest != self._head.digest:
-            raise self._refused("has other data of it")
+            raise self._refused("has other data for it")
         return True
 
     def claim(self) -> None:
         """Write a note of the data that will be pushed. Raises DataError if the URL has files of other data."""
         try:
             if self._claimed() != self._head.digest:
-                raise self._refused("has a part of other data of it, whose push was stopped or continues")
+                raise self._refused("has a part of other data for it, from an interrupted or running push")
         except ObjectNotFound:
             if self._storage.sizes(self._layout.folder, self._reporter):
-                raise self._refused("has files of it that no index lists") from None
+                raise self._refused("has files for it that no index lists") from None
             note = json.dumps({"sha256": self._head.digest}).encode()
             self._storage.write(self._layout.pushing, note, self._reporter)
 
@@ -128,7 +128,7 @@ class _Push:
     def finish(self) -> None:
         """Write the index, the head last."""
         if self._claimed() != self._head.digest:
-            raise self._refused("has got other data of it meanwhile")
+            raise self._refused("has received other data for it meanwhile")
         for side, packed in self._lists.items():
             self._storage.write(self._layout.list_of(side), packed, self._reporter)
         self._storage.write(self._layout.head, self._head.to_json(), self._reporter)
@@ -136,7 +136,7 @@ class _Push:
 
     def _refused(self, reason: str) -> DataError:
         return DataError(
-            f"{self._competition.id}: {self._storage.url} {reason}, which is not overwritten; push to another URL, or "
+            f"{self._competition.id}: {self._storage.url} {reason}; nothing is overwritten: push to another URL, or "
             f"replace it: {push_command(self._storage, self._competition)} --replace"
         )
 

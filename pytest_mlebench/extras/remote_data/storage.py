@@ -72,7 +72,7 @@ class Storage:
             for block in blocks:
                 found += block
                 if len(found) > limit:
-                    raise DataError(f"{self.where(name)} is larger than it may be")
+                    raise DataError(f"{self.where(name)} is larger than {limit:,} bytes")
             return bytes(found)
 
         return self.retry(get, name, reporter)

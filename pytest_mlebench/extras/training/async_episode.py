@@ -56,7 +56,7 @@ class AsyncEpisode:
         return await self._call(self._episode.submit)
 
     async def close(self) -> None:
-        """End the episode; nothing can be called afterwards."""
+        """End the episode; no method can be called afterwards."""
         await self._call(self._episode.close)
         self._thread.shutdown(wait=False)
 

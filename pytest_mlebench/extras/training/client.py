@@ -1,4 +1,4 @@
-"""A client of ``mlebench serve-episodes``, which needs only this package.
+"""A client of ``mlebench serve-episodes``. It needs only this package.
 
 >>> client = EpisodeClient("http://127.0.0.1:7576", "the token that the server printed")
 >>> with client.episode("spaceship-titanic") as episode:  # doctest: +SKIP
@@ -57,7 +57,7 @@ class EpisodeClient:
             connection.request(method, path, json.dumps(body), {"Authorization": f"Bearer {self._token}"})
             answer = loads(connection.getresponse().read())
         except (OSError, HTTPException, ValueError) as error:
-            raise SandboxError(f"http://{self._host}:{self._port} gave no answer: {error}") from error
+            raise SandboxError(f"http://{self._host}:{self._port} did not answer: {error}") from error
         finally:
             connection.close()
         if not isinstance(answer, dict):
@@ -110,4 +110,4 @@ def _parsed(kind: type[_Answer], answer: Any) -> _Answer:
     try:
         return parse(kind, answer)
     except ValueError as error:
-        raise SandboxError(f"the server's answer is not a {kind.__name__}: {error}") from error
+        raise SandboxError(f"the server's answer is an invalid {kind.__name__}: {error}") from error

@@ -162,7 +162,7 @@ def episode(
 
     ``options`` are those of ``EpisodeOptions``: ``data`` (``twin``, or ``real``, for which steps have no scores),
     ``size``, ``reward``, ``time_limit``, ``step_timeout``, ``output_bytes`` and ``answer_timeout``. Options of
-    ``Bench``, such as ``sandbox`` and ``memory``, replace the bench's. ``group`` is a folder, or an
+    ``Bench``, such as ``sandbox`` and ``memory``, override the bench's. ``group`` is a folder, or an
     ``EpisodeRecording`` that several episodes share: each episode is recorded there as a run. Raises UsageError.
     """
     bench, episode_options = with_options(bench, options)

@@ -18,7 +18,7 @@ from pytest_mlebench.options import from_python
 class EpisodeOptions:
     """Options of a competition's episodes. Times are in seconds, and ``output_bytes`` limits each step's output.
 
-    A sandbox has ``answer_timeout`` to answer after a step's timeout, and to end. Then it is considered broken.
+    A sandbox that takes longer than ``answer_timeout`` after a step's timeout, or to end, is considered broken.
     """
 
     data: str = "twin"

@@ -77,7 +77,7 @@ class RunningEpisode:
 
     @cached_property
     def _halves(self) -> tuple[Half, Half] | None:
-        """Created when there is something to grade; None if steps have no scores."""
+        """The halves, created for the first grading; None if steps have no scores."""
         if not self._dataset.competition.is_twin:
             return None
         result = halves(self._dataset, self._scratch / "halves", self._secret)

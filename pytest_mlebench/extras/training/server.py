@@ -203,7 +203,7 @@ class EpisodeServer:
         return id
 
     def _recording(self, group: object) -> EpisodeRecording | None:
-        """The run group of this name, in which episodes are recorded; all episodes that name it share it."""
+        """The run group of this name below ``--runs-dir``, which all episodes that name it share."""
         if group == "":
             return None
         if not isinstance(group, str) or not _GROUP.fullmatch(group):

@@ -73,7 +73,7 @@ class Guard:
 
         answer: ASGIApp = self._app
         if not self._is_ours(headers.getlist("host")):
-            answer = _refusal(421, "this server does not use that name; use the address that it printed")
+            answer = _refusal(421, "unknown host name for this server; use the address that it printed")
         elif scope["method"] not in ("GET", "HEAD"):
             answer = PlainTextResponse("this server is read-only\n", 405, {"Allow": "GET, HEAD"})
         elif headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":

@@ -1,4 +1,4 @@
-"""Shows what changes while agents run: the time and cost of runs in progress, and server-sent events about changes."""
+"""Live data while agents run: the time and cost of runs in progress, and server-sent events about changes."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Site:
         self.trajectories = Trajectories()
         self.calls = Calls()
         self.group_parts: tuple[Any, dict[str, Any]] = (None, {})
-        """The parts that the page of a group last showed, after what they were computed from."""
+        """A key, and the parts of the group page that was shown last. They are valid while the key is unchanged."""
         self._reader = lru_cache(_KEPT_GROUPS)(GroupReader)
         self._group = lru_cache(_KEPT_GROUPS)(lambda folder, state: self._reader(folder).read())
         self._lock = Lock()

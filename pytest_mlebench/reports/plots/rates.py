@@ -169,7 +169,7 @@ _LINE = 14
 
 @dataclass(frozen=True)
 class _Axis:
-    """An axis from 0 in seconds or dollars. ``distance`` between ticks is in ``unit``, ``end`` is not."""
+    """An axis from 0 to ``end``, in seconds or dollars. Ticks are ``distance`` apart, in ``unit``."""
 
     unit: str
     distance: float

@@ -145,7 +145,7 @@ Place = float | str
 
 
 def n(value: Place) -> str:
-    """Format a number without a trailing ``.0``."""
+    """Format a number with at most one decimal."""
     return value if isinstance(value, str) else f"{value:.1f}".removesuffix(".0")
 
 

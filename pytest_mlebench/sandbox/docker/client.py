@@ -24,7 +24,7 @@ _LONGEST_ERROR = 1000
 
 
 class ContainerClient:
-    """A connection to an engine, and what is specific to this engine. Methods raise the docker client's errors."""
+    """A connection to an engine, and its specific behaviour. Methods raise the docker client's errors."""
 
     name = DOCKER
     title = "Docker"
@@ -47,7 +47,7 @@ class ContainerClient:
 
     @property
     def why_unenforced(self) -> str:
-        """The possible reason, and what to do about it."""
+        """The likely reason, and the remedy if there is one."""
         return "its kernel does not support it, or it is rootless without its own control groups"
 
     @property
@@ -161,7 +161,7 @@ def _no_engine(error: Exception) -> str:
 
 
 def has_quota(info: dict[str, Any]) -> bool:
-    """Whether the engine's storage driver might be able to limit what a container writes. Only an attempt shows it.
+    """Whether the engine's storage driver might be able to limit a container's writes. Only an attempt gives certainty.
 
     Such a driver is overlay2 on XFS with project quotas. btrfs and zfs limit a container together with its image.
     """

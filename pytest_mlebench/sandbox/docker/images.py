@@ -278,7 +278,7 @@ class Images:
         if size > self._max_bytes:
             with client_errors(f"remove image {tag}"):
                 self._client.images.remove(tag, force=True)
-            raise SandboxError(f"image {tag} has {format_size(size)}, the limit is {format_size(self._max_bytes)}")
+            raise SandboxError(f"image {tag} has {format_size(size)}; the limit is {format_size(self._max_bytes)}")
 
     def workdir(self, tag: str) -> str:
         """Return the folder in which an image's programs start. Raises SandboxError."""

@@ -156,7 +156,7 @@ class LocalSandbox:
         apply(self._limits, workers=self._workers)
 
     def prepare(self, agent: Agent) -> None:
-        """Nothing to do."""
+        """Do nothing: there is no image to build."""
 
     def run(self, task: contract.Task) -> contract.Execution:
         self.check(task.agent)

@@ -168,9 +168,9 @@ def endpoints(
 ) -> tuple[Destination, ...]:
     """Return what the policy ``llm`` lets this agent reach. Raises SandboxError for a host that is not permitted.
 
-    The result has the hosts ``more``, which the user permits, the providers of keys that the agent gets in plain, and
-    all hosts listed by a bundled agent. Hosts in ``without`` are left out of the latter two: the agent reaches them
-    through the gateway. Other hosts in ``llm_hosts`` or in variables ``…_BASE_URL`` need the user's permission.
+    The result has the hosts ``more``, which the user permits, and the providers of keys that the agent gets in plain,
+    limited to ``llm_hosts`` if that is set. A bundled agent gets all hosts that it lists. Hosts in ``without`` are left
+    to the gateway, unless in ``more``. Other hosts in ``llm_hosts`` or ``…_BASE_URL`` need the user's permission.
     """
     permitted = tuple(map(Destination.parse, more))
     key_hosts = {_PROVIDERS[name] for name in agent.secret_names if name in _PROVIDERS}

@@ -216,7 +216,7 @@ async def tunnel(
     """Connect to a host through a proxy, which resolves the name. Raises OSError with the proxy's answer."""
     name = f"the proxy {proxy.hostname}"
     if proxy.scheme not in ("http", "https"):
-        raise OSError(f"{name} speaks {proxy.scheme}, must be an HTTP proxy")
+        raise OSError(f"{name} speaks {proxy.scheme}, but must be an HTTP proxy")
     secure = proxy.scheme == "https"
     try:
         proxy_port = proxy.port or (443 if secure else 80)

@@ -24,7 +24,7 @@ def test_inversions_are_the_pairs_in_the_wrong_order(values: list[int]) -> None:
 
 
 def test_kendall_tau_pools_swaps_and_pairs_over_the_lists() -> None:
-    # Of three pairs of the first list two are wrong, of one of the second none: 1 - 4 * 2 / (6 + 2).
+    # Two of the first list's three pairs are wrong, and not the second's only pair: 1 - 4 * 2 / (6 + 2).
     assert kendall_tau(["abc", "xy"], ["cab", "xy"]) == 0
 
 

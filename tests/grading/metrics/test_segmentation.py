@@ -32,7 +32,7 @@ def runs(mask: np.ndarray) -> Runs:
 
 
 @given(MASKS, MASKS)
-def test_areas_of_runs_are_those_of_the_masks(a: np.ndarray, b: np.ndarray) -> None:
+def test_areas_of_runs_match_the_masks(a: np.ndarray, b: np.ndarray) -> None:
     assert area(runs(a)) == a.sum()
     assert intersection(runs(a), runs(b)) == (a & b).sum()
 

@@ -279,7 +279,7 @@ class _Registry:
         return [] if image == "local" else [image]
 
 
-@pytest.mark.parametrize(("image", "problem"), [("evil", "ADD "), ("worse", "COPY: the image 'local'")])
+@pytest.mark.parametrize(("image", "problem"), [("evil", "ADD 'https:"), ("worse", "COPY: the image 'local'")])
 def test_a_base_image_wants_more_when_it_is_built_on(image: str, problem: str) -> None:
     with pytest.raises(SandboxError, match=rf"line 2: {problem}.*\(an ONBUILD of '{image}'\)"):
         Rules(_Registry(), fetching=False).check(f"# x\nFROM {image}\n")

@@ -29,7 +29,7 @@ import os
 while True:
     try:
         child = os.fork() == 0
-    except OSError:  # no more processes: those that there are go on
+    except OSError:  # no more processes; the existing ones continue
         continue
     x = []
     while child: x.append(b'x' * (1 << 22))

@@ -183,7 +183,7 @@ def _add_plagiarism(command: argparse.ArgumentParser) -> None:
 
 
 def _compared_with(options: argparse.Namespace, settings: Settings) -> PlagiarismOptions | None:
-    """Return what to compare runs with; None without ``--plagiarism``. Raises UsageError."""
+    """Return the options of a comparison; None without ``--plagiarism``. Raises UsageError."""
     if not options.plagiarism:
         for name in ("with_group", "boilerplate", "pairs"):
             if getattr(options, name):

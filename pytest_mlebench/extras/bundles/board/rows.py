@@ -1,7 +1,7 @@
 """The rows of a leaderboard: an agent's results on a split, with every reason why they are not comparable.
 
-Figures were computed again during verification, or agree with what was. What verification cannot check is shown as the
-maker's statement (hardware, times), or not shown (costs and models without a ledger that agrees).
+Figures were recomputed during verification, or agree with recomputed ones. Values that verification cannot check are
+shown as the maker's statement (hardware, times), or not shown (costs and models without a ledger that agrees).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MEDALS: tuple[Measure, ...] = ("any_medal", "gold", "silver", "bronze")
 _UNLIKE = ("network", "test-set feedback", "sessions")
 """Lines of the fairness profile, besides time, hardware and models, that must be canonical for comparable rows."""
 _STATED = ("external knowledge", "provider tools", "models called")
-"""Lines that make a row not comparable only if they state a difference, since nobody knows what models know."""
+"""Lines that make a row not comparable only if they state a difference, since it is unknown what models know."""
 _SHOWN_MODELS = 5
 _TEXT = 300
 
@@ -107,7 +107,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Rejected:
-    """A bundle without rows, and why. ``digest`` is empty if the file could not be read. All texts are cut."""
+    """A bundle without rows, and why. ``digest`` is empty if the file could not be read. All texts are shortened."""
 
     file: str
     digest: str = ""
@@ -117,7 +117,7 @@ class Rejected:
 
 
 def rows_of(group: RunGroup, card: Card, graders: Regrader) -> Iterator[Row]:
-    """Yield the rows of a bundle's run group, whose ``card`` says that it can be shown."""
+    """Yield the rows of a bundle's run group, after its ``card`` was found to allow them."""
     checked = {check.name for check in card.checks if check.result is CheckResult.verified}
     verdicts = {} if card.findings is None else card.findings.verdicts
     for summary in summarise([group]):
@@ -269,7 +269,7 @@ def _hardware(group: RunGroup) -> str:
 def _models(
     group: RunGroup, summary: SplitSummary, profile: Sequence[ProfileLine], *, is_checked: bool
 ) -> tuple[str, float | None, str]:
-    """Return the models, the cost per run, and that cost in words, if ledgers that agree with the records show them."""
+    """Return the models, the cost per run, and that cost as text, as shown by ledgers that agree with the records."""
     if not is_checked:
         return "models not checked", None, "not checked"
     names = sorted({name[:100] for record in group.records for name in record.models_called})
@@ -283,8 +283,8 @@ def _models(
 
 
 def _data(group: RunGroup, graders: Regrader) -> str:
-    """Return ``twin`` if the records say so; else ``real``, ``synthetic`` or ``not verified``, by the data on this
-    machine, which has the digests of the runs."""
+    """Return ``twin`` if the records say so; else ``real``, ``synthetic`` or ``not verified``, according to data on
+    this machine with the digests of the runs."""
     if any(record.twin or record.report.generated == TWIN for record in group.records):
         return TWIN
     found = [graders.dataset(record) for record in {record.competition_id: record for record in group.records}.values()]

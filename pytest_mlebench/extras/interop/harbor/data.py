@@ -43,7 +43,7 @@ class TaskData:
         return SCHEMES[self.url.partition("://")[0]]
 
     def wanted(self, dataset: Dataset, *only: str, show: str) -> str:
-        """The argument of ``fetch.py``: the parts to pull, and the folder to show."""
+        """The JSON argument of ``fetch.py``: the parts to pull, and the folder to show."""
         competition = dataset.competition
         return json.dumps(
             {

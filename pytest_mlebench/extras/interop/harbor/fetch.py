@@ -1,4 +1,4 @@
-"""Pulls data that ``mlebench push`` uploaded, when a task runs: ``fetch.py JSON FOLDER``.
+"""When a task runs, pulls data that ``mlebench push`` uploaded: ``fetch.py JSON FOLDER``.
 
 This program is in a task's images. ``$MLEBENCH_DATA_SOURCE`` is the URL. JSON names the data to pull, and the digest
 of all of it, so that nobody can replace it after the export.

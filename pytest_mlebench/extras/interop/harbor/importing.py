@@ -91,18 +91,18 @@ def _read(job: Path) -> tuple[list[Trial], int]:
         else:
             trials.append(trial)
     if not trials:
-        raise UsageError(f"{job} has no trial of an exported competition that has ended")
+        raise UsageError(f"{job} has no finished trial of an exported competition")
     return sorted(trials, key=lambda trial: (trial.started_at, trial.folder.name)), unfinished
 
 
 def _as_exported(bench: Bench, trials: Sequence[Trial]) -> Bench:
-    """The bench with the version, data and descriptions with which the tasks were exported."""
+    """A bench with the version, data and descriptions of the exported tasks."""
     versions = {str(trial.task.get("bench_version", bench.settings.version)) for trial in trials}
     choices = {str(trial.task.get("data", bench.settings.data)) for trial in trials}
     hidden = {trial.task.get("description") == OBFUSCATED for trial in trials}
     if len(versions) > 1 or len(choices) > 1 or len(hidden) > 1:
         found = ", ".join(sorted(versions | choices | ({OBFUSCATED} if hidden == {True, False} else set())))
-        raise UsageError(f"the trials have several versions, data or descriptions ({found}): a group has one of each")
+        raise UsageError(f"the trials differ in version, data or description ({found}): a group has one of each")
     (version,), (choice,) = versions, choices
     if version not in ("v1", "v2"):
         raise UsageError(f"the trials have version {version!r} of the benchmark, which is not supported")

@@ -109,7 +109,7 @@ def read_bytes(path: Path, below: Path, limit: int) -> bytes | None:
 
 
 def read_object(path: Path, below: Path, limit: int = MAX_JSON) -> dict[str, Any] | None:
-    """The object in a JSON file; None if there is no file. Raises JobError for any other content."""
+    """Read the object in a JSON file; returns None if there is no file. Raises JobError if the content is invalid."""
     content = read_bytes(path, below, limit)
     if content is None:
         return None
@@ -118,7 +118,7 @@ def read_object(path: Path, below: Path, limit: int = MAX_JSON) -> dict[str, Any
     except ValueError as error:
         raise JobError(f"{path} is not valid JSON: {reason(error)}") from error
     if not isinstance(found, dict):
-        raise JobError(f"{path} must hold an object")
+        raise JobError(f"{path} must be a JSON object")
     return found
 
 
@@ -155,7 +155,7 @@ def read_trial(folder: Path) -> Trial | None:
             raise JobError(f"{folder}: its task hides its competition, and neither report nor task folder names it")
     started, ended = (_moment(found.get(key)) for key in ("started_at", "finished_at"))
     if started is None or ended is None:
-        raise JobError(f"{folder}: its result does not say when it started and finished")
+        raise JobError(f"{folder}: its result lacks a valid start or end time")
     execution = as_object(found.get("agent_execution"))
     began, stopped = (_moment(execution.get(key)) for key in ("started_at", "finished_at"))
     exception = as_object(found.get("exception_info"))
@@ -224,7 +224,7 @@ def _text(value: Any) -> str:
 
 
 def number(value: Any) -> float | None:
-    """A number in a result; None for anything else."""
+    """A number in a result; None if the value is not a number."""
     try:
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
     except OverflowError:

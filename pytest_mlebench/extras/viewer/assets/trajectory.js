@@ -174,7 +174,7 @@
     }
   }
   // Marks the visible steps in the outline and on the tape. The observer is called after layout, when reading positions is
-  // cheap, so that all writes come last.
+  // cheap; all writes are at the end.
   const visible = new Set();
   const outline = document.querySelector(".outline");
   const places = new Map([...links.keys()].map((own, k) => [own, k]));

@@ -5,8 +5,8 @@
 {"write": path, "data": base64}                      ->  {} or {"error": text}
 
 The first line of output has ``folders``, by their variables. Each answer has ``submission``, which identifies the
-version of the submission file, or is null. The program imports little of the standard library, since each episode waits
-for its imports. Commands can manipulate it, so the harness treats its output as untrusted.
+version of the submission file, or is null. The program needs only the standard library, and little of it, since each
+episode waits for its imports. Commands can manipulate it, so the harness treats its output as untrusted.
 """
 
 from __future__ import annotations
