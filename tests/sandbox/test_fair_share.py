@@ -52,9 +52,7 @@ def test_impossible_limits_are_rejected(limits: dict[str, Any], message: str) ->
 
 def test_limits_beyond_the_machine_are_rejected_and_applied_limits_are_recorded(run: Runner) -> None:
     for limits in ({"cpus": 10_000}, {"memory": 1 << 60}, {"cpus": 0}):
-        with pytest.raises(
-            SandboxError, match=r"--(cpus|memory) (is .*, but this machine has|must be a finite number)"
-        ):
+        with pytest.raises(SandboxError, match=r"--(cpus|memory) (is .*, but this machine has|must be a finite)"):
             run("true", **limits)
     applied = run("true", memory=None, cpus=None).execution.sandbox.limits
     assert applied["memory"] > 0 and applied["cpus"] > 0 and applied["processes"] == 4096
