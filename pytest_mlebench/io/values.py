@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -66,6 +67,27 @@ def as_object(value: Any) -> dict[str, Any]:
 def as_objects(value: Any) -> list[dict[str, Any]]:
     """The objects in a list; an empty list if the value is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def count(value: Any) -> int | None:
+    """The value if it is a whole number that a database can store, and not negative; else None.
+
+    >>> count(3), count(True), count(-1), count(1 << 64)
+    (3, None, None, None)
+    """
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62 else None
+
+
+def number(value: Any) -> float | None:
+    """The value as a float if it is a finite number; else None.
+
+    >>> number(3), number(True), number("3"), number(math.nan), number(10**400)
+    (3.0, None, None, None, None)
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            return float(value) if math.isfinite(value) else None
+    return None
 
 
 def json_text(values: Any) -> str:
