@@ -6,7 +6,7 @@ Text that an agent influenced could control a terminal, mislead a reader or brea
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import IO, Any
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -134,8 +134,9 @@ _UNPRINTABLE = re.compile(
 )
 # Commands that continuous integration reads from logs: GitHub's ``::add-mask::`` at the start of a line, so wherever a
 # table may break a line; and ``##[…]``, ``##vso[…]``, ``##teamcity[…]`` of GitHub, Azure and TeamCity, anywhere.
-# GitLab's sections need control characters.
-_COMMAND = re.compile(r"(?<!\S):{2,}|:{2,}(?=[^\s:][^:\n]*::)|#(?=#+[^\s\[\]]{0,64}\[)")
+# GitLab's sections need control characters. Matching takes linear time: each run of colons is tried once, and after a
+# number sign at most 65 characters are read.
+_COMMAND = re.compile(r"(?<!\S):{2,}|(?<!:):{2,}+(?=[^\s:][^:\n]*::)|#(?=#[^\s\[\]]{0,64}+\[)")
 
 
 def inert(text: str) -> str:
@@ -158,6 +159,10 @@ class Inert:
     def write(self, text: str) -> int:
         self._stream.write(inert(text))
         return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

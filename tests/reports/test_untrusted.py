@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_mlebench.io.units import Inert, plain
+from pytest_mlebench.io.units import Inert, inert, plain
 from pytest_mlebench.reports.plots.svg import safe
 
 
@@ -65,6 +66,16 @@ def test_text_cannot_issue_ci_commands(order: str) -> None:
     written = io.StringIO()
     assert Inert(written).write(plain(order)) == len(plain(order))
     assert written.getvalue() == plain(order)
+    written = io.StringIO()
+    Inert(written).writelines([f"{order}\n", order])
+    assert written.getvalue() == inert(f"{order}\n") + inert(order)
+
+
+@pytest.mark.parametrize("text", ["#" * 20_000, f"a{':' * 64_000}", f"a{':' * 32_000}{'x' * 32_000}"])
+def test_cleaning_takes_linear_time(text: str) -> None:
+    started = time.process_time()
+    plain(text)
+    assert time.process_time() - started < 5, "quadratic time is more than half a minute"
 
 
 @given(st.text(":#[]x \n\x1b\r", max_size=30))
