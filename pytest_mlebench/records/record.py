@@ -17,6 +17,7 @@ from pytest_mlebench.io.values import parse, write_json
 from pytest_mlebench.records.outcome import (
     NO_SUBMISSION,
     THRESHOLDS,
+    TWIN,
     WITHOUT_SUBMISSION,
     Ending,
     LastChange,
@@ -243,6 +244,11 @@ class RunRecord:
     @property
     def key(self) -> RunKey:
         return RunKey(self.agent, self.competition_id, self.seed)
+
+    @property
+    def is_twin(self) -> bool:
+        """Whether the data was a twin's. Of a run that is only in a grading report, ``twin`` is unknown."""
+        return bool(self.twin) or self.report.generated == TWIN
 
     @cached_property
     def usage(self) -> Usage:
