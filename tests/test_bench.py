@@ -89,17 +89,29 @@ def test_a_wrong_call_is_explained(bench: Bench, arguments: dict[str, Any], mess
 
 
 def test_another_distribution_adds_a_method(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = {
+        "gone": ("theirs:gone", "AttributeError: module 'theirs' has no attribute 'gone'"),
+        "unfinished": ("unfinished:a", "SyntaxError: '(' was never closed (unfinished.py, line 1)"),
+        "raising": ("raising:a", "RuntimeError: needs a licence"),
+        "inside": ("raising.inside:a", "RuntimeError: needs a licence"),
+    }
     (tmp_path / "theirs.py").write_text("def count(bench, split):\n    return len(bench.competitions(split))\n")
+    (tmp_path / "unfinished.py").write_text("a = (\n")
+    (tmp_path / "raising").mkdir()
+    (tmp_path / "raising/__init__.py").write_text("raise RuntimeError('needs a licence')\n")
     info = tmp_path / "theirs-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[mlebench.methods]\ncount = theirs:count\ngone = theirs:gone\n")
+    entries = "".join(f"{name} = {value}\n" for name, (value, _) in broken.items())
+    (info / "entry_points.txt").write_text(f"[mlebench.methods]\ncount = theirs:count\n{entries}")
     monkeypatch.syspath_prepend(str(tmp_path))
     extensions.cache_clear()
     try:
         assert bench.count("smoke") == 3
-        with pytest.raises(UsageError, match="gone of theirs cannot be loaded"):
-            bench.gone()
+        for name, (_, error) in broken.items():
+            with pytest.raises(UsageError) as caught:
+                getattr(bench, name)
+            assert str(caught.value) == f"mlebench.methods: {name} of theirs cannot be loaded: {error}"
     finally:
         extensions.cache_clear()
     with pytest.raises(AttributeError, match="Bench has no attribute 'nothing'"):

@@ -103,6 +103,12 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "one host as text": (lambda: DockerSandbox(allow_hosts="a.org"), TypeError, "['a.org']"),
     "heavy for another machine": (lambda: DockerSandbox(heavy="tpu"), SandboxError, "heavy must be cpu, cuda or None"),
     "a group without a name": (lambda: find_group("", "reports"), UsageError, "the name of the run group is empty"),
+    "a group of an unknown user": (lambda: read_group("~nobody-of-this-name/a"), UsageError, "there is no home folder"),
+    "a folder of an unknown user": (
+        lambda: RunOptions(folder=Path("~nobody-of-this-name/a")),
+        UsageError,
+        "there is no home folder ~nobody-of-this-name",
+    ),
     "a team without a score": (
         lambda: Leaderboard.from_scores([0.5, math.nan], lower_is_better=True),
         ValueError,

@@ -21,6 +21,7 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.gate.golden import make_golden, write_golden
 from pytest_mlebench.grading.grader import Grader, grade
+from pytest_mlebench.io.files import expanded
 from pytest_mlebench.io.units import one_line, pluralize
 from pytest_mlebench.io.values import loads, write_json
 from pytest_mlebench.records.group import grading_report, read_group
@@ -123,7 +124,7 @@ def _read_submissions(path: Path, catalogue: Catalogue) -> list[tuple[int, Compe
             continue
         try:
             id, submission = _parse_submission(text)
-            found.append((number, catalogue[id], Path(submission)))
+            found.append((number, catalogue[id], expanded(submission)))
         except (ValueError, UsageError) as error:
             raise UsageError(f"{path}, line {number}: {error}") from error
     return found

@@ -26,14 +26,16 @@ def extensions(group: str) -> dict[str, EntryPoint]:
 
     Entry points whose module does not exist are left out: the folder of an extra may have been deleted.
     """
-    return {entry.name: entry for entry in entry_points(group=group) if _exists(entry.module)}
+    return {entry.name: entry for entry in entry_points(group=group) if _exists(entry)}
 
 
-def _exists(module: str) -> bool:
+def _exists(entry: EntryPoint) -> bool:
     try:
-        return find_spec(module) is not None
+        return find_spec(entry.module) is not None
     except ImportError:
         return False
+    except Exception:  # of a parent package, or of an invalid entry point: `load_extension` reports it
+        return True
 
 
 def load_extension(group: str, name: str) -> Any | None:
@@ -46,11 +48,15 @@ def load_extension(group: str, name: str) -> Any | None:
         return None
     try:
         return entry.load()
-    except (ImportError, AttributeError) as error:
+    except UsageError:
+        raise
+    except Exception as error:
         if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith(_EXTRAS):
             return None
         owner = entry.dist.name if entry.dist else "an unknown distribution"
-        raise UsageError(f"{group}: {entry.name} of {owner} cannot be loaded: {reason(error)}") from error
+        raise UsageError(
+            f"{group}: {entry.name} of {owner} cannot be loaded: {type(error).__name__}: {reason(error)}"
+        ) from error
 
 
 class _Moved(ModuleType):

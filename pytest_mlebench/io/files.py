@@ -100,12 +100,16 @@ def bundled(name: str) -> Path:
     return inside if inside.is_dir() else package.parent / name
 
 
+class UnknownHome(UsageError, ValueError):
+    """A path begins with the home folder of an unknown user; also a ValueError, as parsers of option values raise."""
+
+
 def expanded(path: AnyPath) -> Path:
-    """A path that a user wrote, with ``~`` expanded; raises ValueError if the home folder is unknown."""
+    """A path that a user wrote, with ``~`` expanded; raises UnknownHome."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
-        raise ValueError(f"there is no home folder {Path(path).parts[0]}") from error
+        raise UnknownHome(f"there is no home folder {Path(path).parts[0]}") from error
 
 
 def secret_lines(file: Path) -> Iterator[tuple[int, str]]:

@@ -12,18 +12,21 @@ from typing import IO, Any
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _LONGEST = 100 * 366 * 86400
 _LARGEST = 1 << 63
-_BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def parse_duration(text: str) -> float:
     """Parse ``24h``, ``90m``, ``30s``, ``1h30m`` or plain seconds into seconds; raises ValueError for anything else.
 
+    Each part of several needs a unit: ``1h30`` could mean 30 minutes or 30 seconds.
+
     >>> parse_duration("1h30m")
     5400.0
     """
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text.strip().lower())
-    if not parts or "".join(number + unit for number, unit in parts) != re.sub(r"\s+", "", text.lower()):
+    stripped = text.strip().lower()
+    if not re.fullmatch(r"\d+(?:\.\d+)?|(?:\d+(?:\.\d+)?\s*[smhd]\s*)+", stripped):
         raise ValueError(f"{text!r} is not a duration; write for example 24h, 90m or 30s")
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd]?)", stripped)
     if (seconds := sum(float(number) * _SECONDS[unit] for number, unit in parts)) <= 0:
         raise ValueError(f"{text!r} must be longer than zero")
     if seconds > _LONGEST:
@@ -37,8 +40,8 @@ def parse_size(text: str) -> int:
     >>> parse_size("2g")
     2147483648
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?", text.strip().lower())
-    if match is None or not (size := float(match[1]) * _BYTES[match[2]]) >= 1:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(?:i?b)?|b)?", text.strip().lower())
+    if match is None or not (size := float(match[1]) * _BYTES[match[2] or ""]) >= 1:
         raise ValueError(f"{text!r} is not a size; write for example 16g or 512m")
     if size >= _LARGEST:
         raise ValueError(f"{text:.20} is more than any machine has")

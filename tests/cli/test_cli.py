@@ -214,6 +214,10 @@ def test_grade_writes_mle_benchs_report(data_dir: Path, tmp_path: Path) -> None:
         ('{"competition_id": 1, "submission_path": "y"}', "competition_id must be a string, not 1"),
         ('{"competition_id": "smoke-digits", "submission_path": 3}', "submission_path must be a string or null, not 3"),
         ('{"competition_id": "smoke-digits", "submission_path": "a\\u0000"}', "submission_path contains a NUL"),
+        (
+            '{"competition_id": "smoke-digits", "submission_path": "~nobody-of-this-name/x"}',
+            "there is no home folder ~n",
+        ),
         ('{"competition_id": "smoke-digts", "submission_path": "y"}', "did you mean smoke-digits"),
     ],
 )

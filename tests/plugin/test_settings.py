@@ -42,6 +42,14 @@ WRONG = [
     ("--min-medal", "iron", "'iron' is not one of gold, silver, bronze, median"),
     ("--time-limit", "soon", "'soon' is not a duration; write for example 24h, 90m or 30s"),
     ("--grading-time", "-1", "'-1' is not a duration; write for example 24h, 90m or 30s"),
+    *(
+        ("--time-limit", text, f"'{text}' is not a duration; write for example 24h, 90m or 30s")
+        for text in ("86 400", "1 000 000", "10 10m", "1h30", "1h 30m 5", "24 hm")
+    ),
+    *(
+        ("--memory", text, f"'{text}' is not a size; write for example 16g or 512m")
+        for text in ("5ib", "1bb", "5bib", "1 0g")
+    ),
     ("--memory", "much", "'much' is not a size; write for example 16g or 512m"),
     ("--max-submission-size", "0", "'0' is not a size; write for example 16g or 512m"),
     ("--agents-dir", "nowhere", "{folder}/nowhere is not a folder"),
@@ -58,15 +66,19 @@ def read(*sources: settings.OptionSource) -> Settings:
     return settings.read(sources, runs_dir=Path("/reports"))
 
 
-def from_words(folder: Path, words: str) -> settings.OptionSource:
+def from_arguments(folder: Path, *arguments: str) -> settings.OptionSource:
     parser = argparse.ArgumentParser()
     for option in OPTIONS.values():
         parser.add_argument(option.name, **option.for_argparse)
-    return settings.from_command_line(parser.parse_args(words.split(" ")), folder)
+    return settings.from_command_line(parser.parse_args(arguments), folder)
+
+
+def from_words(folder: Path, words: str) -> settings.OptionSource:
+    return from_arguments(folder, *words.split(" "))
 
 
 def from_option(folder: Path, name: str, text: str) -> settings.OptionSource:
-    return from_words(folder, f"{name}={text}")
+    return from_arguments(folder, f"{name}={text}")
 
 
 def from_ini(folder: Path, name: str, text: str) -> settings.OptionSource:
@@ -107,6 +119,18 @@ def test_an_invalid_value_gives_a_one_line_error_with_its_source(
         read(source(tmp_path, name, text))
     expected = f"{origin}: {message}".format(name=name, key=OPTIONS[name].ini_key, folder=tmp_path)
     assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        *(("--time-limit", text, 5400.0) for text in ("5400", " 90M ", "1h30m", "1h 30m", "1.5 h", "30m1h", "5400.0")),
+        *(("--memory", text, 3 << 29) for text in ("1.5g", "1.5 GiB", "1536 mb", str(3 << 29), f"{3 << 29} b")),
+    ],
+)
+def test_durations_and_sizes_may_have_units_and_spaces(name: str, text: str, value: float, tmp_path: Path) -> None:
+    option = OPTIONS[name]
+    assert getattr(read(from_option(tmp_path, name, text)), option.name[2:].replace("-", "_")) == value
 
 
 @pytest.mark.parametrize("value", [[], {}, True, ["a"], {"a": 1}, [[1]]])
