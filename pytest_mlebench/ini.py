@@ -12,11 +12,15 @@ from typing import Any
 import iniconfig
 
 from pytest_mlebench.errors import UsageError, reason
-from pytest_mlebench.options import LIST, OPTIONS
+from pytest_mlebench.options import FLAG, LIST, OPTIONS
 
 Section = dict[str, Any]
 _NAMES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 """pytest's configuration files, in its search order."""
+_BOOLEANS = dict.fromkeys(("y", "yes", "t", "true", "on", "1"), True) | dict.fromkeys(
+    ("n", "no", "f", "false", "off", "0"), False
+)
+"""How pytest reads a boolean in an ini file."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ def _values(section: Section, path: Path) -> dict[str, Any]:
                 value = shlex.split(value)
             except ValueError as error:
                 raise UsageError(f"{option.ini_key} in {path}: {error}") from error
+        if option.traits & FLAG and isinstance(value, str):
+            value = _BOOLEANS.get(value.strip().lower(), value)
         values[option.ini_key] = value
     return values
 

@@ -15,7 +15,19 @@ import pytest
 
 from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
 from pytest_mlebench.io.extensions import extensions, load_extension
-from pytest_mlebench.options import AGENT, GRANTED, INI, LIST, NEEDS, OPTIONS, RESTORED, TOPICS, Settings, read_call
+from pytest_mlebench.options import (
+    AGENT,
+    FLAG,
+    GRANTED,
+    INI,
+    LIST,
+    NEEDS,
+    OPTIONS,
+    RESTORED,
+    TOPICS,
+    Settings,
+    read_call,
+)
 from pytest_mlebench.plugin import internals
 from pytest_mlebench.runs.guard import CONFTEST, group_of, has_guard, is_group
 
@@ -145,7 +157,8 @@ def has_engines() -> bool:
 def add_ini_keys(parser: pytest.Parser) -> None:
     for option in OPTIONS.values():
         if option.traits & INI:
-            kind: Literal["args", "string"] = "args" if option.traits & LIST else "string"
+            kind: Literal["args", "bool", "string"]
+            kind = "args" if option.traits & LIST else "bool" if option.traits & FLAG else "string"
             parser.addini(option.ini_key, f"default of {option.name}: {option.help}", type=kind, default=None)
 
 
@@ -164,9 +177,17 @@ def add_options(parser: pytest.Parser) -> None:
 
 def read_settings(config: pytest.Config, *resumed: OptionSource) -> Settings:
     """Read the settings, with those of the ``resumed`` run group if any; raises UsageError."""
-    ini = {option.ini_key: config.getini(option.ini_key) for option in OPTIONS.values() if option.traits & INI}
+    ini = {option.ini_key: _ini_value(config, option.ini_key) for option in OPTIONS.values() if option.traits & INI}
     here = config.invocation_params.dir
     return read_call(config.option, *resumed, ini=ini, file=config.inipath, here=here, root=config.rootpath)
+
+
+def _ini_value(config: pytest.Config, key: str) -> object:
+    try:
+        return config.getini(key)
+    except (TypeError, ValueError, pytest.UsageError) as error:  # depends on pytest's version
+        text = str(error)
+        raise UsageError(text if key in text else f"{key} in {config.inipath}: {text}") from error
 
 
 def given_options(config: pytest.Config) -> frozenset[str]:

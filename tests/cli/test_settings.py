@@ -13,6 +13,7 @@ from pytest_mlebench.data.dataset import DESCRIPTIONS, OBFUSCATED
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.ini import find_ini_file
 from pytest_mlebench.options import OPTIONS, from_ini, read
+from pytest_mlebench.plugin.session import read_settings
 from pytest_mlebench.records.outcome import THRESHOLDS
 from pytest_mlebench.sandbox.network.policy import NETWORKS
 
@@ -22,6 +23,7 @@ KEYS = {
     "ini_options": "mlebench_seeds = 3\nmlebench_runs_dir = 'my runs'\nmlebench_agents_dir = ['a', 'b c']\n",
 }
 """The same values in each file format."""
+FLAG = "mlebench_allow_unenforced_limits"
 FILES = [
     ("pytest.toml", "[pytest]\n" + KEYS["toml"]),
     (".pytest.toml", "[pytest]\n" + KEYS["toml"]),
@@ -38,7 +40,7 @@ PRINT_SETTINGS = """
 
     def pytest_collection_finish(session):
         found = session_of(session.config).settings
-        names = ("seeds", "runs_dir", "agents_dirs", "split", "competitions_dirs")
+        names = ("seeds", "runs_dir", "agents_dirs", "split", "competitions_dirs", "allow_unenforced_limits")
         print("settings", json.dumps({name: getattr(found, name) for name in names}, default=str))
 """
 
@@ -82,15 +84,37 @@ def as_pytest_reads_it(pytester: pytest.Pytester) -> dict[str, object]:
 def test_every_kind_of_ini_file_is_read_as_pytest_reads_it(
     pytester: pytest.Pytester, folders: Path, name: str, text: str
 ) -> None:
-    (folders / name).write_text(text)
+    (folders / name).write_text(f"{text}{FLAG} = true\n")
     ini = find_ini_file(folders / "below/deeper")
     assert (ini.root, ini.path) == (folders, folders / name)
     ours = read([from_ini(ini.values, ini.path, Path("/"))], runs_dir=Path("/nowhere"))
     assert (ours.seeds, ours.runs_dir) == (3, folders / "my runs")
     assert ours.agents_dirs == (folders / "a", folders / "b c")
     theirs = as_pytest_reads_it(pytester)
-    names = ("seeds", "runs_dir", "agents_dirs", "split")
+    assert ours.allow_unenforced_limits
+    names = ("seeds", "runs_dir", "agents_dirs", "split", "allow_unenforced_limits")
     assert {name: json.loads(json.dumps(getattr(ours, name), default=str)) for name in names}.items() <= theirs.items()
+
+
+@pytest.mark.parametrize(("text", "value"), [("True", True), ("on", True), ("1", True), ("no", False), ("F", False)])
+def test_a_flag_in_an_ini_file_has_the_values_that_pytest_accepts(
+    pytester: pytest.Pytester, text: str, value: bool
+) -> None:
+    pytester.makeini(f"[pytest]\n{FLAG} = {text}\n")
+    assert find_ini_file(pytester.path).values[FLAG] is value
+    assert read_settings(pytester.parseconfig()).allow_unenforced_limits is value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("pytest.ini", f"{FLAG} = maybe\n"), ("pytest.toml", f"{FLAG} = 'maybe'\n")]
+)
+def test_an_invalid_flag_in_an_ini_file_is_a_one_line_error(pytester: pytest.Pytester, name: str, text: str) -> None:
+    (pytester.path / name).write_text(f"[pytest]\n{text}")
+    ini = find_ini_file(pytester.path)
+    with pytest.raises(UsageError, match=rf"^{FLAG} in .*/{name}: 'maybe' is neither true nor false$"):
+        read([from_ini(ini.values, ini.path, Path("/"))], runs_dir=Path("/nowhere"))
+    with pytest.raises(UsageError, match=rf"(?s)^(?=.*{FLAG})(?=.*/{name}: ).*'maybe'$"):
+        read_settings(pytester.parseconfig())
 
 
 @pytest.mark.parametrize(
