@@ -69,19 +69,19 @@ def as_objects(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def count(value: Any) -> int | None:
+def as_count(value: Any) -> int | None:
     """The value if it is a whole number that a database can store, and not negative; else None.
 
-    >>> count(3), count(True), count(-1), count(1 << 64)
+    >>> as_count(3), as_count(True), as_count(-1), as_count(1 << 64)
     (3, None, None, None)
     """
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62 else None
 
 
-def number(value: Any) -> float | None:
+def as_number(value: Any) -> float | None:
     """The value as a float if it is a finite number; else None.
 
-    >>> number(3), number(True), number("3"), number(math.nan), number(10**400)
+    >>> as_number(3), as_number(True), as_number("3"), as_number(math.nan), as_number(10**400)
     (3.0, None, None, None, None)
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
