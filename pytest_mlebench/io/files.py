@@ -11,9 +11,10 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from random import SystemRandom
+from secrets import token_hex
 from typing import TypeVar
 
 from pytest_mlebench.errors import DataError, UsageError, reason
@@ -31,11 +32,16 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     new = path.with_name(f".{path.name}.{os.getpid()}")
-    with new.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    publish(new, path)
+    try:
+        with new.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        publish(new, path)
+    except BaseException:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+        raise
 
 
 def sync(folder: Path) -> None:
@@ -210,8 +216,10 @@ def used_bytes(paths: Iterable[Path]) -> int:
 
 def _files(path: Path) -> Iterator[os.stat_result]:
     if path.is_dir() and not path.is_symlink():
-        for folder, _, names in os.walk(path):
-            yield from (os.lstat(os.path.join(folder, name)) for name in names)  # noqa: PTH118  (for a million files)
+        for entry in entries_below(path):
+            with suppress(OSError):  # another process removed it
+                if not entry.is_dir(follow_symlinks=False):
+                    yield entry.stat(follow_symlinks=False)
     elif path.exists():
         yield path.lstat()
 
@@ -245,21 +253,76 @@ def unreadable(path: Path, error: OSError) -> DataError:
     )
 
 
+def entries_below(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """All entries below a folder, however deep it is, each folder before its content.
+
+    Links are not followed. Folders that cannot be read are left out.
+    """
+    waiting = [os.fspath(folder)]
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                yield entry
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+
+
 def make_readable(folder: Path) -> None:
     """Make everything in a folder readable for its owner, this process's user. Links are not followed."""
     with suppress(OSError):
         folder.chmod(0o700)
-    for path, names, files in os.walk(folder):
-        for inner in (Path(path, name) for name in (*names, *files)):
-            with suppress(OSError):
-                mode = inner.lstat().st_mode
-                if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:
-                    inner.chmod(0o700)
-                elif stat.S_ISREG(mode) and not mode & 0o400:
-                    inner.chmod(mode | 0o400)
+    for entry in entries_below(folder):
+        with suppress(OSError):
+            mode = entry.stat(follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:
+                Path(entry).chmod(0o700)
+            elif stat.S_ISREG(mode) and not mode & 0o400:
+                Path(entry).chmod(mode | 0o400)
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder that agents wrote to, whatever permissions they set."""
-    make_readable(folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    """Remove a folder that agents wrote to, whatever permissions they set and however deep it is.
+
+    Its inner folders are moved to its top before they are emptied: their paths may be too long for the system.
+    """
+    names = map(f"{token_hex(16)}-{{}}".format, count())
+    with suppress(OSError):
+        top = _open_folder(folder)
+        try:
+            waiting = _emptied(top, top, names)
+            while waiting:
+                with suppress(OSError):
+                    inner = _open_folder(name := waiting.pop(), top)
+                    try:
+                        waiting += _emptied(inner, top, names)
+                    finally:
+                        os.close(inner)
+                    os.rmdir(name, dir_fd=top)
+        finally:
+            os.close(top)
+        folder.rmdir()
+
+
+def _open_folder(name: str | Path, parent: int | None = None) -> int:
+    """Open a folder, after its owner, this process's user, has got all rights. Raises OSError, also for a link."""
+    place = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        with suppress(OSError):  # it belongs to another user
+            Path(f"/proc/self/fd/{place}").chmod(0o700)
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
+    finally:
+        os.close(place)
+
+
+def _emptied(folder: int, top: int, names: Iterator[str]) -> list[str]:
+    """Remove the files of an open folder, and move its folders to ``top``. Returns their new names."""
+    moved = []
+    for name in os.listdir(folder):
+        with suppress(OSError):
+            try:
+                os.unlink(name, dir_fd=folder)
+            except IsADirectoryError:
+                os.close(_open_folder(name, folder))  # moving it needs the right to write to it
+                os.rename(name, new := next(names), src_dir_fd=folder, dst_dir_fd=top)
+                moved.append(new)
+    return moved

@@ -25,11 +25,12 @@ from typing import IO, Any
 
 from pytest_mlebench import defaults
 from pytest_mlebench.errors import DataError, UsageError, unusable
+from pytest_mlebench.io.files import entries_below
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.records.outcome import Report, TimelinePoint
 from pytest_mlebench.records.record import COLLECTED, FILES, SUBMISSION, VALIDATION
-from pytest_mlebench.sandbox.collection import FilesWriter, Snapshots, digest_of
+from pytest_mlebench.sandbox.collection import MAX_DEPTH, FilesWriter, Snapshots, digest_of
 
 _MAX_FILES = 400_000
 _MAX_DIRECTORY = 64 << 20
@@ -221,7 +222,7 @@ def is_safe(path: str) -> bool:
     parts = path.split("/")
     return (
         len(path) <= _MAX_PATH
-        and len(parts) > 1
+        and 1 < len(parts) <= MAX_DEPTH + 2  # the collected folder, those inside it, and the file
         and parts[0] in COLLECTED
         and "\\" not in path
         and path.isprintable()
@@ -234,12 +235,10 @@ def regular_files(folder: Path) -> Iterator[Path]:
     """Yield the regular files below a folder; links are not followed."""
     if folder.is_symlink():
         return
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            path = Path(parent) / name
-            with suppress(OSError):
-                if stat.S_ISREG(path.lstat().st_mode):
-                    yield path
+    for entry in entries_below(folder):
+        with suppress(OSError):
+            if entry.is_file(follow_symlinks=False):
+                yield Path(entry)
 
 
 def _in_folders(run_dir: Path, max_files: int) -> dict[str, RunFile]:

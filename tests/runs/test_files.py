@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.io import files as io_files
+from pytest_mlebench.io.files import entries_below, make_readable, remove_tree, used_bytes, write_text
 from pytest_mlebench.runs.files import (
     FilesError,
     RunFile,
@@ -23,9 +25,10 @@ from pytest_mlebench.runs.files import (
     is_safe,
     open_files,
     read_validation_score,
+    regular_files,
     unpack,
 )
-from pytest_mlebench.sandbox.collection import FilesWriter, member_name
+from pytest_mlebench.sandbox.collection import MAX_DEPTH, FilesWriter, member_name
 from tests.left import leave, left
 
 
@@ -177,6 +180,11 @@ def test_a_members_size_is_limited_by_the_maximum_compression_ratio(tmp_path: Pa
 def test_a_path_may_have_65000_characters() -> None:
     longest = "code/".ljust(65_000, "x")
     assert is_safe(longest) and not is_safe(f"{longest}x")
+
+
+def test_a_path_may_have_as_many_folders_as_are_collected() -> None:
+    deepest = f"code/{'d/' * MAX_DEPTH}file"
+    assert is_safe(deepest) and not is_safe(f"{deepest}/file")
 
 
 def test_members_may_be_listed_in_another_order_than_they_are_stored(tmp_path: Path) -> None:
@@ -391,3 +399,65 @@ def test_a_growing_file_is_written_only_up_to_its_listed_size(tmp_path: Path) ->
     _write(root, RunFile("code/a", 4, 0), io.BytesIO(b"seen and more"))
     os.close(root)
     assert (tmp_path / "code/a").read_bytes() == b"seen"
+
+
+def dig(folder: Path, levels: int, name: str, mode: int = 0o700) -> None:
+    """Nest folders, however long the path becomes, and put a file into the deepest one."""
+    folder.mkdir(parents=True)
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir(name, dir_fd=here)
+        inner = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.fchmod(here, mode)
+        os.close(here)
+        here = inner
+    with os.fdopen(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=here), "w") as file:
+        file.write("x")
+    os.close(here)
+
+
+@pytest.mark.parametrize(("name", "mode"), [("d", 0o500), ("x" * 200, 0)], ids=["deep", "deep with long names"])
+def test_a_folder_is_removed_whatever_its_depth_and_permissions(tmp_path: Path, name: str, mode: int) -> None:
+    dig(tmp_path / "agent", 1100, name, mode)
+    remove_tree(tmp_path / "agent")
+    assert not list(tmp_path.iterdir())
+
+
+def test_removing_a_folder_follows_no_link(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir(mode=0o750)
+    (tmp_path / "outside/file").write_text("x")
+    (tmp_path / "agent/logs").mkdir(parents=True)
+    (tmp_path / "agent/logs/link").symlink_to(tmp_path / "outside")
+    os.mkfifo(tmp_path / "agent/pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "agent")
+    remove_tree(tmp_path / "link")
+    assert (tmp_path / "agent/pipe").exists()
+    remove_tree(tmp_path / "agent")
+    remove_tree(tmp_path / "absent")
+    assert {path.name for path in tmp_path.iterdir()} == {"outside", "link"}
+    assert (tmp_path / "outside/file").exists() and (tmp_path / "outside").stat().st_mode & 0o777 == 0o750
+
+
+def test_a_folder_of_any_depth_is_read(tmp_path: Path) -> None:
+    dig(tmp_path / "code", 1100, "d", mode=0o300)
+    make_readable(tmp_path / "code")
+    (found,) = regular_files(tmp_path / "code")
+    assert used_bytes([tmp_path / "code"]) == found.stat().st_blocks * 512 > 0
+    with open_files(tmp_path) as files:
+        assert [file.path for file in files.below("code")] == [f"code/{'d/' * 1100}file"]
+    remove_tree(tmp_path / "code")
+
+
+def test_a_file_that_vanishes_takes_no_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("x")
+    entries = list(entries_below(tmp_path))
+    (tmp_path / "file").unlink()
+    monkeypatch.setattr(io_files, "entries_below", lambda _: entries)
+    assert used_bytes([tmp_path]) == 0
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_text(tmp_path / "folder", "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
