@@ -25,11 +25,10 @@ from pytest_mlebench.io.files import expanded
 from pytest_mlebench.io.units import one_line, pluralize
 from pytest_mlebench.io.values import loads, write_json
 from pytest_mlebench.records.group import grading_report, read_group
-from pytest_mlebench.records.outcome import TWIN_DATA
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.sections import changes_table, not_graded_remarks, summary
 from pytest_mlebench.reports.tables import terminal_width
-from pytest_mlebench.results.findings import SAYS_NOTHING
+from pytest_mlebench.results.findings import generated_data
 from pytest_mlebench.runs.regrade import regrade, write_regrading
 
 if TYPE_CHECKING:
@@ -177,10 +176,8 @@ def _prepared(store: DataStore, competition: Competition) -> Dataset:
 
 
 def _warn_generated(reports: Collection[Report]) -> None:
-    for kind, mark in (("twin", TWIN_DATA), ("synthetic", f"synthetic data: {SAYS_NOTHING}")):
-        if ids := sorted({report.competition_id for report in reports if report.generated == kind}):
-            what, _, why = mark.partition(":")
-            logger.warning("%s (%s):%s", what.capitalize(), ", ".join(ids), why)
+    for what, ids, why in generated_data({report.competition_id: report.generated for report in reports}):
+        logger.warning("%s (%s):%s", what, ", ".join(ids), why)
 
 
 def _summary(report: Report) -> str:

@@ -247,7 +247,7 @@ class RunRecord:
 
     @property
     def is_twin(self) -> bool:
-        """Whether the data was a twin's. Of a run that is only in a grading report, ``twin`` is unknown."""
+        """Whether the data was a twin's. A run read from a grading report has no ``twin``; only its report says so."""
         return bool(self.twin) or self.report.generated == TWIN
 
     @cached_property

@@ -70,10 +70,10 @@ def _markdown_lines(trajectory: Mapping[str, Any]) -> Iterator[str]:
         yield from ("", markdown_text(str(notes)))
 
 
-def page(trajectory: Mapping[str, Any], *, max_characters: int = PAGE) -> str:
+def page(trajectory: Mapping[str, Any]) -> str:
     """Return the trajectory as self-contained HTML without scripts. Messages are escaped.
 
-    Steps after about ``max_characters`` are left out.
+    Steps after about ``PAGE`` characters are left out.
     """
     parts: list[str] = []
     size = 0
@@ -84,7 +84,7 @@ def page(trajectory: Mapping[str, Any], *, max_characters: int = PAGE) -> str:
         overall = f"{headline(trajectory)}; first conversation: " if not number and len(found) > 1 else ""
         parts.append(f"<p>{_safe(overall + totals(conversation))}</p>")
         for shown, step in enumerate(steps):
-            if size > max_characters:
+            if size > PAGE:
                 omitted = pluralize(len(steps) - shown, "more step")
                 parts.append(f"<p>{omitted} omitted: see trajectory.json.</p>")
                 break
@@ -344,7 +344,7 @@ def properties(record: RunRecord) -> list[tuple[str, Any]]:
 
 def _data(record: RunRecord) -> str:
     states = {True: "matches the reference's checksums", False: "differs from the reference", None: ""}
-    known = TWIN_DATA if record.twin else states[record.data_verified]
+    known = TWIN_DATA if record.is_twin else states[record.data_verified]
     return ", ".join(filter(None, [known, record.description and f"{record.description} description"]))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from pytest_mlebench.catalog.competition import FIRST
-from pytest_mlebench.io.units import format_dollars, format_duration, format_score, have, listed, pluralize
+from pytest_mlebench.io.units import first, format_dollars, format_duration, format_score, have, listed, pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import Outcome, Report
 from pytest_mlebench.reports.run_details import counted
@@ -54,9 +54,7 @@ def regraded_sections(groups: Sequence[RunGroup]) -> Iterator[Section]:
             title = f"Regraded: {group.name}, version {regrading.bench_version.removeprefix('v')}"
             table = changes_table(regrading)
             remarks = [f"{summary(regrading)} on {regrading.regraded_at[:10]}; other tables show the original grades"]
-            more = not_graded_remarks(regrading)
-            remarks += more[:_MAX_REMARKS]
-            remarks += [f"and {len(more) - _MAX_REMARKS} more"] if len(more) > _MAX_REMARKS else []
+            remarks += first(not_graded_remarks(regrading), _MAX_REMARKS)
             yield Section(title, [table] if table else [], remarks)
         if broken:
             yield Section(f"Regraded: {group.name}", remarks=[f"cannot be read: {text}" for text in broken])
@@ -151,7 +149,9 @@ def cost_sections(view: Overview) -> Iterator[Section]:
         )
         for spent in costs
     ]
-    yield Section("Cost", [Table(heads, rows, frozenset(heads[2:]), heads[:2:-1])], list(_cost_remarks(costs)))
+    about = [(spent.agent, spent.split) for spent in costs]
+    table = Table(heads, rows, frozenset(heads[2:]), heads[:2:-1], about=about)
+    yield Section("Cost", [table], list(_cost_remarks(costs)))
 
 
 def _cost_remarks(costs: Iterable[Spending]) -> Iterator[str]:
@@ -191,17 +191,17 @@ def timeline_sections(view: Overview) -> Iterator[Section]:
     ]
     remarks = [_OVER_TIME] if shown else []
     lost = [record for record in view.records if record.last_change is not None and record.last_change.medal_lost]
-    remarks += [f"{run.agent} on {run.competition_id}, seed {run.seed}: {in_words(run)}" for run in lost[:_MAX_LOSSES]]
-    remarks += [f"and {len(lost) - _MAX_LOSSES} more"] if len(lost) > _MAX_LOSSES else []
+    losses = [f"{run.agent} on {run.competition_id}, seed {run.seed}: {in_words(run)}" for run in lost]
+    remarks += first(losses, _MAX_LOSSES)
     remarks += [
         f"{timeline.agent} on {timeline.split}: {pluralize(timeline.estimates, 'run')} with an estimate by the agent, "
         f"{timeline.too_optimistic} of them better than the actual score"
         for timeline in found
         if timeline.estimates
     ]
-    yield Section(
-        "Submissions over time", [Table(heads, rows, frozenset(heads[2:]), heads[:2:-1])] if shown else [], remarks
-    )
+    about = [(timeline.agent, timeline.split) for timeline in shown]
+    table = Table(heads, rows, frozenset(heads[2:]), heads[:2:-1], about=about)
+    yield Section("Submissions over time", [table] if shown else [], remarks)
 
 
 def comparison_sections(view: Overview, *, details: bool) -> Iterator[Section]:
@@ -271,12 +271,14 @@ def _percentile(summary: SplitSummary) -> str:
 
 
 def _table(summaries: Sequence[SplitSummary], columns: dict[str, Cell]) -> Table:
-    what = "split" if all(summary.category is None for summary in summaries) else "category"
+    ordered = by_split(summaries)
+    what = "split" if all(summary.category is None for summary in ordered) else "category"
     rows = [
         (summary.category or summary.split, short(summary.label), *(cell(summary) for cell in columns.values()))
-        for summary in by_split(summaries)
+        for summary in ordered
     ]
-    return Table((what, "agent", *columns), rows, frozenset(columns), list(columns)[:0:-1])
+    about = [(summary.label, "" if summary.is_whole else summary.split) for summary in ordered if what == "split"]
+    return Table((what, "agent", *columns), rows, frozenset(columns), list(columns)[:0:-1], about=about)
 
 
 def _outcomes(label: str, view: Overview) -> str:
@@ -414,11 +416,12 @@ def _result_of(line: SplitSummary, *, with_split: bool) -> str:
         runs, earned = pluralize(line.results, "run"), pluralize(medals, "medal") if medals else "no medal"
         return f"{line.label} has {earned} from the {runs}{where} with a result so far, and no complete seed"
     if line.competitions == line.seeds == 1:
-        (outcome,) = [o for o in Outcome if line.counts[o]] if sum(line.counts.values()) == 1 else [Outcome.error]
-        if outcome.medal:
-            return f"{line.label} earned a {outcome.medal} medal on {line.competition_ids[0]}"
-        how = "" if outcome in (Outcome.no_medal, Outcome.error) else f" ({outcome.label})"
-        return f"{line.label} earned no medal on {line.competition_ids[0]}{how}"
+        (id,), (seed,) = line.competition_ids, line.counted_seeds
+        run = line.records.get((id, seed))  # none in a padded seed
+        if run is not None and run.outcome.medal:
+            return f"{line.label} earned a {run.outcome.medal} medal on {id}"
+        how = "" if run is None or run.outcome is Outcome.no_medal else f" ({run.outcome.label})"
+        return f"{line.label} earned no medal on {id}{how}"
     interval = line.interval
     between = "" if interval is None else f"95 % interval {interval.low:.0f}–{interval.high:.0f} %"
     competitions, mean = pluralize(line.competitions, "competition") + where, f"{line.any_medal.mean:.1f} %"
@@ -468,7 +471,7 @@ def _caveats(view: Overview) -> Iterator[str]:
         yield f"{pluralize(errors, 'run')} {have(errors)} no result, because the harness or a grader failed."
     if records and errors < len(records) and not any(record.outcome.passed for record in records):
         yield "No run produced a valid submission."
-    generated = {r.competition_id for r in records if r.synthetic_data or r.twin}
+    generated = {r.competition_id for r in records if r.synthetic_data or r.is_twin}
     different = {r.competition_id for r in records if r.data_verified is False} - generated
     if different:
         yield (

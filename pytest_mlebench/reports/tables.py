@@ -50,7 +50,8 @@ class Table:
     """A table with a header row; the columns in ``numbers`` are right-aligned.
 
     Cells may contain untrusted text (see ``io.units``). ``spare`` lists the columns that may be dropped on a narrow
-    terminal, in this order. ``codes`` are the rows' colours (see ``ansi_code``).
+    terminal, in this order. ``codes`` are the rows' colours (see ``ansi_code``). ``about`` has the agent and split of
+    each row, in full, for links to its runs; the split is empty for the whole benchmark.
     """
 
     heads: Sequence[str]
@@ -58,6 +59,7 @@ class Table:
     numbers: frozenset[str] = frozenset()
     spare: Sequence[str] = ()
     codes: Sequence[str] = ()
+    about: Sequence[tuple[str, str]] = ()
 
     def fitted(self, width: int | None) -> Table:
         """Fit the table into a width: drop spare columns, then shorten cells if necessary."""
@@ -70,10 +72,11 @@ class Table:
 
     def lines(self) -> list[str]:
         """Return the heads and each row as a line, with two spaces between columns."""
+        widths = self._widths
         return [
             _GAP.join(
                 cell.rjust(width) if head in self.numbers else cell.ljust(width)
-                for head, cell, width in zip(self.heads, row, self._widths, strict=True)
+                for head, cell, width in zip(self.heads, row, widths, strict=True)
             ).rstrip()
             for row in self._cells
         ]

@@ -231,7 +231,9 @@ def in_words(one: Correlation) -> str:
 
 LOCAL = "local"
 NOT_ISOLATED = "nothing was isolated: agents had access to the answers, other runs and the network"
-SAYS_NOTHING = "scores say nothing about the real competition"
+SYNTHETIC = "synthetic"
+_GENERATED = {TWIN: TWIN_DATA, SYNTHETIC: "synthetic data: scores say nothing about the real competition"}
+"""What each kind of ``Report.generated`` means."""
 
 
 def of_verdicts(verdicts: Iterable[str | None]) -> str:
@@ -254,16 +256,28 @@ def of_verdicts(verdicts: Iterable[str | None]) -> str:
     return ", ".join(found) or f"no violation found in {runs}"
 
 
+def generated_data(kinds: Mapping[str, str]) -> Iterator[tuple[str, list[str], str]]:
+    """Yield each kind of generated data with its competitions' ids and what it means for scores.
+
+    ``kinds`` has the ``Report.generated`` of competitions by id.
+    """
+    for kind, text in _GENERATED.items():
+        if ids := sorted(id for id, own in kinds.items() if own == kind):
+            what, _, why = text.partition(":")
+            yield what.capitalize(), ids, why
+
+
 def caveats(group: RunGroup) -> Iterator[str]:
     """Warnings to show above a group's results: generated data, no isolation, and the last audit's verdicts."""
     ids = {record.competition_id for record in group.records}
-    twins = {record.competition_id for record in group.records if record.twin or record.report.generated == TWIN}
-    synthetic = {record.competition_id for record in group.records if record.synthetic_data} - twins
-    for text, found in ((TWIN_DATA, twins), (f"synthetic data: {SAYS_NOTHING}", synthetic)):
-        if found:
-            which = "" if found == ids else f" ({len(found)} of {pluralize(len(ids), 'competition')})"
-            what, _, why = text.partition(":")
-            yield f"{what.capitalize()}{which}:{why}."
+    kinds = {
+        record.competition_id: TWIN if record.is_twin else SYNTHETIC
+        for record in group.records
+        if record.is_twin or record.synthetic_data or record.report.generated
+    }
+    for what, found, why in generated_data(kinds):
+        which = "" if len(found) == len(ids) else f" ({len(found)} of {pluralize(len(ids), 'competition')})"
+        yield f"{what}{which}:{why}."
     local = sum(record.sandbox.name == LOCAL for record in group.records)
     if local:
         which = "" if local == len(group.records) else f"{local} of {pluralize(len(group.records), 'run')}: "

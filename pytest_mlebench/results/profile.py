@@ -80,7 +80,7 @@ def _data(group: RunGroup) -> _Assessment:
     different = {record.competition_id for record in group.records if record.data_verified is False}
     unverified = {record.competition_id for record in group.records if record.data_verified is None}
     undigested = sum(record.data.get("answers") is None for record in group.records)
-    if twins := {record.competition_id for record in group.records if record.twin}:
+    if twins := {record.competition_id for record in group.records if record.is_twin}:
         return State.difference, f"{TWIN_DATA}: {len(twins)} of {total}"
     if different:
         return State.difference, f"not the reference's data (synthetic or modified): {len(different)} of {total}"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import pytest
 
@@ -616,6 +617,18 @@ def test_several_groups_are_shown_side_by_side(tmp_path: Path, open_tab: Open) -
         "aide in before",
         "aide in after",
     ]
+
+
+def test_numbers_link_to_the_runs_behind_them_by_full_names(tmp_path: Path) -> None:
+    folders = [tmp_path / f"2026-03-0{day}T00-00-00-of-a-long-name" for day in (1, 2)]
+    record = replace(record_with(default_catalogue()["spaceship-titanic"], "gold"), split="alloys")
+    for folder in folders:
+        save_group(folder, [record])
+    text = page(overview([read_group(folder) for folder in folders]))
+    found = re.findall(r'<td class="number"><a class="plain-link" href="#([^"]*)"', text)
+    links = [dict(parse_qsl(link.replace("&amp;", "&"))) for link in found]
+    assert {(link["agent"], link["split"]) for link in links} == {(f"agent in {f.name}", "alloys") for f in folders}
+    assert all(f'<option value="{link["agent"]}"' in text for link in links)
 
 
 def test_the_page_of_75_competitions_and_3_seeds_is_small_even_with_long_logs(tmp_path: Path) -> None:

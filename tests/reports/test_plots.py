@@ -18,8 +18,17 @@ from pytest_mlebench.records.group import RunGroup, read_group
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunKey, RunRecord
 from pytest_mlebench.reports.palette import COLOURS
-from pytest_mlebench.reports.plots import heat_map, medal_shares, position, score_plot, share_beaten, write_plots
-from pytest_mlebench.reports.plots.rates import medal_rates, time_plot
+from pytest_mlebench.reports.plots import (
+    heat_map,
+    medal_shares,
+    plots,
+    position,
+    run_numbers,
+    score_plot,
+    share_beaten,
+    write_plots,
+)
+from pytest_mlebench.reports.plots.rates import medal_rates, tick_distance, time_plot
 from pytest_mlebench.results.overview import PublishedResult, overview
 from pytest_mlebench.results.statistics import Rate
 from pytest_mlebench.results.summary import SplitSummary, summarise
@@ -28,6 +37,7 @@ from tests.reports.browser import Open
 
 SPACESHIP = default_catalogue()["spaceship-titanic"]
 SVG = "{http://www.w3.org/2000/svg}"
+AGENTS = ["agent"]
 
 
 def run(outcome: str, *, seed: int = 0, agent: str = "agent", hours: float = 1.0) -> RunRecord:
@@ -48,7 +58,7 @@ def titles(plot: str) -> list[str]:
 
 def test_the_heat_map_has_a_cell_for_every_run_with_its_letter() -> None:
     records = [run(outcome, seed=k) for k, outcome in enumerate(Outcome)]
-    tree = ElementTree.fromstring(heat_map(records).file())
+    tree = ElementTree.fromstring(heat_map(records, {}, agents=AGENTS).file())
     cells = {cell.get("data-run"): cell.findtext(f"{SVG}text") for cell in tree.iter(f"{SVG}g") if cell.get("data-run")}
     assert cells == {str(number): record.outcome.letter for number, record in enumerate(records)}
     legend = "".join(tree.itertext())
@@ -59,16 +69,16 @@ def test_the_heat_map_marks_planned_runs_that_have_no_record() -> None:
     done = run("gold")
     planned = {RunKey("agent", SPACESHIP.id, seed): "dev" for seed in range(3)}
     planned |= {RunKey("agent", "leaf-classification", 0): "low"}
-    plot = heat_map([done], planned).file()
+    plot = heat_map([done], planned, agents=AGENTS).file()
     assert "without a record yet: 3" in plot and "low · 1 competition" in plot
-    assert "without a record" not in heat_map([done]).file()
+    assert "without a record" not in heat_map([done], {}, agents=AGENTS).file()
 
 
 def test_the_heat_map_shows_the_best_competitions_first() -> None:
     chosen = default_catalogue().split("dev")[:3]
     outcomes = ("no_medal", "gold", "bronze")
     records = [record_with(competition, outcome) for competition, outcome in zip(chosen, outcomes, strict=True)]
-    shown = [title for title in titles(heat_map(records).file()) if title in {c.id for c in chosen}]
+    shown = [title for title in titles(heat_map(records, {}, agents=AGENTS).file()) if title in {c.id for c in chosen}]
     assert shown == [chosen[1].id, chosen[2].id, chosen[0].id]
 
 
@@ -88,7 +98,8 @@ def test_a_score_is_drawn_in_the_area_of_its_medal(data: st.DataObject) -> None:
 def test_a_run_without_a_score_has_no_place_on_the_leaderboard() -> None:
     board = SPACESHIP.leaderboard
     assert share_beaten(board, None) is None and share_beaten(board, float("nan")) is None
-    plot = score_plot([run("crashed"), run("gold", seed=1)], {SPACESHIP.id: board}).file()
+    records = [run("crashed"), run("gold", seed=1)]
+    plot = score_plot(records, {SPACESHIP.id: board}, run_numbers(records), agents=AGENTS).file()
     assert "1×" in plot and sum("beats" in title for title in titles(plot)) == 1
 
 
@@ -98,14 +109,35 @@ def test_the_axis_of_scores_goes_from_none_to_all_teams_beaten() -> None:
 
 
 def test_competitions_without_a_leaderboard_are_counted_not_drawn() -> None:
-    assert "left out: 1" in score_plot([run("gold")], {}).more
+    assert "left out: 1" in score_plot([run("gold")], {}, {}, agents=AGENTS).more
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"twin": {"key": "k", "size": "small"}}, {"report": replace(run("gold").report, generated="twin")}],
+    ids=["run", "read from a grading report"],
+)
+def test_a_twin_is_not_drawn_on_the_real_leaderboard(how: Any) -> None:
+    twin, real = replace(run("gold"), **how), run_low("gold", 0)
+    view = overview([RunGroup(folder=Path("g"), records=(twin, real))])
+    (scores,) = (plot for plot in plots(view) if plot.name == "scores")
+    marks = re.findall(r'data-run="(\d+)"', "".join(panel.body for panel in scores.panels))
+    assert marks == [str(run_numbers(view.records)[real.key])] == ["1"], "the number of its row in the table"
+
+
+def test_ticks_are_few_and_round_for_any_amount() -> None:
+    lengths = [10.0**k * digit for k in range(-3, 300) for digit in (1, 3, 8, 9)]
+    assert all(length / tick_distance(length) <= 8 for length in lengths)
+    assert [tick_distance(length) for length in (0.0, 24.0, 8000.0, 8001.0, 1e12)] == [0.5, 3, 1000, 1e4, 1e12]
+    long = replace(run("gold", hours=1e9), llm={"calls": 1, "cost": 1e12})
+    assert {plot.name for plot in plots(overview([RunGroup(folder=Path("g"), records=(long,))]))} >= {"time", "cost"}
 
 
 def test_time_is_shown_per_medal_and_as_a_limit() -> None:
     # Medals after 1, 2 and 6 hours, 3 more hours without one: 12 hours in all, 4 for each medal.
     ends = (("gold", 1), ("bronze", 2), ("silver", 6), ("no_medal", 3))
     records = [run(outcome, seed=k, hours=hours) for k, (outcome, hours) in enumerate(ends)]
-    (panel,) = time_plot(records).panels
+    (panel,) = time_plot(records, agents=AGENTS).panels
     assert panel.description == "3 medals in 12 h, 4 h each; half of them within 2 h"
     # The axes span six hours and all four runs, from (0, 214) to (1000, 54); gold is the front area.
     areas = re.findall(r'<path d="([^"]+)" class="f-(\w+)"', panel.body)
@@ -118,7 +150,7 @@ def test_time_is_shown_per_medal_and_as_a_limit() -> None:
 
 
 def test_runs_without_any_medal_or_time_are_also_drawn() -> None:
-    (panel,) = time_plot([run("error", hours=0)]).panels
+    (panel,) = time_plot([run("error", hours=0)], agents=AGENTS).panels
     assert panel.description == "no medal in 0 s of agent time"
 
 
@@ -130,16 +162,17 @@ def test_rates_are_plotted_among_published_ones_with_error_bars() -> None:
     table = [published(f"p{mean}", mean) for mean in range(90, 10, -10)]
     table.append(published("peeked", 95, comparable=False, note="test-set feedback"))
     # Seeds with 100 % and 0 %: 50 ± 50.
-    (panel,) = medal_rates(summed(run_low("gold", 0), run_low("no_medal", 1)), table, best=2).panels
+    (panel,) = medal_rates(summed(run_low("gold", 0), run_low("no_medal", 1)), table, agents=AGENTS).panels
     own = "agent (1 competition only): 50.0 % ± 50.0"
     names = panel.description.split("; ")
-    assert names == ["† peeked · llm: 95.0 % ± 1.0", "p90 · llm: 90.0 % ± 1.0", "p80 · llm: 80.0 % ± 1.0", own]
+    best = [f"p{mean} · llm: {mean}.0 % ± 1.0" for mean in (90, 80, 70, 60, 50)]
+    assert names == ["† peeked · llm: 95.0 % ± 1.0", *best[:4], own, best[4]]
     whisker = re.search(r'x1="0%" y1="([\d.]+)" x2="100%" y2="\1" class="s-agent0" stroke-width="3"', panel.body)
     mark = re.search(r'<circle cx="50%" cy="([\d.]+)" r="5" class="f-agent0', panel.body)
     words = [float(y) for y in re.findall(r'y="([\d.]+)" class="(?:e )?f-ink b"', panel.body)]
     assert whisker and mark and whisker[1] == mark[1] and len(words) == 2
     assert all(abs(y - float(mark[1])) < 6 for y in words), "name, mark, whisker and number are not on one line"
-    assert "† not comparable (test-set feedback)" in medal_rates(summed(run_low("gold", 0)), table).more
+    assert "† not comparable (test-set feedback)" in medal_rates(summed(run_low("gold", 0)), table, agents=AGENTS).more
 
 
 def test_files_are_complete_accessible_svg(tmp_path: Path) -> None:

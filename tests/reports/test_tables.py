@@ -11,11 +11,13 @@ import sys
 import termios
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
+from pytest_mlebench.reports import tables
 from pytest_mlebench.reports.tables import Section, Table
 from tests.groups import make_group
 
@@ -39,6 +41,13 @@ def test_optional_columns_are_dropped_first_and_named() -> None:
     assert TABLE.text(44).splitlines()[-1] == "no room for the columns gold, time"
     few = replace(TABLE, rows=[("digits", "aide", "0.5", "0.9", "1:00")])
     assert few.text(26).splitlines()[-2:] == ["no room for the columns", "  gold, time"]
+
+
+def test_each_cell_is_cleaned_a_constant_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    clean = Mock(wraps=tables.one_line)
+    monkeypatch.setattr(tables, "one_line", clean)
+    replace(TABLE, rows=[TABLE.rows[0]] * 200).lines()
+    assert clean.call_count <= 2 * len(TABLE.heads) * 201
 
 
 def test_a_number_and_its_percent_sign_stay_on_one_line() -> None:

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.io.values import write_json
+from pytest_mlebench.records.group import RunGroup, grading_report, read_group
 from pytest_mlebench.records.manifest import Manifest, PlannedRun
+from pytest_mlebench.records.outcome import TWIN_DATA
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.reports.run_details import run_details
 from pytest_mlebench.reports.sections import Heading, heading
 from pytest_mlebench.results.overview import overview
 from pytest_mlebench.results.profile import fairness_profile
@@ -72,6 +75,16 @@ def test_a_single_run_gives_no_rate(outcome: str, verdict: str) -> None:
     assert top.caveats == (["No run produced a valid submission."] if outcome == "crashed" else [])
 
 
+@pytest.mark.parametrize(
+    ("outcome", "verdict"), [("gold", "earned a gold medal on {}."), ("crashed", "earned no medal on {} (crashed).")]
+)
+def test_of_several_seeds_the_only_counted_one_gives_the_verdict(outcome: str, verdict: str) -> None:
+    records = [*runs("error"), *runs(outcome, seed=1)]
+    assert of(records).verdict == f"baseline {verdict.format(SMOKE[0].id)}"
+    padded = overview([RunGroup(folder=Path("g"), records=tuple(runs("error")))], pad_missing=True)
+    assert heading(padded).verdict == f"baseline earned no medal on {SMOKE[0].id}."
+
+
 def test_unfinished_runs_also_give_no_rate() -> None:
     done, later = runs("gold", "bronze"), runs("gold", "gold", "gold")[2:]
     top = of(done, later)
@@ -122,6 +135,25 @@ def test_synthetic_data_is_stated_first() -> None:
     assert of(records).caveats == ["Synthetic data: scores say nothing about the real competition."]
     some = [records[0], *made[1:]]
     assert of(some).caveats == ["Synthetic data (1 of 3 competitions): scores say nothing about the real competition."]
+
+
+@pytest.mark.parametrize(
+    ("kind", "caveat"),
+    [
+        ("twin", "Twin data: not comparable with real scores."),
+        ("synthetic", "Synthetic data: scores say nothing about the real competition."),
+    ],
+)
+def test_generated_data_is_also_stated_for_a_grading_report(kind: str, caveat: str, tmp_path: Path) -> None:
+    write_json(
+        tmp_path / "grading_report.json",
+        grading_report([replace(record.report, generated=kind) for record in runs("gold", "gold")]),
+    )
+    group = read_group(tmp_path)
+    assert heading(overview([group])).caveats == [caveat]
+    (data,) = (line for line in fairness_profile(group) if line.name == "data")
+    assert data.detail.startswith(TWIN_DATA) is (kind == "twin")
+    assert dict(run_details(group.records[0])).get("data") == (TWIN_DATA if kind == "twin" else None)
 
 
 def test_many_agents_are_counted() -> None:

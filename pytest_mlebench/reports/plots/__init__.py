@@ -34,9 +34,9 @@ def plots(view: Overview) -> list[Plot]:
     published = () if any(summary.unverified for summary in view.summaries) else published_results()
     agents = agents_in(view)
     drawn = [heat_map(records, view.planned, agents=agents), medal_rates(view.summaries, published, agents=agents)]
-    real = [record for record in records if not record.twin]  # twins have different leaderboards
+    real = [record for record in records if not record.is_twin]  # twins have different leaderboards
     if boards := known_leaderboards(real):
-        drawn.append(score_plot(real, boards, agents=agents))
+        drawn.append(score_plot(real, boards, run_numbers(records), agents=agents))
     optional = [
         over_time_plot(records, timelines(records), agents=agents),
         time_plot(records, agents=agents),
@@ -101,13 +101,18 @@ _TICKS = (0, 25, 50, 75, 90, 99)
 
 
 def score_plot(
-    records: Sequence[RunRecord], leaderboards: Mapping[str, Leaderboard], *, agents: Sequence[str] = ()
+    records: Sequence[RunRecord],
+    leaderboards: Mapping[str, Leaderboard],
+    numbers: Mapping[RunKey, int],
+    *,
+    agents: Sequence[str],
 ) -> Plot:
-    """Plot a panel for each split, with a row for each competition in ``leaderboards``."""
+    """Plot a panel for each split, with a row for each competition in ``leaderboards``.
+
+    ``numbers`` are those of ``run_numbers`` for all runs of the report.
+    """
     shown = [record for record in records if record.competition_id in leaderboards]
-    agents = agents or svg.agents_of(shown)
     unknown = {record.competition_id for record in records} - leaderboards.keys()
-    numbers = run_numbers(records)
     panels = [
         _panel(k, split, [record for record in shown if record.split == split], leaderboards, agents, numbers)
         for k, split in enumerate(sorted({record.split for record in shown}, key=split_rank))
@@ -234,12 +239,9 @@ _NAME = 76
 """Minimum width of an agent's columns, so that its name fits above them."""
 
 
-def heat_map(
-    records: Sequence[RunRecord], planned: Mapping[RunKey, str] | None = None, *, agents: Sequence[str] = ()
-) -> Plot:
+def heat_map(records: Sequence[RunRecord], planned: Mapping[RunKey, str], *, agents: Sequence[str]) -> Plot:
     """Plot a panel for each split, best competitions first. ``planned`` maps planned runs to their splits."""
-    splits = {record.key: record.split for record in records} | dict(planned or {})
-    agents = agents or sorted({key.agent for key in splits})
+    splits = {record.key: record.split for record in records} | dict(planned)
     numbers = run_numbers(records)
     panels = [
         _map_panel(k, split, {key for key in splits if splits[key] == split}, records, agents, numbers)

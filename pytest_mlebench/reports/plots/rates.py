@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import isnan
+from math import ceil, isnan, log10
 
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.outcome import FAILURES, Outcome
@@ -35,6 +35,8 @@ from pytest_mlebench.results.summary import SplitSummary, split_rank
 _RATES_WIDTH, _ROW, _RATES_TOP = 400, 24, 42
 _NAME, _VALUE = 176, 84
 """Widths of the names on the left and the numbers on the right of the axis."""
+_BEST = 5
+"""Number of comparable published results that are always shown."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +49,11 @@ class _Line:
 
 
 def medal_rates(
-    summaries: Sequence[SplitSummary],
-    published: Sequence[PublishedResult],
-    *,
-    best: int = 5,
-    agents: Sequence[str] = (),
+    summaries: Sequence[SplitSummary], published: Sequence[PublishedResult], *, agents: Sequence[str]
 ) -> Plot:
-    """Plot a panel for each split, with the ``best`` comparable published results and those nearest to ours."""
-    agents = agents or sorted({summary.label for summary in summaries})
+    """Plot a panel for each split, with the best comparable published results and those nearest to ours."""
     splits = sorted({summary.split for summary in summaries}, key=lambda split: (split != "all", split_rank(split)))
-    chosen = _chosen(published, summaries, best)
+    chosen = _chosen(published, summaries)
     panels = []
     for k, split in enumerate(splits):
         lines = [
@@ -84,18 +81,16 @@ def medal_rates(
     )
 
 
-def _chosen(
-    published: Sequence[PublishedResult], summaries: Sequence[SplitSummary], best: int
-) -> list[PublishedResult]:
+def _chosen(published: Sequence[PublishedResult], summaries: Sequence[SplitSummary]) -> list[PublishedResult]:
     if not any(summary.split in result.rates for result in published for summary in summaries):
         return []
     comparable = sorted((r for r in published if r.comparable), key=lambda r: -r.rates["all"].mean)
-    chosen = comparable[:best]
+    chosen = comparable[:_BEST]
     for summary in summaries:
         if summary.split == "all":
             better = [r for r in comparable if r.rates["all"].mean >= summary.any_medal.mean]
             chosen += [*better[-1:], *comparable[len(better) : len(better) + 1]]
-    floor = min((result.rates["all"].mean for result in comparable[:best]), default=0.0)
+    floor = min((result.rates["all"].mean for result in comparable[:_BEST]), default=0.0)
     chosen += [r for r in published if not r.comparable and r.rates["all"].mean >= floor]
     return [result for result in published if any(result is other for other in chosen)]
 
@@ -301,7 +296,7 @@ _TIME = _Quantity(lambda record: record.seconds, SECONDS, "time", " of agent tim
 _COST = _Quantity(lambda record: record.cost or 0.0, DOLLARS, "cost", "")
 
 
-def time_plot(records: Sequence[RunRecord], *, agents: Sequence[str] = ()) -> Plot:
+def time_plot(records: Sequence[RunRecord], *, agents: Sequence[str]) -> Plot:
     """Plot a panel for each agent."""
     return Plot(
         name="time",
@@ -329,10 +324,8 @@ def cost_plot(records: Sequence[RunRecord], *, agents: Sequence[str]) -> Plot | 
 
 
 def _panels(records: Sequence[RunRecord], quantity: _Quantity, agents: Sequence[str]) -> list[Panel]:
-    shown = agents_of(records)
-    agents = agents or shown
     longest = max(map(quantity.amount, records), default=1.0) or 1.0
-    runs = {agent: [record for record in records if record.agent == agent] for agent in shown}
+    runs = {agent: [record for record in records if record.agent == agent] for agent in agents_of(records)}
     return [_spent_panel(agents.index(name), found, longest, len(agents), quantity) for name, found in runs.items()]
 
 
@@ -399,4 +392,5 @@ def _totals(medals: Sequence[RunRecord], spent: float, quantity: _Quantity) -> s
 
 def tick_distance(length: float) -> float:
     """Return a round distance between ticks that gives at most eight of them."""
-    return next(step for step in (0.5, 1, 2, 3, 4, 6, 12, 24, 48, 100, 200, 500, 1000, 10**6) if length / step <= 8)
+    steps = (0.5, 1, 2, 3, 4, 6, 12, 24, 48, 100, 200, 500, 1000)
+    return next((step for step in steps if length / step <= 8), 10.0 ** ceil(log10(max(1.0, length / 8))))
