@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -81,23 +83,35 @@ def _grade(options: argparse.Namespace) -> int:
     _make_folder(options.output_dir)
     if not submissions:
         raise UsageError(f"{options.submission} lists no submission; each line must name one")
+    # All data before the first grade, so that no grades are lost if some cannot be prepared.
+    competitions = {competition.id: competition for _, competition, _ in submissions}
+    datasets = {id: _prepared(bench.store, competition) for id, competition in competitions.items()}
     grader, reports = None, []
     for line, competition, path in submissions:
         if grader is None or grader.competition.id != competition.id:
-            dataset = _prepared(bench.store, competition)
-            grader = Grader(competition, dataset, **bench.grading_options)
+            grader = Grader(competition, datasets[competition.id], **bench.grading_options)
         report = grader.report(path)
         reports.append(report)
         logger.info("line %d: %s", line, _summary(report))
     _warn_generated(reports)
     summary = grading_report(reports)
-    path = options.output_dir / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S-UTC}_grading_report.json"
+    path = _new_report(options.output_dir)
     write_json(path, summary)
     count, medals = pluralize(len(reports), "submission"), pluralize(summary["total_medals"], "medal")
     logger.info("%s, %d valid, %s: %s", count, summary["total_valid_submissions"], medals, path)
     if options.json:
         common.print_json(summary)
     return 0
+
+
+def _new_report(folder: Path) -> Path:
+    """Create an empty file for a grading report. Waits for the next second if another report has this one's name."""
+    while True:
+        path = folder / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S-UTC}_grading_report.json"
+        with suppress(FileExistsError):
+            path.touch(exist_ok=False)
+            return path
+        time.sleep(0.1)
 
 
 def _make_folder(folder: Path) -> None:
@@ -113,7 +127,7 @@ def _make_folder(folder: Path) -> None:
 def _read_submissions(path: Path, catalogue: Catalogue) -> list[tuple[int, Competition, Path]]:
     """Return the number, competition and submission of each line. Raises UsageError that names the line."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # JSON texts may contain other line separators
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {reason(error)}") from error
     found = []

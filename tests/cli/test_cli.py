@@ -8,8 +8,10 @@ import re
 import shlex
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -171,13 +173,13 @@ def test_grade_writes_mle_benchs_report(data_dir: Path, tmp_path: Path) -> None:
     perfect = data_dir / "smoke-digits/prepared/private/test.csv"
     sample = data_dir / "smoke-diabetes/prepared/public/sample_submission.csv"
     lines = [
-        {"competition_id": "smoke-digits", "submission_path": str(perfect), "more": "is ignored"},
+        {"competition_id": "smoke-digits", "submission_path": str(perfect), "more": "is\u2028ignored"},
         {"competition_id": "smoke-diabetes", "submission_path": str(sample)},
         {"competition_id": "smoke-digits", "submission_path": str(sample)},
         {"competition_id": "smoke-digits", "submission_path": str(tmp_path / "none.csv")},
         {"competition_id": "smoke-digits", "submission_path": None},
     ]
-    text = "# comment\n\n// another\n" + "\n".join(map(json.dumps, lines)) + "\n"
+    text = "# comment\n\n// another\n" + "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     done, report = grade(text, data_dir, tmp_path)
     assert done.returncode == 0
     totals = {key: value for key, value in report.items() if key.startswith("total")}
@@ -230,6 +232,31 @@ def test_an_invalid_line_is_reported_before_any_is_graded(
     text = capsys.readouterr().err
     assert text.count("\n") == 1 and f"{lines}, line 3: " in text and message in text
     assert not out.exists()
+
+
+def test_data_that_cannot_be_prepared_is_reported_before_any_is_graded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level("INFO")
+    lines = [{"competition_id": id, "submission_path": None} for id in ("smoke-digits", "spaceship-titanic")]
+    (tmp_path / "subs.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    words = (f"--submission={tmp_path}/subs.jsonl", f"--output-dir={tmp_path}/out", f"--data-dir={tmp_path}/data")
+    assert main(["grade", *words]) == 1
+    assert "spaceship-titanic: no raw data at " in capsys.readouterr().err and "line 1" not in caplog.text
+
+
+def test_gradings_in_one_second_have_separate_reports(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, now = Mock(), datetime(2026, 3, 1, tzinfo=UTC)
+    clock.now.side_effect = [now, now, now + timedelta(seconds=1)]
+    monkeypatch.setattr("pytest_mlebench.cli.grading.datetime", clock)
+    (tmp_path / "subs.jsonl").write_text('{"competition_id": "smoke-digits", "submission_path": null}')
+    for _ in range(2):
+        words = (f"--submission={tmp_path}/subs.jsonl", f"--output-dir={tmp_path}/out", f"--data-dir={data_dir}")
+        assert main(["grade", *words]) == 0
+    reports = sorted((tmp_path / "out").glob("*_grading_report.json"))
+    assert [json.loads(path.read_text())["total_runs"] for path in reports] == [1, 1]
 
 
 @pytest.mark.full

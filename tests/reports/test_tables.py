@@ -17,7 +17,7 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
-from pytest_mlebench.reports import tables
+from pytest_mlebench.io.units import one_line
 from pytest_mlebench.reports.tables import Section, Table
 from tests.groups import make_group
 
@@ -44,8 +44,8 @@ def test_optional_columns_are_dropped_first_and_named() -> None:
 
 
 def test_each_cell_is_cleaned_a_constant_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    clean = Mock(wraps=tables.one_line)
-    monkeypatch.setattr(tables, "one_line", clean)
+    clean = Mock(wraps=one_line)
+    monkeypatch.setattr("pytest_mlebench.reports.tables.one_line", clean)
     replace(TABLE, rows=[TABLE.rows[0]] * 200).lines()
     assert clean.call_count <= 2 * len(TABLE.heads) * 201
 
