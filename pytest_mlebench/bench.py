@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -24,12 +25,12 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.data.dataset import OBFUSCATED, default_data_dir
 from pytest_mlebench.data.preparing import Twins, resolve_choice, seed_of, twins_of
-from pytest_mlebench.errors import SandboxError, UsageError
+from pytest_mlebench.errors import DataError, MLEBenchError, SandboxError, UsageError
 from pytest_mlebench.grading.grader import Grader, GradingLimits
 from pytest_mlebench.io.extensions import load_extension
 from pytest_mlebench.io.files import AnyPath, bundled, expanded
 from pytest_mlebench.io.progress import Reporter, WarningNote, silent
-from pytest_mlebench.records.group import RunGroup, find_group, read_group
+from pytest_mlebench.records.group import LAST, RunGroup, find_group, read_group
 from pytest_mlebench.records.manifest import Manifest, PlannedRun
 from pytest_mlebench.records.record import RunKey
 from pytest_mlebench.runs.writer import OpenGroup, make_runs_dir
@@ -82,6 +83,7 @@ class Bench:
         **options: Any,
     ) -> None:
         self.settings = settings or declared.from_python(options)
+        self._given = frozenset(f"--{name.replace('_', '-')}" for name, value in options.items() if value)
         self.reporter, self.workers = reporter, workers
         self._containers: dict[str, DockerSandbox] = {}
         self._added: dict[str, AddedSandbox] = {}
@@ -108,7 +110,7 @@ class Bench:
     def with_settings(self, **changes: Any) -> Bench:
         """A copy with other settings, which shares this object's container sandboxes."""
         copy = Bench(settings=replace(self.settings, **changes), reporter=self.reporter, workers=self.workers)
-        copy._containers = self._containers
+        copy._containers, copy._given = self._containers, self._given
         return copy
 
     # Objects that the options determine.
@@ -415,32 +417,43 @@ class Bench:
         competition: str | Competition | list[str | Competition] | None = None,
         *,
         split: str | None = None,
-        seeds: int | Iterable[int] = 1,
+        seeds: int | Iterable[int] | None = None,
         group: AnyPath | None = None,
     ) -> RunGroup:
         """Run an agent on competitions, or on a split, and return the run group, which is complete on disk.
 
-        ``seeds`` is the number of seeds, or lists them. ``group`` is a new run group, or one to resume: runs that have
-        a record are not rerun. Failures of the agent or the harness are outcomes in records, and the other runs
-        continue. Raises UsageError, DataError or SandboxError if nothing can run. Interrupts are passed on.
+        ``seeds`` is the number of seeds, or lists them (default: the option ``seeds``, else 1). ``group`` is a new run
+        group, or one to resume: runs that have a record are not rerun, except those that ``retry_failed`` selects.
+        Failures of the agent or the harness are outcomes in records, and the other runs continue. So do they if a
+        competition cannot be used, for example because its data cannot be prepared: ``reporter`` gets a warning.
+        Raises UsageError, DataError or SandboxError if nothing can run, or if an option has no effect. Interrupts are
+        passed on.
         """
         chosen_agent = self.registry[agent] if isinstance(agent, str) else agent
         named = competition if isinstance(competition, list | tuple) else [competition]
         chosen = self._chosen((item for item in named if item is not None), split)
+        seeds = self.settings.seeds if seeds is None else seeds
         numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
         if not numbers:
             raise UsageError("seeds: at least one is needed")
-        folder = self._group_folder(group)
-        bench = self.with_settings(agents=(chosen_agent.id,), seeds=max(numbers) + 1).settle_twins(folder)
-        return bench._run_all(folder, chosen_agent, chosen, numbers)
+        named_group = group or self.settings.run_group
+        bench = self.with_settings(agents=(chosen_agent.id,), run_group=named_group and str(named_group))
+        declared.check_effects(bench.settings, self._given, in_session=False)
+        folder = group_folder(named_group or new_group_name(), self.settings.runs_dir)
+        return bench.settle_twins(folder)._run_all(folder, chosen_agent, chosen, numbers)
 
-    def _run_all(self, folder: Path, agent: Agent, competitions: Sequence[Competition], seeds: list[int]) -> RunGroup:
-        from pytest_mlebench.runs.run import run_agent
+    def _run_all(
+        self, folder: Path, agent: Agent, competitions: Iterable[Competition], seeds: Sequence[int]
+    ) -> RunGroup:
+        from pytest_mlebench.runs.run import check_seed, run_agent
 
+        for seed in seeds:
+            check_seed(seed)
         self.check_agent(agent)
         sandbox = self.sandbox(agent)
         sandbox.check(agent)
-        files = {item.id: item.folder / "competition.yaml" for item in competitions}
+        by_id = {item.id: item for item in competitions}
+        files = {id: item.folder / "competition.yaml" for id, item in by_id.items()}
         opened = self.open_group(
             folder,
             agents=(agent,),
@@ -448,17 +461,47 @@ class Bench:
             competition_file=lambda nodeid: files.get(Path(nodeid.split("::")[0]).parent.name, Path(nodeid)),
         )
         with opened:
-            keys = [RunKey(agent.id, item.id, seed) for item in competitions for seed in seeds]
+            keys = dict.fromkeys(RunKey(agent.id, id, seed) for id in by_id for seed in seeds)
             opened.plan(PlannedRun(*key, nodeid=_nodeid(key)) for key in keys)
             sandbox.prepare(agent)
-            finished = {record.key for record in opened.reader.records()}
+            retried = self.settings.retry_failed
+            finished = {record.key for record in opened.reader.records() if record.outcome not in retried}
             options = self.run_options(opened.folder)
-            for item in competitions:
-                pending = [key.seed for key in keys if key.competition_id == item.id and key not in finished]
-                for seed in pending:
-                    dataset = self.store_of(seed).prepare(item, reporter=self.reporter, **self.prepare_options)
-                    opened.reader.add(run_agent(agent, item, dataset, sandbox, options, seed=seed))
+            unusable: dict[str, MLEBenchError] = {}
+            has_run = False
+            for key in keys:
+                if key in finished or key.competition_id in unusable:
+                    continue
+                item = by_id[key.competition_id]
+                try:
+                    record = run_agent(agent, item, self._prepared(item, key.seed), sandbox, options, seed=key.seed)
+                except MLEBenchError as error:
+                    unusable[item.id] = error
+                    self.reporter(WarningNote(f"{item.id} is skipped: {error}"))
+                    continue
+                opened.reader.add(record)
+                has_run = True
+            if unusable and not has_run:
+                raise next(iter(unusable.values()))
         return opened.reader.read()
+
+    def _prepared(self, competition: Competition, seed: int) -> Dataset:
+        """The data of a run, which is prepared now if it is missing and ``prepare`` allows it. Raises DataError."""
+        store = self.store_of(seed)
+        if self.settings.prepare == "never":
+            if reason := self.why_not_prepared(competition, store):
+                raise DataError(reason)
+            return store.dataset(competition)
+        return store.prepare(competition, reporter=self.reporter, **self.prepare_options)
+
+    def why_not_prepared(self, competition: Competition, store: DataStore) -> str:
+        """Why runs cannot use the competition's data without preparing it; empty if they can. Raises DataError."""
+        if store.is_usable(competition, **self.prepare_options):
+            return ""
+        described = self.settings.description
+        return store.not_prepared(
+            competition, *(() if described in (None, OBFUSCATED) else (f"--description {described}",))
+        )
 
     def open_group(
         self,
@@ -538,12 +581,17 @@ class Bench:
             self.reporter(WarningNote(f"skipped because they have no twin: {', '.join(skipped)}"))
         return found
 
-    def _group_folder(self, group: AnyPath | None) -> Path:
-        return (self.settings.runs_dir / (group or self.settings.run_group or new_group_name())).absolute()
-
 
 def new_group_name() -> str:
     return f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
+
+
+def group_folder(group: AnyPath, runs_dir: Path) -> Path:
+    """The folder of a new or existing run group: a path, a name below ``runs_dir``, or ``last``. Raises UsageError."""
+    name = os.fspath(group)
+    if "\0" in name:
+        raise UsageError("the name of the run group contains a NUL character")
+    return (find_group(name, runs_dir) if name == LAST else runs_dir / expanded(name)).absolute()
 
 
 def _nodeid(key: RunKey) -> str:

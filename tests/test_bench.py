@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench import Bench, UsageError
+from pytest_mlebench import Bench, DataError, UsageError
 from pytest_mlebench.io.extensions import extensions
+from pytest_mlebench.io.progress import WarningNote
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import MANIFEST, REPORT
 
 DIABETES = "smoke-diabetes"
+TOYS = Path(__file__).parent / "toys"
 
 
 @pytest.fixture
@@ -38,6 +40,63 @@ def test_finished_runs_are_not_run_again(bench: Bench) -> None:
     (first,) = bench.run("dummy", DIABETES, group="mine").records
     both = bench.run("dummy", [DIABETES, "smoke-digits"], group="mine").records
     assert first in both and len(both) == 2
+
+
+def test_each_run_is_done_once(tmp_path: Path) -> None:
+    bench = Bench(sandbox="local", data_dir=tmp_path / "data", runs_dir=tmp_path, seeds=2)
+    assert [own.seed for own in bench.run("dummy", [DIABETES, DIABETES], group="default").records] == [0, 1]
+    group = bench.run("dummy", [DIABETES, DIABETES], seeds=[1, 1], group="listed")
+    assert [own.seed for own in group.records] == [1] and len([*group.folder.glob("*/run.json")]) == 1
+
+
+def test_a_group_is_named_as_on_the_command_line(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    bench.run("dummy", DIABETES, group="mine")
+    assert bench.run("dummy", DIABETES, seeds=2, group="last").folder == tmp_path / "reports" / "mine"
+    assert bench.run("dummy", DIABETES, group="~/own").folder == tmp_path / "home" / "own"
+
+
+def test_only_failures_of_these_outcomes_are_rerun(tmp_path: Path) -> None:
+    shared: dict[str, Any] = {"data_dir": tmp_path / "data", "runs_dir": tmp_path, "agents_dir": TOYS / "agents"}
+    shared |= {"sandbox": "local", "trust_agent": "toy/crashes"}
+    (first,) = Bench(**shared).run("toy/crashes", DIABETES, group="mine").records
+    for outcomes, is_rerun in (("timed_out", False), ("crashed", True)):
+        (again,) = Bench(**shared, retry_failed=outcomes).run("toy/crashes", DIABETES, group="mine").records
+        assert (again.run_id != first.run_id) is is_rerun
+
+
+def test_an_unusable_competition_does_not_stop_the_others(tmp_path: Path) -> None:
+    warnings: list[Any] = []
+    bench = Bench(sandbox="local", data_dir=tmp_path / "data", prepare="never", reporter=warnings.append)
+    bench.prepare(DIABETES)
+    group = bench.run("dummy", ["smoke-digits", DIABETES], seeds=2, group=tmp_path / "mine")
+    assert [(own.competition_id, own.seed) for own in group.records] == [(DIABETES, 0), (DIABETES, 1)]
+    (text,) = [event.text for event in warnings if isinstance(event, WarningNote)]
+    assert text.startswith("smoke-digits is skipped: smoke-digits is not prepared; run: mlebench prepare")
+    with pytest.raises(DataError, match="smoke-digits is not prepared"):
+        bench.run("dummy", ["smoke-digits", DIABETES], seeds=2, group=tmp_path / "mine")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_cost": 1, "llm_gateway": "off"}, "--max-cost needs the gateway: leave out --llm-gateway=off"),
+        ({"runtime": "runsc"}, "--runtime is for containers: leave out --sandbox=local"),
+        ({"retry_failed": "all"}, "--retry-failed needs the run group to retry"),
+        ({"real_data": True}, "--real-data checks graders"),
+        ({"min_medal": "gold"}, "--min-medal needs a pytest session, which Bench.run does not start"),
+        ({"resume": "last", "detach": True}, "--resume and --detach need a pytest session"),
+        ({"cluster": "local", "max_parallel": 2}, "--cluster and --max-parallel need a pytest session"),
+        ({"otlp": "http://localhost:1", "otlp_content": True}, "--otlp and --otlp-content need a pytest session"),
+    ],
+)
+def test_an_option_that_a_run_would_ignore_is_rejected(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    bench = Bench(sandbox="local", data_dir=tmp_path / "data", runs_dir=tmp_path / "reports", gpus=0, **options)
+    for same in (bench, bench.with_settings(cpus=1.0)):
+        with pytest.raises(UsageError) as caught:
+            same.run("dummy", DIABETES)
+        assert str(caught.value).startswith(message)
+    assert not (tmp_path / "reports").exists()
 
 
 @pytest.mark.full
@@ -80,6 +139,11 @@ def test_several_values_can_be_a_list() -> None:
         ({}, "name a competition or a split"),
         ({"competition": DIABETES, "split": "smoke"}, "not both"),
         ({"competition": DIABETES, "seeds": 0}, "seeds: at least one is needed"),
+        ({"competition": DIABETES, "seeds": "3"}, "the seed must be an integer of at least 0, not '3'"),
+        ({"competition": DIABETES, "seeds": [0, -1]}, "the seed must be an integer of at least 0, not -1"),
+        ({"competition": DIABETES, "group": "a\0b"}, "the name of the run group contains a NUL character"),
+        ({"competition": DIABETES, "group": "last"}, "unknown run group .* 'last'"),
+        ({"competition": DIABETES, "group": "~nobody-of-this-name/a"}, "no home folder ~nobody-of-this-name"),
     ],
 )
 def test_a_wrong_call_is_explained(bench: Bench, arguments: dict[str, Any], message: str) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pytest_mlebench.bench import Bench, new_group_name
+from pytest_mlebench.bench import Bench, group_folder, new_group_name
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
@@ -32,7 +32,7 @@ from pytest_mlebench.plugin import collection, internals, reporting
 from pytest_mlebench.plugin import session as state
 from pytest_mlebench.plugin.collection import CompetitionFile, CompetitionItem, competition_of
 from pytest_mlebench.plugin.html import MedalReport
-from pytest_mlebench.records.group import LAST, GroupReader, find_group
+from pytest_mlebench.records.group import GroupReader, find_group
 from pytest_mlebench.records.manifest import UNKNOWN, Manifest, PlannedRun
 from pytest_mlebench.records.record import JOBS, MANIFEST, RUN_LOG, RunKey, RunRecord
 from pytest_mlebench.reports.run_details import failure_text
@@ -204,17 +204,12 @@ def _check_agents(session: state.Session) -> None:
 def _group_folder(settings: Settings) -> Path:
     resumed, named = settings.resume, settings.run_group
     if resumed is None:
-        return _group(settings.runs_dir, named or new_group_name())
+        return group_folder(named or new_group_name(), settings.runs_dir)
 
     folder = find_group(resumed, settings.runs_dir).absolute()
-    if named is not None and _group(settings.runs_dir, named) != folder:
+    if named is not None and group_folder(named, settings.runs_dir) != folder:
         raise UsageError(f"--resume={resumed} and --run-group={named} are two groups; give only one of them")
     return folder
-
-
-def _group(runs_dir: Path, name: str) -> Path:
-    """Return the folder of ``--run-group``, which may be new: a path, or a name below ``runs_dir``."""
-    return (find_group(name, runs_dir) if name == LAST else runs_dir / name).absolute()
 
 
 _OPENED: pytest.StashKey[OpenGroup] = pytest.StashKey()
@@ -434,19 +429,18 @@ def provide(item: pytest.Item, competition: Competition, store: DataStore, bench
 
     Skips the item if preparing is not allowed; raises DataError.
     """
-    settings, options = bench.settings, bench.prepare_options
+    settings = bench.settings
     if settings.has_twins and not competition.has_twin:
         item.stash[state.NOT_PREPARED] = reason = no_twin(competition)
         pytest.skip(reason)
     if settings.nodes_pull and isinstance(item, AgentRun):
         return store.dataset(competition)
     if settings.prepare == "never":
-        if store.is_usable(competition, **options):
-            return store.dataset(competition)
-        source = () if settings.description in (None, OBFUSCATED) else (f"--description {settings.description}",)
-        item.stash[state.NOT_PREPARED] = reason = store.not_prepared(competition, *source)
-        pytest.skip(reason)
-    return store.prepare(competition, downloads=KaggleDownloads(), reporter=bench.reporter, **options)
+        if reason := bench.why_not_prepared(competition, store):
+            item.stash[state.NOT_PREPARED] = reason
+            pytest.skip(reason)
+        return store.dataset(competition)
+    return store.prepare(competition, downloads=KaggleDownloads(), reporter=bench.reporter, **bench.prepare_options)
 
 
 def _with_twins(competitions: Sequence[Competition], named: Collection[str]) -> list[Competition]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,17 +15,15 @@ import pytest
 from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
 from pytest_mlebench.io.extensions import extensions, load_extension
 from pytest_mlebench.options import (
-    AGENT,
     FLAG,
-    GRANTED,
     INI,
     LIST,
-    NEEDS,
     OPTIONS,
-    RESTORED,
     TOPICS,
     Settings,
+    check_effects,
     read_call,
+    without_effect,
 )
 from pytest_mlebench.plugin import internals
 from pytest_mlebench.runs.guard import CONFTEST, group_of, has_guard, is_group
@@ -193,74 +190,6 @@ def _ini_value(config: pytest.Config, key: str) -> object:
 def given_options(config: pytest.Config) -> frozenset[str]:
     """Return the names of the options on the command line."""
     return frozenset(option.name for option in OPTIONS.values() if getattr(config.option, option.dest, None))
-
-
-_DATA_OPTIONS = frozenset(
-    {"--agents-dir", "--competitions-dir", "--data", "--data-dir", "--data-source", "--description", "--twin-per-seed"}
-)
-_RUN_OPTIONS = (
-    *(
-        option.name
-        for option in OPTIONS.values()
-        if option.traits & (RESTORED | GRANTED) and AGENT not in option.needs and option.name not in _DATA_OPTIONS
-    ),
-    "--keep-sandbox",
-)
-"""Options for runs, and for tests with the fixtures ``run_agent`` and ``sandbox``."""
-
-
-def check_effects(settings: Settings, given: AbstractSet[str]) -> None:
-    """Check that each of the ``given`` options has an effect; raises UsageError."""
-    if problem := next(_problems(settings, given), None):
-        raise UsageError(problem)
-
-
-def without_effect(settings: Settings, given: AbstractSet[str]) -> list[str]:
-    """Return options that only have an effect if the user's tests run agents, which is not known yet."""
-    return [] if settings.has_runs else [name for name in _RUN_OPTIONS if name in given]
-
-
-def _problems(settings: Settings, given: AbstractSet[str]) -> Iterator[str]:
-    if settings.has_runs:
-        if "--real-data" in given:
-            yield "--real-data checks graders, which --agent does not: leave one of them out"
-        if "--retry-failed" in given and not (settings.resume or settings.run_group):
-            yield "--retry-failed needs the run group to retry: add --resume=GROUP"
-    elif settings.split is not None:  # the session runs the competitions' checks
-        if ignored := _given(_RUN_OPTIONS, given):
-            yield _problem(ignored, AGENT.problem)
-        of_data = ("--prepare", "--data", "--data-source", "--description")
-        if (ignored := _given(of_data, given)) and not settings.real_data:
-            yield _problem(ignored, "needs --agent=ID or --real-data: without them, checks use synthetic data")
-    if "--data-source" in given and settings.has_twins:
-        yield "--data-source provides real data, and --data=twin requests generated data: leave one of them out"
-    if "--data-source" in given and settings.prepare == "never":
-        yield "--data-source fetches missing data, which --prepare=never forbids: leave one of them out"
-    for need in NEEDS:
-        names = [option.name for option in OPTIONS.values() if need in option.needs]
-        if (ignored := _given(names, given)) and not need.is_met(settings):
-            yield _problem(ignored, need.problem.format(cluster=settings.cluster, network=settings.network))
-
-
-def _given(names: Sequence[str], given: AbstractSet[str]) -> list[str]:
-    return [name for name in names if name in given]
-
-
-_PLURALS = {"needs": "need", "is": "are", "chooses": "choose", "adds": "add"}
-
-
-def _problem(names: Sequence[str], problem: str) -> str:
-    """Return an error message about these options; ``problem`` is in the singular.
-
-    >>> _problem(["--seeds", "--min-medal"], "needs an agent")
-    '--seeds and --min-medal need an agent'
-    """
-    *others, last = names
-    if others:
-        verb, _, rest = problem.partition(" ")
-        problem = f"{_PLURALS.get(verb, verb)} {rest}".replace(" it has ", " they have ")
-        last = f"{', '.join(others)} and {last}"
-    return f"{last} {problem}"
 
 
 def session_of(config: pytest.Config) -> Session:

@@ -9,8 +9,7 @@ import pytest
 from pytest_mlebench import Bench
 from pytest_mlebench import options as settings
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.options import Settings
-from pytest_mlebench.plugin.session import check_effects, without_effect
+from pytest_mlebench.options import Settings, check_effects, without_effect
 from tests.plugin.test_settings import from_words
 
 
