@@ -369,8 +369,8 @@ def merge_messages(messages: Iterable[Message]) -> list[Message]:
 def called(id: Any, name: Any, arguments: Any) -> ToolCall:
     if isinstance(arguments, str):
         try:
-            parsed = json.loads(arguments)
-        except (ValueError, RecursionError):
+            parsed = loads(arguments)
+        except ValueError:
             parsed = None
         arguments = parsed if isinstance(parsed, dict) else {"input": arguments}
     return ToolCall(id=as_string(id), name=as_string(name), arguments=as_object(arguments))

@@ -11,17 +11,17 @@ import io
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_mlebench.io.values import MAX_DEPTH, loads
-from pytest_mlebench.llm.prices import Tokens
-from pytest_mlebench.llm.requests import Refusal
+from pytest_mlebench.io.values import MAX_DEPTH, as_number, loads, parse
+from pytest_mlebench.llm.prices import MAX_AMOUNT, Tokens
+from pytest_mlebench.llm.requests import MAX_ELEMENTS, Refusal
 
 if TYPE_CHECKING:
     from pytest_mlebench.io.compression import ZstdFile
@@ -33,10 +33,15 @@ BODIES = f"{FOLDER}/bodies.jsonl.zst"
 RecordLevel = Literal["bodies", "calls", "off"]
 MAX_CALLS_BYTES = 256 << 20
 MAX_BODIES_BYTES = 2 << 30
+MAX_UNPACKED_BYTES = 8 << 30
+"""Maximum size of all bodies, before compression."""
 MAX_BODY_BYTES = 64 << 20
 """Maximum size of one call's bodies, before compression; larger ones are left out."""
 _MAX_NAMES, _MAX_NAME_LENGTH = 100, 128
 _MAX_REFUSALS, _MAX_REFUSAL_LENGTH = 20, 300
+_MAX_LINES = 1_000_000
+_MAX_BRACKETS = 4 * MAX_ELEMENTS
+"""Maximum number of objects and lists in a call's bodies. Parsed, each can take a hundred bytes of memory."""
 _DUMPS = json.JSONEncoder(ensure_ascii=False).encode
 _WINDOW_LOG = 22
 """4 MiB: large enough to find the conversation, which agents repeat in each call, in the previous call."""
@@ -87,6 +92,19 @@ class Call:
     """Whether its request was not identical to the recorded one."""
     request_bytes: int = 0
     response_bytes: int = 0
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> Call:
+        """Parse a line of a ledger. Raises ValueError if no gateway writes such a line."""
+        cost = line.get("cost")
+        if as_number(cost) is not None:
+            cost = Decimal(repr(cost))
+        call = parse(cls, {**line, "cost": cost, "withheld": line.get("withheld") or ()})
+        counted = () if call.tokens is None else vars(call.tokens).values()
+        times = (abs(call.seconds), abs(call.first_token or 0))
+        if not all(0 <= amount < MAX_AMOUNT for amount in (call.cost or 0, *times, *counted)):
+            raise ValueError("its time, tokens or cost are impossible")
+        return call
 
     def to_json(self) -> dict[str, Any]:
         values = dict(vars(self))
@@ -256,36 +274,76 @@ def _spellings(secret: str) -> set[str]:
     return {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
 
 
-def read_calls(run_dir: Path) -> list[dict[str, Any]]:
-    """Return the lines of a run's ledger; empty if there is none. Skips truncated lines."""
+def read_calls(run_dir: Path, *, only_valid: bool = True) -> list[dict[str, Any]]:
+    """Return the lines of a run's ledger; empty if there is none. Skips truncated lines.
+
+    A ledger may come from someone else, so by default, lines that ``Call.from_json`` rejects are skipped, too.
+    """
     try:
-        lines = (run_dir / CALLS).read_bytes().splitlines()
+        file = (run_dir / CALLS).open("rb")
     except OSError:
         return []
-    return [value for line in lines if isinstance(value := _json(line), dict)]
+    with file:
+        lines = _lines(file.read, MAX_CALLS_BYTES + MAX_BODY_BYTES)
+        found = [value for line in islice(lines, _MAX_LINES) if isinstance(value := _json(line), dict)]
+    return [line for line in found if not only_valid or _is_call(line)]
+
+
+def _is_call(line: Mapping[str, Any]) -> bool:
+    try:
+        Call.from_json(line)
+    except ValueError:
+        return False
+    return True
 
 
 def read_bodies(run_dir: Path) -> Iterator[dict[str, Any]]:
-    """Yield the bodies of a run's calls, in the order in which the calls ended. Works for killed runs, too."""
+    """Yield the bodies of a run's calls, in the order in which the calls ended. Works for killed runs, too.
+
+    A recording may come from someone else, so lines are skipped if their ``number`` is not an integer, or if they are
+    larger than any that a gateway writes.
+    """
+    return (body for body, _ in read_sized_bodies(run_dir))
+
+
+def read_sized_bodies(run_dir: Path) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield what ``read_bodies`` yields, with the size of each line in bytes."""
     from pytest_mlebench.io.compression import DecompressionParameter, ZstdError, ZstdFile
 
     try:
         reader = ZstdFile(run_dir / BODIES, options={DecompressionParameter.window_log_max: _MAX_WINDOW_LOG})
     except OSError:
         return
+
+    def read(size: int) -> bytes:
+        try:
+            return reader.read1(size)
+        except (ZstdError, EOFError):  # what follows a truncated frame cannot be read
+            return b""
+
     with reader:
-        rest = b""
-        while True:
-            try:
-                chunk = reader.read1(1 << 20)
-            except (ZstdError, EOFError):  # what follows a truncated frame cannot be read
-                chunk = b""
-            if not chunk:
-                return
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                if isinstance(value := _json(line), dict):
-                    yield value
+        for line in islice(_lines(read, MAX_UNPACKED_BYTES + MAX_BODY_BYTES), _MAX_LINES):
+            value = None if line.count(b"{") + line.count(b"[") > _MAX_BRACKETS else _json(line)
+            if isinstance(value, dict) and type(value.get("number")) is int:
+                yield value, len(line)
+
+
+def _lines(read: Callable[[int], bytes], max_bytes: int) -> Iterator[bytes]:
+    """Yield lines, except those larger than ``MAX_BODY_BYTES``, until ``max_bytes`` are read."""
+    parts, size, total = list[bytes](), 0, 0
+    while total < max_bytes and (chunk := read(1 << 20)):
+        total += len(chunk)
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            if size + len(end) < MAX_BODY_BYTES:
+                yield b"".join([*parts, end])
+            parts, size = [], 0
+        size += len(rest)
+        if size < MAX_BODY_BYTES:
+            parts.append(rest)
+        else:
+            parts = []
+    yield b"".join(parts)
 
 
 def _json(line: bytes) -> Any:
@@ -329,14 +387,14 @@ class Recording:
         self._answers: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
         self._asked: list[tuple[int, str, str]] = []
         self._given: set[int] = set()
-        for body in sorted(read_bodies(run_dir), key=lambda body: int(body.get("number") or 0)):
+        for body in sorted(read_bodies(run_dir), key=lambda body: int(body["number"])):
             if "response" not in body or not isinstance(path := body.get("path"), str):
                 continue
             question = canonical(body.get("request"))
             same = without_volatile(question)
             for key in {f"{path} {question}", f"{path} {same}"}:
                 self._answers[key].append(body)
-            self._asked.append((int(body.get("number") or 0), path, same))
+            self._asked.append((body["number"], path, same))
 
     def find(self, path: str, request: Any) -> tuple[Mapping[str, Any], bool]:
         """Return the recorded answer, and whether its question differs from this one in ``VOLATILE_TEXTS``.

@@ -23,8 +23,8 @@ _FIELDS = {
 }
 _LIMITS = ("context_window", "output_limit")
 _SEARCHES = ("web_searches", "storage_searches")
-_MAX_TOKENS = 10**12
-"""Larger token counts are treated as invalid."""
+MAX_AMOUNT = 10**12
+"""Larger counts of tokens are treated as invalid."""
 
 _USUAL = frozenset({"auto", "default", "standard", "standard_only", "flex", "global", "unspecified"})
 """Tiers, speeds and regions that cost the list price or less."""
@@ -217,7 +217,7 @@ def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> tuple[Token
         cache_written=values.get("cache_write_tokens", 0),
         reasoning=values.get("output_reasoning_tokens", 0),
     )
-    if any(not 0 <= value < _MAX_TOKENS for value in vars(tokens).values()):
+    if any(not 0 <= value < MAX_AMOUNT for value in vars(tokens).values()):
         return None
     return tokens, usage
 

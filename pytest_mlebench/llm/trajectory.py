@@ -8,6 +8,7 @@ conversations: of sub-agents, a call for a title, a fresh start. The longest is 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.values import MAX_DEPTH, as_object, loads
 from pytest_mlebench.llm.api import CallContent, Message
-from pytest_mlebench.llm.ledger import common_length, read_bodies, read_calls
+from pytest_mlebench.llm.ledger import common_length, read_calls, read_sized_bodies
 from pytest_mlebench.llm.providers import call_content
 
 TRAJECTORY = "trajectory.json"
@@ -33,6 +35,8 @@ MAX_TEXT = 256 << 10
 MAX_CONVERSATIONS = 1000
 _MAX_TOOLS = 1 << 20
 _MAX_WAITING, _MAX_WAITING_BYTES = 16, 64 << 20
+_MAX_DEPTH = MAX_DEPTH - 10
+"""Maximum nesting of arguments and of tools' definitions: they are a few levels deep in a trajectory."""
 
 Trajectory = dict[str, Any]
 
@@ -188,8 +192,10 @@ class _Builder:
         if len(text) > min(self._max_text, self._remaining):
             return {"left_out": f"{len(text)} characters"}
         self._remaining -= len(text)
-        found = json.loads(self._clean(text))
-        return found if isinstance(found, dict) else {}
+        try:
+            return as_object(loads(self._clean(text), depth=_MAX_DEPTH))
+        except ValueError as error:
+            return {"left_out": str(error)}
 
 
 def build(
@@ -206,16 +212,16 @@ def build(
 
     ``clean`` removes secrets from a text. Reading stops after ``seconds``, which is then mentioned in ``notes``.
     """
-    calls = {call.get("number"): call for call in read_calls(run_dir)}
+    calls = {call["number"]: call for call in read_calls(run_dir)}
     builder, notes = _Builder(clean, max_characters, max_text), []
     deadline = time.monotonic() + seconds
-    for body in _in_order(run_dir, calls):
-        call = calls.get(body.get("number"), {})
+    for body in _in_order(run_dir):
+        call = calls.get(body["number"], {})
         if call.get("kind") not in ("generate", None):
             continue
         builder.add(call_content(str(call.get("flavour")), body), call)
         if time.monotonic() > deadline:
-            notes.append(f"The trajectory ends at call {body.get('number')}: reading the recording took too long.")
+            notes.append(f"The trajectory ends at call {body['number']}: reading the recording took too long.")
             break
     conversations = [conversation for conversation in builder.conversations if conversation.steps]
     if not conversations:
@@ -237,26 +243,22 @@ def build(
     return main
 
 
-def _in_order(run_dir: Path, calls: Mapping[Any, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _in_order(run_dir: Path) -> Iterator[dict[str, Any]]:
     """Yield bodies by call number. They were written as calls ended, so a limited number waits for its turn."""
-    waiting: dict[int, dict[str, Any]] = {}
+    waiting: dict[int, tuple[dict[str, Any], int]] = {}
     next_number = 1
 
     def size() -> int:
-        known = (calls.get(number, {}) for number in waiting)
-        return sum(int(call.get("request_bytes") or 0) + int(call.get("response_bytes") or 0) for call in known)
+        return sum(size for _, size in waiting.values())
 
-    for body in read_bodies(run_dir):
-        number = body.get("number")
-        if not isinstance(number, int):
-            continue
-        waiting[number] = body
+    for body, length in read_sized_bodies(run_dir):
+        waiting[body["number"]] = body, length
         while waiting and (next_number in waiting or len(waiting) > _MAX_WAITING or size() > _MAX_WAITING_BYTES):
             next_number = next_number if next_number in waiting else min(waiting)
-            yield waiting.pop(next_number)
+            yield waiting.pop(next_number)[0]
             next_number += 1
     for number in sorted(waiting):
-        yield waiting[number]
+        yield waiting[number][0]
 
 
 def _trajectory(
@@ -267,7 +269,8 @@ def _trajectory(
     about: dict[str, Any] = {**agent, **({"model_name": model} if model else {})}
     tools = json.dumps(conversation.tools, ensure_ascii=False, default=str)
     if conversation.tools and len(tools) <= _MAX_TOOLS:
-        about["tool_definitions"] = json.loads(clean(tools))
+        with contextlib.suppress(ValueError):  # nested too deeply
+            about["tool_definitions"] = loads(clean(tools), depth=_MAX_DEPTH)
     metrics = [step["metrics"] for step in steps if "metrics" in step]
     final: dict[str, Any] = {"total_steps": len(steps)}
     for name, total in _TOTALS.items():
@@ -306,10 +309,8 @@ def _metrics(call: Mapping[str, Any]) -> dict[str, Any]:
 
 def _timestamp(call: Mapping[str, Any], *, ended: bool = False) -> str | None:
     """Return when a call began or ended, as an ISO 8601 time in UTC."""
+    passed = timedelta(seconds=call.get("seconds", 0)) if ended else timedelta()
     try:
-        began = datetime.fromisoformat(str(call.get("started_at")))
-    except ValueError:
+        return (datetime.fromisoformat(str(call.get("started_at"))) + passed).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError):
         return None
-    seconds = call.get("seconds") if ended else 0
-    passed = timedelta(seconds=float(seconds)) if isinstance(seconds, int | float) else timedelta()
-    return (began + passed).isoformat(timespec="milliseconds")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import select
 import socket
 import socketserver
 import threading
 import time
+import tracemalloc
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -22,6 +24,8 @@ from google.genai import types as genai_types
 from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.errors import AgentError, UsageError
 from pytest_mlebench.extras.audit.asking import named_model
+from pytest_mlebench.io.compression import ZstdFile
+from pytest_mlebench.llm import ledger as ledger_module
 from pytest_mlebench.llm.accounting import GatewaySettings
 from pytest_mlebench.llm.gateway import Gateway, check_secrets, keyless, providers_of
 from pytest_mlebench.llm.ledger import (
@@ -75,6 +79,72 @@ def test_a_ledger_is_bounded(tmp_path: Path) -> None:
     assert 0 < len(list(read_bodies(tmp_path))) < len(read_calls(tmp_path)) < 100
     assert ledger.left_out > 80
     assert ledger.totals.calls == 100
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *[{"number": value} for value in ([], [1], "1", True, None, 1.0)],
+        *[{"seconds": value} for value in ("2", 1e300, float("nan"))],
+        *[{"tokens": {"input": value}} for value in ("x", -1, 10**200)],
+        {"tokens": [1]},
+        *[{"cost": value} for value in ("free", True, float("inf"), -0.1)],
+        {"request_bytes": "x"},
+        {"first_token": float("inf")},
+        {"started_at": 5},
+    ],
+    ids=str,
+)
+def test_lines_that_no_gateway_writes_are_skipped(wrong: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / CALLS).parent.mkdir()
+    lines = [{"number": 1, "later": {}}, {"number": 2, **wrong}, {"number": 3, "cost": 1, "withheld": None}]
+    (tmp_path / CALLS).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert [line["number"] for line in read_calls(tmp_path)] == [1, 3]
+    assert len(read_calls(tmp_path, only_valid=False)) == 3
+
+
+def bodies(run_dir: Path, *lines: bytes) -> list[Any]:
+    """The numbers of the bodies that are read from a recording with these lines."""
+    (run_dir / BODIES).parent.mkdir(exist_ok=True)
+    with ZstdFile(run_dir / BODIES, "w") as file:
+        file.write(b"\n".join(lines))
+    return [body["number"] for body in read_bodies(run_dir)]
+
+
+@pytest.mark.parametrize("number", ['"x"', "[1]", "1e999", "true", "null", "{}"])
+def test_bodies_without_a_number_are_skipped(number: str, tmp_path: Path) -> None:
+    wrong = f'{{"number": {number}, "path": "/x", "request": {{}}, "response": {{}}}}'.encode()
+    assert bodies(tmp_path, b"[]", wrong, b'{"number": 2, "path": "/x", "response": {}}') == [2]
+    assert Recording(tmp_path).find("/x", None) == ({"number": 2, "path": "/x", "response": {}}, False)
+
+
+def test_reading_a_recording_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def line(number: int, size: int, filler: str = "x") -> bytes:
+        return json.dumps({"number": number, "text": ""})[:-2].encode() + filler.encode() * size + b'"}'
+
+    monkeypatch.setattr(ledger_module, "MAX_BODY_BYTES", 3 << 20)
+    assert bodies(tmp_path, line(1, 2 << 20), line(2, 4 << 20), line(3, 0), line(4, 9 << 20), line(5, 0)) == [1, 3, 5]
+    assert bodies(tmp_path, *(line(number, 0, "") for number in range(5)), b" " * (9 << 20)) == list(range(5))
+    monkeypatch.setattr(ledger_module, "MAX_UNPACKED_BYTES", 5 << 20)
+    assert bodies(tmp_path, *(line(number, 1 << 20) for number in range(100))) == list(range(7))
+    monkeypatch.setattr(ledger_module, "_MAX_LINES", 3)
+    assert bodies(tmp_path, *(line(number, 0) for number in range(9))) == [0, 1, 2]
+    monkeypatch.setattr(ledger_module, "_MAX_BRACKETS", 10)
+    assert bodies(tmp_path, line(1, 5, "[{"), line(2, 4, "[{")) == [2]
+
+
+def test_a_line_without_an_end_takes_linear_time(tmp_path: Path) -> None:
+    """256 MB in 8 kB. With copies of the line so far, it would take about 30 GB of memory traffic."""
+    (tmp_path / BODIES).parent.mkdir()
+    with ZstdFile(tmp_path / BODIES, "w") as file:
+        for _ in range(256):
+            file.write(b" " * (1 << 20))
+    tracemalloc.start()
+    try:
+        assert list(read_bodies(tmp_path)) == []
+        assert tracemalloc.get_traced_memory()[1] < 150 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(("record", "files"), [("off", []), ("calls", [CALLS]), ("bodies", [BODIES, CALLS])])

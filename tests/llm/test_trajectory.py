@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.gateway import Gateway
-from pytest_mlebench.llm.ledger import Call, Ledger, read_calls
+from pytest_mlebench.llm.ledger import CALLS, Call, Ledger, read_calls
 from pytest_mlebench.llm.prices import Tokens
 from pytest_mlebench.llm.trajectory import Trajectory, build
 from pytest_mlebench.sandbox.redaction import Redactor
@@ -266,6 +267,36 @@ def test_calls_are_ordered_by_their_start(tmp_path: Path) -> None:
     ledger.close()
     found = build(tmp_path, agent="toy")
     assert found is not None and [said(found), *others(found)] == [["1", "x"], ["2", "xx"], ["3", "xxx"]]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *[{"started_at": "2024-01-01T00:00:00", "seconds": value} for value in (1e300, 9e11, float("inf"))],
+        {"started_at": "9999-12-31T23:59:59", "seconds": 5},
+        {"number": [1]},
+        {"tokens": {"input": "x"}},
+    ],
+    ids=str,
+)
+def test_a_ledger_of_someone_else_is_not_trusted(tmp_path: Path, values: dict[str, Any]) -> None:
+    recorded(tmp_path, ([user("a")], "b"))
+    line = {"number": 1, "kind": "generate", "flavour": "openai", "status": 200, **values}
+    (tmp_path / CALLS).write_text(json.dumps(line) + "\n")
+    found = build(tmp_path, agent="toy")
+    assert found is not None and problems(found) == [] and said(found) == ["a", "b"]
+
+
+@pytest.mark.parametrize("depth", [80, 95, 100, 600, 5000])
+def test_a_trajectory_with_deep_arguments_can_be_read(tmp_path: Path, depth: int) -> None:
+    deep = '{"a":' * depth + "1" + "}" * depth
+    function = {"name": "f", "arguments": deep}
+    calling = {"role": "assistant", "tool_calls": [{"id": "1", "function": function}]}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": json.loads(deep) if depth < 96 else {}}}]
+    found = build(recorded(tmp_path, ([user("a")], calling), ([user("x")], calling), tools=tools), agent="toy")
+    assert found is not None and problems(found) == []
+    content = json.dumps(found)
+    assert loads(content) == found and (deep[:400].replace(":", ": ") in content) == (depth == 80)
 
 
 def test_results_without_a_call_and_repeated_ids_are_accepted(tmp_path: Path) -> None:
