@@ -15,6 +15,7 @@ import pytest
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.errors import CompetitionError
+from pytest_mlebench.io.units import first
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -171,9 +172,7 @@ def _unexcused(competition: Competition, name: str, problems: list[str], request
 
 def _fail_if_any(differences: Sequence[Any], advice: str = "") -> None:
     if differences:
-        shown = [str(difference) for difference in differences[:50]]
-        if len(differences) > len(shown):
-            shown.append(f"... and {len(differences) - len(shown)} more")
+        shown = first([str(difference) for difference in differences], 50)
         pytest.fail("\n".join([*shown, *filter(None, [advice])]), pytrace=False)
 
 

@@ -209,11 +209,16 @@ def mask(item: pytest.Item, report: pytest.TestReport) -> None:
 
     names = [] if report.passed else [name for agent in agents for name in agent.secret_names]
     redactor = Redactor(filter(None, map(os.environ.get, names)))
-    if report.longrepr is not None and not report.passed:
-        masked = inert(redactor.text(report.longreprtext))
-        if masked != report.longreprtext:
-            report.longrepr = masked
-    report.sections = [(title, inert(redactor.text(text))) for title, text in report.sections]
+
+    def masked(text: str) -> str:
+        return inert(redactor.text(text))
+
+    if isinstance(report.longrepr, tuple):  # of a skipped test
+        path, line, why = report.longrepr
+        report.longrepr = (path, line, masked(why))
+    elif not report.passed and (text := masked(report.longreprtext)) != report.longreprtext:
+        report.longrepr = text
+    report.sections = [(title, masked(text)) for title, text in report.sections]
 
 
 def record_of(config: pytest.Config, report: Any) -> RunRecord | None:

@@ -166,6 +166,26 @@ def test_secrets_are_masked_everywhere(
 
 
 @pytest.mark.full
+def test_the_reason_of_a_skip_is_masked(
+    run_toys: Run, project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY_TOKEN", "hunter2-hunter2")
+    project.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.skip(reason="depends on test_u.py::TestA::test_b and hunter2-hunter2")
+        def test_skipped(): pass
+    """
+    )
+    result = run_toys("secret", options=("test_own.py", "-v", "-rs", "--junitxml=junit.xml"))
+    assert result.ret == 0 and "1 skipped" in result.outlines[-1]
+    result.stdout.fnmatch_lines(["SKIPPED [[]1] test_own.py:3: depends on test_u.py: :TestA::test_b and [*][*][*]"])
+    (skipped,) = ElementTree.parse(project.path / "junit.xml").iter("skipped")
+    assert "TestA" in skipped.get("message", "") and "hunter2" not in result.stdout.str() + (skipped.text or "")
+
+
+@pytest.mark.full
 def test_min_medal_turns_lower_results_into_failures(run_toys: Run) -> None:
     result = run_toys("gold", "bronze", "above-median", "no-medal", options=("--min-medal=bronze",))
     assert result.ret == 1
