@@ -119,6 +119,8 @@ class Usage:
     """Unanswered calls by reason."""
     replayed: int = 0
     replayed_nearly: int = 0
+    left_out: int = 0
+    """Calls that are missing from the recording, or whose bodies are, because they would have made it too large."""
     budget_ended: str | None = None
     """The option whose budget was exhausted."""
 
@@ -142,6 +144,7 @@ class Usage:
             models={str(name): _model_usage(model) for name, model in models.items()},
             replayed=_count(llm.get("replayed")) or 0,
             replayed_nearly=_count(llm.get("replayed_nearly")) or 0,
+            left_out=_count(llm.get("left_out")) or 0,
             budget_ended=str(ended) if ended else None,
             **{name: _counts(llm.get(name)) for name in ("tokens", "errors", "withheld", "refusals")},
         )
