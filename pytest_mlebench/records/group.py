@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from pytest_mlebench.catalog.catalogue import default_catalogue, unknown
 from pytest_mlebench.catalog.competition import FIRST, split_label
-from pytest_mlebench.errors import UsageError, reason, unusable
+from pytest_mlebench.errors import SandboxError, UsageError, reason, unusable
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.processes import is_dead, owner_labels
 from pytest_mlebench.io.progress import Event, event_from_json, event_to_json
@@ -358,10 +358,16 @@ class RunInProgress:
 
 @contextmanager
 def mark_running(run_dir: Path, key: RunKey, *, worker: str, time_limit: float) -> Iterator[None]:
-    """Context manager: list a run as in progress. After an exception it stays listed, as an interrupted run."""
+    """Context manager: list a run as in progress. After an exception it stays listed, as an interrupted run.
+
+    Raises SandboxError if it cannot be listed.
+    """
     path = run_dir / RUNNING
     about = {"worker": worker, "started": time.time(), "time_limit": time_limit, "owner": owner_labels()}
-    write_json(path, {**key._asdict(), **about})
+    try:
+        write_json(path, {**key._asdict(), **about})
+    except OSError as error:
+        raise SandboxError(f"{path} cannot be written: {reason(error)}") from error
     stop = threading.Event()
 
     def refresh() -> None:

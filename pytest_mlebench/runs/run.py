@@ -24,7 +24,7 @@ from pytest_mlebench.agents.registry import Launch
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.competition import command
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset, fingerprint, keep_level, level_file
-from pytest_mlebench.errors import AgentError, DataError, SandboxError, UsageError, expect, number
+from pytest_mlebench.errors import AgentError, DataError, MLEBenchError, SandboxError, UsageError, expect, number
 from pytest_mlebench.grading.grader import FormChecker, Grader, GradingLimits
 from pytest_mlebench.io.files import expanded
 from pytest_mlebench.io.processes import dead_folders, owned_prefix
@@ -291,26 +291,29 @@ def run_agent(
         notes = (*execution.sandbox.notes, *_notes(run))
         if options.may_record is not None:
             options.may_record()
-    without = {"gateway": "off"} if options.gateway is None and agent.may_ask_models else {}
-    llm = without if gateway is None else gateway.account()
-    usage = Usage.of(llm)
-    instead = "" if report.submission_exists else _submission_substitute(run_dir, execution)
-    record = RunRecord(
-        **_common_fields(agent, competition, dataset, options, run_dir, seed=seed, started=started, ended=ended),
-        ending=_ending(execution, usage),
-        seconds=round(execution.seconds, 3),
-        detail=_detail(execution, usage, gateway, instead),
-        exit_code=execution.exit_code,
-        signal=execution.signal,
-        report=report,
-        error=error,
-        sandbox=replace(execution.sandbox, notes=notes),
-        confinement={"checker": run.checker.confinement, "grader": run.grader.confinement},
-        llm=llm,
-        validation_score=read_validation_score(run_dir),
-        permissions=permissions_of_run(agent, options.permissions, run.settings, execution.sandbox),
-    )
-    return _with_timeline(run, record)
+        llm = _without_gateway(agent, options) if gateway is None else gateway.account()
+        usage = Usage.of(llm)
+        instead = "" if report.submission_exists else _submission_substitute(run_dir, execution)
+        complete = RunRecord(
+            **_common_fields(agent, competition, dataset, options, run_dir, seed=seed, started=started, ended=ended),
+            ending=_ending(execution, usage),
+            seconds=round(execution.seconds, 3),
+            detail=_detail(execution, usage, gateway, instead),
+            exit_code=execution.exit_code,
+            signal=execution.signal,
+            report=report,
+            error=error,
+            sandbox=replace(execution.sandbox, notes=notes),
+            confinement={"checker": run.checker.confinement, "grader": run.grader.confinement},
+            llm=llm,
+            validation_score=read_validation_score(run_dir),
+            permissions=permissions_of_run(agent, options.permissions, run.settings, execution.sandbox),
+        )
+        # Before snapshots are graded: if the session is interrupted meanwhile, the run's result is kept.
+        record = _written(_with_timeline(run, complete), run_dir)
+    if all(point.final for point in record.timeline):
+        return record
+    return _written(_with_timeline(run, complete, partial(run.grader.report, certainty=False)), run_dir)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,7 +347,7 @@ def _begin(agent: Agent, competition: Competition, dataset: Dataset, options: Ru
     run_dir = options.folder / run_id
     # An episode's seed determines its twin, so the episode's commands must not see it.
     variables = {"SEED": str(key.seed), "UNTIL": options.until} if options.steps is None else {}
-    settings = options.gateway() if options.gateway is not None and agent.may_ask_models else None
+    settings = _gateway_settings(agent, options)
     granted = run_environment(agent, options.permissions, settings, replayed=options.replay is not None)
     gateway = None if settings is None else _gateway(settings, agent, run_dir, options, key, variables, granted)
     launch = agent.launch(granted) if gateway is None else Launch()
@@ -397,8 +400,12 @@ def _execute(run: _Run, sandbox: Sandbox) -> tuple[Execution, str | None]:
     try:
         with data as public:
             return sandbox.run(replace(run.task, public=public)), None
-    except SandboxError as problem:
-        return Execution(ending=Ending.NOT_STARTED, seconds=0.0), str(problem)
+    except Exception as problem:
+        message = str(problem)
+        if not isinstance(problem, MLEBenchError):
+            logger.exception("%s: the harness failed", run.task.run_dir)
+            message = f"{type(problem).__name__}: {problem}"
+        return Execution(ending=Ending.NOT_STARTED, seconds=0.0), message
 
 
 def _notes(run: _Run) -> Iterator[str]:
@@ -438,21 +445,20 @@ def _common_fields(
     }
 
 
-def _with_timeline(run: _Run, complete: RunRecord) -> RunRecord:
-    """Write the record, then grade the snapshots of the submission, if any, and write it again."""
-    snapshots, run_dir = run.task.snapshots, run.task.run_dir
-    if snapshots is None:
-        return _written(complete, run_dir)
-    limit = run.options.limits.timeline_seconds
-    known = partial(timeline, snapshots, run_dir=run_dir, seconds=complete.seconds, spent=complete.llm, limit=limit)
-
-    def write(grade: Callable[[Path], Report] | None) -> RunRecord:
-        return _written(replace(complete, timeline=known(complete.report, grade=grade)), run_dir)
-
-    record = write(None)  # keeps the run's result if the session is interrupted while snapshots are graded
-    if all(point.final for point in record.timeline):
-        return record
-    return write(partial(run.grader.report, certainty=False))
+def _with_timeline(run: _Run, complete: RunRecord, grade: Callable[[Path], Report] | None = None) -> RunRecord:
+    """Return the record with the snapshots of the submission, if any were taken; ``grade`` grades them."""
+    if (snapshots := run.task.snapshots) is None:
+        return complete
+    points = timeline(
+        snapshots,
+        complete.report,
+        run.task.run_dir,
+        seconds=complete.seconds,
+        spent=complete.llm,
+        grade=grade,
+        limit=run.options.limits.timeline_seconds,
+    )
+    return replace(complete, timeline=points)
 
 
 def about_data(competition: Competition, dataset: Dataset) -> dict[str, Any]:
@@ -509,14 +515,29 @@ def record_lost(
     lost = RunRecord(
         **_common_fields(agent, competition, dataset, options, run_dir, seed=seed, started=started, ended=now),
         ending=ending,
-        seconds=round((now - started).total_seconds(), 3),
+        seconds=max(0.0, round((now - started).total_seconds(), 3)),  # the clock of another machine may be ahead
         detail=detail,
         report=graded(grader, run_dir),
         error=detail if ending is Ending.NOT_STARTED else None,
+        llm=_recorded_calls(run_dir, replayed=options.replay is not None) or _without_gateway(agent, options),
+        permissions=permissions_of_run(agent, options.permissions, _gateway_settings(agent, options), SandboxAccount()),
     )
     record = _written(lost, run_dir)
     (run_dir / RUNNING).unlink(missing_ok=True)
     return record
+
+
+def _recorded_calls(run_dir: Path, *, replayed: bool) -> dict[str, Any]:
+    """Return the totals of the model calls in a run's ledger; empty if it has none."""
+    from pytest_mlebench.llm.ledger import Call, Totals, read_calls
+
+    totals, providers = Totals(), set()
+    for line in read_calls(run_dir):
+        call = Call.from_json(line)
+        totals.add(call)
+        providers.add(call.provider)
+    about = {"gateway": "replay" if replayed else "on", "providers": sorted(providers)}
+    return {**about, **totals.to_json()} if providers else {}
 
 
 def _write_trajectory(run_dir: Path, agent: Agent, options: RunOptions) -> tuple[str, ...]:
@@ -543,6 +564,15 @@ def _written(complete: RunRecord, run_dir: Path) -> RunRecord:
     except OSError as problem:
         raise SandboxError(f"the run's record cannot be written to {run_dir}: {problem.strerror}") from problem
     return record
+
+
+def _gateway_settings(agent: Agent, options: RunOptions) -> GatewaySettings | None:
+    return options.gateway() if options.gateway is not None and agent.may_ask_models else None
+
+
+def _without_gateway(agent: Agent, options: RunOptions) -> dict[str, Any]:
+    """Return the account of a run without a gateway."""
+    return {"gateway": "off"} if options.gateway is None and agent.may_ask_models else {}
 
 
 def _gateway(

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.agents import Agent, AgentRegistry
+from pytest_mlebench.agents import Agent, AgentRegistry, Permissions
 from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.records.group import read_group
+from pytest_mlebench.llm.ledger import Call, Ledger
+from pytest_mlebench.llm.prices import Tokens
+from pytest_mlebench.records.group import mark_running, read_group
 from pytest_mlebench.records.outcome import Connection, SandboxAccount, Validation
-from pytest_mlebench.records.record import SUBMISSION, RunRecord, bounded
-from pytest_mlebench.runs.run import RunOptions, run_agent
+from pytest_mlebench.records.record import SUBMISSION, RunKey, RunRecord, bounded
+from pytest_mlebench.runs.run import RunOptions, interrupted_runs, record_lost, run_agent
 from pytest_mlebench.sandbox import Ending, Execution, Task
 
 TOYS = Path(__file__).parents[1] / "toys"
@@ -25,7 +32,7 @@ TOYS = Path(__file__).parents[1] / "toys"
 class ScriptedSandbox:
     """A sandbox with a given submission and a given account of the run."""
 
-    execution: Execution | SandboxError
+    execution: Execution | BaseException
     submission: str | None = None
     name: str = "scripted"
 
@@ -37,14 +44,21 @@ class ScriptedSandbox:
         if self.submission is not None:
             (task.run_dir / SUBMISSION).parent.mkdir()
             (task.run_dir / SUBMISSION).write_text(self.submission)
-        if isinstance(self.execution, SandboxError):
+        if isinstance(self.execution, BaseException):
             raise self.execution
         return self.execution
 
 
-def run(sandbox: ScriptedSandbox, tmp_path: Path) -> RunRecord:
+KEY = RunKey("toy/gold", "toy-parity", 0)
+
+
+def toy(tmp_path: Path) -> tuple[Competition, Dataset]:
     competition = Competition.load(TOYS / "competitions/toy-parity/competition.yaml")
-    dataset = DataStore(tmp_path / "data").prepare(competition)
+    return competition, DataStore(tmp_path / "data").prepare(competition)
+
+
+def run(sandbox: ScriptedSandbox, tmp_path: Path) -> RunRecord:
+    competition, dataset = toy(tmp_path)
     agent = AgentRegistry(TOYS / "agents")["toy/gold"]
     return run_agent(agent, competition, dataset, sandbox, RunOptions(folder=tmp_path / "runs/group"))
 
@@ -98,12 +112,67 @@ def test_an_account_of_usual_size_is_recorded_unchanged(tmp_path: Path) -> None:
     assert record.sandbox == account and record.outcome == "no_submission"
 
 
-def test_an_error_of_the_harness_is_recorded_and_not_raised(tmp_path: Path) -> None:
-    record = run(ScriptedSandbox(SandboxError("the engine is gone")), tmp_path)
-    assert (record.outcome, record.error, record.ending) == ("error", "the engine is gone", Ending.NOT_STARTED)
+@pytest.mark.parametrize(
+    ("problem", "error"),
+    [
+        (SandboxError("the engine is gone"), "the engine is gone"),
+        (RecursionError("too deep"), "RecursionError: too deep"),
+    ],
+)
+def test_an_error_of_the_harness_is_recorded_and_not_raised(tmp_path: Path, problem: Exception, error: str) -> None:
+    record = run(ScriptedSandbox(problem), tmp_path)
+    assert (record.outcome, record.error, record.ending) == ("error", error, Ending.NOT_STARTED)
     (path,) = tmp_path.glob("runs/group/*/run.json")
     assert json.loads(path.read_text())["outcome"] == "error"
     assert not list(tmp_path.glob("runs/group/*/running.json"))
+
+
+def test_an_interruption_is_raised_and_leaves_no_record(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(ScriptedSandbox(KeyboardInterrupt()), tmp_path)
+    assert interrupted_runs(tmp_path / "runs/group", KEY)
+
+
+@pytest.mark.parametrize(
+    "name", ["pytest_mlebench.records.record.write_json", "pytest_mlebench.records.group.write_json"]
+)
+def test_a_run_that_a_full_disk_keeps_from_its_record_counts_as_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def full(path: Path, _: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(name, full)
+    with pytest.raises(SandboxError, match="No space left on device"):
+        run(ScriptedSandbox(Execution(ending=Ending.FINISHED, seconds=1.0)), tmp_path)
+    is_listed = name.endswith("record.write_json")
+    assert bool(interrupted_runs(tmp_path / "runs/group", KEY)) is is_listed
+
+
+def test_the_record_of_a_lost_run_has_its_model_calls_and_permissions(tmp_path: Path) -> None:
+    options = RunOptions(folder=tmp_path / "group", permissions=Permissions(allow_secrets=["TOKEN"]))
+    folder = AgentRegistry(TOYS / "agents")["toy/gold"]
+    agent = replace(
+        folder, env_vars={"TOKEN": "${{ secrets.TOKEN }}", "OPENAI_API_KEY": "${{ secrets.OPENAI_API_KEY }}"}
+    )
+    ledger = Ledger(tmp_path / "group/run", record="calls")
+    for number, cost in enumerate(("1.25", "0.5")):
+        call = Call(number=number, provider="openai", kind="generate", model="m", status=200, cost=Decimal(cost))
+        ledger.write(replace(call, tokens=Tokens(input=10, output=1)))
+    ledger.close()
+    key = RunKey(agent.id, KEY.competition_id, 0)
+    with suppress(KeyboardInterrupt), mark_running(tmp_path / "group/run", key, worker="", time_limit=9.0):
+        raise KeyboardInterrupt
+    competition, dataset = toy(tmp_path)
+    record = record_lost(
+        agent, competition, dataset, options, seed=0, ending=Ending.OUT_OF_MEMORY, detail="the node ran out of memory"
+    )
+    assert (record.run_id, record.outcome, record.cost) == ("run", "out_of_memory", 1.75)
+    assert record.llm["gateway"] == "on" and record.llm["providers"] == ["openai"]
+    assert record.models_called == {"m": 2} and record.usage.tokens["input"] == 20
+    assert record.permissions["granted"] == {"allow_secrets": ["TOKEN"]}
+    assert record.permissions["used"] == {"secrets": ["TOKEN"]}
+    assert not (tmp_path / "group/run/running.json").exists()
 
 
 @pytest.mark.parametrize("is_confined", [True, False])
