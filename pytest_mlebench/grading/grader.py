@@ -200,7 +200,9 @@ def ask(
             break
         reply = {"defect": f"grading was killed {_ATTEMPTS} times: is this machine short of memory?"}
     if "error" in reply:
-        raise _ERRORS.get(reply["kind"], MLEBenchError)(reply["error"])
+        if (kind := _ERRORS.get(str(reply.get("kind")))) is not None:
+            raise kind(reply["error"])
+        reply = {"defect": str(reply["error"])}
     return reply
 
 
@@ -219,7 +221,7 @@ def prepare(job: Job, seconds: float) -> Reply:
         return _prepared[key]
     reply = ask(job, None, seconds)
     if "ready" not in reply:
-        reason = reply.get("defect") or f"it exceeds the {reply.get('beyond')} limit of grading"
+        reason = reply.get("defect") or reply.get("invalid") or f"it exceeds the {reply.get('beyond')} limit of grading"
         raise CompetitionError(f"{Path(job['competition']) / 'grade.py'} cannot be used: {reason}")
     _prepared[key] = reply
     return reply
@@ -284,6 +286,8 @@ class FormChecker:
             return self._verdict(ask(job, path, self._limits.seconds, using=self._use))
         except _StoppedError:
             return _STOPPED
+        except (CompetitionError, DataError) as problem:
+            return self._verdict({"defect": str(problem)})
 
     def _use(self, process: GradingProcess | None) -> None:
         with self._lock:

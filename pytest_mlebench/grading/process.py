@@ -52,7 +52,8 @@ from pytest_mlebench.errors import GraderDefect, InvalidSubmission, MLEBenchErro
 from pytest_mlebench.io.processes import end_with, kill_group, preload, read_only
 from pytest_mlebench.io.values import loads
 
-MAX_REPLY = 1 << 16
+MAX_REPLY = 1 << 17
+"""Bytes. A reply has up to two long strings; a character of ``_MAX_TEXT`` takes up to 12 bytes."""
 _MAX_REQUEST = 1 << 20
 _POLL_SECONDS = 0.05
 _IDLE_SECONDS = 60.0

@@ -30,7 +30,7 @@ from pytest_mlebench.authoring.resampling import Certainty, RowScores, as_row_sc
 from pytest_mlebench.authoring.tables import read_csv
 from pytest_mlebench.catalog.competition import Competition, command
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
-from pytest_mlebench.errors import CompetitionError, DataError, GraderDefect, InvalidSubmission, MLEBenchError, reason
+from pytest_mlebench.errors import CompetitionError, DataError, GraderDefect, InvalidSubmission, reason
 
 
 @dataclass(frozen=True)
@@ -310,7 +310,7 @@ class Scorer:
         if self._answers is None:
             try:
                 self._answers = self._read_answers(self._path)
-            except (MLEBenchError, OSError, MemoryError):
+            except (CompetitionError, DataError, MemoryError):
                 raise
             except (Exception, SystemExit) as error:
                 raise GraderDefect(f"{self._path} cannot be read: {self.competition.describe_error(error)}") from error

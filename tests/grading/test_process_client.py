@@ -143,6 +143,7 @@ def test_more_time_than_the_limit_makes_the_submission_invalid(
         ("import os\nos._exit(0)", "grading ended with no reply"),
         ("import ctypes\nctypes.string_at(0)", "grading ended with SIGSEGV"),
         ("import os\nos.abort()", "grading ended with SIGABRT"),
+        ("raise RuntimeError(chr(0x1F600) * 5000)", "grade.py raised RuntimeError: \U0001f600"),
     ],
 )
 def test_other_failures_are_defects_of_the_grader(
@@ -152,6 +153,27 @@ def test_other_failures_are_defects_of_the_grader(
     assert outcome(report) == (None, False, True)
     assert report.error is not None and report.error.startswith(error)
     assert "toy-parity: the grader failed on" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (
+            "UsageError",
+            "private/test.csv cannot be read: UsageError: odd (grade.py, line 4: raise UsageError('odd'))",
+        ),
+        ("InvalidSubmission", "cannot be read: InvalidSubmission: odd"),
+        ("OSError", "cannot be read: OSError: odd"),
+        ("CompetitionError", "odd"),
+        ("DataError", "odd"),
+    ],
+)
+def test_answers_that_cannot_be_read_are_a_defect_whatever_the_error(
+    error: str, expected: str, make_grader: MakeGrader, submission: Path
+) -> None:
+    head = f"from pytest_mlebench.errors import *\ndef read_answers(path):\n    raise {error}('odd')\n"
+    report = make_grader("return 1", head=head).report(submission)
+    assert outcome(report) == (None, False, True) and expected in str(report.error)
 
 
 def test_a_defect_is_logged_with_the_line_of_the_grader(
@@ -238,7 +260,11 @@ def test_a_very_long_reason_is_truncated(make_grader: MakeGrader, submission: Pa
 
 
 @pytest.mark.parametrize(
-    "written", ["x' * 10_000_000 + b'", "nonsense\\n", "[1]\\n", '{"score": []}\\n', "[' * 60_000 + b'\\n"]
+    "written",
+    [
+        *("x' * 10_000_000 + b'", "nonsense\\n", "[1]\\n", '{"score": []}\\n', "[' * 60_000 + b'\\n"),
+        *('{"error": "x"}\\n', '{"error": "x", "kind": []}\\n', '{"error": "x", "kind": "UsageError"}\\n'),
+    ],
 )
 def test_a_worker_that_writes_arbitrary_data_gives_no_score(
     written: str, make_grader: MakeGrader, submission: Path

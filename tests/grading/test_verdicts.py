@@ -98,8 +98,15 @@ def test_the_graders_score_is_not_computed(make_checker: MakeChecker, submission
     assert make_checker(source, limits=GradingLimits(seconds=5))(submission) == VALID
 
 
+FORGE_REPLY = """import contextlib, os
+    for pipe in range(3, 20):
+        with contextlib.suppress(OSError):
+            os.write(pipe, b'{"error": "x", "kind": "DataError"}\\n')
+"""
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("body", ["raise KeyError(answers)", "import os; os.abort()", "return 1 / 0"])
+@pytest.mark.parametrize("body", ["raise KeyError(answers)", "import os; os.abort()", "return 1 / 0", FORGE_REPLY])
 def test_a_failing_check_does_not_reveal_the_cause(
     body: str, make_checker: MakeChecker, submission: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -169,3 +176,8 @@ def test_broken_templates_are_reported_before_any_check(make_checker: MakeChecke
     (public / "sample_submission.csv").unlink()
     with pytest.raises(CompetitionError, match=r"grade.py cannot be used: FileNotFoundError: .*sample_submission.csv"):
         make_checker("def grade(s, a): pass")
+    with pytest.raises(CompetitionError, match=r"grade.py cannot be used: the template is odd"):
+        make_checker(
+            "from pytest_mlebench.grading import InvalidSubmission\ndef grade(s, a): pass\n"
+            "def read_template(public): raise InvalidSubmission('the template is odd')"
+        )
