@@ -163,11 +163,19 @@ def markers_of(competition: Competition) -> dict[str, str]:
     return {marker_name(word): word for word in words}
 
 
+_TAKEN = frozenset("agent and competition filterwarnings not or parametrize skip skipif usefixtures xfail".split())
+"""Words that mean something else to pytest, as a marker or in ``-m``."""
+
+
 def marker_name(word: str) -> str:
-    """Convert a split or category to a marker name, for example ``image_classification``."""
+    """Convert a split or category to a marker name, for example ``image_classification``.
+
+    >>> marker_name("3D"), marker_name("Skip"), marker_name("???")
+    ('category_3d', 'category_skip', 'category_')
+    """
     cleaned = "".join(letter if letter.isalnum() else "_" for letter in word.lower().replace("->", " to "))
     name = "_".join(filter(None, cleaned.split("_")))
-    return f"category_{name}" if name[0].isdigit() else name  # a marker must be an identifier
+    return name if name.isidentifier() and name not in _TAKEN else f"category_{name}"
 
 
 def _choose_paths(config: pytest.Config, session: Session) -> None:
@@ -218,10 +226,11 @@ def _resumed_paths(config: pytest.Config, session: Session) -> list[str]:
 def _with_bundled(session: Session, argument: str, here: Path) -> str:
     """Resolve ``competitions/ID/…``, as in node ids, to a competition of the catalogue if the path does not exist."""
     path, *names = argument.split("::")
-    if not path.startswith(NAMES) or (here / path).exists():
+    parts = Path(path).parts
+    if not path.startswith(NAMES) or len(parts) < 2 or (here / path).exists():
         return argument
 
-    found, (_, id, *rest) = session.catalogue, Path(path).parts
+    found, (_, id, *rest) = session.catalogue, parts
     if id in found:
         return "::".join([str(found[id].folder.joinpath(*rest)), *names])
     if rest == ["competition.yaml"]:

@@ -26,7 +26,7 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, SandboxError, UsageError, reason
 from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.progress import WarningNote
-from pytest_mlebench.io.units import plain
+from pytest_mlebench.io.units import first, plain
 from pytest_mlebench.options import Settings, from_manifest
 from pytest_mlebench.plugin import collection, internals, reporting
 from pytest_mlebench.plugin import session as state
@@ -448,7 +448,7 @@ def _with_twins(competitions: Sequence[Competition], named: Collection[str]) -> 
     without = [competition for competition in competitions if not competition.has_twin]
     rejected = without if len(without) == len(competitions) else [c for c in without if c.id in named]
     if errors := list(map(no_twin, rejected)):
-        raise UsageError("\n".join(errors[:5] + ([f"and {len(errors) - 5} more"] if len(errors) > 5 else [])))
+        raise UsageError("\n".join(first(errors, 5)))
     return [competition for competition in competitions if competition.has_twin]
 
 

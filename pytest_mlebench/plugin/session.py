@@ -286,7 +286,8 @@ def refuse_paths(config: pytest.Config) -> None:
     for name in internals.initial_paths(config):
         path = Path(os.path.abspath(config.invocation_params.dir / name.split("::")[0]))  # noqa: PTH100 - keep links
         # pytest also looks for conftests in subfolders named test*.
-        tests = [folder for folder in path.glob("test*") if (folder / CONFTEST).exists()] if path.is_dir() else []
+        is_dir = os.path.isdir(path)  # noqa: PTH112 - False for a name that is too long, which pytest reports
+        tests = [folder for folder in path.glob("test*") if (folder / CONFTEST).exists()] if is_dir else []
         for candidate in {path, path.resolve(), *(folder for folder in tests if not has_guard(folder))}:
             if (group := group_of(candidate)) is not None:
                 raise pytest.UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -82,6 +83,17 @@ def test_markers_select_splits_and_categories(project: pytest.Pytester, collect:
     assert {line.split("/")[1] for line in collect(*chosen, "-m", "lite")} == {"spooky-author-identification"}
     found = collect(*chosen, "-m", "text_classification or smoke")
     assert {line.split("/")[1] for line in found} == {"smoke-digits", "spooky-author-identification"}
+
+
+@pytest.mark.parametrize(
+    ("category", "marker"), [("???", "category_"), ("Parametrize", "category_parametrize"), ("Skip", "category_skip")]
+)
+def test_a_category_is_never_a_marker_with_another_meaning(
+    project: pytest.Pytester, collect: Collect, category: str, marker: str
+) -> None:
+    file = project.path / "competitions/toy-parity/competition.yaml"
+    file.write_text(re.sub("^category: .*$", f"category: {category!r}", file.read_text(), flags=re.M))
+    assert len(collect("competitions", "--strict-markers", "-m", marker)) == 4
 
 
 def test_every_bundled_competition_is_collected(collect: Collect) -> None:
