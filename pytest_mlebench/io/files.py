@@ -9,7 +9,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -23,6 +23,8 @@ from pytest_mlebench.io.units import format_size
 T = TypeVar("T")
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_INNER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def write_text(path: Path, text: str) -> None:
@@ -265,6 +267,45 @@ def entries_below(folder: Path) -> Iterator[os.DirEntry[str]]:
                 yield entry
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
+
+
+class NotReadable(Exception):
+    """A file does not exist or must not be read. The text says why."""
+
+
+@contextmanager
+def opened(root: Path, *parts: str) -> Iterator[int]:
+    """Open a regular file below ``root`` and yield its descriptor. Each part is a name. Raises NotReadable.
+
+    Each folder on the way is opened by name within the previous one, so that neither a link nor a folder that is
+    replaced meanwhile can lead elsewhere.
+    """
+    if not parts or not all(map(is_name, parts)):
+        raise NotReadable("there is no such file")
+    here = -1
+    try:
+        here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for part in parts[:-1]:
+            here = _replaced(here, os.open(part, _INNER, dir_fd=here))
+        here = _replaced(here, os.open(parts[-1], _REGULAR, dir_fd=here))
+        if not stat.S_ISREG(os.fstat(here).st_mode):
+            raise NotReadable("this is not a regular file")
+        yield here
+    except (OSError, ValueError) as error:
+        raise NotReadable("there is no such file, or it is a link") from error
+    finally:
+        if here >= 0:
+            os.close(here)
+
+
+def _replaced(old: int, new: int) -> int:
+    os.close(old)
+    return new
+
+
+def is_name(part: str) -> bool:
+    """Whether a text can be the name of a file in a folder."""
+    return part not in ("", ".", "..") and "/" not in part and "\0" not in part
 
 
 def make_readable(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -143,6 +144,56 @@ def test_a_live_group_updates_while_it_is_viewed(served: str, runs_dir: Path, op
             file.write("fold 4 of 5\n")
         log.wait("document.getElementById('log').textContent.includes('fold 4 of 5')")
         assert tab.errors == [] == log.errors
+
+
+HELD = """
+const real = window.fetch;
+window.fetch = async (...what) => {
+  const answer = await real(...what);
+  await new Promise((go) => { window.go = go; });
+  return answer;
+};
+window.release = () => { window.fetch = real; window.go() };
+"""
+"""Holds responses until ``release()``."""
+EVENTS = """
+const { live, state } = document.getElementById("live").dataset;
+window.events = 0;
+const count = (event) => { window.events += event.data !== state; };
+const source = new EventSource(live);
+for (const name of ["state", "change"]) source.addEventListener(name, count);
+"""
+"""Counts changes that the server reports."""
+
+
+def test_changes_during_a_fetch_or_below_an_open_dialog_are_shown_afterwards(
+    served: str, runs_dir: Path, open_tab: Open
+) -> None:
+    key = RunKey("agent", SMOKE[0], 0)
+    run_dir = runs_dir / "changing/run"
+    run_dir.mkdir(parents=True)
+    (runs_dir / "changing/manifest.json").write_text(json.dumps({"run_group": "g", "runs": [key._asdict()]}))
+
+    def log(tab: Tab, text: str) -> None:
+        before = tab.see("window.events")
+        (run_dir / "run.log").write_text(f"{text}\n")
+        tab.wait(f"window.events > {before}")
+        time.sleep(1.5)  # the page's own connection may be up to a second later
+
+    with mark_running(run_dir, key, worker="gw0", time_limit=86400.0):
+        tab = open_tab(f"{served}/group/changing")
+        tab.see(EVENTS)
+        tab.see("document.getElementById('keys').showModal()")
+        log(tab, "fold 1")
+        assert "fold 1" not in tab.see("document.body.textContent")
+        tab.see("document.getElementById('keys').close()")
+        tab.wait("document.body.textContent.includes('fold 1')")
+        tab.see(HELD)
+        log(tab, "fold 2")
+        log(tab, "fold 3")
+        tab.see("window.release()")
+        tab.wait("document.body.textContent.includes('fold 3')")
+        assert tab.errors == []
 
 
 def test_a_reader_moves_through_a_long_trajectory_and_sends_a_link_to_a_step(served: str, open_tab: Open) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import re
 import sqlite3
@@ -14,17 +15,21 @@ from dataclasses import replace
 from html import escape, unescape
 from pathlib import Path
 from time import process_time
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.extras.viewer import live
 from pytest_mlebench.extras.viewer.app import application
 from pytest_mlebench.extras.viewer.index import FILE, RunIndex
 from pytest_mlebench.extras.viewer.pages import groups as group_pages
 from pytest_mlebench.extras.viewer.pages.compare import aligned
+from pytest_mlebench.extras.viewer.site import FILTERS
 from pytest_mlebench.extras.viewer.steps import SHOWN, OutlineStep, timestamp
 from pytest_mlebench.extras.viewer.text import code, coloured, markdown
+from pytest_mlebench.llm.ledger import CALLS
 from pytest_mlebench.records.group import RunGroup, mark_running, read_group
 from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.records.record import RUNNING, RunKey
@@ -457,7 +462,7 @@ def test_the_index_follows_the_files_and_is_rebuilt_if_damaged(tmp_path: Path) -
     (next(path for path in (tmp_path / "a").iterdir() if path.is_dir() and path != gone) / "run.json").write_text("{")
     index.refresh(thorough=True)
     (group,) = index.groups()
-    assert group.finished == 5 and len(group.broken) == 1
+    assert group.finished == 4 and len(group.broken) == 1
     sqlite3.connect(path).execute("pragma user_version = 99").connection.close()
     index.close()
     index = RunIndex(tmp_path)
@@ -468,6 +473,76 @@ def test_the_index_follows_the_files_and_is_rebuilt_if_damaged(tmp_path: Path) -
     index = RunIndex(tmp_path)
     assert not index.is_kept and not (tmp_path / "elsewhere").exists()
     index.close()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"seed": 1 << 70},
+        {"agent": "a\ud800"},
+        {"split": "\ud800"},
+        {"error": "\ud800"},
+        {"llm": {"calls": 1, "models": {"m\ud800": {"calls": 1}}}},
+    ],
+    ids=str,
+)
+def test_a_record_that_cannot_be_stored_is_listed_as_broken_and_hides_no_other(
+    values: dict[str, Any], tmp_path: Path, asked_of: Callable[[], Ask]
+) -> None:
+    bad, good = (record_with(default_catalogue()[id], "gold", agent="a") for id in SMOKE[:2])
+    save_group(tmp_path / "g", [bad, good], planned=[good.key])
+    file = tmp_path / "g" / bad.run_id / "run.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+    ask = asked_of()
+    pages = {page: ask(page) for page in ("/", "/runs", "/competitions", f"/run/g/{good.run_id}")}
+    assert {answer.status for answer in pages.values()} == {200}
+    assert good.run_id in pages["/runs"].text and f"/run/g/{bad.run_id}" not in pages["/runs"].text
+    index = RunIndex(tmp_path)
+    found = index.refresh_group("g")
+    index.close()
+    assert found is not None and [line.partition("/")[0] for line in found.broken] == [bad.run_id]
+
+
+@pytest.mark.parametrize("name", ["duration", "clock", "when"])
+def test_an_infinite_time_is_shown_as_a_word(name: str) -> None:
+    assert FILTERS[name](math.inf) == "inf"
+
+
+def test_all_calls_of_a_long_ledger_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_READ", 5000)
+    monkeypatch.setattr(live, "_MAX_MARKS", 70)
+    ledger = tmp_path / "run" / CALLS
+    ledger.parent.mkdir(parents=True)
+
+    def line(number: int, **more: Any) -> str:
+        started = f"2026-03-01T12:00:{number % 60:02}+00:00"
+        return json.dumps({"started_at": started, "cost": 0.25, "tokens": {"input": 5}, "status": 200} | more) + "\n"
+
+    ledger.write_text("".join(map(line, range(100))) + line(1, cost=math.inf, tokens={"input": math.inf}) + "{}\n[]\n{")
+    calls = live.Calls()
+    for _ in range(2):
+        found = calls.of(tmp_path, "run")
+        assert (found.count, found.cost, len(found.marks)) == (101, 25.0, 70)
+    with ledger.open("a") as file:
+        file.write("}\n" + line(2, status=500))
+    assert (calls.of(tmp_path, "run").count, calls.of(tmp_path, "run").cost) == (102, 25.25)
+    ledger.write_text(line(3, status=500))
+    (mark,) = calls.of(tmp_path, "run").marks
+    assert mark.failed and mark.tokens == 5
+    ledger.unlink()
+    assert calls.of(tmp_path, "run").count == 0
+
+
+def test_files_whose_names_are_not_utf_8_are_listed_without_a_link(tmp_path: Path, asked_of: Callable[[], Ask]) -> None:
+    record = record_with(default_catalogue()[SMOKE[0]], "gold", agent="a")
+    save_group(tmp_path / "g", [record])
+    code = tmp_path / "g" / record.run_id / "code"
+    for name in ("\udcff.py", "folder\udcff/a.py", "good.py"):
+        (code / name).parent.mkdir(parents=True, exist_ok=True)
+        (code / name).write_text("x = 1")
+    answer = asked_of()(f"/run/g/{record.run_id}/files")
+    assert answer.status == 200 and answer.text.count("its name is not UTF-8, not shown") == 2
+    assert f'href="/run/g/{record.run_id}/files/code/good.py"' in answer.text
 
 
 def test_terminal_sequences_become_classes_and_nothing_else() -> None:

@@ -11,11 +11,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Lifespan
 
 from pytest_mlebench.errors import MLEBenchError
-from pytest_mlebench.extras.viewer.folder import NotReadable
 from pytest_mlebench.extras.viewer.guard import Guard
 from pytest_mlebench.extras.viewer.index import RunIndex
 from pytest_mlebench.extras.viewer.pages import compare, competitions, files, groups, log, runs, trajectory
 from pytest_mlebench.extras.viewer.site import Missing, Site
+from pytest_mlebench.io.files import NotReadable
 
 _PAGES: Mapping[str, Callable[..., Any]] = {
     "/": groups.groups,

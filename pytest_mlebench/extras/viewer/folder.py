@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_mlebench.io.files import NotReadable, is_name, opened
+
 MAX_ENTRIES = 2000
 _MAX_DEPTH = 12
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-
-
-class NotReadable(Exception):
-    """A file does not exist or must not be read. The text says why."""
 
 
 @dataclass(frozen=True)
@@ -26,36 +22,6 @@ class FolderFile:
     path: str
     size: int
     refused: str = ""
-
-
-@contextmanager
-def opened(root: Path, *parts: str) -> Iterator[int]:
-    """Open a regular file below ``root`` and yield its descriptor. Each part is a name. Raises NotReadable.
-
-    Each folder on the way is opened by name within the previous one, so that a folder that is replaced meanwhile cannot
-    lead elsewhere.
-    """
-    if not parts or not all(map(_is_name, parts)):
-        raise NotReadable("there is no such file")
-    here = -1
-    try:
-        here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        for part in parts[:-1]:
-            here = _replaced(here, os.open(part, _DIRECTORY, dir_fd=here))
-        here = _replaced(here, os.open(parts[-1], _FILE, dir_fd=here))
-        if not stat.S_ISREG(os.fstat(here).st_mode):
-            raise NotReadable("this is not a regular file")
-        yield here
-    except (OSError, ValueError) as error:
-        raise NotReadable("there is no such file, or it is a link") from error
-    finally:
-        if here >= 0:
-            os.close(here)
-
-
-def _replaced(old: int, new: int) -> int:
-    os.close(old)
-    return new
 
 
 def read(root: Path, *parts: str, start: int = 0, size: int) -> tuple[bytes, int]:
@@ -87,12 +53,12 @@ def is_folder(root: Path, *parts: str) -> bool:
     """Return whether there is a folder of this name that is not a link."""
     with suppress(OSError, ValueError):
         folders = [root.joinpath(*parts[: k + 1]) for k in range(len(parts))]
-        return all(map(_is_name, parts)) and all(stat.S_ISDIR(path.lstat().st_mode) for path in folders)
+        return all(map(is_name, parts)) and all(stat.S_ISDIR(path.lstat().st_mode) for path in folders)
     return False
 
 
-def _is_name(part: str) -> bool:
-    return part not in ("", ".", "..") and "/" not in part and "\0" not in part
+def is_utf8(name: str) -> bool:
+    return name.encode("utf-8", "replace").decode() == name
 
 
 def listing(folder: Path) -> tuple[Sequence[FolderFile], bool]:
@@ -118,6 +84,8 @@ def listing(folder: Path) -> tuple[Sequence[FolderFile], bool]:
             if stat.S_ISDIR(about.st_mode):
                 if depth < _MAX_DEPTH:
                     folders.append((f"{path}/", depth + 1))
+            elif not is_utf8(path):  # it has no URL
+                found.append(FolderFile(path, about.st_size, "its name is not UTF-8"))
             elif stat.S_ISREG(about.st_mode):
                 found.append(FolderFile(path, about.st_size))
             else:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.extras.viewer.folder import NotReadable, changed_at, read
-from pytest_mlebench.io.values import loads, parse
+from pytest_mlebench.extras.viewer.folder import changed_at, is_utf8, read
+from pytest_mlebench.io.files import NotReadable
+from pytest_mlebench.io.values import as_count, loads, parse
 from pytest_mlebench.records.group import runs_in_progress
 from pytest_mlebench.records.manifest import Manifest
 from pytest_mlebench.records.outcome import FAILURES, Outcome
@@ -295,16 +296,16 @@ class RunIndex:
             except OSError:
                 in_progress = in_progress or (folder / run / RUNNING).exists()
                 continue
+            if known.get(run) != (about.st_mtime_ns, about.st_size):
+                try:
+                    record = parse(RunRecord, loads(read(folder, run, RECORD, size=_MAX_RECORD)[0]))
+                    row = [run, about.st_mtime_ns, about.st_size, *asdict(_run(name, run, record)).values()]
+                    self._all(_VALUES, row)  # fails for a value that SQLite cannot store
+                except (NotReadable, ValueError, OverflowError) as error:
+                    broken.append(f"{run}/{RECORD} is not a run record: {str(error)[:_TEXT]}")
+                    continue
+                statements.append((_INSERT, row))
             seen.add(run)
-            if known.get(run) == (about.st_mtime_ns, about.st_size):
-                continue
-            try:
-                record = parse(RunRecord, loads(read(folder, run, RECORD, size=_MAX_RECORD)[0]))
-            except (NotReadable, ValueError) as error:
-                broken.append(f"{run}/{RECORD} is not a run record: {str(error)[:_TEXT]}")
-                continue
-            row = {**asdict(_run(name, run, record)), "folder": run, "mtime": about.st_mtime_ns, "size": about.st_size}
-            statements.append((_INSERT, [row[column] for column in ("folder", "mtime", "size", *_COLUMNS)]))
         statements += [
             ("delete from runs where group_name = ? and folder = ?", (name, run)) for run in known.keys() - seen
         ]
@@ -426,10 +427,8 @@ class RunIndex:
         return database
 
 
-_INSERT = (
-    f"insert or replace into runs (folder, mtime, size, {', '.join(_COLUMNS)}) "
-    f"values ({', '.join('?' * (3 + len(_COLUMNS)))})"
-)
+_VALUES = f"values ({', '.join('?' * (3 + len(_COLUMNS)))})"
+_INSERT = f"insert or replace into runs (folder, mtime, size, {', '.join(_COLUMNS)}) {_VALUES}"
 _DELETE_FACETS = "delete from facets where group_name = ?"
 _DELETIONS = ("delete from groups where name = ?", "delete from runs where group_name = ?", _DELETE_FACETS)
 _COUNTED = (
@@ -480,9 +479,9 @@ def _run(group: str, folder: str, record: RunRecord) -> ListedRun:
         indicative=int(report.thresholds == "indicative"),
         seconds=record.seconds,
         cost=record.cost,
-        calls=_count(usage.calls),
-        tokens_in=_count(usage.tokens.get("input")),
-        tokens_out=_count(usage.tokens.get("output")),
+        calls=as_count(usage.calls),
+        tokens_in=as_count(usage.tokens.get("input")),
+        tokens_out=as_count(usage.tokens.get("output")),
         models="\n".join(list(usage.models)[:10]),
         started_at=record.started_at,
         ended_at=record.ended_at,
@@ -497,14 +496,10 @@ def _run(group: str, folder: str, record: RunRecord) -> ListedRun:
     )
 
 
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and 0 <= value < 1 << 62 else None
-
-
 def _folders(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-    return [name for name in names if name.encode("utf-8", "replace").decode() == name]  # others have no URL
+    return list(filter(is_utf8, names))  # others have no URL

@@ -9,15 +9,16 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
 
-from pytest_mlebench.extras.viewer.folder import NotReadable, changed_at, opened, read, size_of
+from pytest_mlebench.extras.viewer.folder import changed_at, read, size_of
 from pytest_mlebench.extras.viewer.pictures import CallMark
+from pytest_mlebench.extras.viewer.steps import timestamp
+from pytest_mlebench.io.files import NotReadable, opened
 from pytest_mlebench.io.units import plain
-from pytest_mlebench.io.values import loads
+from pytest_mlebench.io.values import as_count, as_number, as_object, loads
 from pytest_mlebench.llm.ledger import CALLS
 from pytest_mlebench.records.group import RunInProgress, runs_in_progress
 from pytest_mlebench.records.record import RUN_LOG
@@ -53,49 +54,68 @@ class LiveRun:
         return self.run.run_dir.name
 
 
+@dataclass(frozen=True, kw_only=True)
+class CallsSoFar:
+    """The model calls of a run so far. ``marks`` are the first ones, with seconds since 1970; the totals are of all."""
+
+    marks: tuple[CallMark, ...] = ()
+    count: int = 0
+    cost: float = 0.0
+    size: int = 0
+    """Bytes of the ledger that have been read."""
+
+    def with_lines(self, content: bytes) -> CallsSoFar:
+        calls = [call for line in content.splitlines() if (call := _mark(line)) is not None]
+        return CallsSoFar(
+            marks=(*self.marks, *calls[: _MAX_MARKS - len(self.marks)]),
+            count=self.count + len(calls),
+            cost=self.cost + sum(call.cost for call in calls),
+            size=self.size + len(content),
+        )
+
+
 class Calls:
     """The model calls of runs, from their ledgers. Each byte is read only once. Usable from any thread."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, tuple[int, list[CallMark]]] = {}
+        self._known: dict[Path, CallsSoFar] = {}
         self._lock = threading.Lock()
 
-    def of(self, group_dir: Path, run: str) -> list[CallMark]:
-        """Return the calls so far, with seconds since 1970."""
+    def of(self, group_dir: Path, run: str) -> CallsSoFar:
         with self._lock:
-            place, marks = self._known.get(group_dir / run, (0, []))
+            found = self._known.get(group_dir / run, CallsSoFar())
             try:
-                content, size = read(group_dir, run, *CALLS.split("/"), start=place, size=_READ)
+                with opened(group_dir, run, *CALLS.split("/")) as descriptor:
+                    if os.fstat(descriptor).st_size < found.size:
+                        found = CallsSoFar()
+                    while lines := _whole_lines(os.pread(descriptor, _READ, found.size)):
+                        found = found.with_lines(lines)
             except NotReadable:
-                return []
-            if size < place:
-                place, marks, content = 0, [], b""
-            whole = content[: content.rfind(b"\n") + 1]
-            for line in whole.splitlines():
-                mark = _mark(line)
-                if mark is not None and len(marks) < _MAX_MARKS:
-                    marks.append(mark)
+                return CallsSoFar()
             if len(self._known) > 500:
                 self._known.clear()
-            self._known[group_dir / run] = (place + len(whole), marks)
-            return list(marks)
+            self._known[group_dir / run] = found
+            return found
+
+
+def _whole_lines(content: bytes) -> bytes:
+    return content[: content.rfind(b"\n") + 1]
 
 
 def _mark(line: bytes) -> CallMark | None:
     try:
-        call = loads(line)
-        at = datetime.fromisoformat(call["started_at"]).timestamp()
-        tokens = call.get("tokens") or {}
-        cost = call.get("cost")
-        status = call.get("status")
-        return CallMark(
-            seconds=at,
-            tokens=int(tokens.get("input") or 0) + int(tokens.get("output") or 0),
-            cost=float(cost) if isinstance(cost, int | float) else 0.0,
-            failed=not isinstance(status, int) or status >= 400,
-        )
-    except (ValueError, TypeError, LookupError, AttributeError):
+        call = as_object(loads(line))
+    except ValueError:
         return None
+    if (seconds := timestamp(call.get("started_at"))) is None:
+        return None
+    tokens, status = as_object(call.get("tokens")), call.get("status")
+    return CallMark(
+        seconds=seconds,
+        tokens=sum(as_count(tokens.get(name)) or 0 for name in ("input", "output")),
+        cost=as_number(call.get("cost")) or 0.0,
+        failed=not isinstance(status, int) or status >= 400,
+    )
 
 
 def running(group_dir: Path, calls: Calls) -> tuple[list[LiveRun], list[LiveRun]]:
@@ -106,8 +126,8 @@ def running(group_dir: Path, calls: Calls) -> tuple[list[LiveRun], list[LiveRun]
         shown = LiveRun(
             run=run,
             elapsed=max(0.0, time.time() - run.started),
-            calls=len(model_calls),
-            cost=sum(call.cost for call in model_calls) if model_calls else None,
+            calls=model_calls.count,
+            cost=model_calls.cost if model_calls.count else None,
             log=log_end(group_dir, run.run_dir.name),
         )
         found[run.interrupted].append(shown)

@@ -33,10 +33,12 @@ class CallMark:
     failed: bool
 
 
-def run_timeline(record: RunRecord, calls: Sequence[CallMark], link: str, *, name: str = "timeline") -> Markup:
+def run_timeline(
+    record: RunRecord, calls: Sequence[CallMark], link: str, *, cost: float = 0.0, name: str = "timeline"
+) -> Markup:
     """Draw the scores of a run's submissions over time, with the medal thresholds and the model calls.
 
-    Each mark links to ``link`` followed by its second.
+    Each mark links to ``link`` followed by its second. ``cost`` is that of all calls, which may be more than ``calls``.
     """
     end = max([record.seconds, *(point.seconds for point in record.timeline), 1.0])
     unit, size = next((unit for unit in SECONDS if end >= 2 * unit[1]), SECONDS[-1])
@@ -52,6 +54,8 @@ def run_timeline(record: RunRecord, calls: Sequence[CallMark], link: str, *, nam
     if calls:
         foot = bottom + 22 + _CALLS
         body += _calls(calls, end, foot)
+        if cost:
+            body.append(_at_the_end(foot - 2, format_dollars(cost)))
     for k in range(int(end / size / distance + 1e-9) + 1):
         x = at(min(1.0, k * distance * size / end))
         body.append(line(x, foot, x, foot + 4, "s-muted"))
@@ -149,9 +153,6 @@ def _calls(calls: Sequence[CallMark], end: float, foot: float) -> list[str]:
         if failed[k]:
             bars.append(rect(1000 * k / _BUCKETS, foot - 4, 1000 / _BUCKETS - 1.5, 4, "f-failure"))
     body.append(stretched(1000, foot, "".join(bars)))
-    total = sum(call.cost for call in calls)
-    if total:
-        body.append(_at_the_end(foot - 2, format_dollars(total)))
     return body
 
 

@@ -19,13 +19,14 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import MLEBenchError, UsageError
-from pytest_mlebench.extras.viewer.folder import NotReadable, is_folder, read, size_of
+from pytest_mlebench.extras.viewer.folder import is_folder, read, size_of
 from pytest_mlebench.extras.viewer.guard import FILE_POLICY, NONCE
 from pytest_mlebench.extras.viewer.index import Group, ListedRun, RunIndex
 from pytest_mlebench.extras.viewer.live import Calls, changes, group_state
 from pytest_mlebench.extras.viewer.pictures import short
 from pytest_mlebench.extras.viewer.steps import Conversation, Trajectories, has_trajectory
 from pytest_mlebench.io import units
+from pytest_mlebench.io.files import NotReadable
 from pytest_mlebench.io.values import loads, parse
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import GroupReader, RunGroup, runs_in_progress
@@ -244,7 +245,7 @@ def _optional(shown: Callable[[Any], str]) -> Callable[[Any], str]:
     def text(value: Any) -> str:
         try:
             return NOTHING if value is None else shown(value)
-        except (TypeError, ValueError):  # a record by another program
+        except (TypeError, ValueError, OverflowError):  # a record by another program
             return str(value)
 
     return text
@@ -253,7 +254,7 @@ def _optional(shown: Callable[[Any], str]) -> Callable[[Any], str]:
 FILTERS: dict[str, Callable[..., Any]] = {
     "seg": seg,
     "moment": moment,
-    "when": _when,
+    "when": _optional(_when),
     "dollars": _optional(units.format_dollars),
     "duration": _optional(units.format_duration),
     "clock": _optional(units.format_seconds),

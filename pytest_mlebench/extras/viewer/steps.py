@@ -17,10 +17,11 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from pytest_mlebench.extras.viewer.folder import NotReadable, opened, read
+from pytest_mlebench.extras.viewer.folder import read
 from pytest_mlebench.extras.viewer.text import code, is_error, looks_like_code, markdown
+from pytest_mlebench.io.files import NotReadable, opened
 from pytest_mlebench.io.units import one_line, plain
-from pytest_mlebench.io.values import as_object, as_objects, loads
+from pytest_mlebench.io.values import as_count, as_number, as_object, as_objects, loads
 from pytest_mlebench.llm.ledger import BODIES, CALLS
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.reports import run_details
@@ -235,9 +236,9 @@ class Conversation:
                 what=what,
                 about=one_line(about[:200])[:90],
                 seconds=None if began is None or first is None else round(began - first, 6),
-                tokens_in=_count(metrics.get("prompt_tokens")),
-                tokens_out=_count(metrics.get("completion_tokens")),
-                cost=float(cost) if isinstance(cost := metrics.get("cost_usd"), int | float) else None,
+                tokens_in=as_count(metrics.get("prompt_tokens")),
+                tokens_out=as_count(metrics.get("completion_tokens")),
+                cost=as_number(metrics.get("cost_usd")),
                 is_error=failed,
                 is_copied=bool(raw.get("is_copied_context")),
                 model=one_line(str(raw.get("model_name") or "")[:80]),
@@ -363,7 +364,3 @@ def timestamp(text: Any) -> float | None:
             moment = datetime.fromisoformat(text)
             return moment.timestamp() if moment.tzinfo else None
     return None
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62 else None

@@ -212,16 +212,23 @@
   }
 
   // Live pages: fetches the page again when the server reports a change, replaces the live part, and keeps the reader's choices.
-  let refreshing = false;
+  let [refreshing, due] = [false, false]; // due: something changed since the last fetch began
+  const isInUse = () => document.querySelector("dialog[open], .columns[open]") !== null;
   async function refresh() {
     const part = document.getElementById("live");
-    if (refreshing || !part || document.querySelector("dialog[open], .columns[open]")) return;
-    refreshing = true;
+    if (!part) return;
+    due = true;
+    if (refreshing || isInUse()) return;
+    [refreshing, due] = [true, false];
     try {
       const answer = await fetch(location.pathname + location.search, { headers: { Accept: "text/html" } });
       if (!answer.ok) return;
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
       if (!fresh) return;
+      if (isInUse()) { // opened meanwhile
+        due = true;
+        return;
+      }
       const active = document.activeElement;
       const place = active?.id ? `#${CSS.escape(active.id)}` : active?.dataset?.filter ? `[data-filter="${active.dataset.filter}"]` : active?.getAttribute?.("href") ? `a[href="${CSS.escape(active.getAttribute("href"))}"]` : null;
       const picked = [...document.querySelectorAll('[name="g"]:checked')].map((box) => box.value);
@@ -242,8 +249,10 @@
       dispatchEvent(new Event("refreshed"));
     } finally {
       refreshing = false;
+      catchUp();
     }
   }
+  const catchUp = () => { if (due) refresh(); };
   function follow() {
     const live = document.getElementById("live");
     if (live?.dataset.live) {
@@ -327,6 +336,7 @@
     document.getElementById("theme").addEventListener("click", nextTheme);
     document.getElementById("help").addEventListener("click", () => document.getElementById("keys").showModal());
     document.addEventListener("keydown", press);
+    for (const name of ["close", "toggle"]) document.addEventListener(name, catchUp, true); // of a dialog or the columns
     document.addEventListener("change", (event) => {
       if (event.target.matches('[name="g"]')) compare();
       if (event.target.matches('[data-send] :is(select, [type="checkbox"])')) event.target.form.requestSubmit();

@@ -16,10 +16,11 @@ from markupsafe import escape
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from pytest_mlebench.extras.viewer.folder import MAX_ENTRIES, FolderFile, NotReadable, listing, opened
+from pytest_mlebench.extras.viewer.folder import MAX_ENTRIES, FolderFile, listing
 from pytest_mlebench.extras.viewer.guard import FILE_POLICY
 from pytest_mlebench.extras.viewer.site import RunPlace, Site
 from pytest_mlebench.extras.viewer.text import CODE_SUFFIXES, code
+from pytest_mlebench.io.files import NotReadable, opened
 from pytest_mlebench.io.units import one_line, plain
 from pytest_mlebench.records.record import COLLECTED, FILES, RUN_LOG, SUBMISSION
 from pytest_mlebench.runs.files import FilesError, open_files

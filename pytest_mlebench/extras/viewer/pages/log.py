@@ -10,11 +10,12 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from pytest_mlebench.extras.viewer.folder import opened, read, size_of
+from pytest_mlebench.extras.viewer.folder import read, size_of
 from pytest_mlebench.extras.viewer.live import log_state
 from pytest_mlebench.extras.viewer.site import Site, events, whole_number
 from pytest_mlebench.extras.viewer.steps import Hit
 from pytest_mlebench.extras.viewer.text import ERRORS, Line, lines_of
+from pytest_mlebench.io.files import opened
 from pytest_mlebench.io.units import one_line
 from pytest_mlebench.records.record import RUN_LOG
 

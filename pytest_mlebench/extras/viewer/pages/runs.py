@@ -13,13 +13,14 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from pytest_mlebench.extras.viewer.folder import NotReadable, read
+from pytest_mlebench.extras.viewer.folder import read
 from pytest_mlebench.extras.viewer.index import FACETS, ORDERS, Group, ListedRun, Search
 from pytest_mlebench.extras.viewer.live import log_end, log_state, running
 from pytest_mlebench.extras.viewer.pictures import run_timeline
 from pytest_mlebench.extras.viewer.site import Site, whole_number
 from pytest_mlebench.extras.viewer.steps import timestamp
 from pytest_mlebench.extras.viewer.text import code
+from pytest_mlebench.io.files import NotReadable
 from pytest_mlebench.io.units import no_formula, one_line
 from pytest_mlebench.records.record import RECORD, RunRecord
 from pytest_mlebench.reports.run_details import ending_as_sentence, run_details
@@ -100,8 +101,8 @@ def run(site: Site, request: Request) -> Response:
     state = log_state(folder, run_id)
     about: dict[str, Any] = {}
     if record is not None:
-        marks, started = site.calls.of(folder, run_id), timestamp(record.started_at)
-        calls = [replace(call, seconds=call.seconds - started) for call in marks] if started else []
+        made, started = site.calls.of(folder, run_id), timestamp(record.started_at)
+        calls = [replace(call, seconds=call.seconds - started) for call in made.marks] if started else []
         about = {
             "details": [detail for detail in run_details(record) if detail[0] not in _ELSEWHERE],
             "siblings": _siblings(site, place.group, record),
@@ -110,7 +111,7 @@ def run(site: Site, request: Request) -> Response:
             "ended": ending_as_sentence(record),
         }
         if record.timeline or calls:
-            about["timeline"] = run_timeline(record, calls, f"{place.base}/trajectory?at=")
+            about["timeline"] = run_timeline(record, calls, f"{place.base}/trajectory?at=", cost=made.cost)
     active, stopped = running(folder, site.calls)
     now = [one for one in (*active, *stopped) if one.id == run_id]
     return site.page(
