@@ -343,7 +343,7 @@ class Accounting:
         """Set the usage and cost of a successful call from its answer."""
         call, api, answer = exchange.call, exchange.api, exchange.answer or {}
         provider, endpoint, prices = exchange.provider, exchange.endpoint, self._settings.prices
-        call.answered_model = api.answered_model(answer)
+        call.answered_model = (api.answered_model(answer) or "")[:256] or None
         if endpoint.kind not in CHARGED_KINDS:
             call.cost = _ZERO
             return

@@ -88,7 +88,9 @@ def _tool(value: Any, admission: Admission) -> Any:
     if admission.provider_tools:
         admission.unbounded |= of_client.keys() != value.keys()
         return value
-    admission.withheld += [key[:64] for key in value if key not in of_client]
+    for key in value:
+        if key not in of_client:
+            admission.withhold(key)
     return _client_tool(of_client, admission) if of_client else DROPPED
 
 

@@ -128,6 +128,8 @@ class Totals:
     replayed_nearly: int = 0
     """Replayed calls whose request was not identical to the recorded one."""
     replay_misses: int = 0
+    left_out: int = 0
+    """Calls that are missing from the recording, or whose bodies are, because they would have made it too large."""
     models: dict[str, dict[str, Any]] = field(default_factory=dict)
     errors: Counter[str] = field(default_factory=Counter)
     withheld: Counter[str] = field(default_factory=Counter)
@@ -206,7 +208,8 @@ class Ledger:
         max_body_bytes: int = MAX_BODY_BYTES,
     ) -> None:
         self.totals = Totals()
-        self.left_out = 0
+        self._is_full = False
+        self._unpacked = 0
         self._max_calls_bytes, self._max_body_bytes = max_calls_bytes, max_body_bytes
         self._secrets = sorted({text for secret in secrets if secret for text in _spellings(secret)}, reverse=True)
         self._calls: io.FileIO | None = None
@@ -232,27 +235,27 @@ class Ledger:
         self.totals.add(call)
         if self._calls is None:
             return
-        if self._is_full():
-            self.left_out += 1
+        self._is_full = self._calls.tell() > self._max_calls_bytes
+        if self._is_full:
+            self.totals.left_out += 1
             return
         line = self._clean(_DUMPS(call.to_json()))
         self._calls.write(line.encode("utf-8", "replace") + b"\n")
 
-    def _is_full(self) -> bool:
-        return self._calls is not None and self._calls.tell() > self._max_calls_bytes
-
     def write_bodies(self, number: int, bodies: Mapping[str, Any]) -> None:
         """Record the bodies of a call. A ``JsonText`` is not encoded again."""
-        if self._bodies is None or self._bodies_file is None or self._is_full():
+        if self._bodies is None or self._bodies_file is None or self._is_full:
             return
         fields = (
             f", {_DUMPS(name)}: {value if isinstance(value, JsonText) else _DUMPS(value)}"
             for name, value in bodies.items()
         )
         content = self._clean(f'{{"number": {number}{"".join(fields)}}}\n').encode("utf-8", "replace")
-        if len(content) > self._max_body_bytes or self._bodies_file.tell() > MAX_BODIES_BYTES:
-            self.left_out += 1
+        is_full = self._bodies_file.tell() > MAX_BODIES_BYTES or self._unpacked > MAX_UNPACKED_BYTES
+        if len(content) > self._max_body_bytes or is_full:
+            self.totals.left_out += 1
             return
+        self._unpacked += len(content)
         self._bodies.write(content)
         self._bodies.flush()
 

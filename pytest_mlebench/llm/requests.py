@@ -35,9 +35,11 @@ Problem = Literal[
 MAX_ELEMENTS = 1_000_000
 """Maximum number of commas and brackets in a body. Parsed, each can take a hundred bytes of memory."""
 MOST_NOTED = 50
+"""Maximum numbers of dropped fields and of withheld tools that are recorded for a request."""
 MOST_TOKENS = 1 << 31
 DROPPED = object()
 """A rule returns this for a value that is not sent."""
+_LONGEST = 256
 _NAME = re.compile(r"[A-Za-z0-9_.:$@/-]{1,64}")
 _BASE64 = re.compile(r"(?:data:[\w/+.;=-]{0,100},)?[A-Za-z0-9+/=_\-\s]*", re.ASCII)
 INLINE = (
@@ -171,6 +173,10 @@ class Admission:
         if name not in self.dropped and len(self.dropped) < MOST_NOTED:
             self.dropped.append(name[:128])
 
+    def withhold(self, kind: str) -> None:
+        if len(self.withheld) < MOST_NOTED:
+            self.withheld.append(kind[:64])
+
     def saw_media(self, type: str) -> None:
         self.media += 1
         self.unbounded |= not type.startswith(("image/", "text/"))
@@ -249,7 +255,7 @@ def only_with_provider(what: str) -> Rule:
 
     def withhold(value: Any, admission: Admission) -> Any:
         if value is not False:
-            admission.withheld.append(what)
+            admission.withhold(what)
         return DROPPED
 
     return _unless_allowed(withhold)
@@ -419,7 +425,7 @@ def client_tool(rule: Rule, is_clients: Callable[[dict[str, Any]], bool]) -> Rul
             return value
         if is_clients(value):
             return rule(value, admission)
-        admission.withheld.append(str(kind)[:64])
+        admission.withhold(str(kind))
         admission.withheld_names.add(str(value.get("name")))
         return DROPPED
 
@@ -433,7 +439,9 @@ def fields(*words: str, **known: Rule) -> Fields:
 
 def normal(name: str) -> str:
     """Remove differences that some servers ignore in a field's name: case, underscores, dashes, Unicode forms."""
-    name = unicodedata.normalize("NFKC", name)
+    if not name.isascii():
+        # In long names, normalising takes quadratic time, in which no other thread runs. No field's name is long.
+        name = unicodedata.normalize("NFKC", name[:_LONGEST])
     return re.sub(r"[\W_]", "", name).casefold()
 
 

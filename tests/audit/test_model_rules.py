@@ -144,6 +144,7 @@ RULES: dict[str, tuple[list[Change], list[str]]] = {
         "tokens: its ledger has {'input': 300, 'output': 30, 'cached': 0, 'cache_written': 0, 'reasoning': 0}, "
         "but its record {'input': 300, 'output': 30}"]),
     "a total that is true instead of 1": ([told(retries=False)], []),
+    "bodies that were left out": ([told(left_out=2)], []),
     "retries": ([told(retries=2)], ["retries: its ledger has 0, but its record 2"]),
     "no number of calls": ([lambda w: w.llm.pop("calls")], ["calls: its ledger has 3, but its record None"]),
     "no models": ([lambda w: w.llm.pop("models")], [

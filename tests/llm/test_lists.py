@@ -11,7 +11,7 @@ import pytest
 
 from pytest_mlebench.llm.api import Endpoint, Expected, Question, StreamReader
 from pytest_mlebench.llm.providers import APIS
-from pytest_mlebench.llm.requests import INLINE, Admission, Refusal
+from pytest_mlebench.llm.requests import INLINE, MOST_NOTED, Admission, Refusal
 
 Body = dict[str, Any]
 GEMINI = "/v1beta/models/gemini-x"
@@ -539,6 +539,9 @@ def test_provider_tools_are_withheld_and_noted(name: str) -> None:
     assert made == given and admission.unbounded and not admission.withheld
     own = {**given, "tools": WHOLE[name][2]["tools"]}
     assert not admit(name, own, provider_tools=True)[1].unbounded
+    kinds = [f"{number}{'x' * 500}" for number in range(2 * MOST_NOTED)]
+    many = [{kind: {} for kind in kinds}] if name == "generateContent" else [{"type": kind} for kind in kinds]
+    assert admit(name, {**given, "tools": many})[1].withheld == [kind[:64] for kind in kinds[:MOST_NOTED]]
 
 
 @pytest.mark.parametrize("name", CHOICES)

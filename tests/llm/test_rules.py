@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import pytest
@@ -272,6 +273,14 @@ def test_an_object_of_another_type_passes_if_the_user_lists_it(admission: Admiss
 def test_names_are_compared_without_case_and_punctuation() -> None:
     assert normal("Max_Output-Tokens") == normal("maxOutputTokens") == "maxoutputtokens"
     assert normal("ﬁle.ID") == "fileid"
+
+
+def test_a_long_name_is_compared_in_linear_time() -> None:
+    """Its combining marks would be sorted, in quadratic time."""
+    began = time.process_time()
+    with pytest.raises(Wrong, match="non-ASCII"):
+        Fields({"model": text})({"a" + "\u0300\u0316" * 30_000: 1}, Admission())
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pytest_mlebench.records.record import RunRecord
 
 MAX_TRAJECTORY_BYTES = 64 << 20
 _TOLERANCE = 1e-6
-_NOT_IN_LEDGERS = ("replay_misses", "budget_ended")
+_NOT_IN_LEDGERS = ("replay_misses", "budget_ended", "left_out")
 _GATEWAYS = (None, "on", "off", "replay")
 
 
