@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -32,3 +33,18 @@ def leave(run_dir: Path, files: Mapping[str, str | bytes]) -> None:
     with FilesWriter(run_dir) as writer:
         for path, content in sorted(contents.items()):
             writer.write(path.split("/"), io.BytesIO(content), len(content))
+
+
+def dig(folder: Path, levels: int, name: str, mode: int = 0o700) -> None:
+    """Nest folders, however long the path becomes, and put a file into the deepest one."""
+    folder.mkdir(parents=True)
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir(name, dir_fd=here)
+        inner = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.fchmod(here, mode)
+        os.close(here)
+        here = inner
+    with os.fdopen(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=here), "w") as file:
+        file.write("x")
+    os.close(here)

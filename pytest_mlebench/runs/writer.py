@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,10 +23,12 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog.competition import FIRST, Competition, split_label
 from pytest_mlebench.errors import CompetitionError, UsageError, reason, unusable
+from pytest_mlebench.io.files import remove_tree
 from pytest_mlebench.io.processes import owner_labels
 from pytest_mlebench.io.progress import Note, Reporter, WarningNote, silent
+from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import loads, write_json
-from pytest_mlebench.records.group import GroupReader, RunGroup, group_folders, write_group
+from pytest_mlebench.records.group import GroupReader, RunGroup, group_folders, runs_in_progress, write_group
 from pytest_mlebench.records.manifest import (
     Canonical,
     Manifest,
@@ -41,6 +44,8 @@ from pytest_mlebench.records.manifest import (
 from pytest_mlebench.records.outcome import Limits
 from pytest_mlebench.records.record import EVENTS, LOCK, MANIFEST, METADATA, RECORD, REPORT, WORKERS, RunRecord
 from pytest_mlebench.runs.guard import CONFTEST, has_guard, protect, protect_all
+from pytest_mlebench.runs.regrade import REGRADED
+from pytest_mlebench.sandbox.contract import LOCAL_HOME
 from pytest_mlebench.sandbox.gpus import this_machine
 
 _WAIT_FOR_WORKERS_SECONDS = 120.0
@@ -301,7 +306,7 @@ def about_competition(file: Path, version: str, *, is_twin: bool) -> dict[str, A
     }
 
 
-_NAMED = (MANIFEST, METADATA, f"*/{RECORD}", "regraded-*.json")
+_NAMED = (MANIFEST, METADATA, f"*/{RECORD}", REGRADED)
 """The files that contain the group's name, as ``run_group``."""
 _MAX_NAME_BYTES = 200
 
@@ -327,6 +332,7 @@ def rename_group(folder: Path, name: str) -> Path:
     if target != folder and (target.exists() or target.is_symlink()):
         raise UsageError(f"{target} exists: choose another name")
     with _locked(folder):
+        _check_idle(folder)
         try:
             if target != folder:
                 folder.rename(target)
@@ -355,10 +361,23 @@ def _set_name(path: Path, name: str) -> None:
 def delete_group(folder: Path) -> None:
     """Delete a run group with everything in it. Raises UsageError if it is in use, or cannot be deleted."""
     with _locked(folder):
+        _check_idle(folder)
+        for pattern in (f"{LOCAL_HOME}*", f"*/{LOCAL_HOME}*"):  # agents chose their depth and permissions
+            for home in folder.glob(pattern):
+                remove_tree(home)
         try:
             shutil.rmtree(folder)
         except OSError as error:
             raise UsageError(f"{folder} cannot be deleted: {unusable(error)}") from error
+
+
+def _check_idle(folder: Path) -> None:
+    """Raise UsageError if runs of a group are in progress: jobs continue without a session, which has the lock."""
+    if running := [run.run_dir.name for run in runs_in_progress(folder) if not run.interrupted]:
+        raise UsageError(
+            f"run group {folder} has {pluralize(len(running), 'run')} in progress, such as {running[0]}; wait for the "
+            f"end, or end the group's jobs with `mlebench stop {shlex.quote(str(folder))}`"
+        )
 
 
 def annotate_group(folder: Path, text: str) -> None:

@@ -29,7 +29,7 @@ from pytest_mlebench.runs.files import (
     unpack,
 )
 from pytest_mlebench.sandbox.collection import MAX_DEPTH, FilesWriter, member_name
-from tests.left import leave, left
+from tests.left import dig, leave, left
 
 
 def packed(*members: tuple[str, bytes], change: Callable[[zipfile.ZipInfo], None] | None = None) -> bytes:
@@ -399,21 +399,6 @@ def test_a_growing_file_is_written_only_up_to_its_listed_size(tmp_path: Path) ->
     _write(root, RunFile("code/a", 4, 0), io.BytesIO(b"seen and more"))
     os.close(root)
     assert (tmp_path / "code/a").read_bytes() == b"seen"
-
-
-def dig(folder: Path, levels: int, name: str, mode: int = 0o700) -> None:
-    """Nest folders, however long the path becomes, and put a file into the deepest one."""
-    folder.mkdir(parents=True)
-    here = os.open(folder, os.O_RDONLY)
-    for _ in range(levels):
-        os.mkdir(name, dir_fd=here)
-        inner = os.open(name, os.O_RDONLY, dir_fd=here)
-        os.fchmod(here, mode)
-        os.close(here)
-        here = inner
-    with os.fdopen(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=here), "w") as file:
-        file.write("x")
-    os.close(here)
 
 
 @pytest.mark.parametrize(("name", "mode"), [("d", 0o500), ("x" * 200, 0)], ids=["deep", "deep with long names"])

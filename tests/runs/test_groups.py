@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +13,12 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.records.group import find_group, read_group
+from pytest_mlebench.records.group import find_group, mark_running, read_group
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import ModelUsage, RunKey, Usage
-from pytest_mlebench.runs.writer import make_runs_dir
+from pytest_mlebench.runs.writer import delete_group, make_runs_dir, rename_group
 from tests.groups import make_group, record_with
+from tests.left import dig
 
 
 def test_a_group_is_read_back_unchanged(tmp_path: Path) -> None:
@@ -88,6 +91,32 @@ def test_a_group_is_found_by_folder_name_partial_name_and_as_the_last(tmp_path: 
         find_group("last", tmp_path / "nowhere")
     with pytest.raises(UsageError, match=r"is a folder of run groups: name one of them, as in .*2026-01-02-aa"):
         find_group(str(tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("change", [lambda group: rename_group(group, "new"), delete_group], ids=["rename", "delete"])
+def test_a_group_with_runs_in_progress_is_neither_renamed_nor_deleted(
+    tmp_path: Path, change: Callable[[Path], object]
+) -> None:
+    group = tmp_path / "old"
+    (record, *_) = make_group(group, competitions=default_catalogue().split("dev")[:1], seeds=1)
+    (group / "running").mkdir()
+    with (
+        mark_running(group / "running", record.key, worker="slurm 7", time_limit=60.0),
+        pytest.raises(UsageError, match=r"has 1 run in progress, such as running; wait for the end, or end .*/old`"),
+    ):
+        change(group)
+    assert (group / record.run_id / "run.json").exists()
+    with suppress(KeyboardInterrupt), mark_running(group / "running", record.key, worker="", time_limit=60.0):
+        raise KeyboardInterrupt
+    os.utime(group / "running/running.json", (0, 0))
+    change(group)
+    assert not group.exists()
+
+
+def test_a_group_is_deleted_with_the_folder_of_an_agent_that_was_killed(tmp_path: Path) -> None:
+    dig(tmp_path / "group/run/.home-1", 1100, "d")
+    delete_group(tmp_path / "group")
+    assert not list(tmp_path.iterdir())
 
 
 def test_git_ignores_groups_only_in_a_folder_created_for_them(tmp_path: Path) -> None:
