@@ -165,9 +165,12 @@ def run_agent(
 
 
 @pytest.fixture
-def grade_submission(competition: Competition, dataset: Dataset) -> Callable[[Path], Report]:
+def grade_submission(
+    request: pytest.FixtureRequest, competition: Competition, dataset: Dataset
+) -> Callable[[Path], Report]:
     """A function that grades a submission file against the competition's answers and returns the Report."""
-    grader = _or_fail(lambda: pytest_mlebench.Grader(competition, dataset))
+    options = _bench(request).grading_options
+    grader = _or_fail(lambda: pytest_mlebench.Grader(competition, dataset, **options))
     return lambda path: grader.report(Path(path))
 
 

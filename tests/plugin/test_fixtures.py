@@ -39,6 +39,17 @@ def test_marks_choose_competition_and_agent(project: pytest.Pytester) -> None:
     assert not (project.path / "reports").exists()
 
 
+def test_graded_submissions_have_the_sessions_limits(project: pytest.Pytester) -> None:
+    path = project.makepyfile("""
+        import pytest
+
+        @pytest.mark.competition("smoke-diabetes")
+        def test_limit(dataset, grade_submission):
+            assert "at most 100 are read" in grade_submission(dataset.sample_submission).error
+    """)
+    project.runpytest_subprocess("-p", "no:cacheprovider", "--max-submission-size=100", path).assert_outcomes(passed=1)
+
+
 def test_a_missing_or_invalid_mark_is_a_readable_error(project: pytest.Pytester) -> None:
     path = project.makepyfile("""
         import pytest
