@@ -49,8 +49,8 @@ _OUTPUT_LIMITS = {
 """Maximum length of an answer, in tokens, if the request sets no limit. From the providers' documentation."""
 _LONG_CONTEXT = 1 << 20
 """Context window, in tokens, if a request asks for a longer one than usual."""
-_CONTEXT_WINDOW = 400_000
-"""Context window, in tokens, that is assumed for a model if its own is unknown."""
+_ASSUMED_WINDOW, _ASSUMED_OUTPUT = 2 << 20, 400_000
+"""Context window and longest answer, in tokens, that are assumed for a model if its own are unknown."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,9 @@ class Prices:
         from genai_prices import calc_price
         from genai_prices.types import ModelPrice
 
-        own = self._own(provider, model)
         with contextlib.suppress(LookupError, ValueError):
-            rates = {field: own[name] for name, field in _FIELDS.items() if name in own}
-            if rates:
-                by_mtok = ModelPrice(**{"input_mtok": Decimal(0), "output_mtok": Decimal(0), **rates})
-                return Decimal(by_mtok.calc_price(detail)["total_price"])
+            if rates := self._own_rates(provider, model):
+                return Decimal(ModelPrice(**rates).calc_price(detail)["total_price"])
             if provider.prices is not None:
                 price = calc_price(detail, model, provider_id=provider.prices, price_context=context or None)
                 known = price.model_price.input_mtok is not None or price.model_price.output_mtok is not None
@@ -106,8 +103,9 @@ class Prices:
     ) -> MaxUsage:
         """Return the most that a call can use and cost."""
         usual_window, output_limit = self._limits(provider, model)
-        window = max(usual_window, _LONG_CONTEXT if expected.long_context else 0)
-        input = window if expected.input_tokens is None else min(expected.input_tokens, window)
+        window = max(usual_window or _ASSUMED_WINDOW, _LONG_CONTEXT if expected.long_context else 0)
+        given = window if expected.input_tokens is None else expected.input_tokens
+        input = min(given, window) if usual_window else given
         output = output_limit if expected.output_tokens is None else expected.output_tokens
         output *= expected.answers
         usage = {"input_tokens": input, "output_tokens": 0}
@@ -130,13 +128,13 @@ class Prices:
         """Return which price of a call is unknown; empty if its cost has an upper bound."""
         if most.cost is None:
             return f"model {model} has no known price"
-        if expected.media_output and not self._own(provider, model):
+        if expected.media_output and not self._own_rates(provider, model):
             return f"the price of {expected.media_output} output of {model} is unknown"
         return self.unpriced(provider, model, context)
 
     def unpriced(self, provider: Provider, model: str, context: Mapping[str, str]) -> str:
         """Return which tier, speed or region of a call has no known price; empty if none."""
-        if self._own(provider, model):
+        if self._own_rates(provider, model):
             return ""
         usage = {"input_tokens": 1000, "output_tokens": 1000}
         for name, value in context.items():
@@ -156,15 +154,21 @@ class Prices:
     def _own(self, provider: Provider, model: str) -> Mapping[str, Decimal]:
         return next((price for pattern, price in self.own.items() if matches(pattern, provider, model)), {})
 
+    def _own_rates(self, provider: Provider, model: str) -> dict[str, Decimal]:
+        """Return the user's own prices of a model, as genai-prices names them; empty if there are none."""
+        own = self._own(provider, model)
+        return {field: own[name] for name, field in _FIELDS.items() if name in own}
+
     def _limits(self, provider: Provider, model: str) -> tuple[int, int]:
-        """Return the sizes of a model's context window and of its longest answer, in tokens."""
+        """Return the sizes of a model's context window (0 if unknown) and of its longest answer, in tokens."""
         own = self._own(provider, model)
         window = int(own["context_window"]) if "context_window" in own else _context_window(provider, model)
         if "output_limit" in own:
             return window, int(own["output_limit"])
         name = model.rpartition("/")[2].lower()
         known = (limit for pattern, limit in _OUTPUT_LIMITS.items() if fnmatch.fnmatchcase(name, pattern))
-        return window, min(next(known, window), window)
+        longest = window or _ASSUMED_OUTPUT
+        return window, min(next(known, longest), longest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,13 +227,14 @@ def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> tuple[Token
 
 
 def _context_window(provider: Provider, model: str) -> int:
+    """Return the size of a model's context window; 0 if unknown. Large ones may be rounded: 1,000,000 for 1,048,576."""
     from genai_prices.data_snapshot import get_snapshot
 
     with contextlib.suppress(LookupError):
         if provider.prices is not None:
-            known = get_snapshot().find_provider_model(model, None, provider.prices, None)[1].context_window
-            return known or _CONTEXT_WINDOW
-    return _CONTEXT_WINDOW
+            known = get_snapshot().find_provider_model(model, None, provider.prices, None)[1].context_window or 0
+            return known if known < 10**6 else math.ceil(known * 1.048576)
+    return 0
 
 
 def matches(pattern: str, provider: Provider, model: str) -> bool:
@@ -258,4 +263,6 @@ def _price(values: Any, where: str) -> dict[str, Decimal]:
         if not valid:
             raise UsageError(f"{where}: {name} must be a number of at least 0, not {value!r}")
         price[name] = number
+    if any(name in price for name in _FIELDS) and not {"input", "output"} <= price.keys():
+        raise UsageError(f"{where}: needs both input and output; use 0 for one that is free")
     return price

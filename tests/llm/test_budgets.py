@@ -210,6 +210,31 @@ def test_a_model_without_a_price_is_rejected_under_a_dollar_budget(start: Start,
     assert ask(start("other", limits=BudgetLimits(max_calls=1)), {**QUESTION, "model": "nobody-knows"}).status == 200
 
 
+def test_a_document_of_unknown_length_is_reserved_with_the_whole_context_window(
+    start: Start, upstream: Upstream
+) -> None:
+    """It may have a million tokens, which cost $2.50."""
+    document = {"inlineData": {"mimeType": "application/pdf", "data": "AAAA"}}
+    body = {"contents": [{"parts": [document]}], "generationConfig": {"maxOutputTokens": 100}}
+    gateway = start(limits=BudgetLimits(max_cost=Decimal("2.5")))
+    assert ask(gateway, body, path="/gemini/v1beta/models/gemini-2.5-pro:generateContent").status == 403
+    assert upstream.seen == []
+
+
+def test_own_limits_without_prices_keep_the_built_in_prices_and_checks(tmp_path: Path) -> None:
+    from pytest_mlebench.llm.api import Expected
+
+    (tmp_path / "own.yaml").write_text("gpt-4o: {context_window: 9000}")
+    provider, own, built_in = load_providers()["openai"], Prices.load(tmp_path / "own.yaml"), Prices({})
+    spoken = Expected(1000, 1000, media_output="audio")
+    for expected, context in ((spoken, {}), (Expected(1000, 1000), {"service_tier": "unheard-of"})):
+        most, known = own.most(provider, "gpt-4o", expected), built_in.most(provider, "gpt-4o", expected)
+        why = own.unknown(provider, "gpt-4o", expected, context, most)
+        assert "is unknown" in why and why == built_in.unknown(provider, "gpt-4o", expected, context, known)
+        assert most.cost == known.cost
+    assert own.most(provider, "gpt-4o", Expected(None, 1)).input == 9000
+
+
 def test_an_exhausted_budget_is_reported_in_each_providers_format(start: Start, upstream: Upstream) -> None:
     gateway = start(limits=BudgetLimits(max_calls=0))
     answer = ask(gateway)
@@ -280,5 +305,10 @@ def test_bundled_prices_bound_the_cost_of_a_call() -> None:
     assert (most.input, most.output) == (1000, 16_384)
     assert most.cost == pytest.approx(Decimal("0.0025") + Decimal("0.16384"))
     assert Prices({}).most(provider, "gpt-4o", Expected(None, 0)).input == 128_000
+    gemini = load_providers()["gemini"]
+    for model in ("gemini-2.5-pro", "gemini-3.5-flash"):  # without a window in genai-prices, and with a rounded one
+        assert Prices({}).most(gemini, model, Expected(None, 0)).input >= 1 << 20
+    unknown = Prices({}).most(gemini, "gemini-2.5-pro", Expected(900_000, None))
+    assert (unknown.input, unknown.output, unknown.input_cost) == (900_000, 65_536, Decimal("2.25"))
     cached = Prices({}).most(load_providers()["anthropic"], "claude-sonnet-4-6", Expected(1000, 0))
     assert cached.input_cost == Decimal("0.006")  # all of it cached for an hour: twice the input price

@@ -540,7 +540,9 @@ def test_provider_tools_are_withheld_and_noted(name: str) -> None:
     own = {**given, "tools": WHOLE[name][2]["tools"]}
     assert not admit(name, own, provider_tools=True)[1].unbounded
     kinds = [f"{number}{'x' * 500}" for number in range(2 * MOST_NOTED)]
-    many = [{kind: {} for kind in kinds}] if name == "generateContent" else [{"type": kind} for kind in kinds]
+    many: list[Body] = (
+        [{kind: {} for kind in kinds}] if name == "generateContent" else [{"type": kind} for kind in kinds]
+    )
     assert admit(name, {**given, "tools": many})[1].withheld == [kind[:64] for kind in kinds[:MOST_NOTED]]
 
 

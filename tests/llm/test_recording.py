@@ -369,7 +369,7 @@ def test_calls_of_a_run_are_spaced(start: Start, upstream: Upstream) -> None:
 
 def test_a_prices_file_adds_and_overrides_prices(tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
-    file.write_text("gpt-4o: {input: 1, output: 2, cached: 0.5}\nopenrouter/my-*: {output: 3}\n")
+    file.write_text("gpt-4o: {input: 1, output: 2, cached: 0.5}\nopenrouter/my-*: {input: 0, output: 3}\n")
     providers, prices = load_providers(), Prices.load(file)
     usage = Detail(input_tokens=1_000_000, output_tokens=1_000_000, cache_read_tokens=500_000)
     assert prices.cost(providers["openai"], "gpt-4o", usage) == Decimal("2.75")
@@ -390,7 +390,20 @@ def test_tiers_are_priced() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", "m: 5", "m: {inputs: 1}", "m: {input: -1}", "m: {input: many}", "m: {input: .nan}", "m: {", "m: {}"]
+    "text",
+    [
+        "[]",
+        "m: 5",
+        "m: {inputs: 1}",
+        "m: {output: 1}",
+        "m: {input: 1, context_window: 9}",
+        "m: {cached: 1, input: 1}",
+        "m: {input: -1}",
+        "m: {input: many}",
+        "m: {input: .nan}",
+        "m: {",
+        "m: {}",
+    ],
 )
 def test_an_invalid_prices_file_is_reported(text: str, tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
