@@ -181,8 +181,11 @@ def test_links_left_by_an_agent_are_not_followed(job: Path, dataset: Dataset, tm
     (tmp_path / "answers").mkdir()
     secret.rename(tmp_path / "answers/submission.csv")
     (other / "artifacts/home/submission").symlink_to(tmp_path / "answers")
+    loop = add_trial(job, "smoke-diabetes__loop", minute=2) / "artifacts/home/submission"
+    loop.rmdir()
+    loop.symlink_to(loop)
     group = imported(job)
-    assert [record.outcome.name for record in group.records] == ["no_submission"] * 2
+    assert [record.outcome.name for record in group.records] == ["no_submission"] * 3
     left = [path for path in group.folder.rglob("*") if path.is_symlink()]
     assert not left
     assert not any(b"progression" in path.read_bytes() for path in group.folder.rglob(RUN_LOG))
@@ -262,6 +265,35 @@ def test_third_party_tasks_are_reported_and_skipped(
     assert len(imported(job).records) == 1
     assert "'mlebench/../../strange' is not one that" in caplog.text
     assert "there is no competition no-such-competition here" in caplog.text
+
+
+ESCAPES = "\x1b]0;owned\x07\ud800\u202e"
+
+
+def test_texts_of_a_job_contain_no_control_characters(job: Path, caplog: pytest.LogCaptureFixture) -> None:
+    info = {"name": f"a{ESCAPES}", "model_info": {"name": f"m{ESCAPES}"}}
+    add_trial(job, agent_info=info, trajectory=TRAJECTORY, exception=f"Error{ESCAPES}")
+    add_trial(job, "unknown__1", task_name=f"mlebench/{ESCAPES}x")
+    (job / "lock.json").write_text(json.dumps({"harbor": {"version": f"1{ESCAPES}"}}))
+    group = imported(job)
+    (record,) = group.records
+    assert group.manifest.run_by == "harbor 1\ufffd\ufffd" and record.models_called == {"m\ufffd\ufffd": 1}
+    assert record.detail == "Error\ufffd\ufffd: it went wrong"
+    assert "there is no competition \ufffd\ufffdx here" in caplog.text and "\x1b" not in caplog.text
+
+
+def test_the_version_and_data_of_a_job_are_named_without_control_characters(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_trial(job, task={**TASK, "bench_version": f"v2{ESCAPES}"})
+    add_trial(job, "smoke-diabetes__other", task={**TASK, "data": [ESCAPES]})
+    assert "\x1b" not in refused(job, capsys)
+
+
+def test_a_reward_of_another_type_is_ignored(job: Path) -> None:
+    add_trial(job, rewards={"reward": 1.0}, task={**TASK, "reward": ["percentile"]})
+    (record,) = imported(job).records
+    assert not [note for note in record.sandbox.notes if "differs" in note]
 
 
 def test_an_existing_group_is_not_overwritten(job: Path, dataset: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
@@ -372,6 +404,16 @@ def test_a_trial_without_a_report_is_identified_by_its_task_folder(job: Path) ->
     about.write_text(json.dumps(HIDDEN_TASK))
     (record,) = imported(job).records
     assert (record.competition_id, record.outcome.name) == ("smoke-diabetes", "error")
+
+
+@pytest.mark.parametrize("path", ["tasks/x", "\ud800", "\0", "x" * 5000, ["x"], ""])
+def test_a_task_folder_that_cannot_be_read_is_ignored(path: Any) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:  # a job in a folder directly below the root
+        folder = add_trial(Path("/tmp"), Path(name).name, task_name="mlebench/competition-0123abcd",
+            config={"task": {"path": path}})  # fmt: skip
+        (folder / "verifier/report.json").unlink()
+        with pytest.raises(JobError, match="hides its competition"):
+            read_trial(folder)
 
 
 def _warnings(job: Path) -> list[str]:

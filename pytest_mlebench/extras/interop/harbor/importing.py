@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import math
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from pytest_mlebench.extras.interop.harbor.verify import BEATS_SAMPLE, rewards
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.rewards import REWARDS
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.io.values import as_object, loads, write_json
+from pytest_mlebench.io.values import as_count, as_number, as_object, loads, write_json
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import write_group
 from pytest_mlebench.records.manifest import UNKNOWN, Manifest, PlannedRun
@@ -41,7 +40,6 @@ logger = logging.getLogger("pytest_mlebench")
 
 _LOG_BYTES = 8 << 20
 """Maximum bytes of each log of a trial."""
-_MAX_TOKENS = 10**15
 
 
 def add(commands: Any) -> None:
@@ -97,8 +95,8 @@ def _read(job: Path) -> tuple[list[Trial], int]:
 
 def _as_exported(bench: Bench, trials: Sequence[Trial]) -> Bench:
     """A bench with the version, data and descriptions of the exported tasks."""
-    versions = {str(trial.task.get("bench_version", bench.settings.version)) for trial in trials}
-    choices = {str(trial.task.get("data", bench.settings.data)) for trial in trials}
+    versions = {jobs.text(str(trial.task.get("bench_version", bench.settings.version))) for trial in trials}
+    choices = {jobs.text(str(trial.task.get("data", bench.settings.data))) for trial in trials}
     hidden = {trial.task.get("description") == OBFUSCATED for trial in trials}
     if len(versions) > 1 or len(choices) > 1 or len(hidden) > 1:
         found = ", ".join(sorted(versions | choices | ({OBFUSCATED} if hidden == {True, False} else set())))
@@ -148,8 +146,8 @@ def _harbor(job: Path) -> dict[str, str]:
         lock = jobs.read_object(job / "lock.json", job) or {}
     except JobError:
         lock = {}
-    version = as_object(lock.get("harbor")).get("version")
-    return {"name": "harbor", "version": version[:100] if isinstance(version, str) else UNKNOWN}
+    version = jobs.text(as_object(lock.get("harbor")).get("version"))
+    return {"name": "harbor", "version": version[:100] or UNKNOWN}
 
 
 def _record(
@@ -221,13 +219,13 @@ def _copy_files(trial: Trial, run_dir: Path, max_bytes: int) -> Iterator[str]:
 
 def _disagreements(trial: Trial, report: Report, grader: Grader, dataset: Dataset) -> Iterator[str]:
     """The differences between the job's grades and ours."""
-    name = trial.task.get("reward")
+    name = str(trial.task.get("reward"))
     if not trial.rewards or name not in REWARDS:
         return
     sample = None
     if name == BEATS_SAMPLE:
         sample = grader.report(dataset.sample_submission, certainty=False).score
-    ours = rewards(report, str(name), sample)
+    ours = rewards(report, name, sample)
     differ = [
         f"{key} {trial.rewards[key]:g}, here {value:g}"
         for key, value in ours.items()
@@ -247,10 +245,10 @@ def _llm(trial: Trial, run_dir: Path) -> dict[str, Any]:
     tokens = {
         name: count
         for name, key in (("input", "n_input_tokens"), ("cached", "n_cache_tokens"), ("output", "n_output_tokens"))
-        if (count := _count(usage.get(key))) is not None
+        if (count := as_count(usage.get(key))) is not None
     }
-    known = jobs.number(usage.get("cost_usd"))
-    if known is not None and not 0 <= known < math.inf:
+    known = as_number(usage.get("cost_usd"))
+    if known is not None and known < 0:
         known = None
     calls = _calls(run_dir)
     model = trial.harbor_agent.get("model")
@@ -264,10 +262,6 @@ def _llm(trial: Trial, run_dir: Path) -> dict[str, Any]:
         "known_cost": known or 0.0,
         "models": {model: {"calls": calls}} if model and calls else {},
     }
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_TOKENS else None
 
 
 def _calls(run_dir: Path) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +14,9 @@ from typing import IO, Any
 
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.extras.interop.harbor.task import HIDDEN, ORGANISATION, SUBMISSION, TASK_FILE
-from pytest_mlebench.io.values import as_object, loads
+from pytest_mlebench.io import files
+from pytest_mlebench.io.units import one_line
+from pytest_mlebench.io.values import as_number, as_object, loads
 from pytest_mlebench.records.outcome import Ending
 
 RESULT = "result.json"
@@ -26,7 +28,6 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _AGENT_NAME = 60
 """Maximum characters of an agent's name, and of its model's, since they become part of folder names."""
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _ENDINGS: Mapping[str, Ending] = {
     "AgentTimeoutError": Ending.TIMED_OUT,
@@ -83,22 +84,15 @@ def opened(path: Path, below: Path, limit: int) -> Iterator[IO[bytes] | None]:
 
     Raises JobError if the file is larger than ``limit`` bytes.
     """
-    if path.parent.resolve() != below.resolve() / path.parent.relative_to(below):
-        yield None
-        return
     try:
-        descriptor = os.open(path, _OPEN)
-    except OSError:
+        with files.opened(below, *path.relative_to(below).parts) as descriptor:
+            file = os.fdopen(os.dup(descriptor), "rb")
+    except files.NotReadable:
         yield None
         return
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        yield None
-        return
-    with os.fdopen(descriptor, "rb") as file:
-        if status.st_size > limit:
-            raise JobError(f"{path} has {status.st_size:,} bytes; at most {limit:,} are read")
+    with file:
+        if (size := os.fstat(file.fileno()).st_size) > limit:
+            raise JobError(f"{path} has {size:,} bytes; at most {limit:,} are read")
         yield file
 
 
@@ -142,7 +136,7 @@ def read_trial(folder: Path) -> Trial | None:
     found = read_object(folder / RESULT, folder)
     if found is None:
         return None
-    name = _text(found.get("task_name"))
+    name = text(found.get("task_name"))
     organisation, _, task_name = name.rpartition("/")
     if organisation != ORGANISATION or not task_name:
         raise JobError(f"{folder}: its task {name!r} is not one that `mlebench export --to=harbor` wrote")
@@ -150,7 +144,7 @@ def read_trial(folder: Path) -> Trial | None:
     report, task = as_object(verdict.get("report")), as_object(verdict.get("task")) or _task(found, folder)
     competition_id = task_name
     if HIDDEN.fullmatch(task_name):
-        competition_id = _text(task.get("competition_id"))
+        competition_id = text(task.get("competition_id"))
         if not competition_id:
             raise JobError(f"{folder}: its task hides its competition, and neither report nor task folder names it")
     started, ended = (_moment(found.get(key)) for key in ("started_at", "finished_at"))
@@ -159,8 +153,8 @@ def read_trial(folder: Path) -> Trial | None:
     execution = as_object(found.get("agent_execution"))
     began, stopped = (_moment(execution.get(key)) for key in ("started_at", "finished_at"))
     exception = as_object(found.get("exception_info"))
-    ending, why = _ending(_text(exception.get("exception_type")), began is not None)
-    about = ": ".join(filter(None, (_text(exception.get("exception_type")), _text(exception.get("exception_message")))))
+    ending, why = _ending(text(exception.get("exception_type")), began is not None)
+    about = ": ".join(filter(None, (text(exception.get("exception_type")), text(exception.get("exception_message")))))
     agent = _agent(found)
     return Trial(
         folder=folder,
@@ -177,12 +171,12 @@ def read_trial(folder: Path) -> Trial | None:
         rewards={
             name[:_MAX_TEXT]: known
             for name, value in as_object(as_object(found.get("verifier_result")).get("rewards")).items()
-            if (known := number(value)) is not None
+            if (known := as_number(value)) is not None
         },
         task=task,
-        score=number(report.get("score")),
+        score=score if (score := report.get("score")) in (math.inf, -math.inf) else as_number(score),
         graded="score" in report,
-        environment=_text(as_object(as_object(found.get("config")).get("environment")).get("type")),
+        environment=text(as_object(as_object(found.get("config")).get("environment")).get("type")),
     )
 
 
@@ -192,9 +186,9 @@ def _task(found: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     Harbor records the path as it was given, and creates its folder ``jobs`` in the current folder.
     """
     where = as_object(as_object(found.get("config")).get("task")).get("path")
-    if not isinstance(where, str) or "\0" in where:
+    if not isinstance(where, str):
         return {}
-    path = folder.resolve().parents[2] / where
+    path = folder / "../../.." / where
     return read_object(path / TASK_FILE, path) or {}
 
 
@@ -202,10 +196,10 @@ def _agent(found: Mapping[str, Any]) -> dict[str, str]:
     info = as_object(found.get("agent_info"))
     model = as_object(info.get("model_info"))
     known = {
-        "name": _text(info.get("name")) or "unknown",
-        "version": _text(info.get("version")),
-        "model": _text(model.get("name")),
-        "provider": _text(model.get("provider")),
+        "name": text(info.get("name")) or "unknown",
+        "version": text(info.get("version")),
+        "model": text(model.get("name")),
+        "provider": text(model.get("provider")),
     }
     return {name: value for name, value in known.items() if value}
 
@@ -219,16 +213,9 @@ def _ending(exception: str, began: bool) -> tuple[Ending, bool]:
     return _ENDINGS.get(exception, Ending.CRASHED), False
 
 
-def _text(value: Any) -> str:
-    return " ".join(value.split())[:_MAX_TEXT] if isinstance(value, str) else ""
-
-
-def number(value: Any) -> float | None:
-    """A number in a result; None if the value is not a number."""
-    try:
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-    except OverflowError:
-        return None
+def text(value: Any) -> str:
+    """A text in a result on one line, without control characters; empty if the value is not a text."""
+    return one_line(value[:_MAX_TEXT]) if isinstance(value, str) else ""
 
 
 def _moment(value: Any) -> datetime | None:
