@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import ClusterError
+from pytest_mlebench.extras.engines import session
 from pytest_mlebench.extras.engines.contract import Resources
 from pytest_mlebench.extras.engines.resources import check_largest, is_known, job_resources, request_text
 from pytest_mlebench.extras.engines.slurm import SlurmEngine
 from pytest_mlebench.options import Settings, read
+from pytest_mlebench.records.record import RunKey
 
 SMALL, UNKNOWN = "aerial-cactus-identification", "spaceship-titanic"
 
@@ -44,6 +49,28 @@ def test_memory_depends_on_the_size_of_prepared_answers(settings: Settings, tmp_
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"\n" * (50 << 20))
     assert (job_resources(settings, prepared).memory or 0) >= 2 << 30
+
+
+def test_jobs_request_memory_for_the_data_of_their_seed(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with ``--twin-per-seed``: each seed has its own data store."""
+    competition, requested = default_catalogue()[SMALL], list[Resources]()
+    for seed, size in enumerate((1 << 20, 50 << 20)):
+        for path in DataStore(tmp_path / str(seed)).dataset(competition).required:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"\n" * size)
+    bench = SimpleNamespace(store=DataStore(tmp_path / "0"), store_of=lambda seed: DataStore(tmp_path / str(seed)))
+    state = SimpleNamespace(settings=replace(settings, cluster="slurm"), bench=bench, group=tmp_path, reader=object())
+    engine = SimpleNamespace(name="slurm", check_resources=requested.append, max_parallel=None)
+    for name, value in (("session_of", state), ("engine_of", engine), ("reporter_of", print)):
+        monkeypatch.setattr(session, name, lambda config, value=value: value)
+    config: Any = None
+    runs: Any = [SimpleNamespace(key=RunKey("baseline", SMALL, seed), competition=competition) for seed in (0, 1)]
+    queue = session._queue(config, runs)
+    plans: Any = [SimpleNamespace(competition_id=SMALL, seed=seed) for seed in (0, 1)]
+    first, second = (queue._resources(plan).memory for plan in plans)
+    assert first is not None and second is not None and first < second == requested[0].memory
 
 
 def test_the_error_for_impossible_requests_names_the_options(

@@ -188,3 +188,12 @@ def test_a_folder_that_others_can_open_is_rejected(dataset: Dataset, scratch: Pa
     own.chmod(0o755)
     with pytest.raises(DataError, match=f"chmod 700 {own}"), copied(dataset, scratch):
         pass
+
+
+def test_a_link_in_place_of_the_folder_is_rejected_before_anything_is_written(dataset: Dataset, scratch: Path) -> None:
+    target = scratch / "victim"
+    target.mkdir(parents=True)
+    (scratch / f"mlebench-{os.getuid()}").symlink_to(target)
+    with pytest.raises(DataError, match="must be a folder you own"), copied(dataset, scratch):
+        pass
+    assert list(target.iterdir()) == []

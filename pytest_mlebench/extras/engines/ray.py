@@ -21,14 +21,13 @@ from typing import IO, Any
 from pytest_mlebench.errors import ClusterError
 from pytest_mlebench.extras.engines.contract import Cause, Engine, Job, JobState, Resources, Status
 from pytest_mlebench.extras.engines.plan import OUTPUT
+from pytest_mlebench.extras.engines.resources import HARNESS_MEMORY
 from pytest_mlebench.options import Settings
 
 CANCEL_SECONDS = 60.0
 """Time for a job to stop its agent and clean up."""
 _ANSWER_SECONDS = 120.0
 """Timeout for Ray's answers."""
-_HARNESS_MEMORY = 1 << 30
-"""Memory for the harness, in addition to the agent's limit."""
 
 
 class RayEngine:
@@ -113,7 +112,7 @@ def requests(resources: Resources) -> dict[str, float]:
     """The resources to request from Ray, as options of an actor."""
     options: dict[str, float] = {"num_cpus": 1 if resources.cpus is None else resources.cpus}
     if resources.memory is not None:
-        options["memory"] = resources.memory + _HARNESS_MEMORY
+        options["memory"] = resources.memory + HARNESS_MEMORY
     if resources.gpus:
         options["num_gpus"] = resources.gpus
     return options

@@ -11,6 +11,8 @@ from pytest_mlebench.extras.engines.contract import Engine, Resources
 from pytest_mlebench.io.units import format_duration, format_size, pluralize
 from pytest_mlebench.options import Settings
 
+HARNESS_MEMORY = 1 << 30
+"""Memory for the harness, in addition to the agent's limit."""
 _GRADER_BYTES = 1 << 30
 """Memory of a grader with its libraries and a small table."""
 _TABLE_FACTOR = 20

@@ -60,11 +60,13 @@ def _user_folder(folder: Path) -> Path:
         with suppress(FileExistsError):
             private.mkdir(mode=0o700)
         stats = private.lstat()
+        if not stat.S_ISDIR(stats.st_mode) or stats.st_uid != os.getuid() or stats.st_mode & 0o077:
+            raise DataError(
+                f"--node-scratch: {private} must be a folder you own, closed to others: chmod 700 {private}"
+            )
         (private / _LOCKS).mkdir(exist_ok=True)
     except OSError as error:
         raise DataError(f"--node-scratch: {private} cannot be used: {reason(error)}") from error
-    if not stat.S_ISDIR(stats.st_mode) or stats.st_uid != os.getuid() or stats.st_mode & 0o077:
-        raise DataError(f"--node-scratch: {private} must be a folder you own, closed to others: chmod 700 {private}")
     return private
 
 

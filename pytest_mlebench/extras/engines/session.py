@@ -36,6 +36,7 @@ from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.runs import run
 
 if TYPE_CHECKING:
+    from pytest_mlebench.data.dataset import Dataset
     from pytest_mlebench.extras.engines.contract import Engine
     from pytest_mlebench.options import Settings
     from pytest_mlebench.records.record import RunKey, RunRecord
@@ -184,10 +185,14 @@ def _queue(config: pytest.Config, runs: Sequence[AgentRun]) -> RunQueue:
     """The queue of these runs; raises ClusterError if the engine can never provide the resources of a job."""
     session, chosen = session_of(config), engine_of(config)
     assert session.reader is not None and chosen is not None
-    settings, store = session.settings, session.bench.store
+    settings = session.settings
     competitions = {item.key.competition_id: item.competition for item in runs}
-    datasets = filter(partial(is_known, settings), map(store.dataset, competitions.values()))
-    requested = [job_resources(settings, dataset) for dataset in datasets]
+
+    def dataset(competition_id: str, seed: int) -> Dataset:
+        return session.bench.store_of(seed).dataset(competitions[competition_id])
+
+    datasets = [dataset(*key) for key in {(item.key.competition_id, item.key.seed) for item in runs}]
+    requested = [job_resources(settings, one) for one in datasets if is_known(settings, one)]
     if requested and settings.cluster != "local":
         check_largest(chosen, settings, requested)
         reporter_of(config)(Note(request_text(chosen.name, settings, requested)))
@@ -199,7 +204,7 @@ def _queue(config: pytest.Config, runs: Sequence[AgentRun]) -> RunQueue:
         session.group,
         chosen,
         reader=session.reader,
-        resources=lambda plan: job_resources(settings, store.dataset(competitions[plan.competition_id])),
+        resources=lambda plan: job_resources(settings, dataset(plan.competition_id, plan.seed)),
         command=lambda plan, name: [*_RUN_ONE, str(plan), f"--name={name}"],
         record_lost=partial(_record_lost, config),
         reporter=reporter_of(config),

@@ -19,6 +19,7 @@ from pathlib import Path
 from pytest_mlebench.errors import ClusterError, reason
 from pytest_mlebench.extras.engines.contract import Cause, Engine, Job, JobState, QueueFull, Resources, Status
 from pytest_mlebench.extras.engines.plan import OUTPUT
+from pytest_mlebench.extras.engines.resources import HARNESS_MEMORY
 from pytest_mlebench.options import Settings
 from pytest_mlebench.sandbox.redaction import tail
 
@@ -41,8 +42,6 @@ _PENDING = frozenset(
     {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT", "RESIZING"}
 )
 _CAUSES = {"OUT_OF_MEMORY": Cause.OUT_OF_MEMORY, "TIMEOUT": Cause.TIMED_OUT, "DEADLINE": Cause.TIMED_OUT}
-_HARNESS_MEMORY = 1 << 30
-"""Memory for the harness, in addition to the agent's limit."""
 
 
 class SlurmEngine:
@@ -89,13 +88,11 @@ class SlurmEngine:
     def submit(self, job: Job, command: Sequence[str], resources: Resources) -> str:
         """Submit a job. ``$MLEBENCH_PYTHON``, which the setup lines may set, replaces the command's interpreter."""
         script = job.folder / f"{job.name}.sh"
-        interpreter, *arguments = command
+        start = f'set -- {shlex.join(command)}\nexec "${{MLEBENCH_PYTHON:-$1}}" "${{@:2}}"'
         try:
             lines = "" if self._setup is None else self._setup.read_text(encoding="utf-8")
-            script.write_text(
-                f'#!/bin/bash\n{lines}\nexec "${{MLEBENCH_PYTHON:-{interpreter}}}" {shlex.join(arguments)}\n'
-            )
-        except (OSError, UnicodeDecodeError) as error:
+            script.write_text(f"#!/bin/bash\n{lines}\n{start}\n")
+        except (OSError, UnicodeError) as error:
             raise ClusterError(f"the job's script cannot be written: {reason(error)}") from error
         output = self._call(
             *("sbatch", "--parsable", "--requeue", "--open-mode=append", f"--job-name={job.name}"),
@@ -185,7 +182,7 @@ def requests(resources: Resources) -> list[str]:
     if resources.cpus is not None:
         options.append(f"--cpus-per-task={math.ceil(resources.cpus)}")
     if resources.memory is not None:
-        options.append(f"--mem={math.ceil((resources.memory + _HARNESS_MEMORY) / (1 << 20))}M")
+        options.append(f"--mem={math.ceil((resources.memory + HARNESS_MEMORY) / (1 << 20))}M")
     if resources.gpus:
         options.append(f"--gres=gpu:{resources.gpus}")
     return options
