@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.errors import ClusterError
+from pytest_mlebench.errors import ClusterError, UsageError
 from pytest_mlebench.extras.engines.contract import Cause, Job, JobState, QueueFull, Resources, Status
-from pytest_mlebench.extras.engines.plan import JobEnd, JobPlan, ended_names, open_plans, report_end, write_plan
+from pytest_mlebench.extras.engines.local import LocalEngine
+from pytest_mlebench.extras.engines.plan import (
+    ALIVE,
+    Alive,
+    JobEnd,
+    JobPlan,
+    ended_names,
+    job_folder,
+    load_keys,
+    open_plans,
+    read_end,
+    report_end,
+    write_plan,
+)
 from pytest_mlebench.extras.engines.queue import RunQueue, stop
+from pytest_mlebench.io.processes import LABEL, owner_labels, start_time
 from pytest_mlebench.io.progress import Event, event_text
+from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.group import GroupReader
 from pytest_mlebench.records.record import JOBS, RunRecord
 from tests.groups import record_with
@@ -33,7 +50,7 @@ PLAN = JobPlan(
 
 
 class Scripted:
-    """An engine that raises ``refusals``, then accepts jobs. Their status is ``says``."""
+    """An engine that raises ``refusals``, then accepts jobs. Their status is ``says``; it calls ``on_cancel``."""
 
     name = "scripted"
     max_parallel: int | None = None
@@ -44,6 +61,8 @@ class Scripted:
         self.jobs: list[Job] = []
         self.cancelled: list[str] = []
         self.says: Status | ClusterError | None = Status(state=JobState.RUNNING)
+        self.on_submit: Callable[[Job], object] = lambda job: None
+        self.on_cancel: Callable[[], object] = lambda: None
 
     def check(self) -> None:
         pass
@@ -55,6 +74,7 @@ class Scripted:
         if self.refusals:
             raise self.refusals.pop(0)
         self.jobs.append(job)
+        self.on_submit(job)
         return str(len(self.jobs))
 
     def poll(self, jobs: Sequence[Job]) -> Mapping[str, Status]:
@@ -64,6 +84,7 @@ class Scripted:
 
     def cancel(self, jobs: Sequence[Job]) -> None:
         self.cancelled += [job.name for job in jobs]
+        self.on_cancel()
 
     def describe(self) -> Mapping[str, str]:
         return {"engine": self.name}
@@ -183,3 +204,103 @@ def test_jobs_of_a_group_are_named_after_their_runs_and_cancelled(tmp_path: Path
     with pytest.raises(ClusterError, match="the engine gone, which is not installed"):
         write_plan(tmp_path / JOBS / "run", replace(PLAN, name="other", engine="gone"))
         stop(tmp_path, {})
+
+
+@pytest.mark.parametrize("use", ["stop", "queue"])
+def test_a_job_that_ends_while_it_is_cancelled_keeps_its_result(use: str, tmp_path: Path) -> None:
+    engine = Scripted()
+    queue = queue_of(tmp_path, engine, [], [])
+    for seed in range(2):
+        queue.add(replace(PLAN, seed=seed))
+    queue.step()
+    done, other = (job.name for job in engine.jobs)
+    engine.on_cancel = lambda: report_end(tmp_path, done, JobEnd(run_id="finished"))
+    assert (queue.cancel() if use == "queue" else stop(tmp_path, {"scripted": lambda: engine})) == 1
+    assert read_end(tmp_path, done).run_id == "finished" and read_end(tmp_path, other) == JobEnd()
+
+
+@pytest.mark.parametrize("obstacle", ["host", "pid-namespace", "user"])
+def test_a_local_job_that_cannot_be_ended_from_here_is_not_reported_as_ended(
+    obstacle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No process here that has the job's process id is signalled."""
+
+    def refuse(pid: int, number: int) -> None:
+        raise PermissionError("another user's process")
+
+    plan = replace(PLAN, name="job", engine="local")
+    job = write_plan(job_folder(tmp_path, plan.key), plan)
+    with subprocess.Popen(["sleep", "600"]) as process:
+        own = {f"{LABEL}pid": str(process.pid), f"{LABEL}pid-start": start_time(process.pid)}
+        owner = owner_labels() | own | ({} if obstacle == "user" else {LABEL + obstacle: "elsewhere"})
+        write_json(job.folder / ALIVE, asdict(Alive(name=job.name, node="", owner=owner)))
+        try:
+            with monkeypatch.context() as patched, pytest.raises(ClusterError) as raised:
+                if obstacle == "user":
+                    patched.setattr(os, "kill", refuse)
+                stop(tmp_path, {"local": LocalEngine})
+            ended = process.poll()
+        finally:
+            process.kill()
+    assert f"process {process.pid} on {owner[f'{LABEL}host']}: run `mlebench stop` there" in str(raised.value)
+    assert ended is None and ended_names(tmp_path) == frozenset()
+
+
+def test_an_adopted_job_that_is_lost_is_resubmitted_with_the_options_of_this_session(tmp_path: Path) -> None:
+    engine = Scripted()
+    first = queue_of(tmp_path, engine, [], [])
+    first.add(PLAN)
+    first.step()
+    second = queue_of(tmp_path, engine, [], [])
+    current = replace(PLAN, keys_file="new", version="2", options={"--cpus": 1}, max_requeues=3)
+    second.add(current)
+    engine.says = Status(state=JobState.ENDED, reason="node failed")
+    second.step()
+    engine.says = Status(state=JobState.RUNNING)
+    second.step()
+    ((plan, job),) = open_plans(tmp_path)
+    assert len(engine.jobs) == 2 and plan.attempt == 1 and plan.earlier == (engine.jobs[0].name,)
+    assert current == replace(plan, name="", engine="", attempt=0, earlier=(), submitted=0.0) and job.id == "2"
+
+
+@pytest.mark.parametrize("refusal", [QueueFull("full"), ClusterError("busy")])
+def test_retries_of_a_submission_leave_no_files(refusal: ClusterError, tmp_path: Path) -> None:
+    engine = Scripted(refusal, refusal)
+    queue = queue_of(tmp_path, engine, [], [])
+    queue.add(PLAN)
+    for _ in range(2):
+        assert queue.step() == [] and open_plans(tmp_path) == [] and len(ended_names(tmp_path)) == 1
+    queue.step()
+    assert len(open_plans(tmp_path)) == 1 and ended_names(tmp_path) == frozenset()
+
+
+@pytest.mark.parametrize("blocked", [JOBS, f"{JOBS}/ended"])
+def test_job_files_that_cannot_be_written_do_not_end_the_session(blocked: str, tmp_path: Path) -> None:
+    """Without a plan, the run has an error. Without the report of a lost or cancelled job, nothing is lost."""
+    (tmp_path / blocked).parent.mkdir(exist_ok=True)
+    (tmp_path / blocked).touch()
+    engine = Scripted(QueueFull("full"))
+    engine.on_submit = lambda job: (job.folder / "id").mkdir()
+    queue = queue_of(tmp_path, engine, [], [])
+    for seed in range(2):
+        queue.add(replace(PLAN, seed=seed, max_requeues=0))
+    results = [result for _ in range(4) for result in queue.step()]
+    if blocked == JOBS:
+        assert [result.key.seed for result in results] == [0, 1] and queue.is_empty
+        assert all(result.error.startswith(f"{tmp_path / JOBS}") for result in results)
+        return
+    assert results == [] and queue.live == 2
+    assert queue.cancel() == 2
+    queue.add(replace(PLAN, seed=2, max_requeues=0))
+    engine.says = Status(state=JobState.ENDED, reason="node failed")
+    assert [result.record is not None for _ in range(2) for result in queue.step()] == [True]
+
+
+def test_invalid_lines_of_a_keys_file_are_rejected_without_quoting_them(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.touch(mode=0o600)
+    for line in ("s3cr3t", "1A=s3cr3t", "A=s3cr3t\0"):
+        keys.write_text(f"# mine\n{line}\n")
+        with pytest.raises(UsageError, match="line 2: must be NAME=value") as raised:
+            load_keys(keys)
+        assert "s3cr3t" not in str(raised.value)

@@ -15,6 +15,7 @@ from pytest_mlebench.errors import ClusterError, reason
 from pytest_mlebench.extras.engines.contract import Engine, Job, JobState, Resources, Status
 from pytest_mlebench.extras.engines.plan import OUTPUT, read_alive
 from pytest_mlebench.io.processes import LABEL, is_dead, owner_labels, start_time
+from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.options import Settings
 
 _MACHINE = ("boot", "pid-namespace", "host")
@@ -77,7 +78,10 @@ class LocalEngine:
         return found
 
     def cancel(self, jobs: Sequence[Job]) -> None:
-        """Terminate jobs, so that they stop their agents and clean up, then kill those that still run."""
+        """Terminate jobs, so that they stop their agents and clean up, then kill those that still run.
+
+        Raises ClusterError if some cannot be ended from here, after it has ended the others.
+        """
         for number in (signal.SIGTERM, signal.SIGKILL):
             for pid in _running(jobs):
                 with suppress(ProcessLookupError):
@@ -86,6 +90,14 @@ class LocalEngine:
             while list(_running(jobs)) and time.monotonic() < deadline:
                 time.sleep(0.05)
         self._reap()
+        alive = [(job, owner) for job in jobs if (owner := _owner(job)) is not None and not is_dead(owner)]
+        if alive:
+            job, owner = alive[0]
+            raise ClusterError(
+                f"{pluralize(len(alive), 'job')} cannot be ended from here, for example process {owner[f'{LABEL}pid']} "
+                f"on {owner.get(f'{LABEL}host')}: run `mlebench stop` there; if that machine no longer exists, delete "
+                f"{job.folder}"
+            )
 
     def describe(self) -> Mapping[str, str]:
         return {"engine": self.name}
@@ -109,12 +121,16 @@ def _owner(job: Job) -> Mapping[str, str] | None:
 
 
 def _running(jobs: Sequence[Job]) -> Iterator[int]:
-    """The process ids of jobs that run on this machine."""
-    here = owner_labels()[f"{LABEL}host"]
+    """The process ids of jobs that run on this machine, and that this user may end."""
+    here = owner_labels()
     for job in jobs:
         owner = _owner(job)
-        if owner is not None and owner.get(f"{LABEL}host") == here and not is_dead(owner):
-            yield int(owner[f"{LABEL}pid"])
+        if owner is None or is_dead(owner) or any(owner.get(LABEL + name) != here[LABEL + name] for name in _MACHINE):
+            continue
+        pid = int(owner[f"{LABEL}pid"])
+        with suppress(OSError):
+            os.kill(pid, 0)
+            yield pid
 
 
 def create(settings: Settings | None, secret_names: tuple[str, ...]) -> Engine:

@@ -26,7 +26,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.errors import UsageError, reason
+from pytest_mlebench.errors import ClusterError, UsageError, reason
 from pytest_mlebench.extras.engines.contract import Job
 from pytest_mlebench.io.files import secret_lines
 from pytest_mlebench.io.processes import owner_labels
@@ -39,7 +39,7 @@ OUTPUT = "output.log"
 _ENDED = "ended"
 _ID = "id"
 _REFRESH_SECONDS = 5.0
-_KEY_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
+_KEY_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=([^\0]*)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,11 +86,10 @@ class JobPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class JobEnd:
-    """How a job ended: with a record, with an error instead of one, or cancelled by its session."""
+    """How a job ended: with a record, or with an error instead of one. Without either, it was cancelled."""
 
     run_id: str = ""
     error: str = ""
-    cancelled: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,15 +118,23 @@ def job_folder(group: Path, key: RunKey) -> Path:
 
 
 def write_plan(folder: Path, plan: JobPlan) -> Job:
-    """Store an attempt before it is submitted, so that the job can be found if the session is killed."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / _ID).unlink(missing_ok=True)
-    write_json(folder / PLAN, asdict(plan))
+    """Store an attempt before it is submitted, so that the job can be found if the session is killed.
+
+    Raises ClusterError if it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _ID).unlink(missing_ok=True)
+        write_json(folder / PLAN, asdict(plan))
+    except OSError as error:
+        raise ClusterError(f"{folder.parent} cannot be written: {reason(error)}") from error
     return Job(name=plan.name, folder=folder)
 
 
 def note_id(job: Job, id: str) -> Job:
-    (job.folder / _ID).write_text(id)
+    """The job with its id, which is stored if possible. Without it, engines find the job by its name."""
+    with suppress(OSError):
+        (job.folder / _ID).write_text(id)
     return replace(job, id=id)
 
 
@@ -155,12 +162,18 @@ def report_end(group: Path, name: str, end: JobEnd) -> None:
     write_json(folder / f"{name}.json", asdict(end))
 
 
+def remove_end(group: Path, name: str) -> None:
+    """Remove the report of a job's end, if possible, when another job has replaced it."""
+    with suppress(OSError):
+        (group / JOBS / _ENDED / f"{name}.json").unlink()
+
+
 def ended_names(group: Path) -> frozenset[str]:
     """The names of all jobs of a group that have reported their end."""
     try:
         with os.scandir(group / JOBS / _ENDED) as entries:
             return frozenset(entry.name.removesuffix(".json") for entry in entries if entry.name.endswith(".json"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return frozenset()
 
 
@@ -233,6 +246,6 @@ def load_keys(file: Path) -> None:
     """
     for number, line in secret_lines(file):
         if (match := _KEY_LINE.fullmatch(line)) is None:
-            raise UsageError(f"{file}, line {number}: must be NAME=value")
+            raise UsageError(f"{file}, line {number}: must be NAME=value, without NUL characters")
         name, value = match.groups()
         os.environ[name] = value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value

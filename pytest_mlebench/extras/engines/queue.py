@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -87,7 +88,15 @@ class RunQueue:
         known, job = earlier
         if known.engine != self._engine.name:
             raise UsageError(still_run(self._group, known.engine, 1))
-        self._live[known.name] = _Live(replace(known, max_requeues=plan.max_requeues), job)
+        plan = replace(
+            plan,
+            name=known.name,
+            engine=known.engine,
+            attempt=known.attempt,
+            earlier=known.earlier,
+            submitted=known.submitted,
+        )
+        self._live[known.name] = _Live(plan, job)
 
     def step(self) -> list[RunResult]:
         """Submit as many runs as allowed; returns the runs that have ended since the last call, in order of ending."""
@@ -99,15 +108,14 @@ class RunQueue:
         return found
 
     def cancel(self) -> int:
-        """End all jobs; returns their number. Raises ClusterError."""
+        """End all jobs; returns the number of those that had not ended. Raises ClusterError."""
         jobs = [live.job for live in self._live.values()]
         self._waiting.clear()
         if jobs:
             self._engine.cancel(jobs)
-        for name in self._live.keys() - plans.ended_names(self._group):
-            plans.report_end(self._group, name, JobEnd(cancelled=True))
+        count = _report_cancelled(self._group, self._live.keys())
         self._live.clear()
-        return len(jobs)
+        return count
 
     @property
     def waiting(self) -> int:
@@ -123,22 +131,24 @@ class RunQueue:
         while self._waiting and time.monotonic() >= self._full_until:
             if self._max_parallel is not None and len(self._live) >= self._max_parallel:
                 return
-            plan = self._waiting[0]
-            plan = replace(plan, name=plans.new_name(plan.key), engine=self._engine.name, submitted=time.time())
+            earlier = self._waiting[0]
+            plan = replace(earlier, name=plans.new_name(earlier.key), engine=self._engine.name, submitted=time.time())
             folder = plans.job_folder(self._group, plan.key)
-            job = plans.write_plan(folder, plan)
             try:
+                job = plans.write_plan(folder, plan)
+                plans.remove_end(self._group, earlier.name)  # the new plan suffices to stop a job of that name
+                self._waiting[0] = plan
                 id = self._engine.submit(job, self._command(folder / plans.PLAN, plan.name), self._resources(plan))
             except QueueFull as error:
                 # The job may have reached the engine nevertheless.
-                plans.report_end(self._group, plan.name, JobEnd(cancelled=True))
+                _report_end(self._group, plan.name, JobEnd())
                 self._full_until = time.monotonic() + self._full_seconds
                 if not self._live and self._reported_full != str(error):  # with live jobs, a place becomes free
                     self._reported_full = str(error)
                     self._reporter(Note(f"{self._engine.name} accepts no more jobs for now: {error}"))
                 return
             except ClusterError as error:
-                plans.report_end(self._group, plan.name, JobEnd(cancelled=True))
+                _report_end(self._group, plan.name, JobEnd())
                 self._refused[plan.key] = tries = self._refused.get(plan.key, 0) + 1
                 if tries >= _ATTEMPTS or str(error) in self._final:  # other runs were refused for the same reason
                     self._final.add(str(error))
@@ -207,23 +217,37 @@ class RunQueue:
             record = self._record_lost(plan, status.cause, status.reason)
         except MLEBenchError as error:
             return [RunResult(key=plan.key, error=f"its job was lost ({status.reason}): {error}")]
-        plans.report_end(self._group, plan.name, JobEnd(run_id=record.run_id))
+        _report_end(self._group, plan.name, JobEnd(run_id=record.run_id))
         return [RunResult(key=plan.key, record=record)]
 
 
-def stop(group: Path, engines: Mapping[str, Callable[[], Engine]]) -> int:
-    """End the waiting and running jobs of all sessions of a group; returns their number.
+def _report_cancelled(group: Path, names: Set[str]) -> int:
+    """Report those jobs as cancelled that have not reported their own end; returns their number."""
+    cancelled = names - plans.ended_names(group)
+    for name in cancelled:
+        _report_end(group, name, JobEnd())
+    return len(cancelled)
 
-    Raises ClusterError if an engine is not installed or does not answer.
+
+def _report_end(group: Path, name: str, end: JobEnd) -> None:
+    """Report a job's end if possible. Without the report, a later session polls the job, and finds its record."""
+    with suppress(OSError):
+        plans.report_end(group, name, end)
+
+
+def stop(group: Path, engines: Mapping[str, Callable[[], Engine]]) -> int:
+    """End the waiting and running jobs of all sessions of a group; returns the number of those that had not ended.
+
+    Raises ClusterError if an engine is not installed, does not answer, or cannot end a job.
     """
-    found = plans.open_plans(group)
+    found, count = plans.open_plans(group), 0
     for name in {plan.engine for plan, _ in found}:
         if name not in engines:
             raise ClusterError(f"{group} has jobs of the engine {name}, which is not installed")
-        engines[name]().cancel([job for plan, job in found if plan.engine == name])
-    for plan, _ in found:
-        plans.report_end(group, plan.name, JobEnd(cancelled=True))
-    return len(found)
+        jobs = [job for plan, job in found if plan.engine == name]
+        engines[name]().cancel(jobs)
+        count += _report_cancelled(group, {job.name for job in jobs})
+    return count
 
 
 def still_run(group: Path, engine: str, count: int) -> str:
