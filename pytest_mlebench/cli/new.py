@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +37,8 @@ def add(commands: Any) -> None:
 def _new_competition(options: argparse.Namespace) -> int:
     if options.id in default_catalogue():
         raise UsageError(f"{options.id} is a bundled competition; choose another id")
-    folder = _write("competition", options.id, options.dir)
-    competition = Competition.load(folder)
-    with tempfile.TemporaryDirectory() as scratch:
+    with _created("competition", options.id, options.dir) as folder, tempfile.TemporaryDirectory() as scratch:
+        competition = Competition.load(folder)
         write_golden(competition, make_golden(competition, Path(scratch)))
     logger.info("Created %s. Edit its files, then run:", folder)
     logger.info("    mlebench golden %s    records the results", folder)
@@ -45,15 +47,20 @@ def _new_competition(options: argparse.Namespace) -> int:
 
 
 def _new_agent(options: argparse.Namespace) -> int:
-    folder = _write("agent", options.id, options.dir)
+    with _created("agent", options.id, options.dir) as folder:
+        pass
     where = "" if options.dir.resolve() == bundled("agents") else f" --agents-dir={options.dir}"
     logger.info("Created %s. Run it with:", folder)
     logger.info("    pytest --agent=%s%s --split=smoke", options.id, where)
     return 0
 
 
-def _write(kind: str, id: str, parent: Path) -> Path:
-    """Copy a template to a new folder. Raises UsageError if its name is invalid or it cannot be created."""
+@contextmanager
+def _created(kind: str, id: str, parent: Path) -> Iterator[Path]:
+    """Context manager: copy a template to a new folder, and delete it if that or the block fails.
+
+    Raises UsageError if its name is invalid or it cannot be created.
+    """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", id):
         raise UsageError(f"{id!r} is not a valid name: use letters, digits, '-', '_' and '.'")
     folder = parent / id
@@ -63,12 +70,16 @@ def _write(kind: str, id: str, parent: Path) -> Path:
             raise UsageError(f"{parent} is not a folder")
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir()
-        for template in sorted((TEMPLATES / kind).iterdir()):
-            if template.is_file():
-                text = template.read_text(encoding="utf-8").replace("{{id}}", id).replace("{{title}}", title)
-                (folder / template.name).write_text(text, encoding="utf-8")
+        try:
+            for template in sorted((TEMPLATES / kind).iterdir()):
+                if template.is_file():
+                    text = template.read_text(encoding="utf-8").replace("{{id}}", id).replace("{{title}}", title)
+                    (folder / template.name).write_text(text, encoding="utf-8")
+            yield folder
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
     except FileExistsError as error:
         raise UsageError(f"{error.filename} already exists; nothing was overwritten") from error
     except OSError as error:
         raise UsageError(f"{folder} cannot be created: {error.strerror} ({error.filename})") from error
-    return folder

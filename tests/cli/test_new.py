@@ -7,11 +7,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from pytest_mlebench.agents.registry import read_config
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.cli.main import main
+from pytest_mlebench.errors import CompetitionError
 
 pytestmark = pytest.mark.full
 
@@ -79,6 +82,19 @@ def test_a_folder_that_cannot_be_created_is_a_one_line_error(
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert not list(folder.glob("*/taken/*"))
+
+
+@pytest.mark.parametrize("id", ["2024", "no", "null", "2024-01-01"])
+def test_an_id_that_yaml_would_read_as_another_type_is_text(id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Mock(side_effect=CompetitionError("prepare.py fails"))
+    monkeypatch.setattr("pytest_mlebench.cli.new.make_golden", make)
+    assert main(["new-competition", id]) == 1
+    assert not Path("competitions", id).exists(), "it would be in the way of the next attempt"
+    make.side_effect = None
+    monkeypatch.setattr("pytest_mlebench.cli.new.write_golden", Mock())
+    assert main(["new-competition", id]) == main(["new-agent", id]) == 0
+    assert Competition.load(Path("competitions", id)).id == id
+    assert [agent.id for agent in read_config(Path("agents", id, "config.yaml"))] == [id]
 
 
 @pytest.mark.parametrize("sandbox", ["local", pytest.param("docker", marks=pytest.mark.docker)])
