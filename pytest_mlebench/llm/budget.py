@@ -8,8 +8,7 @@ No run can starve another: a run may use its share of ``--max-total-cost`` (see 
 
 from __future__ import annotations
 
-import os
-import socket
+import json
 import sqlite3
 import time
 from collections import Counter
@@ -21,7 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.io.processes import start_time
+from pytest_mlebench.io.processes import is_dead, owner_labels
+from pytest_mlebench.io.values import as_object, loads
 
 ACCOUNT = "llm-account.sqlite"
 ACTIVE_SECONDS = 3600.0
@@ -133,7 +133,7 @@ class Account:
         self._run = run
         self._limits = limits
         self._clock = clock
-        self._owner = owner()
+        self._owner = json.dumps(owner_labels())
         self._open: set[int] = set()
         self._turns: dict[str, int] = {}
         self._database = sqlite3.connect(folder / ACCOUNT, timeout=_WAIT_SECONDS, isolation_level=None)
@@ -242,7 +242,7 @@ class Account:
         """Remove dead processes. Their reservations, and those of lost machines, count as spent."""
         owners = self._database.execute("SELECT owner FROM held UNION SELECT owner FROM active").fetchall()
         for (holder,) in owners:
-            if not is_alive(holder):
+            if _is_dead(holder):
                 self._count_as_spent("owner = ?", holder)
                 self._database.execute("DELETE FROM active WHERE owner = ?", (holder,))
         self._count_as_spent("abs(since - ?) > ?", self._clock(), LEASE_SECONDS)
@@ -308,15 +308,12 @@ def share_of(total: int, others: Iterable[int]) -> int:
     return total // (len(used) + 1)
 
 
-def owner() -> str:
-    """Return an id of this process that no other process has, on any machine at any time."""
-    return f"{socket.gethostname()}:{os.getpid()}:{start_time(os.getpid())}"
-
-
-def is_alive(owner: str) -> bool:
-    """Return whether the process with an id from ``owner`` is running; assumed for processes of other machines."""
-    host, pid, started = owner.rsplit(":", 2)
-    return host != socket.gethostname() or (start_time(int(pid)) == started and started != "")
+def _is_dead(owner: str) -> bool:
+    """Return whether the process with these labels has ended; False if it ran an earlier version."""
+    try:
+        return is_dead(as_object(loads(owner)))
+    except ValueError:
+        return False
 
 
 def _remaining(budgets: Iterable[_Budget], amount: Callable[[_Budget], int]) -> Left:

@@ -366,9 +366,9 @@ VOLATILE_TEXTS = {
     "date": r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?",
     "date in words": rf"(?:[A-Z][a-z]{{2,8}},? )?(?:{_MONTH} \d{{1,2}},? \d{{4}}|\d{{1,2}} {_MONTH} \d{{4}})",
     "clock": r"\d{1,3}:\d\d(?::\d\d)?(?:[.,]\d+)?",
-    "duration": r"(?:\d+m ?\d+(?:\.\d+)?s|\d[\d,]*(?:\.\d+)?(?:e-?\d+)? ?(?:[mµun]?s|milliseconds?|secs?|seconds?|mins?"
-    r"|minutes?|h|hrs?|hours?|days?)|an? (?:moment|second|minute|hour|day))(?!\w)",
-    "rate": r"\d[\d.,]* ?(?:(?:it|steps?|samples?|rows?|batch(?:es)?)/s|s/it)(?!\w)",
+    "duration": r"(?:\d+m ?\d+(?:\.\d+)?s|\d[\d,]{0,30}(?:\.\d+)?(?:e-?\d+)? ?(?:[mµun]?s|milliseconds?|secs?|seconds?"
+    r"|mins?|minutes?|h|hrs?|hours?|days?)|an? (?:moment|second|minute|hour|day))(?!\w)",
+    "rate": r"\d[\d.,]{0,30} ?(?:(?:it|steps?|samples?|rows?|batch(?:es)?)/s|s/it)(?!\w)",
     "UUID": r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
     "address": r"0x[0-9a-f]{4,}",
     "digest": r"[0-9a-f]{16,}(?![\w/+=])",
@@ -376,7 +376,8 @@ VOLATILE_TEXTS = {
     "process": r"(?:pid|PID)[ =:]+\d+",
 }
 """Regular expressions for the parts of otherwise identical questions that change each time."""
-# No letter, digit, underscore or dot may precede a match, except the last letter of a JSON escape.
+# No letter, digit, underscore or dot may precede a match, except the last letter of a JSON escape. A comma may, so
+# lengths of numbers with commas are limited: lists of numbers would take quadratic time.
 _VOLATILE = re.compile(rf"(?:(?<=\\[nrt])|(?<![\w.]))(?:{'|'.join(VOLATILE_TEXTS.values())})")
 _MAX_QUOTED = 160
 

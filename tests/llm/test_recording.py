@@ -306,6 +306,13 @@ def test_an_exact_match_is_preferred_to_a_similar_question(start: Start, upstrea
     assert (second.totals.replayed, second.totals.to_json()["replayed_nearly"]) == (4, 3)
 
 
+@pytest.mark.parametrize("text", ["1," * 6400, "1.5," * 6400], ids=["counts", "numbers"])
+def test_lists_of_numbers_are_compared_in_linear_time(text: str) -> None:
+    began = time.process_time()
+    without_volatile(canonical({"messages": [text]}))
+    assert time.process_time() - began < 1
+
+
 @pytest.mark.parametrize("text", ["score 0.95 of 12 folds", "3 epochs of 128 rows", "v1.2.3 has 12 hits", "0.5"])
 def test_other_numbers_are_part_of_the_question(text: str) -> None:
     question = canonical({"messages": [text]})

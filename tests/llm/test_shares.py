@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import json
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.io.processes import LABEL, owner_labels
 from pytest_mlebench.llm.budget import (
     ACTIVE_SECONDS,
     LEASE_SECONDS,
@@ -27,8 +28,6 @@ from pytest_mlebench.llm.budget import (
     Exhausted,
     Left,
     Wait,
-    is_alive,
-    owner,
     share_of,
 )
 
@@ -300,13 +299,21 @@ def test_a_killed_worker_holds_no_share_and_its_open_calls_count_once(
     assert isinstance(again.reserve(tokens=0, cost=None), Exhausted)
 
 
+@pytest.mark.parametrize(
+    "owner",
+    [
+        json.dumps({**owner_labels(), f"{LABEL}pid": "4999999", **elsewhere})
+        for elsewhere in ({f"{LABEL}host": "elsewhere"}, {f"{LABEL}pid-namespace": "pid:[1]"})
+    ]
+    + ["elsewhere:4999999:1"],
+    ids=["machine", "namespace", "earlier version"],
+)
 def test_a_lost_worker_on_another_machine_holds_its_share_until_its_lease_expires(
-    account: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    owner: str, account: Open, clock: Clock
 ) -> None:
-    with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(socket, "gethostname", lambda: "elsewhere")
-        lost = account("lost", max_total_cost=Decimal(90))
-        hold(lost, 20)
+    lost = account("lost", max_total_cost=Decimal(90))
+    lost._owner = owner
+    hold(lost, 20)
     first = account("a", max_total_cost=Decimal(90))
     assert holds_exactly(first, 45)
     clock.now += ACTIVE_SECONDS + 1
@@ -677,15 +684,26 @@ def test_in_any_order_turns_keep_their_distance_and_waits_are_bounded(
 # Processes
 
 
-def test_an_owner_identifies_exactly_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    host, pid, started = owner().rsplit(":", 2)
-    assert int(started) > 100  # hundredths of a second since boot
-    memory = bytearray(64 << 20)
-    assert owner() == f"{host}:{pid}:{started}"
-    assert len(memory) == 64 << 20
-    assert is_alive(owner())
-    assert not is_alive(f"{host}:{pid}:{int(started) + 1}")  # the PID was reused
-    assert not is_alive(f"{host}:{1 << 22}:{started}")
-    assert not is_alive(f"{host}:{1 << 22}:")
-    assert is_alive(f"elsewhere:{1 << 22}:{started}")
-    assert is_alive(f"else:where:{1 << 22}:{started}")
+_LOOKING = """
+import sys
+from decimal import Decimal
+from pathlib import Path
+from pytest_mlebench.llm.budget import Account, BudgetLimits
+account = Account(Path(sys.argv[1]), "other", BudgetLimits(max_total_cost=Decimal(90)))
+assert isinstance(account.reserve(tokens=0, cost=Decimal(1)), int)
+account.close()
+"""
+
+
+def test_a_process_in_another_namespace_does_not_take_this_one_for_dead(
+    tmp_path: Path, account: Open, clock: Clock
+) -> None:
+    inside = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", sys.executable, "-c"]
+    if subprocess.run([*inside, ""], capture_output=True).returncode != 0:
+        pytest.skip("this user may not create a process namespace")
+    clock.now = time.time()
+    first = account("a", max_total_cost=Decimal(90))
+    open_call = hold(first, 30)
+    subprocess.run([*inside, _LOOKING, str(tmp_path)], check=True)
+    first.settle(open_call, calls=1, tokens=0, cost=Decimal(1))
+    assert holds_exactly(first, 88)
