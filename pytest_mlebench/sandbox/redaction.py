@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import bz2
 import gzip
+import json
 import lzma
 import os
 import re
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 from pytest_mlebench.agents.registry import MIN_SECRET
 from pytest_mlebench.records.outcome import Connection, Validation
@@ -32,7 +33,7 @@ _HARMLESS_NAME = re.compile(
     r"|PYTHON[A-Z]*|.*_(PATH|DIR|HOME|SHA|SOCK|FILE)|VIRTUAL_ENV|CI|GITHUB_(SHA|REF|RUN_ID|REPOSITORY|WORKFLOW).*"
 )
 _LOOKS_RANDOM = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])[A-Za-z0-9_+=.~-]{16,}")
-_LOGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/@\s]*:([^/@\s]+)@")
+_LOGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/:@\s]*:([^/\s]+)@")
 _BLOCK = 1 << 20
 _MAX_VERDICT, _MAX_HOST, _MAX_METHOD, _MAX_REASON = 1000, 255, 20, 500
 _PACKED: dict[bytes, Callable[[Any], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
@@ -47,7 +48,7 @@ def bounded(text: str, length: int) -> str:
 class Redactor:
     """Masks secrets, in plain text and in encodings that a program might use by accident or on purpose.
 
-    These are base64 (both alphabets, at any offset), hexadecimal, URL encoding, UTF-16 and reversed. Overlapping
+    These are base64 (both alphabets, at any offset), hexadecimal, URL encoding, JSON, UTF-16 and reversed. Overlapping
     secrets are masked together. Values shorter than ``MIN_SECRET`` are ignored: they would match by chance. Archives
     are searched up to ``unpacked_bytes`` and ``members``.
     """
@@ -110,7 +111,8 @@ def environment_secrets(environment: Mapping[str, str] = os.environ) -> set[str]
 
     An agent in the local sandbox can read them even if it does not request them.
     """
-    found = {password for value in environment.values() for password in _LOGIN.findall(value)}
+    passwords = {password for value in environment.values() for password in _LOGIN.findall(value)}
+    found = passwords | set(map(unquote, passwords))
     for name, value in environment.items():
         if _HARMLESS_NAME.fullmatch(name) is None and (_SECRET_NAME.search(name) or _LOOKS_RANDOM.fullmatch(value)):
             found |= {value, *value.splitlines()}
@@ -141,7 +143,7 @@ def _read_at(file: IO[Any], position: int, size: int) -> Any:
 
 
 def _forms(secret: str) -> Iterator[bytes]:
-    plain = secret.encode()
+    plain = secret.encode("utf-8", "surrogateescape")  # environment variables may have any bytes
     for value in (plain, plain[::-1]):
         yield value
         yield value.hex().encode()
@@ -152,11 +154,15 @@ def _forms(secret: str) -> Iterator[bytes]:
             core = encoded[first : (shift + len(value)) * 8 // 6]
             yield core
             yield core.translate(bytes.maketrans(b"+/", b"-_"))
-    yield secret.encode("utf-16-le")
-    yield secret.encode("utf-16-be")
+    yield secret.encode("utf-16-le", "surrogatepass")
+    yield secret.encode("utf-16-be", "surrogatepass")
     for safe in ("", "/"):
-        yield quote(secret, safe=safe).encode()
-        yield quote_plus(secret, safe=safe).encode()
+        yield quote(plain, safe=safe).encode()
+        yield quote_plus(plain, safe=safe).encode()
+    spelled = {secret}
+    for _ in range(2):  # in JSON, and in JSON within JSON, such as a tool's arguments
+        spelled |= {json.dumps(text, ensure_ascii=ascii)[1:-1] for text in spelled for ascii in (True, False)}
+    yield from (text.encode("utf-8", "surrogateescape") for text in spelled)
 
 
 def _unpacked(file: IO[Any], overlap: int, left: int, members: int) -> Iterator[bytes]:

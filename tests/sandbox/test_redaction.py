@@ -7,6 +7,7 @@ import bz2
 import gzip
 import inspect
 import io
+import json
 import lzma
 import tarfile
 import zipfile
@@ -86,6 +87,18 @@ def test_a_secret_in_a_url_is_masked_in_every_escaping_of_slashes_and_spaces(saf
     secret = "key one/two three"
     assert Redactor([secret]).text(f"?k={quote(secret, safe=safe)}&") == "?k=***&"
     assert Redactor([secret]).text(f"?k={quote_plus(secret, safe=safe)}&") == "?k=***&"
+
+
+@pytest.mark.parametrize("secret", ['pass"word\\12', "pässword-€", "p\nässword", "bytes-\udcff\udcfe"])
+@pytest.mark.parametrize("outer", [True, False, None])
+@pytest.mark.parametrize("inner", [True, False])
+def test_a_secret_is_masked_in_json_and_in_json_within_json(secret: str, inner: bool, outer: bool | None) -> None:
+    text = json.dumps({"key": f"<{secret}>"}, ensure_ascii=inner)
+    if outer is not None:
+        text = json.dumps({"arguments": text}, ensure_ascii=outer)
+    masked = Redactor([secret]).bytes(text.encode("utf-8", "surrogateescape")).decode()
+    found = json.loads(masked)
+    assert (found if outer is None else json.loads(found["arguments"])) == {"key": "<***>"}
 
 
 def test_data_seen_by_the_checker_and_the_proxy_is_masked_and_bounded() -> None:
@@ -241,4 +254,15 @@ def test_environment_secrets_are_recognised_by_name_form_or_as_url_passwords(
 
 def test_each_line_of_a_secret_is_also_a_secret() -> None:
     assert environment_secrets({"A_PRIVATE_KEY": "BEGIN\nfirst\nEND"}) == {"BEGIN\nfirst\nEND", "BEGIN", "first", "END"}
-    assert environment_secrets({"URL": "https://me:pass-word@a.example/b"}) == {"pass-word"}
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("https://me:pass-word@a.example/b", {"pass-word"}),
+        ("https://me:pass@word:x@a.example,https://me:other@b.example", {"pass@word:x", "other"}),
+        ("https://me:pass%40word@a.example/@b", {"pass%40word", "pass@word"}),
+    ],
+)
+def test_the_passwords_of_urls_are_secrets(url: str, found: set[str]) -> None:
+    assert environment_secrets({"URL": url}) == found
