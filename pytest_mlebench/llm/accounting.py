@@ -170,9 +170,12 @@ class Accounting:
     ) -> None:
         self._settings = settings
         self._thread = ThreadPoolExecutor(1, "llm-accounting")
+        self._account: Account | None = None
+        self.has_budget = bool(settings.limits)
+        if self.has_budget or settings.rpm is not None:
+            self._account = self._thread.submit(Account, account_folder, run_dir.name, settings.limits).result()
         self._ledger = Ledger(run_dir, record=settings.record, secrets=secrets)
         self.totals = self._ledger.totals
-        self._account: Account | None = None
         self._pending_jobs = 0
         """Number of unfinished jobs in the thread. While there are any, only the thread uses ledger and account."""
         self._reserving = asyncio.Lock()
@@ -183,15 +186,13 @@ class Accounting:
         self._slot_holders: set[int] = set()
         """Numbers of the calls that hold a slot."""
         self._waiting = 0
-        self.has_budget = bool(settings.limits)
-        if self.has_budget or settings.rpm is not None:
-            self._account = self._thread.submit(Account, account_folder, run_dir.name, settings.limits).result()
 
     def close(self) -> None:
-        if self._account is not None:
-            self._thread.submit(self._account.close).result()
-        self._thread.submit(self._ledger.close).result()
-        self._thread.shutdown()
+        with contextlib.ExitStack() as stack:  # closes everything, also if something fails
+            stack.callback(self._thread.shutdown)
+            stack.callback(lambda: self._thread.submit(self._ledger.close).result())
+            if self._account is not None:
+                self._thread.submit(self._account.close).result()
 
     async def do(self, function: Callable[[], _T]) -> _T:
         """Run a function in the accounting thread."""

@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
@@ -127,7 +127,10 @@ class _Budget(NamedTuple):
 
 
 class Account:
-    """What has been spent and reserved. Use it from one thread only. ``clock`` returns seconds since the epoch."""
+    """What has been spent and reserved. Use it from one thread only. ``clock`` returns seconds since the epoch.
+
+    Raises OSError if the account's file cannot be used.
+    """
 
     def __init__(self, folder: Path, run: str, limits: BudgetLimits, *, clock: Callable[[], float] = time.time) -> None:
         self._run = run
@@ -136,22 +139,26 @@ class Account:
         self._owner = json.dumps(owner_labels())
         self._open: set[int] = set()
         self._turns: dict[str, int] = {}
-        self._database = sqlite3.connect(folder / ACCOUNT, timeout=_WAIT_SECONDS, isolation_level=None)
-        # A killed process loses nothing; only a crash of the machine can lose data.
-        self._database.execute("PRAGMA synchronous = OFF")
-        self._database.executescript(_TABLES)
-        with self._transaction():
-            self._mark_active()
+        self._path = folder / ACCOUNT
+        with self._errors(), ExitStack() as stack:
+            connected = sqlite3.connect(self._path, timeout=_WAIT_SECONDS, isolation_level=None)
+            self._database = stack.enter_context(closing(connected))
+            # A killed process loses nothing; only a crash of the machine can lose data.
+            self._database.execute("PRAGMA synchronous = OFF")
+            self._database.executescript(_TABLES)
+            with self._transaction():
+                self._mark_active()
+            stack.pop_all()
 
     def close(self) -> None:
         """Leave the run's share to others. Reservations of calls that are still open count as spent."""
-        with self._transaction():
-            for number in self._open:
-                self._count_as_spent("id = ?", number)
-            self._database.execute("DELETE FROM active WHERE run = ? AND owner = ?", (self._run, self._owner))
-        for name in list(self._turns):
-            self.give_back(name)
-        self._database.close()
+        with closing(self._database):
+            with self._transaction():
+                for number in self._open:
+                    self._count_as_spent("id = ?", number)
+                self._database.execute("DELETE FROM active WHERE run = ? AND owner = ?", (self._run, self._owner))
+            for name in list(self._turns):
+                self.give_back(name)
 
     def reserve(self, *, tokens: int, cost: Decimal | None) -> int | Wait | Exhausted:
         """Reserve a call. Returns an id for ``settle``, or why it does not fit. Raises ValueError for a bad amount."""
@@ -289,9 +296,17 @@ class Account:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """Context manager: take the write lock at once, because SQLite can fail to upgrade a read transaction."""
-        with self._database:  # commits, or rolls back
+        with self._errors(), self._database:  # commits, or rolls back
             self._database.execute("BEGIN IMMEDIATE")
             yield
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Context manager that turns an error of SQLite into an OSError with the file's name."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise OSError(f"the account of spending {self._path} cannot be used: {error}") from error
 
 
 def share_of(total: int, others: Iterable[int]) -> int:

@@ -87,7 +87,10 @@ class Gateway:
         self._socket.close()
         if self.unix_socket is not None:
             self.unix_socket.unlink(missing_ok=True)
-        self._accounting.close()
+        try:
+            self._accounting.close()
+        except OSError as error:
+            self._failed = self._failed or error
         if self._failed is not None:
             raise SandboxError(f"the gateway to language models failed: {self._failed}") from self._failed
 

@@ -6,6 +6,7 @@ A recording can answer the same requests again, and those that differ only in da
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import io
 import json
@@ -260,11 +261,9 @@ class Ledger:
         self._bodies.flush()
 
     def close(self) -> None:
-        if self._bodies is not None and self._bodies_file is not None:
-            self._bodies.close()
-            self._bodies_file.close()
-        if self._calls is not None:
-            self._calls.close()
+        with contextlib.ExitStack() as stack:  # closes all files, also if one of them fails
+            for file in filter(None, (self._calls, self._bodies_file, self._bodies)):
+                stack.callback(file.close)
 
     def _clean(self, text: str) -> str:
         for secret in self._secrets:

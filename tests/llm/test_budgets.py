@@ -25,6 +25,7 @@ from google import genai
 from google.genai import errors as genai_errors
 from google.genai import types as genai_types
 
+from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.llm.accounting import GatewaySettings
 from pytest_mlebench.llm.budget import ACCOUNT, Account, BudgetLimits, Exhausted, Wait
 from pytest_mlebench.llm.gateway import Gateway
@@ -162,6 +163,19 @@ def test_spending_of_a_killed_session_still_counts(start: Start, upstream: Upstr
     limited = ask(gateway, {**ASKED, "max_completion_tokens": 150})
     assert limited.status == 402
     assert "--max-total-cost=$250" in limited.message
+
+
+def test_an_account_that_cannot_be_used_is_an_error_of_the_run(start: Start, run_dir: Path) -> None:
+    limits = BudgetLimits(max_calls=9)
+    gateway = start(limits=limits)
+    assert ask(gateway).status == 200
+    (run_dir.parent / ACCOUNT).write_bytes(b"garbage" * 1000)
+    with pytest.raises(SandboxError, match=rf"gateway to language models failed: .*{ACCOUNT} cannot be used: "):
+        gateway.close()
+    ledger = gateway._accounting._ledger
+    assert all(file is not None and file.closed for file in (ledger._calls, ledger._bodies_file, ledger._bodies))
+    with pytest.raises(SandboxError, match=rf"cannot start: .*{ACCOUNT} cannot be used: file is not a database"):
+        start(limits=limits)
 
 
 def test_a_call_that_fails_costs_nothing(start: Start, upstream: Upstream, tmp_path: Path) -> None:
