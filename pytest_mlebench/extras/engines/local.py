@@ -95,8 +95,8 @@ class LocalEngine:
             job, owner = alive[0]
             raise ClusterError(
                 f"{pluralize(len(alive), 'job')} cannot be ended from here, for example process {owner[f'{LABEL}pid']} "
-                f"on {owner.get(f'{LABEL}host')}: run `mlebench stop` there; if that machine no longer exists, delete "
-                f"{job.folder}"
+                f"on {owner.get(f'{LABEL}host')}: run `mlebench stop` there, as the user who started it; if that "
+                f"machine no longer exists, delete {job.folder}"
             )
 
     def describe(self) -> Mapping[str, str]:
