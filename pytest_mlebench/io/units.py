@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import IO, Any
 
+MAX_SECONDS = 100 * 366 * 86400
+"""Longest time limit: a hundred years. The operating system's timers support little more."""
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_LONGEST = 100 * 366 * 86400
 _LARGEST = 1 << 63
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -29,7 +30,7 @@ def parse_duration(text: str) -> float:
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd]?)", stripped)
     if (seconds := sum(float(number) * _SECONDS[unit] for number, unit in parts)) <= 0:
         raise ValueError(f"{text!r} must be longer than zero")
-    if seconds > _LONGEST:
+    if seconds > MAX_SECONDS:
         raise ValueError(f"{text:.20} is more than a hundred years")
     return seconds
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import json
 import os
 import shutil
 import subprocess
@@ -20,8 +21,11 @@ from pytest_mlebench import Bench, UsageError, read_group
 from pytest_mlebench.extras.training.channel import EpisodeOver, StepChannel
 from pytest_mlebench.extras.training.episode import Episode
 from pytest_mlebench.extras.training.halves import halves
-from pytest_mlebench.extras.training.observation import Observation
+from pytest_mlebench.extras.training.observation import Observation, printed
 from pytest_mlebench.grading.rewards import REWARDS, Measured, improvement, with_time_cost
+from pytest_mlebench.io.units import MAX_SECONDS
+from pytest_mlebench.io.values import loads
+from pytest_mlebench.records.outcome import Report
 
 pytestmark = pytest.mark.full
 COPY_SAMPLE = "cat $DATA_DIR/sample_submission.csv > $SUBMISSION_DIR/submission.csv"  # cp would keep the file read-only
@@ -86,6 +90,21 @@ def test_long_output_keeps_its_beginning_and_its_end(episode: Episode) -> None:
     assert "bytes omitted" in step.output
 
 
+@pytest.mark.parametrize(("keep", "head", "tail"), [(1, "", "2"), (2, "0", "2"), (5, "01", "012")])
+def test_output_is_limited_exactly(bench: Bench, keep: int, head: str, tail: str) -> None:
+    with bench.episode(REAL, data="real", output_bytes=keep) as episode:
+        episode.reset(seed=0)
+        step = episode.step("yes 012 | tr -d '\\n' | head -c 300000; sleep 0.1; printf 012")
+    assert step.output == f"{head}\n[… {300_003 - keep:,} bytes omitted …]\n{tail}"
+
+
+@pytest.mark.parametrize("part", ["head", "tail", "error"])
+def test_a_sandbox_cannot_exceed_the_limit_of_output_or_add_invalid_characters(part: str) -> None:
+    forged = loads(json.dumps({part: "\ud800x" * 5_000_000, "omitted": -1}))
+    output = printed(forged, False, 1, 1000)
+    assert len(output) <= 1000 and output.encode().count(b"x") > 100
+
+
 def test_files_are_written_and_read(episode: Episode) -> None:
     episode.write_file("$CODE_DIR/deep/a.bin", b"\0\xff")
     assert episode.read_file("deep/a.bin") == b"\0\xff"
@@ -135,6 +154,13 @@ def test_a_command_that_attacks_the_episode_ends_it_and_nothing_hangs(
         assert time.monotonic() - started < seconds + 10
         assert report.score is not None, "the submission was written before"
         assert episode.reset(seed=1).files, "the next episode is not affected"
+
+
+def test_the_longest_time_limits_work(bench: Bench) -> None:
+    limits = dict.fromkeys(("time_limit", "step_timeout", "answer_timeout"), MAX_SECONDS)
+    with bench.episode(REAL, data="real", **limits) as episode:
+        assert episode.reset(seed=0).time_limit == MAX_SECONDS
+        assert episode.step("echo on", timeout=MAX_SECONDS).output == "on\n"
 
 
 def test_an_episode_has_a_time_limit(bench: Bench) -> None:
@@ -226,6 +252,18 @@ def test_the_result_of_a_step_does_not_depend_on_the_test_half(bench: Bench, tmp
         (lambda bench: bench.episode(REAL, memory="lots"), "memory: 'lots'"),
         (lambda bench: bench.episode(REAL, reward="x"), "reward: 'x' is not one of milestones"),
         (lambda bench: bench.episode(REAL, step_timeout=0), "step_timeout: 0 is not a positive number"),
+        *(
+            (lambda bench, name=name: bench.episode(REAL, **{name: 10**5000}), f"{name} is longer than a hundred years")
+            for name in ("time_limit", "step_timeout", "answer_timeout")
+        ),
+        (
+            lambda bench: bench.episode(REAL, data="real").step("ls", timeout=float("inf")),
+            "timeout is longer than a hundred years",
+        ),
+        (
+            lambda bench: bench.episode(REAL, data="real").step("ls", timeout=float("nan")),
+            "timeout: nan is not a posit",
+        ),
         (
             lambda bench: bench.episode(REAL, data="real").reset("x"),
             "the seed must be an integer of at least 0, not 'x'",
@@ -262,7 +300,10 @@ def test_rewards_are_pure_functions_that_rise_with_the_result() -> None:
     assert costly(Measured(medal="gold", seconds=60, time_limit=60)) == 0.5
 
 
-@pytest.mark.parametrize("answer", [b"nonsense\n", b"[]\n", b"[" * 100_000 + b"\n", b""])
+@pytest.mark.parametrize(
+    "answer",
+    [b"nonsense\n", b"[]\n", b"[" * 100_000 + b"\n", b"", b'{"seconds": 1%s}\n' % (b"0" * 400), b'{"\xff": 1}\n'],
+)
 def test_responses_of_a_sandbox_are_not_trusted(answer: bytes, tmp_path: Path) -> None:
     import socket
 
@@ -305,6 +346,22 @@ def test_episodes_are_played_concurrently_and_one_failure_affects_no_other(bench
     ):
         with pytest.raises(UsageError, match=message):
             bench.play(policy, [], **options)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_policy_may_submit_by_itself_without_returning_the_report(bench: Bench, restarts: bool) -> None:
+    """If it then starts another episode, that one is submitted."""
+    reports: list[Report] = []
+
+    def policy(episode: Episode, observation: Observation) -> None:
+        episode.step(COPY_SAMPLE)
+        reports.append(episode.submit())
+        if restarts:
+            episode.reset(seed=1)
+
+    (played,) = bench.play(policy, [(TWIN, 0)])
+    assert played.error is None and played.report is not None and reports[0].score is not None
+    assert (played.report != reports[0], played.report.submission_exists) == (restarts, not restarts)
 
 
 def crashing(

@@ -80,6 +80,7 @@ def test_errors_match_those_of_local_episodes(client: EpisodeClient) -> None:
         ({"group": 3}, "group: 3 is not a name of"),
         ({"output_bytes": 0.5}, "output_bytes: 0.5 is not a whole number of at least 1"),
         ({"time_limit": -1}, "time_limit: -1 is not a positive number"),
+        ({"step_timeout": 1e12}, "step_timeout is longer than a hundred years"),
     ):
         with pytest.raises(UsageError, match=re.escape(message)):
             client.episode(TWIN, **options)
@@ -211,7 +212,7 @@ def test_an_unreachable_server_an_invalid_url_and_a_used_port_are_reported(serve
         port = nobody.getsockname()[1]
     with pytest.raises(SandboxError, match=f"http://127.0.0.1:{port} did not answer: .*refused"):
         EpisodeClient(f"http://127.0.0.1:{port}", "x").health()
-    for url in ("https://127.0.0.1:1", "127.0.0.1:7576", ""):
+    for url in ("https://127.0.0.1:1", "127.0.0.1:7576", "", "http://h:99999", "http://h:abc", "http://[::1"):
         with pytest.raises(UsageError, match="is not the address of a server"):
             EpisodeClient(url, "x")
     with pytest.raises(UsageError, match=r"cannot listen on 127\.0\.0\.1:\d+: Address already in use"):
@@ -247,6 +248,7 @@ def test_episodes_can_be_awaited_concurrently(client: EpisodeClient, bench: Benc
             contents = [await near.read_file("one"), await far.read_file("one")]
             await far.step(COPY_SAMPLE)
             report = await far.submit()
+            await asyncio.gather(near.close(), near.close())  # the context manager closes it again
             assert contents == [b"1", b"2"] and report.score == 72.61873
             return [step.output for step in steps]
 

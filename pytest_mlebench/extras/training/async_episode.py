@@ -33,6 +33,7 @@ class AsyncEpisode:
 
     def __init__(self, episode: Episode | RemoteEpisode) -> None:
         self._episode, self._thread = episode, ThreadPoolExecutor(1, thread_name_prefix="mlebench-episode")
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -56,9 +57,11 @@ class AsyncEpisode:
         return await self._call(self._episode.submit)
 
     async def close(self) -> None:
-        """End the episode; no method can be called afterwards."""
-        await self._call(self._episode.close)
-        self._thread.shutdown(wait=False)
+        """End the episode; afterwards, only this method can be called."""
+        if not self._is_closed:
+            await self._call(self._episode.close)
+            self._is_closed = True
+            self._thread.shutdown(wait=False)
 
     async def _call(self, function: Callable[..., _Result], *arguments: Any, **options: Any) -> _Result:
         loop = asyncio.get_running_loop()

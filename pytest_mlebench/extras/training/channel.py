@@ -17,6 +17,7 @@ from typing import Any
 
 from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.io.processes import owned_prefix
+from pytest_mlebench.io.values import loads
 
 MAX_ANSWER = 64 << 20
 """Maximum bytes of one answer."""
@@ -98,9 +99,9 @@ class StepChannel:
             parts.append(block)
         line, _, self._rest = b"".join(parts).partition(b"\n")
         try:
-            answer = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise EpisodeOver("the sandbox's answer is not JSON") from error
+            answer = loads(line)
+        except ValueError as error:
+            raise EpisodeOver(f"the sandbox's answer is invalid: {error}") from error
         if not isinstance(answer, dict):
             raise EpisodeOver("the sandbox's answer is not an object")
         return answer

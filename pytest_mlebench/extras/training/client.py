@@ -36,10 +36,14 @@ class EpisodeClient:
     answer, and UsageError if ``url`` is not the address of a server."""
 
     def __init__(self, url: str, token: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme != "http" or not parts.hostname:
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port or 80
+        except ValueError:
+            host = None
+        if not host or parts.scheme != "http":
             raise UsageError(f"{url!r} is not the address of a server, such as http://127.0.0.1:7576")
-        self._host, self._port, self._token = parts.hostname, parts.port or 80, token
+        self._host, self._port, self._token = host, port, token
 
     def health(self) -> Mapping[str, Any]:
         """``status``, ``version``, and the number of open ``episodes``."""

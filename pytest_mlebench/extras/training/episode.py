@@ -5,7 +5,6 @@ An episode is a normal run, with a sandbox, limits, collection and a record. Its
 
 from __future__ import annotations
 
-import math
 import secrets
 from pathlib import Path
 from typing import Any, Self
@@ -15,7 +14,7 @@ from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.training.observation import CommandResult, Observation
-from pytest_mlebench.extras.training.options import EpisodeOptions, with_options
+from pytest_mlebench.extras.training.options import EpisodeOptions, check_seconds, with_options
 from pytest_mlebench.extras.training.recording import EpisodeRecording
 from pytest_mlebench.extras.training.running import MAX_FILE, RunningEpisode
 from pytest_mlebench.io.files import AnyPath
@@ -74,6 +73,8 @@ class Episode:
         """Seed of the last ``reset``."""
         self.record: RunRecord | None = None
         """Record of the last episode that ended. If the sandbox failed, its ``error`` is the reason."""
+        self.report: Report | None = None
+        """Report of ``submit``, until the next ``reset``."""
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +90,7 @@ class Episode:
         number = secrets.randbits(63) if seed is None else seed
         check_seed(number)
         self._end()
-        self.seed = number
+        self.seed, self.report = number, None
         bench = self._bench
         dataset = bench.store_of(number).prepare(self.competition, reporter=bench.reporter, **bench.prepare_options)
         sandbox = bench.ready_sandbox(self._agent)
@@ -110,8 +111,7 @@ class Episode:
         if not isinstance(command, str) or "\0" in command:
             raise UsageError("the command must be text without NUL characters")
         limit = self.options.step_timeout if timeout is None else timeout
-        if not 0 < limit < math.inf:
-            raise UsageError(f"timeout: {timeout!r} is not a positive number of seconds")
+        check_seconds("timeout", limit)
         return self._current.step(command, limit)
 
     def read_file(self, path: str) -> bytes:
@@ -131,7 +131,8 @@ class Episode:
         """End the episode, and grade its submission; with twins, on the test half."""
         running, self._running = self._current, None
         try:
-            return running.submit()
+            self.report = running.submit()
+            return self.report
         finally:
             self.record = running.record or self.record
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from pytest_mlebench.io.extensions import renamed
+from pytest_mlebench.io.values import as_count
 
 _SHOWN_FILES, _SHOWN_LINES, _SHOWN_BYTES = 100, 5, 2000
+_MAX_ERROR = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,27 +70,27 @@ def _head(path: Path) -> str:
     return "" if "\0" in text else "\n".join(text.splitlines()[:_SHOWN_LINES])
 
 
-def printed(answer: Mapping[str, Any], killed: bool, limit: float) -> str:
-    """The beginning and the end of a command's output."""
-    head, tail = text_of(answer.get("head")), text_of(answer.get("tail"))
-    omitted = integer(answer.get("omitted")) or 0
+def printed(answer: Mapping[str, Any], killed: bool, limit: float, keep: int) -> str:
+    """The beginning and the end of a command's output, together of at most ``keep`` characters."""
+    head, tail = text_of(answer.get("head"))[: keep // 2], text_of(answer.get("tail"))[-(keep - keep // 2) :]
+    omitted = as_count(answer.get("omitted"))
     between = f"\n[… {omitted:,} bytes omitted …]\n" if omitted else ""
     after = f"\n[killed after {limit:g} s]" if killed else ""
-    error = f"\n[{text_of(answer['error'])}]" if "error" in answer else ""
+    error = f"\n[{error_of(answer)}]" if "error" in answer else ""
     return f"{head}{between}{tail}{after}{error}"
 
 
 def text_of(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    """The value if it is text, without lone surrogates, which could not be printed or stored."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
+def error_of(answer: Mapping[str, Any]) -> str:
+    return text_of(answer.get("error"))[:_MAX_ERROR]
 
 
 def integer(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def number(value: object) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if is_number else 0.0  # type: ignore[arg-type]
 
 
 renamed(__name__, "0.4", {"Step": "CommandResult"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +10,7 @@ from pytest_mlebench.bench import Bench
 from pytest_mlebench.data.preparing import SIZES
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.grading.rewards import REWARDS, Reward
+from pytest_mlebench.io.units import MAX_SECONDS
 from pytest_mlebench.options import from_python
 
 
@@ -43,9 +43,15 @@ class EpisodeOptions:
             if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
                 raise UsageError(f"{name}: {value!r} is not a whole number of at least {minimum}")
         for name in ("time_limit", "step_timeout", "answer_timeout"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-                raise UsageError(f"{name}: {value!r} is not a positive number")
+            check_seconds(name, getattr(self, name))
+
+
+def check_seconds(name: str, value: object) -> None:
+    """Raise UsageError unless this is a valid time limit."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise UsageError(f"{name}: {value!r} is not a positive number of seconds")
+    if value > MAX_SECONDS:
+        raise UsageError(f"{name} is longer than a hundred years")
 
 
 def with_options(bench: Bench, options: Mapping[str, Any]) -> tuple[Bench, EpisodeOptions]:

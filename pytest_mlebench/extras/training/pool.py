@@ -44,7 +44,7 @@ class Played:
 
 
 Policy = Callable[[Episode, Observation], Report | None]
-"""Plays an episode that has been reset. If it returns no report, the episode is submitted afterwards."""
+"""Plays an episode that has been reset. The episode is submitted afterwards, unless the policy did that."""
 
 
 def play(
@@ -104,7 +104,7 @@ def _attempt(policy: Policy, job: EpisodeJob, start: Callable[[], _Started]) -> 
     report, problem = None, None
     try:
         with episode:
-            report = policy(episode, observation) or episode.submit()
+            report = policy(episode, observation) or episode.report or episode.submit()
     except BaseException as error:
         problem = error
     crash = None if episode.record is None else episode.record.error

@@ -25,6 +25,7 @@ from pytest_mlebench.extras.training.options import EpisodeOptions
 from pytest_mlebench.extras.training.recording import EpisodeRecording, Trajectory
 from pytest_mlebench.grading.grader import VALID, FormChecker
 from pytest_mlebench.grading.rewards import REWARDS, Measured
+from pytest_mlebench.io.values import as_number
 from pytest_mlebench.records.outcome import Report
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.runs.run import run_agent
@@ -143,10 +144,10 @@ class RunningEpisode:
             return self._rewarded(f"the episode has ended: {error}", terminated=True)
         killed = answer.get("killed") is True
         return self._rewarded(
-            observation.printed(answer, killed, limit),
+            observation.printed(answer, killed, limit, self._options.output_bytes),
             killed=killed,
             exit_code=observation.integer(answer.get("exit_code")),
-            seconds=observation.number(answer.get("seconds")),
+            seconds=as_number(answer.get("seconds")) or 0.0,
             truncated=self._seconds_left() <= 0,
         )
 
@@ -208,14 +209,14 @@ class RunningEpisode:
         order = {"write": path, "data": base64.b64encode(data).decode()}
         answer = self._ask(order, self._options.answer_timeout)
         if "error" in answer:
-            raise UsageError(f"{path} cannot be written: {observation.text_of(answer['error'])[:300]}")
+            raise UsageError(f"{path} cannot be written: {observation.error_of(answer)}")
         if self._trajectory is not None:
             self._trajectory.add("write_file", {"path": path, "data": data.decode("utf-8", "replace")}, "")
 
     def _read(self, path: str, limit: int, *, plain: bool = False) -> bytes:
         answer = self._ask({"read": path, "most": limit, "plain": plain}, self._options.answer_timeout)
         if "error" in answer:
-            raise UsageError(f"{path} cannot be read: {observation.text_of(answer['error'])[:300]}")
+            raise UsageError(f"{path} cannot be read: {observation.error_of(answer)}")
         try:
             data = base64.b64decode(observation.text_of(answer.get("data")), validate=True)
         except (ValueError, binascii.Error) as error:

@@ -35,7 +35,7 @@ class Output:
     """The first and the last bytes that a command prints. The bytes between them are only counted."""
 
     def __init__(self, pipe: IO[bytes], keep: int) -> None:
-        self._pipe, self._half = pipe, keep // 2
+        self._pipe, self._head_bytes, self._tail_bytes = pipe, keep // 2, keep - keep // 2
         self._head, self._tail, self._all = b"", b"", 0
         self._lock = threading.Lock()
         self.thread = threading.Thread(target=self._read, daemon=True)
@@ -45,9 +45,9 @@ class Output:
         while block := os.read(self._pipe.fileno(), BLOCK):
             with self._lock:
                 self._all += len(block)
-                space = self._half - len(self._head)
+                space = self._head_bytes - len(self._head)
                 self._head += block[:space]
-                self._tail = (self._tail + block[space:] if space > 0 else self._tail + block)[-self._half :]
+                self._tail = (self._tail + block[space:])[-self._tail_bytes :]
 
     def parts(self) -> tuple[str, int, str]:
         with self._lock:
