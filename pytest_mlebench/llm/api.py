@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.values import as_object, loads
@@ -315,20 +316,44 @@ class Provider:
 
     def located(self, environment: Mapping[str, str] = os.environ) -> Provider:
         """Return the provider with the base URL that the environment sets for it, if any."""
-        moved = next((environment[name] for name in self.url_variables if environment.get(name)), None)
-        return replace(self, base_url=checked_url(moved, f"${self.url_variables[0]}")) if moved else self
+        moved = next((name for name in self.url_variables if environment.get(name)), None)
+        return replace(self, base_url=checked_url(environment[moved], f"${moved}")) if moved else self
 
 
 def checked_url(url: str, where: str) -> str:
     """Return a base URL without a trailing slash. Raises a UsageError that begins with ``where`` if it is invalid."""
+    if not _is_http(url) or (parts := urlsplit(url)).query or parts.fragment:
+        raise UsageError(f"{where} is {url!r}, but must be a URL such as https://api.openai.com/v1")
+    if "@" in parts.netloc:
+        raise UsageError(f"{where} contains a user name or password, which is not supported: use a key of the provider")
+    return url.rstrip("/")
+
+
+def proxy_for(url: str) -> str:
+    """Return the machine's proxy for a URL (from ``$HTTPS_PROXY`` and ``$NO_PROXY``); empty if there is none.
+
+    Raises UsageError if it is invalid.
+    """
+    scheme, host = urlsplit(url).scheme, urlsplit(url).hostname or ""
+    found = getproxies().get(scheme)
+    if not found or host in ("localhost", "::1", HOST_ALIAS) or host.startswith("127.") or proxy_bypass(host):
+        return ""
+    proxy = found if "://" in found else f"http://{found}"
+    if not _is_http(proxy):  # the message leaves it out, because it may contain a password
+        raise UsageError(
+            f"the proxy for {scheme}:// URLs, ${scheme}_proxy or ${scheme.upper()}_PROXY, must be a URL such as "
+            "http://proxy.example:3128; SOCKS proxies are not supported"
+        )
+    return proxy
+
+
+def _is_http(url: str) -> bool:
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
-        valid = False
-    if not valid or parts.query or parts.fragment or not VISIBLE.fullmatch(url):
-        raise UsageError(f"{where} is {url!r}, but must be a URL such as https://api.openai.com/v1")
-    return url.rstrip("/")
+        return False
+    return valid and VISIBLE.fullmatch(url) is not None
 
 
 def as_index(value: Any) -> int:

@@ -25,7 +25,7 @@ from typing import Any
 from pytest_mlebench.agents.registry import MIN_SECRET, Agent, Launch
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.llm.accounting import Accounting, GatewaySettings
-from pytest_mlebench.llm.api import Provider
+from pytest_mlebench.llm.api import Provider, proxy_for
 from pytest_mlebench.llm.ledger import BODIES
 from pytest_mlebench.llm.providers import gateway_url
 
@@ -64,7 +64,8 @@ class Gateway:
 
     def __enter__(self) -> Gateway:
         try:
-            secrets = {*self.secrets, *filter(None, self._keys.values()), self.token}
+            # Shorter ones, such as EMPTY for a server without keys, would match by chance.
+            secrets = {key for key in (*self.secrets, *self._keys.values(), self.token) if len(key) >= MIN_SECRET}
             folder = self.account_folder or self.run_dir
             self._accounting = Accounting(self.settings, self.run_dir, folder, secrets=secrets)
             self.totals = self._accounting.totals
@@ -173,14 +174,14 @@ class RunGateway:
         Yields how to start the agent: with the token and the gateway's URLs, without keys. Raises SandboxError.
         """
         keys = {key for provider in self._providers if (key := provider.key(self.environment))}
-        agent_secrets = (self.environment.get(name, "") for name in self.agent.secret_names)
+        agent_secrets = {self.environment.get(name, "") for name in self.agent.secret_names}
         with Gateway(
             self.settings,
             self._providers,
             run_dir=self.run_dir,
             account_folder=self.run_dir.parent,
             unix_socket=unix_socket,
-            secrets=keys.union(secret for secret in agent_secrets if len(secret) >= MIN_SECRET),
+            secrets=keys | agent_secrets,
             replay=self.replay,
         ) as gateway:
             self._gateway = gateway
@@ -261,8 +262,8 @@ def keyless(
 
 
 def check_secrets(settings: GatewaySettings | None, agent: Agent, *, replayed: bool = False) -> None:
-    """Check an agent's secrets before anything runs. Raises AgentError if some are not set, and UsageError if a key is
-    invalid."""
+    """Check an agent's secrets before anything runs. Raises AgentError if some are not set, and UsageError if a key, or
+    the machine's proxy, is invalid."""
     if settings is None:
         agent.launch()
     else:
@@ -270,6 +271,7 @@ def check_secrets(settings: GatewaySettings | None, agent: Agent, *, replayed: b
         if not replayed:
             for provider in providers:
                 provider.check_key()
+                proxy_for(provider.base_url)
         keyless(agent, providers, "http://localhost", new_token(), all=replayed)
 
 

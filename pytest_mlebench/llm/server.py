@@ -239,7 +239,7 @@ class Service:
         call, endpoint, headers = exchange.call, exchange.endpoint, headers_of(exchange)
         body = None if exchange.body is None else self._admit(exchange)
         await self.accounting.enter(exchange)
-        if body is not None and self.accounting.has_budget and endpoint.kind in (*CHARGED_KINDS, "other"):
+        if self.accounting.has_budget and endpoint.kind in (*CHARGED_KINDS, "other"):
             await self.accounting.reserve(exchange)
         call.dropped = tuple(exchange.admission.dropped)
         if body is None:

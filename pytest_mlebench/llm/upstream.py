@@ -11,12 +11,12 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from pytest_mlebench.agents.registry import MIN_SECRET
 from pytest_mlebench.llm import api
 from pytest_mlebench.llm.accounting import CHARGED_KINDS, Accounting, Exchange, GatewaySettings, Stage
 from pytest_mlebench.llm.api import Event, Provider, ServerSentEvents, StreamReader, StreamTooLarge
@@ -53,11 +53,9 @@ def provider_url(provider: Provider, path: str, query: Mapping[str, str]) -> URL
 
 def proxy_of(url: URL) -> tuple[URL | None, dict[str, str]]:
     """Return the machine's proxy for a URL (from ``$HTTPS_PROXY`` and ``$NO_PROXY``), and the proxy's login headers."""
-    host = url.host or ""
-    found = getproxies().get(url.scheme)
-    if not found or host == "localhost" or host == "::1" or host.startswith("127.") or proxy_bypass(host):
+    if not (found := api.proxy_for(str(url))):
         return None, {}
-    proxy = URL(found if "://" in found else f"http://{found}")
+    proxy = URL(found)
     if not proxy.user:
         return proxy, {}
     login = base64.b64encode(f"{proxy.user}:{proxy.password or ''}".encode()).decode()
@@ -114,6 +112,7 @@ class UpstreamClient:
         url = provider_url(provider, exchange.path, exchange.query)
         key = self.keys[provider.name]
         headers = forwarded_headers(headers, provider, key)
+        key = key if len(key) >= MIN_SECRET else ""  # shorter ones would match by chance
         if provider.name not in self._proxies:  # cached: the environment is slow to search
             self._proxies[provider.name] = proxy_of(url)
         proxy, login = self._proxies[provider.name]

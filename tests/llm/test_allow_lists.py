@@ -674,8 +674,9 @@ def test_a_path_added_by_the_user_has_no_known_price(start: Start, upstream: Ups
     file = tmp_path / "providers.yaml"
     file.write_text(MINE.format(url=upstream.url))
     gateway = start(providers=load_providers(file), limits=BudgetLimits(max_calls=5))
-    answer = ask(gateway, {"model": "m"}, path="/mine/v1/chat/completions/rerank")
-    assert answer.status == 400 and "a budget cannot be enforced" in answer.message
+    for method, path in (("POST", "/chat/completions/rerank"), ("GET", "/responses/x")):
+        answer = ask(gateway, {"model": "m"}, method=method, path=f"/mine/v1{path}")
+        assert answer.status == 400 and "a budget cannot be enforced" in answer.message
     assert upstream.seen == []
 
 

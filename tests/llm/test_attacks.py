@@ -613,6 +613,25 @@ def test_a_key_echoed_by_the_provider_does_not_reach_the_agent(
         assert gateway.token.encode() not in content, file
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("key", ["EMPTY", "1", '"', "x", "1234567"])
+def test_a_key_that_is_too_short_to_be_secret_changes_nothing(
+    key: str, stream: bool, start: Start, upstream: Upstream, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers without keys need one, too; EMPTY is usual."""
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    upstream.reply = f"EMPTY 1 x {key}"
+    gateway = start()
+    answer = ask(gateway, {**QUESTION, "stream": stream})
+    gateway.close()
+    assert b"[key]" not in answer.content and (
+        stream or answer.json["choices"][0]["message"]["content"] == upstream.reply
+    )
+    (call,), (body,) = read_calls(run_dir), read_bodies(run_dir)
+    assert call["tokens"] and body["response"]["choices"][0]["message"]["content"] == upstream.reply
+    assert upstream.seen[0].headers["Authorization"] == f"Bearer {key}"
+
+
 def test_secrets_in_an_agents_messages_are_not_recorded(start: Start, upstream: Upstream, tmp_path: Path) -> None:
     gateway = start()
     ask(gateway, {"model": "gpt-4o", "messages": [{"role": "user", "content": f"my token is {gateway.token}"}]})

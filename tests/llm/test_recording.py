@@ -449,6 +449,7 @@ azure: {{flavour: openai, base_url: "{upstream.url}/openai/v1", keys: [OPENAI_AP
         ("x: {flavour: telnet, base_url: http://a}", "flavour"),
         ("x: {flavour: openai}", "base_url"),
         ("x: {flavour: openai, base_url: ftp://a}", "base_url"),
+        ("x: {flavour: openai, base_url: 'http://me:pass@a'}", "base_url contains a user name or password"),
         ("x: {flavour: openai, base_url: http://a, keys: K}", "keys"),
         ("x: {flavour: openai, base_url: http://a, color: red}", "unknown keys color"),
         ("X Y: {flavour: openai, base_url: http://a}", "name"),
@@ -528,6 +529,28 @@ def test_an_invalid_key_is_reported_before_any_run(key: str, monkeypatch: pytest
     monkeypatch.setenv("OPENAI_API_KEY", "sk-some-key")
     # Another provider's key does not matter.
     check_secrets(SETTINGS, agent(env_vars={"KEY": "${{ secrets.OPENAI_API_KEY }}"}))
+
+
+@pytest.mark.parametrize(
+    ("variables", "what"),
+    [
+        ({"OPENAI_API_BASE": "ftp://a"}, r"^\$OPENAI_API_BASE is 'ftp://a', but must be a URL"),
+        ({"OPENAI_BASE_URL": "http://me:pass@a/v1"}, r"^\$OPENAI_BASE_URL contains a user name or password"),
+        *[
+            ({"OPENAI_BASE_URL": "http://models.example/v1", "http_proxy": proxy}, r"\$http_proxy .* must be a URL")
+            for proxy in ("socks5://127.0.0.1:1", "http://me:pass:@a:b:c", "http://a b")
+        ],
+    ],
+)
+def test_an_address_that_no_request_can_use_is_reported_before_any_run(
+    variables: dict[str, str], what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition = agent(env_vars={"KEY": "${{ secrets.OPENAI_API_KEY }}"})
+    for name, value in {"OPENAI_API_KEY": "sk-some-key", "OPENAI_BASE_URL": "", **variables}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=what) as error:
+        check_secrets(SETTINGS, definition)
+    assert "pass@" not in str(error.value)
 
 
 @pytest.mark.parametrize(
