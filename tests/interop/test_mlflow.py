@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,16 @@ def test_mlflow_stores_no_secret(server: Server, tmp_path: Path) -> None:
     stored = [path for path in server.folder.rglob("*") if path.is_file()]
     assert any(b"***" in path.read_bytes() for path in stored if path.suffix != ".db")
     assert not [path for path in stored if SECRET.encode() in path.read_bytes()]
+
+
+@pytest.mark.skipif(find_spec("mlflow") is None, reason="needs the extra mlflow")
+@pytest.mark.parametrize("login", [f"me:{SECRET}@", f"me:pa/{SECRET}@"])
+def test_an_unreachable_server_is_named_without_its_password(login: str, tmp_path: Path) -> None:
+    recorded_group(tmp_path / "runs/mine", runs=1)
+    uri, retries = f"--tracking-uri=http://{login}127.0.0.1:9/", {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
+    done = export("--to=mlflow", uri, tmp_path / "runs/mine", **retries)
+    assert done.returncode == 2 and "sends nothing twice" in done.stderr, done.stderr
+    assert SECRET not in done.stdout + done.stderr
 
 
 def test_a_server_killed_half_way_gets_the_rest_without_duplicates(server: Server, tmp_path: Path) -> None:

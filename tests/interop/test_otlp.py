@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,10 @@ from opentelemetry.semconv.schemas import Schemas
 
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.extras.interop.facts import shown
 from pytest_mlebench.extras.interop.otlp import Sender, SendError
 from pytest_mlebench.extras.interop.otlp_spans import SCHEMA, Name, RunSpans
+from pytest_mlebench.llm.ledger import CALLS
 from pytest_mlebench.records.group import read_group
 from tests.groups import START
 from tests.interop.collector import attributes, collecting
@@ -158,6 +162,15 @@ def test_headers_are_read_from_a_file_that_only_its_owner_can_read(
     assert "headers, line 1: must be `Name: value`" in err and SECRET not in out + err
 
 
+@pytest.mark.parametrize("started", ["9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+00:00", "yesterday"])
+def test_times_that_a_span_cannot_have_are_replaced_by_the_nearest(started: str, group: Path) -> None:
+    record = read_group(group).records[0]
+    ledger = group / record.run_id / CALLS
+    ledger.write_text(re.sub(r'"started_at": ?"[^"]*"', f'"started_at": "{started}"', ledger.read_text()))
+    spans = list(RunSpans(str).of(record, group / record.run_id))
+    assert len(spans) == 7 and all(0 < span.start_time_unix_nano <= span.end_time_unix_nano for span in spans[:-1])
+
+
 @pytest.mark.parametrize("url", ["localhost:4318", "ftp://there", "http://", "http://[::1"])
 def test_an_invalid_url_gives_a_one_line_error(url: str, group: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "--to=otlp", f"--endpoint={url}", str(group)]) == 2
@@ -166,13 +179,34 @@ def test_an_invalid_url_gives_a_one_line_error(url: str, group: Path, capsys: py
 
 def test_a_password_in_the_url_is_used_and_never_shown(group: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with collecting() as collector:
-        url = collector.url.replace("://", f"://me:{SECRET}@")
+        url = collector.url.replace("://", f"://me:{SECRET}@%40%C3%BC@")
         assert main(["export", "--to=otlp", f"--endpoint={url}", str(group)]) == 0
         collector.always = 400
         assert main(["export", "--to=otlp", f"--endpoint={url}", str(group)]) == 2
     out, err = capsys.readouterr()
-    assert collector.headers[0]["authorization"].startswith("Basic ")
+    assert b64decode(collector.headers[0]["authorization"].removeprefix("Basic ")).decode() == f"me:{SECRET}@@ü"
     assert "it answered 400: not now" in err and "***@" in err and SECRET not in out + err
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://me:secret@host:80/x?key=secret", "http://***@host:80/x"),
+        ("http://me:sec@secret@host/@me", "http://***@host/@me"),
+        ("http://me:sec/secret@host", "***"),
+        ("http://me:sec?secret@host", "***"),
+        ("http://me:secret@host:port", "***"),
+        ("http://me:secret℀@host:1", "http://***@host:1"),
+        ("me:secret@host", "***"),
+        ("http://host:1?key=secret@more", "http://host:1"),
+        ("http://[::1", "http://[::1"),
+        ("localhost:4318", "localhost:4318"),
+    ],
+)
+def test_no_part_of_a_password_is_shown(url: str, said: str, group: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(url) == said
+    assert main(["export", "--to=otlp", f"--endpoint={url}#refused", str(group)]) == 2
+    assert "secret" not in (line := capsys.readouterr().err) and line.count("\n") == 1
 
 
 @pytest.mark.parametrize("answers", [[500, 503], ["drop"], [429, "drop", 502], ["lose"]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from tests.interop.recorded import recorded_group
 from tests.left import leave
 
 SECRET = "sk-of-a-test-0123456789abcdef"
+QUOTED = 'sk "of" a \\test-ü'
+"""JSON spells it differently."""
 FILES = {
     "atif": (),
     "eee": (),
@@ -28,29 +31,29 @@ FILES = {
 """Options with which an exporter writes files."""
 
 
-def leaking_group(folder: Path) -> None:
+def leaking_group(folder: Path, secret: str = SECRET) -> None:
     """A group whose only run contains the secret wherever an agent or a provider can put it."""
-    for record in recorded_group(folder, runs=1, said=f"key {SECRET}"):
+    for record in recorded_group(folder, runs=1, said=f"key {secret}"):
         run_dir = folder / record.run_id
-        (run_dir / "run.log").write_text(f"export OPENAI_API_KEY={SECRET}\n")
-        (run_dir / "submission/submission.csv").write_text(f"id,target\n1,{SECRET}\n")
-        leave(run_dir, {"logs/agent.log": f"key {SECRET}", "code/run.sh": f"KEY={SECRET}"})
-        models = {f"{SECRET}/{name}": own for name, own in record.llm["models"].items()}
+        (run_dir / "run.log").write_text(f"export OPENAI_API_KEY={secret}\n")
+        (run_dir / "submission/submission.csv").write_text(f"id,target\n1,{secret}\n")
+        leave(run_dir, {"logs/agent.log": f"key {secret}", "code/run.sh": f"KEY={secret}"})
+        models = {f"{secret}/{name}": own for name, own in record.llm["models"].items()}
         replace(
             record,
-            detail=f"it printed {SECRET}",
-            versions={"agent": SECRET},
+            detail=f"it printed {secret}",
+            versions={"agent": secret},
             llm={**record.llm, "models": models},
-            report=replace(record.report, error=f"column {SECRET}"),
+            report=replace(record.report, error=f"column {secret}"),
         ).write(run_dir)
 
 
-def run_export(*words: str | Path) -> None:
+def run_export(*words: str | Path, secret: str = SECRET) -> None:
     command = [sys.executable, "-m", "pytest_mlebench.cli", "export", *map(str, words)]
-    environment = os.environ | {"OPENAI_API_KEY": SECRET}
+    environment = os.environ | {"OPENAI_API_KEY": secret}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert SECRET not in done.stdout + done.stderr
+    assert secret not in done.stdout + done.stderr
 
 
 def test_each_exporter_is_tested() -> None:
@@ -60,15 +63,17 @@ def test_each_exporter_is_tested() -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("secret", [SECRET, QUOTED], ids=["plain", "quoted"])
 @pytest.mark.parametrize("to", sorted(FILES))
-def test_written_files_contain_no_secret(to: str, tmp_path: Path) -> None:
+def test_written_files_contain_no_secret(to: str, secret: str, tmp_path: Path) -> None:
     if to == "wandb" and find_spec("wandb") is None:
         pytest.skip("needs the extra wandb")
-    leaking_group(tmp_path / "runs/leaking")
-    run_export(f"--to={to}", *FILES[to], "-o", tmp_path / "out", tmp_path / "runs/leaking")
+    leaking_group(tmp_path / "runs/leaking", secret)
+    run_export(f"--to={to}", *FILES[to], "-o", tmp_path / "out", tmp_path / "runs/leaking", secret=secret)
     written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
     assert written
-    assert not [path for path in written if SECRET in path.name or SECRET.encode() in path.read_bytes()]
+    forms = {text.encode() for text in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])}
+    assert not [path for path in written if secret in path.name or any(form in path.read_bytes() for form in forms)]
 
 
 @pytest.mark.full

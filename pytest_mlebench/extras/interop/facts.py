@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +14,7 @@ from typing import Any
 from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog.schema import MEDALS
 from pytest_mlebench.io.files import write_text
-from pytest_mlebench.io.values import json_text, loads
+from pytest_mlebench.io.values import as_number, json_text, loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import flatten
@@ -46,9 +45,20 @@ def write_cleaned(path: Path, values: Any, redactor: Redactor) -> None:
     write_text(path, redactor.text(json_text(values)) + "\n")
 
 
+_URL = re.compile(
+    r"([a-z][a-z0-9+.-]*://)([^/?#]*@)?((?:\[[^]]*\]|[^:/?#]*)(?::\d*)?(?:/[^?#]*)?)(?:[?#].*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
 def shown(url: str) -> str:
-    """A URL without the parts that may be secret: user, password and query."""
-    return re.sub(r"(?<=://)[^/@\s]*@", "***@", url).partition("?")[0]
+    """A URL without the parts that may be secret: user, password and query.
+
+    It is ``***`` if it is invalid and may have a password, which could end anywhere.
+    """
+    if match := _URL.fullmatch(url):
+        return f"{match[1]}{'***@' if match[2] else ''}{match[3]}"
+    return "***" if re.search(":.*@", url, re.DOTALL) else url.partition("?")[0]
 
 
 def parameters(group: RunGroup, record: RunRecord) -> dict[str, str | int | float | bool]:
@@ -92,7 +102,11 @@ def metrics(record: RunRecord) -> dict[str, float]:
         "calls": record.usage.calls,
         **{f"tokens.{name}": value for name, value in record.usage.tokens.items()},
     }
-    return {name: float(value) for name, value in found.items() if is_number(value)}
+    return _numbers(found)
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    return {name: found for name, value in values.items() if (found := as_number(value)) is not None}
 
 
 def medal_number(medal: str | None) -> float:
@@ -105,16 +119,12 @@ def milliseconds(moment: str) -> int:
     return round(1000 * datetime.fromisoformat(moment).timestamp())
 
 
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def timeline(record: RunRecord) -> Iterator[tuple[float, dict[str, float]]]:
     """The run's submission over time: seconds since the start, and the metrics at that time."""
     for point in record.timeline:
         found: dict[str, Any] = {name: getattr(point, name) for name in ("score", "cost", "calls")}
         found["medal"] = medal_number(point.medal)
-        yield point.seconds, {f"timeline.{name}": float(value) for name, value in found.items() if is_number(value)}
+        yield point.seconds, _numbers({f"timeline.{name}": value for name, value in found.items()})
 
 
 def tags(record: RunRecord) -> dict[str, str]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import re
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 import urllib3
 
@@ -87,8 +88,8 @@ def _traces_url(text: str, option: str) -> str:
     try:
         url = urlsplit(text)
         host, _ = url.hostname, url.port
-    except ValueError as error:
-        raise UsageError(f"{option}: {shown(text)!r} is not a URL: {error}") from error
+    except ValueError as error:  # its message may contain the password
+        raise UsageError(f"{option}: {shown(text)!r} is not a URL: its host or port is invalid") from error
     if url.scheme not in ("http", "https") or not host or url.fragment:
         raise UsageError(f"{option}: {shown(text)!r} is not a URL of http:// or https://, e.g. http://localhost:4318")
     path = url.path.rstrip("/")
@@ -115,10 +116,10 @@ class Sender:
         self.shown = shown(self._url)
         self._service: Any = third_party("opentelemetry.proto.collector.trace.v1.trace_service_pb2", "otlp")
         self._trace: Any = third_party("opentelemetry.proto.trace.v1.trace_pb2", "otlp")
-        user = urllib3.util.make_headers(basic_auth=urlsplit(self._url).netloc.rpartition("@")[0] or None)
+        login = unquote_to_bytes(urlsplit(self._url).netloc.rpartition("@")[0])
         self._headers = {
             "User-Agent": f"pytest-mlebench/{__version__}",
-            **user,
+            **({"Authorization": f"Basic {b64encode(login).decode()}"} if login else {}),
             **headers,
             "Content-Type": "application/x-protobuf",
         }

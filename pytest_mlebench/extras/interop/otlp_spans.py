@@ -16,8 +16,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_mlebench.extras.interop.facts import Clean, is_number, trajectory
-from pytest_mlebench.io.values import as_object, as_objects
+from pytest_mlebench.extras.interop.facts import Clean, trajectory
+from pytest_mlebench.io.values import as_number, as_object, as_objects
 from pytest_mlebench.llm.ledger import BODIES, read_bodies, read_calls
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.run_details import conversations, steps_of
@@ -33,6 +33,8 @@ EVALUATION = "gen_ai.evaluation.result"
 _TEXT, _CONTENT = 2_000, 64 << 10
 """Maximum characters of an attribute, and of one with content."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = (1 << 63) - 1
+"""The times of spans have 64 bits, and a duration may be added."""
 _INTERNAL, _CLIENT, _ERROR = 1, 3, 2
 
 
@@ -263,16 +265,17 @@ def _id(size: int, *parts: Any) -> bytes:
 
 
 def _unix_nanoseconds(text: str) -> int:
-    """Convert a time in ISO 8601 to nanoseconds since 1970; returns 0 if it is invalid."""
+    """Convert a time in ISO 8601 to nanoseconds since 1970, at most 63 bits; returns 0 if it is invalid."""
     try:
         found = datetime.fromisoformat(text)
-        return max(0, (found.replace(tzinfo=found.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1) * 1000)
+        since = (found.replace(tzinfo=found.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1) * 1000
+        return min(max(0, since), _LATEST)
     except ValueError:
         return 0
 
 
 def _nanoseconds(seconds: Any) -> int:
-    return max(0, int(min(float(seconds), 1e9) * 1e9)) if is_number(seconds) else 0
+    return int(min(max(0.0, as_number(seconds) or 0.0), 1e9) * 1e9)
 
 
 @dataclass(frozen=True)

@@ -58,9 +58,10 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
             done = [tracker.send(record) for record in group.records]
             tracker.remove_duplicates()
         except (problem, OSError) as error:
-            why = " ".join(str(error).split())[:300]
+            shown = facts.shown(uri)
+            why = " ".join(str(error).replace(uri.rstrip("/"), shown).split())[:300]
             raise UsageError(
-                f"{facts.shown(uri)}: {why}; the same command continues where this one stopped, and sends nothing twice"
+                f"{shown}: {why}; the same command continues where this one stopped, and sends nothing twice"
             ) from error
     sent = sum(done)
     more = f", {len(done) - sent} were there already" if sent < len(done) else ""

@@ -20,6 +20,7 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.interop import facts
 from pytest_mlebench.extras.interop.contract import ExportOption, Request, set_by_default, third_party
 from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.values import as_number
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import RunRecord
 
@@ -105,7 +106,7 @@ class _Target:
                 "agent": record.agent,
                 "outcome": record.outcome.label,
                 "medal": record.report.medal or "none",
-                "score": record.score if facts.is_number(record.score) else None,
+                "score": as_number(record.score),
                 "percentile": record.report.percentile,
                 "cost": record.cost,
                 "seconds": record.seconds,
