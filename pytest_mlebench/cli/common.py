@@ -161,9 +161,13 @@ def warn_if_missing(store: DataStore) -> None:
         logger.warning("there is no data folder %s", store.root)
 
 
+def inert_json(value: Any) -> str:
+    """Return JSON without ``##`` and ``::``, which CI systems may execute as commands. The escapes mean the same."""
+    return json_text(value).replace("##", "#\\u0023").replace("::", ":\\u003a")
+
+
 def print_json(value: Any) -> None:
-    # CI systems may execute "##" as a command. The escape means the same in JSON, and they ignore it.
-    print(json_text(value).replace("##", "#\\u0023"))
+    print(inert_json(value))
 
 
 def write_output(text: str, path: Path | None) -> None:

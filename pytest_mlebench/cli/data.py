@@ -69,7 +69,9 @@ def add(commands: Any) -> None:
     prepare.add_argument("--skip-disk-check", action="store_true", help="start even if free disk space may not suffice")
     for name in ("--overwrite-checksums", "--overwrite-leaderboard"):
         prepare.add_argument(name, action=_Unsupported, nargs=0, help=argparse.SUPPRESS)
-    prepare.add_argument("--json", action="store_true", help="print the result as JSON")
+    prepare.add_argument(
+        "--json", action="store_true", help="print the result as JSON; for several seeds' twins, a list of results"
+    )
     prepare.add_argument("--force", action="store_true", help="prepare again, even if the data is already prepared")
     prepare.set_defaults(command=_prepare)
 
@@ -140,11 +142,13 @@ def _prepare(options: argparse.Namespace) -> int:
     )
     seeds = bench.settings.seeds if bench.settings.twin_per_seed else 1
     try:
-        failed = [_prepare_in(bench.store_of(seed), competitions, options, how) for seed in range(seeds)]
+        found = [_prepare_in(bench.store_of(seed), competitions, options, how) for seed in range(seeds)]
     except KeyboardInterrupt:
         logger.error("stopped; finished work is kept. To resume, run the same command again")
         raise
-    return 1 if any(failed) else 0
+    if options.json:
+        common.print_json(found if seeds > 1 else found[0])
+    return 1 if any("error" in result for results in found for result in results.values()) else 0
 
 
 def _with_twins(competitions: list[Competition], options: argparse.Namespace) -> list[Competition]:
@@ -162,8 +166,8 @@ def _with_twins(competitions: list[Competition], options: argparse.Namespace) ->
 
 def _prepare_in(
     store: DataStore, competitions: list[Competition], options: argparse.Namespace, how: PrepareOptions
-) -> bool:
-    """Prepare competitions' data in a store. Returns whether any failed."""
+) -> dict[str, dict[str, Any]]:
+    """Prepare competitions' data in a store. Returns the results by competition, as JSON values."""
     store.parallel_downloads = options.jobs
     with shown(len(competitions)) as reporter:
         # Unavailable competitions, which this returns, fail below with their own errors.
@@ -181,9 +185,7 @@ def _prepare_in(
         logger.error("\n%d of %d competitions failed:", len(failed), len(results))
         for result in failed:
             logger.error("  %s", (result.error or "").splitlines()[0])
-    if options.json:
-        common.print_json({result.competition.id: _as_json(store, result) for result in results})
-    return bool(failed)
+    return {result.competition.id: _as_json(store, result) for result in results}
 
 
 def _push(options: argparse.Namespace) -> int:
@@ -244,7 +246,8 @@ def _as_json(store: DataStore, result: jobs.PreparationResult) -> dict[str, Any]
 
 def _verification(store: DataStore, dataset: Dataset) -> str:
     if dataset.twin:
-        return f" ({TWIN_DATA}; runs use it with --data=twin:{dataset.twin['key']}:{dataset.twin['size']})"
+        per_seed = " --twin-per-seed" if dataset.twin.get("run_seed") is not None else ""
+        return f" ({TWIN_DATA}; runs use it with --data=twin:{dataset.twin['key']}:{dataset.twin['size']}{per_seed})"
     if dataset.is_synthetic:
         where = ("--raw-dir=FOLDER",) if not dataset.competition.url else ()  # Kaggle does not have its data
         command = store.command("prepare", dataset.competition, *where, "--force")

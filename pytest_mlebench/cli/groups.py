@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import shutil
 import sys
 import time
@@ -17,8 +15,8 @@ from pytest_mlebench.cli import common
 from pytest_mlebench.cli.common import logger
 from pytest_mlebench.errors import UsageError, unusable
 from pytest_mlebench.io.files import expanded
-from pytest_mlebench.io.units import one_line, plain, pluralize
-from pytest_mlebench.io.values import json_text
+from pytest_mlebench.io.units import format_size, one_line, plain, pluralize
+from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.records.group import LAST, GroupReader, find_group, group_folders, read_group
 from pytest_mlebench.records.record import FILES, RECORD, RUN_LOG, RUNNING
@@ -36,11 +34,14 @@ _MAX_PRINTED = 1 << 20
 """Maximum bytes of a file that are printed."""
 _MAX_LISTED = 10_000
 _MAX_UNPACKED = 64 << 30
+_MAX_TRAJECTORY = 256 << 20
+"""Maximum bytes of a trajectory; those that a run writes are smaller."""
+_LONGEST_INTERVAL = 24 * 3600
 _REDRAW = "\033[H\033[J"
 FORMATS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "md": markdown,
     "html": page,
-    "atif": lambda trajectory: json_text(trajectory).replace("##", "#\\u0023") + "\n",
+    "atif": lambda trajectory: common.inert_json(trajectory) + "\n",
 }
 
 
@@ -161,8 +162,10 @@ def _read(run_dir: Path) -> Mapping[str, Any]:
     path = run_dir / TRAJECTORY
     if path.is_file():
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
+            if (size := path.stat().st_size) > _MAX_TRAJECTORY:
+                raise ValueError(f"it has {format_size(size)}; at most {format_size(_MAX_TRAJECTORY)} are read")
+            found = loads(path.read_bytes())
+        except (OSError, ValueError) as error:
             raise UsageError(f"{path} cannot be read: {error}") from error
         if not isinstance(found, dict) or not isinstance(found.get("steps"), list):
             raise UsageError(f"{path} is not a trajectory: it has no steps")
@@ -217,7 +220,7 @@ def _list(options: argparse.Namespace) -> int:
             }
         )
     if options.json:
-        print(json_text(found))
+        common.print_json(found)
         return 0
     if runs_dir.exists() and not runs_dir.is_dir():
         raise UsageError(f"--runs-dir: {runs_dir} is not a folder")
@@ -241,8 +244,8 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _watch(options: argparse.Namespace) -> int:
-    if not 0.1 <= options.interval < math.inf:
-        raise UsageError(f"--interval: {options.interval:g} must be at least 0.1 seconds")
+    if not 0.1 <= options.interval <= _LONGEST_INTERVAL:
+        raise UsageError(f"--interval: {options.interval:g} must be from 0.1 to {_LONGEST_INTERVAL:,} seconds")
     if common.bundle_at(options.group) is not None:
         raise UsageError(f"{options.group} is a bundle, which does not change: `mlebench report` shows its results")
     reader = GroupReader(find_group(options.group, common.read_settings(options).runs_dir))

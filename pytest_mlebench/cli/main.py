@@ -11,7 +11,6 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
 from textwrap import fill
 from typing import Any, TextIO, cast
@@ -55,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     elif isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a locale may lack "×"
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     out, err = sys.stdout, sys.stderr
     inert = import_module("pytest_mlebench.io.units").Inert
     sys.stdout, sys.stderr = cast("TextIO", inert(out)), cast("TextIO", inert(err))  # quoted text may be hostile
@@ -127,14 +128,17 @@ def _discard_output() -> None:
 
 
 def _empty_value(words: Sequence[str]) -> str:
-    """Return which value is empty, often from an unset shell variable; "" if none. Titles and notes may be empty."""
-    for before, word in pairwise(words):
-        is_value = not word and before.startswith("--") and "=" not in before
-        option = before if is_value else word[:-1] if word.endswith("=") else ""
-        if option.startswith("--") and option not in ("--title", "--note"):
-            return f"the value of {option}"
-        if not word and not option:
+    """Return which value is empty, often from an unset shell variable; "" if none. Ignores titles and notes."""
+    for number, word in enumerate(words):
+        before, option = words[number - 1], ""
+        if word.startswith("--") and word.partition("=")[1:] == ("=", ""):
+            option = word[:-1]
+        elif not word and before.startswith("--") and "=" not in before:
+            option = before
+        elif not word and not (words[0] == "groups" and words[number - 2] == "--note"):
             return f"an argument of {words[0]}"
+        if option and option not in ("--title", "--note"):
+            return f"the value of {option}"
     return ""
 
 

@@ -10,9 +10,8 @@ from typing import Any
 from pytest_mlebench.cli import common
 from pytest_mlebench.cli.common import logger
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.io.values import json_text
 from pytest_mlebench.records.group import RunGroup, read_group
-from pytest_mlebench.reports.formats import to_csv, to_json, to_latex, to_summary_csv, to_summary_json
+from pytest_mlebench.reports.formats import summary_rows, to_csv, to_json, to_latex, to_summary_csv
 from pytest_mlebench.reports.page import page
 from pytest_mlebench.reports.plots import write_plots
 from pytest_mlebench.reports.sections import Heading, heading, sections
@@ -47,6 +46,8 @@ def _report(options: argparse.Namespace) -> int:
     options.format = options.format or _FORMAT_BY_SUFFIX.get(ending, "table")
     if options.pad_missing and options.format == "csv":
         raise UsageError("--pad-missing changes rates, and --format=csv has none: it lists runs, missing ones included")
+    if options.runs and options.format not in ("table", "md"):
+        raise UsageError(f"--runs adds to the table and to Markdown; --format={options.format} has all runs")
     chosen = common.read_settings(options)
     folders = [common.open_group(name, chosen.runs_dir) for name in options.groups]
     groups = _select_version(list(map(read_group, folders)), options.bench_version)
@@ -58,8 +59,6 @@ def _report(options: argparse.Namespace) -> int:
     if options.plots is not None:
         for path in write_plots(view, options.plots):
             logger.info("%s", path)
-    if options.runs and options.format not in ("table", "md"):
-        raise UsageError(f"--runs adds to the table and to Markdown; --format={options.format} has all runs")
     runs = list(run_sections(groups)) if options.runs else []
     if options.format == "table":
         text = _table(view, top, runs, to_terminal=options.output is None)
@@ -99,10 +98,10 @@ def _html(view: Overview, top: Heading, output: Path | None) -> str:
 _FORMAT_BY_SUFFIX = {".json": "json", ".csv": "csv", ".md": "md", ".tex": "latex", ".html": "html"}
 
 FORMATS: dict[str, Callable[[Overview, Heading], str]] = {
-    "json": lambda view, _: json_text(to_json(view)),
+    "json": lambda view, _: common.inert_json(to_json(view)),
     "csv": lambda view, _: to_csv(view.groups),
     "md": _markdown,
     "latex": lambda view, _: to_latex(view),
     "summary-csv": lambda view, _: to_summary_csv(view),
-    "summary-json": lambda view, _: to_summary_json(view),
+    "summary-json": lambda view, _: common.inert_json(list(summary_rows(view))),
 }

@@ -10,7 +10,6 @@ from dataclasses import asdict
 from typing import Any
 
 from pytest_mlebench.io.units import no_formula, one_line, plain
-from pytest_mlebench.io.values import json_text
 from pytest_mlebench.records.group import RunGroup, SplitAndCategory
 from pytest_mlebench.records.outcome import THRESHOLDS
 from pytest_mlebench.records.record import RunKey, RunRecord
@@ -156,10 +155,6 @@ def summary_rows(view: Overview) -> Iterator[dict[str, Any]]:
             "hours": sum(record.seconds for record in runs) / 3600,
             "unverified_competitions": len(summary.unverified),
         }
-
-
-def to_summary_json(view: Overview) -> str:
-    return json_text(list(summary_rows(view)))
 
 
 def to_summary_csv(view: Overview) -> str:

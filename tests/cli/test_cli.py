@@ -133,12 +133,19 @@ def test_an_invalid_call_prints_one_line_and_has_status_2(arguments: list[str], 
         (["xyzzy"], "unknown command 'xyzzy'; choose from agents, "),
         (["repot"], "unknown command 'repot'; did you mean report or"),
         (["compare"], "unknown command 'compare'; `mlebench report GROUP OTHER` compares run groups"),
-        (["watch", "g", "--interval=-1"], "--interval: -1 must be at least 0.1 seconds"),
+        (["watch", "g", "--interval=-1"], "--interval: -1 must be from 0.1 to 86,400 seconds"),
+        (["watch", "g", "--interval=1e300"], "--interval: 1e+300 must be from 0.1 to 86,400 seconds"),
+        (
+            ["report", "g", "--title=E=mc=", "--runs-dir=/nowhere"],
+            "unknown run group (below /nowhere) 'g'",
+        ),
+        (["groups", "--runs-dir=/nowhere", "--note", "g", ""], "there is no run group 'g' below /nowhere"),
         (["list", "-l", os.devnull], "/dev/null names no competition"),
         (["list", "--split=/usr"], "split file /usr is a folder"),
         (["grade", "--submission=", "--output-dir=."], "the value of --submission is empty"),
         (["prepare", "-c", "smoke-digits", "--raw-dir", ""], "the value of --raw-dir is empty"),
         (["report", ""], "an argument of report is empty"),
+        (["report", "--note", "text", ""], "an argument of report is empty"),
         (["grade", "--submission", os.devnull, "--output-dir=."], "/dev/null lists no submission"),
         (["groups", "--runs-dir", __file__], f"--runs-dir: {__file__} is not a folder"),
         (
@@ -318,6 +325,8 @@ def test_an_output_that_cannot_be_written_is_a_one_line_error(command: list[str]
     closed = shlex.join(words) + " >&-"
     ended = subprocess.run(closed, shell=True, stderr=subprocess.PIPE, text=True, check=False, timeout=100)
     assert ended.returncode == 0 and "Traceback" not in ended.stderr
+    ended = subprocess.run(f"{shlex.join(words)} --no-such-option 2>&-", shell=True, check=False, timeout=100)
+    assert ended.returncode == 2
     posix = os.environ | {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     shown = subprocess.run(words, env=posix, capture_output=True, check=False, timeout=100)
     assert shown.returncode == 0 and shown.stdout.decode("utf-8")

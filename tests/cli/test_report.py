@@ -17,6 +17,7 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
+from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.record import RunKey
 from pytest_mlebench.reports.formats import COLUMNS
@@ -209,6 +210,29 @@ def test_a_report_is_written_to_a_file(report: Any, tmp_path: Path) -> None:
     assert strict((tmp_path / "report.json").read_text())["runs"]
     _, err = report("full", "--output", tmp_path / "no/such/folder.txt", status=2)
     assert "cannot be written: No such file or directory" in err
+
+
+def test_json_on_the_terminal_has_the_same_values_and_no_ci_commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "a::b::c ##[d]"
+    record = record_with(LOW[0], "invalid_submission")
+    save_group(tmp_path / name, [replace(record, report=replace(record.report, error=name))], planned=[record.key])
+    (tmp_path / name / record.run_id / TRAJECTORY).write_text(json.dumps({"steps": [], "notes": name}))
+    for found, *words in (
+        ("runs", "report", str(tmp_path / name), "--format=json"),
+        (0, "report", str(tmp_path / name), "--format=summary-json"),
+        (0, "groups", "--json"),
+        ("notes", "trajectory", f"{name}/{record.run_id}", "--format=atif"),
+    ):
+        assert main([*words, f"--runs-dir={tmp_path}"]) == 0
+        out = capsys.readouterr().out
+        assert name in str(json.loads(out)[found]) and "::" not in out and "##" not in out, words
+
+
+def test_runs_are_rejected_before_plots_are_written(report: Any, tmp_path: Path) -> None:
+    _, err = report("two", "--runs", "--format=json", f"--plots={tmp_path / 'plots'}", status=2)
+    assert "--runs adds to the table and to Markdown" in err and not (tmp_path / "plots").exists()
 
 
 def test_the_error_for_an_unknown_group_suggests_close_matches(report: Any, runs_dir: Path) -> None:

@@ -134,6 +134,14 @@ def test_competitions_without_a_twin_are_skipped_unless_named(houses: pytest.Pyt
     assert "1 no medal" in both.outlines[-1]
 
 
+def test_twins_for_each_seed_are_prepared_as_one_result(houses: pytest.Pytester) -> None:
+    options = ("--competitions-dir=competitions", "--data-dir=data", "--twin-per-seed", "--seeds=2", "--json")
+    command = (sys.executable, "-m", "pytest_mlebench.cli", "prepare", "-c", "house-prices", "--data=twin:7:micro")
+    made = houses.run(*command, *options)
+    assert [found["house-prices"]["twin"]["run_seed"] for found in json.loads(made.stdout.str())] == [0, 1]
+    assert made.stderr.str().count(":micro --twin-per-seed)") == 2
+
+
 def test_real_data_and_twin_data_are_kept_apart(
     houses: pytest.Pytester, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -146,12 +146,22 @@ def test_the_command_accepts_a_group_with_one_run_and_lists_several(
         (None, "has no trajectory: its agent made no model calls through the gateway"),
         ("{", "cannot be read"),
         ("[" * 100_000, "cannot be read"),
+        (
+            f'{{"steps": [], "final_metrics": {{"total_cost_usd": {10**400}}}}}',
+            "cannot be read: it has a number of 401",
+        ),
+        (" " * (2 << 20), "cannot be read: it has 2 MiB; at most 1 MiB are read"),
         ('{"steps": 1}', "is not a trajectory: it has no steps"),
     ],
 )
 def test_missing_data_gives_a_one_line_error(
-    content: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    content: str | None,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("pytest_mlebench.cli.groups._MAX_TRAJECTORY", 1 << 20)
     (tmp_path / "group/run").mkdir(parents=True)
     if content is not None:
         (tmp_path / "group/run" / TRAJECTORY).write_text(content)
