@@ -318,20 +318,22 @@ def row_variance(run: RunRecord, measure: Measure) -> float | None:
 
     The score is assumed to be normal around the measured value, with the interval's width / 3.92 as standard deviation.
     If the probability of the medal is q, 100 · [medal] has variance 100² · q · (1 - q). For the percentile, the ends of
-    the interval are looked up on the leaderboard. None if there is no interval or the leaderboard is not available.
+    the interval are looked up on the leaderboard. None if there is no valid interval, or no leaderboard is available.
     """
     report = run.report
     if report.score is None or report.score_low is None or report.score_high is None:
+        return None
+    width = report.score_high - report.score_low
+    if not 0 <= width < math.inf:
         return None
     if measure == "percentile":
         if (board := _leaderboard(run)) is None:
             return None
         low, high = board.percentile(report.score_low), board.percentile(report.score_high)
         return None if low is None or high is None else ((high - low) / _WIDTH) ** 2
-    deviation = (report.score_high - report.score_low) / _WIDTH
-    if not deviation:
+    if not width:
         return 0.0
-    q = NormalDist(report.score, deviation).cdf(report.bronze_threshold)
+    q = NormalDist(report.score, width / _WIDTH).cdf(report.bronze_threshold)
     return 100**2 * q * (1 - q)
 
 

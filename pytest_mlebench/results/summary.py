@@ -160,7 +160,10 @@ class SplitSummary:
             return 0.0 if seed in self.padded_seeds and id in self.competition_ids else None
         if measure != "percentile":
             return 100.0 * _earned(run, RATES[measure])
-        return run.report.percentile if run.score is not None and run.report.valid_submission else 0.0
+        if run.score is None or not run.report.valid_submission:
+            return 0.0
+        percentile = run.report.percentile
+        return percentile if percentile is not None and 0 <= percentile <= 100 else None
 
     @property
     def pass_at_k(self) -> tuple[float, ...]:

@@ -325,7 +325,9 @@ def test_an_output_that_cannot_be_written_is_a_one_line_error(command: list[str]
     closed = shlex.join(words) + " >&-"
     ended = subprocess.run(closed, shell=True, stderr=subprocess.PIPE, text=True, check=False, timeout=100)
     assert ended.returncode == 0 and "Traceback" not in ended.stderr
-    ended = subprocess.run(f"{shlex.join(words)} --no-such-option 2>&-", shell=True, check=False, timeout=100)
+    ended = subprocess.run(
+        f"{shlex.join(words)} --no-such-option 2>&-", shell=True, text=True, check=False, timeout=100
+    )
     assert ended.returncode == 2
     posix = os.environ | {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     shown = subprocess.run(words, env=posix, capture_output=True, check=False, timeout=100)

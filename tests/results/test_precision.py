@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,9 +53,10 @@ def test_the_percentile_of_a_failure_is_zero_and_a_mean_is_over_competitions() -
     assert summary.percentile_interval.high == pytest.approx(min(100.0, interval[1]))
 
 
-def test_a_competition_without_percentiles_is_excluded_and_the_table_notes_it() -> None:
+@pytest.mark.parametrize("unknown", [None, math.nan, math.inf, 1e308])
+def test_a_competition_without_percentiles_is_excluded_and_the_table_notes_it(unknown: float | None) -> None:
     records = [record_with(competition, "gold") for competition in LOW[:3]]
-    lacking = replace(records[0], report=replace(records[0].report, percentile=None))
+    lacking = replace(records[0], report=replace(records[0].report, percentile=unknown))
     summary = summary_of(lacking, *records[1:])
     assert set(summary.percentiles) == {record.competition_id for record in records[1:]}
     assert summary_of(lacking).percentile is None
@@ -82,6 +84,9 @@ def test_without_an_interval_there_is_no_row_variance() -> None:
     moved = replace(other, report=replace(other.report, bronze_threshold=0.123))
     assert row_variance(moved, "percentile") is None, "the leaderboard is not the bundled one"
     assert row_variance(with_interval(0.9, 0.9, 0.9), "any_medal") == 0
+    for low, high in ((1.0, 0.8), (0.8, math.inf), (math.inf, math.inf), (0.8, math.nan)):
+        run = with_interval(0.9, low, high)
+        assert row_variance(run, "any_medal") is None and row_variance(run, "percentile") is None
 
 
 def test_the_row_variance_matches_that_over_other_test_sets() -> None:
