@@ -25,11 +25,15 @@ from pytest_mlebench.io.locks import hold_lock
 from pytest_mlebench.io.progress import Reporter
 from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS
 
-_ESCAPE = re.compile(r"#\s*escape\s*=\s*([`\\])\s*", re.IGNORECASE)
-_DIRECTIVE = re.compile(r"#\s*(?P<name>\w+)\s*=\s*(?P<value>.*?)\s*")
+_ESCAPE = re.compile(r"#[ \t]*escape[ \t]*=[ \t]*([`\\])[ \t]*", re.IGNORECASE)
+_DIRECTIVE = re.compile(r"#\s*(?P<name>\w+)\s*=\s*(?P<value>.*)")
+_ODD = re.compile(r"[^\S\t ]|[\x00-\x08\x0e-\x1f\x7f-\x9f]")
+"""Control characters, and white space other than tabs and spaces. Builders disagree on which of it they strip."""
 _SYNTAX = re.compile(r"(docker\.io/)?docker/dockerfile(:[\w.-]+)?")
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
-_HERE_DOCUMENT = re.compile(r"(?<![<\w])\d*<<-?[\"']?[A-Za-z_]")
+_ARGUMENT = re.compile(r"""([A-Za-z_]\w*)(?:=("[^"'\\]*"|'[^"'\\]*'|[^"'\\]*))?""", re.ASCII)
+_STAGE = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
+_HERE_DOCUMENT = re.compile(r"(?<![<\w])\d*<<-?[\"']?[A-Za-z_]|(?<!\S)\d*<<(?!<)")
 _IMAGE = re.compile(r"(?P<repository>[a-z0-9][a-z0-9._/-]*)(?::(?P<tag>\w[\w.-]*))?(?P<digest>@sha256:[0-9a-f]{64})?")
 _REGISTRIES = ("docker.io", "ghcr.io", "quay.io", "gcr.io", "mcr.microsoft.com", "nvcr.io", "public.ecr.aws")
 _TRANSPORTS = ("containers-storage", "dir", "docker", "docker-archive", "docker-daemon", "oci", "oci-archive", "sif")
@@ -68,12 +72,10 @@ class Instruction:
 
 
 def instructions(text: str) -> Iterator[Instruction]:
-    escape, directives, whole, start = "\\", True, "", 0
-    for number, line in enumerate(_lines(text), 1):
+    lines = _lines(text)
+    escape, whole, start = _escape(lines), "", 0
+    for number, line in enumerate(lines, 1):
         stripped = line.strip()
-        if directives and (match := _ESCAPE.fullmatch(stripped)):
-            escape = match[1]
-        directives = directives and _DIRECTIVE.fullmatch(stripped) is not None
         if not stripped or stripped.startswith("#"):
             continue
         start = start if whole else number
@@ -92,6 +94,11 @@ def _lines(text: str) -> list[str]:
     return text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
 
 
+def _escape(lines: Sequence[str]) -> str:
+    match = _ESCAPE.fullmatch(lines[0])
+    return match[1] if match else "\\"
+
+
 def _instruction(text: str, line: int) -> Instruction:
     name, _, rest = text.strip().replace("\t", " ").partition(" ")
     return Instruction(name.upper(), rest.strip(), line)
@@ -107,7 +114,7 @@ class Rules:
 
     def check(self, text: str) -> None:
         """Check a Dockerfile. Raises SandboxError with the line of the first violation."""
-        _check_directives(text)
+        _check_lines(_lines(text))
         checking = _Checking(self)
         for instruction in instructions(text):
             try:
@@ -124,17 +131,28 @@ class Rules:
                 raise SandboxError(f"agent {agent.id}: {error}") from None
 
 
-def _check_directives(text: str) -> None:
-    for number, line in enumerate(_lines(text), 1):
-        match = _DIRECTIVE.fullmatch(line.strip())
-        if match is None and number == 1 and line.startswith("#!"):
-            continue
-        if match is None:
-            return
-        if match["name"].lower() == "syntax" and not _SYNTAX.fullmatch(match["value"]):
-            raise SandboxError(
-                f"line {number}: syntax={match['value']!r:.200} would make another program parse this file: remove it"
-            )
+def _check_lines(lines: Sequence[str]) -> None:
+    """Raises SandboxError for a line that builders could join to others, or split, in different ways."""
+    escape = _escape(lines)
+    for number, line in enumerate(lines, 1):
+        problem = ""
+        if not line.lstrip(" \t").startswith("#"):
+            problem = _odd_character(line)
+            if line.rstrip().endswith(escape * 2):
+                problem = f"it ends with {escape * 2}, which not every builder joins with the next line: remove it"
+        elif match := _DIRECTIVE.fullmatch(line.strip()):
+            name = match["name"].lower()
+            if name == "syntax" and not _SYNTAX.fullmatch(match["value"]):
+                problem = f"syntax={match['value']!r:.200} would make another program parse this file: remove it"
+            if name == "escape" and not (number == 1 and _ESCAPE.fullmatch(line)):
+                problem = "builders read this escape directive differently: use `# escape=` and a character on line 1"
+        if problem:
+            raise SandboxError(f"line {number}: {problem}")
+
+
+def _odd_character(text: str) -> str:
+    match = _ODD.search(text)
+    return f"builders read the character {match[0]!r} differently: remove it" if match else ""
 
 
 @dataclass
@@ -143,7 +161,10 @@ class _Checking:
 
     rules: Rules
     stages: int = 0
+    stage: str = ""
+    """The name of the last stage. Until it is complete, this means an image."""
     names: set[str] = field(default_factory=lambda: {"scratch"})
+    """What is not an image: the names of complete stages. Docker ignores their case, Podman does not."""
     arguments: dict[str, str] = field(default_factory=dict)
     """Build arguments before the first ``FROM``. Only these apply in a ``FROM``."""
 
@@ -151,6 +172,8 @@ class _Checking:
         name, rest = instruction.name, instruction.rest
         if name not in _INSTRUCTIONS:
             raise SandboxError(f"{name[:50]!r} is not an instruction of a Dockerfile")
+        if not self.stages and name not in ("ARG", "FROM"):
+            raise SandboxError(f"{name} must come after FROM")
         if name in ("RUN", "COPY", "ADD") and _HERE_DOCUMENT.search(rest):
             raise SandboxError(f"{name} has a here-document, which not every builder supports: COPY a file instead")
         flags, words = _words(rest)
@@ -161,7 +184,7 @@ class _Checking:
             case "FROM":
                 self._check_stage(words)
             case "ARG" if not self.stages:
-                self.arguments.update(word.partition("=")[::2] for word in words)
+                self._check_arguments(words)
             case "COPY":
                 for flag in flags:
                     if flag.startswith("--from"):
@@ -170,18 +193,34 @@ class _Checking:
                 for flag in flags:
                     self._check_mount(flag.partition("=")[2])
             case "ADD":
-                self._check_add(words)
+                if not self.rules.fetching:
+                    _check_add(words)
             case "ONBUILD":
-                self.check(_instruction(rest, instruction.line))
+                self._check_trigger(_instruction(rest, instruction.line))
+
+    def _check_arguments(self, words: Sequence[str]) -> None:
+        for word in words:
+            match = _ARGUMENT.fullmatch(word)
+            if match is None or match[1] in self.arguments:
+                raise SandboxError(f"ARG {word!r:.200} before FROM must be a new NAME, or NAME=VALUE without spaces")
+            self.arguments[match[1]] = match[2] or ""
+
+    def _check_trigger(self, instruction: Instruction) -> None:
+        if instruction.name in ("FROM", "ONBUILD"):
+            raise SandboxError(f"ONBUILD {instruction.name} is not supported by any builder")
+        self.check(instruction)
 
     def _check_stage(self, words: Sequence[str]) -> None:
         if len(words) not in (1, 3) or (len(words) == 3 and words[1].upper() != "AS"):
             raise SandboxError("FROM takes an image, or an image AS a name")
+        if words[2:] and not _STAGE.fullmatch(words[2]):
+            raise SandboxError(f"FROM … AS {words[2]!r:.200}: the name of a stage has letters, digits and any of _.-")
+        self.names |= {self.stage} if self.stage else set()
         image = _VARIABLE.sub(lambda match: self._value(match[1] or match[2]), words[0])
-        if image.lower() not in self.names:
+        if image not in self.names:
             self.check_image(image, "FROM")
         self.stages += 1
-        self.names |= {word.lower() for word in words[2:]}
+        self.stage = words[2] if words[2:] else ""
 
     def _value(self, name: str) -> str:
         value = self.arguments.get(name, "")
@@ -190,9 +229,10 @@ class _Checking:
         return value
 
     def _check_from(self, image: str, what: str) -> None:
-        if image.isdecimal() and int(image) < self.stages:
-            return
-        if image.lower() not in self.names:
+        if image.isdecimal():
+            if image not in map(str, range(self.stages - 1)):
+                raise SandboxError(f"{what}: {image:.20} is not the number of a stage that is complete here")
+        elif image not in self.names:
             self.check_image(image, what)
 
     def _check_mount(self, options: str) -> None:
@@ -203,15 +243,6 @@ class _Checking:
             raise SandboxError(f"RUN --mount={options!r:.200}: only files of this build can be mounted")
         if "from" in values:
             self._check_from(values["from"], "RUN --mount")
-
-    def _check_add(self, words: Sequence[str]) -> None:
-        if self.rules.fetching:
-            return
-        for source in words[:-1]:
-            if re.search(r"""["'\\$`]|^\[""", source):
-                raise SandboxError(f"ADD {source!r:.200}: write the file's name out, without variables and quotes")
-            if ":/" in source or source.startswith("git@"):
-                raise SandboxError(f"ADD {source!r:.200}: download it in a RUN, or put it into the agent's folder")
 
     def check_image(self, image: str, what: str) -> None:
         is_listed = image in self.rules.own
@@ -229,12 +260,23 @@ class _Checking:
                 f"{what}: the image {image!r:.200} was built on this machine, but a build may only use the agent's "
                 "folder and base images"
             )
-        # A trigger cannot contain FROM or ONBUILD, so this recursion ends.
         for trigger in triggers or ():
             try:
-                _Checking(self.rules, stages=0).check(_instruction(trigger, 0))
+                if problem := _odd_character(trigger):
+                    raise SandboxError(problem)
+                _Checking(self.rules, stages=1)._check_trigger(_instruction(trigger, 0))
             except SandboxError as error:
                 raise SandboxError(f"{error} (an ONBUILD of {image!r:.200})") from None
+
+
+def _check_add(words: Sequence[str]) -> None:
+    words = json_strings(" ".join(words)) or words
+    for source in words[:-1]:
+        if re.search(r"""["'\\$`]|^\[""", source):
+            raise SandboxError(f"ADD {source!r:.200}: write the file's name out, without variables and quotes")
+    for word in words:  # the last one too: builders do not agree on what is a list
+        if ":/" in word or word.startswith("git@"):
+            raise SandboxError(f"ADD {word!r:.200}: download it in a RUN, or put it into the agent's folder")
 
 
 def _full_name(repository: str) -> str:
@@ -251,8 +293,7 @@ def _words(rest: str) -> tuple[list[str], list[str]]:
     flags = []
     while words and words[0].startswith("--"):
         flags.append(words.pop(0))
-    listed = json_strings(rest[rest.find(words[0]) :] if words else "")
-    return flags, words if listed is None else listed
+    return flags, words
 
 
 def json_strings(text: str) -> list[str] | None:
@@ -273,7 +314,7 @@ BuildNetwork = Literal["none", "registries", "full"]
 BUILD_NETWORKS: tuple[BuildNetwork, ...] = ("none", "registries", "full")
 _IGNORED = ["**/__pycache__", "**/*.pyc", ".git"]
 _FROM = re.compile(
-    rf"^(\s*FROM\s+(?:--platform=\S+\s+)?){ENVIRONMENT}(?::latest)?(?=\s|$)", re.IGNORECASE | re.MULTILINE
+    rf"^([ \t]*FROM[ \t]+(?:--platform=\S+[ \t]+)?){ENVIRONMENT}(?::latest)?(?=\s|$)", re.IGNORECASE | re.MULTILINE
 )
 _DEFAULT_DOCKERFILE = f"FROM {ENVIRONMENT}\nARG AGENT_DIR\nCOPY . ${{AGENT_DIR}}\n"
 # The agent may write everywhere below its home, even over files that its Dockerfile put there as root. This is done in
