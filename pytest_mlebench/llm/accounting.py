@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -153,10 +153,25 @@ class Exchange:
     def elapsed(self) -> float:
         return round(time.monotonic() - self.started, 6)
 
+    def feed(self, event: Body) -> None:
+        """Add an event to a streamed answer. If the provider's events are too odd for the reader, their usage is
+        unknown."""
+        if self.reader is not None:
+            with self._odd_events():
+                self.reader.feed(event)
+
+    @contextlib.contextmanager
+    def _odd_events(self) -> Iterator[None]:
+        try:
+            yield
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            self.reader = None
+
     def remember(self) -> None:
         """Assemble a streamed answer, and remember the ids by which the run's later requests can refer to it."""
         if self.reader is not None:
-            self.answer = self.reader.answer()
+            with self._odd_events():
+                self.answer = self.reader.answer()
         if self.answer is not None:
             ids = self.api.stored_ids(self.endpoint, self.answer)
             self.admission.received.update(id for id in islice(ids, _MAX_IDS) if len(id) <= _MAX_ID_LENGTH)

@@ -278,7 +278,7 @@ class _Messages(api.StreamReader):
             if key == "partial_json":
                 self._arguments[index] = self._arguments.get(index, "") + str(value)
             elif key == "citation":
-                block["citations"] = [*(block.get("citations") or ()), value]
+                block["citations"] = [*as_objects(block.get("citations")), value]
             elif key != "type":
                 before = block.get(key)
                 block[key] = before + value if isinstance(before, str) and isinstance(value, str) else value

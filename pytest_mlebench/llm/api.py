@@ -492,10 +492,10 @@ def parse_array(content: bytes) -> list[dict[str, Any]]:
     decoder, values, position = json.JSONDecoder(), list[dict[str, Any]](), 0
     while (start := _BETWEEN.match(text, position).end()) < len(text):  # type: ignore[union-attr]
         try:
-            value, position = decoder.raw_decode(text, start)
+            _, position = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             break
-        if isinstance(value, dict):
+        if (value := _object(text[start:position])) is not None:  # not nested too deeply
             values.append(value)
     return values
 

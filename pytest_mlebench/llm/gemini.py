@@ -290,7 +290,7 @@ class _Contents(api.StreamReader):
                 for candidate in as_objects(value):
                     self._candidate(candidate)
             elif key == "usageMetadata" and isinstance(value, dict):
-                self._answer[key] = {**self._answer.get(key, {}), **value}
+                self._answer[key] = {**as_object(self._answer.get(key)), **value}
             else:
                 self._answer[key] = value
 
@@ -299,10 +299,10 @@ class _Contents(api.StreamReader):
         whole = self._candidates.setdefault(index, {})
         for key, value in candidate.items():
             if key == "content" and isinstance(value, dict):
-                content = whole.setdefault("content", {})
+                content = whole["content"] = as_object(whole.get("content"))
                 parts = content.setdefault("parts", [])
                 content |= {name: item for name, item in value.items() if name != "parts"}
-                for part in value.get("parts") or ():
+                for part in as_objects(value.get("parts")):
                     if parts and _continues(part, parts[-1]):
                         parts[-1] = {**parts[-1], **part, "text": parts[-1]["text"] + part["text"]}
                     else:

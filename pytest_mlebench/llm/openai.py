@@ -474,18 +474,19 @@ class _Chat(StreamReader):
         for key, value in choice.items():
             if key == "delta" and isinstance(value, dict):
                 merge_delta(whole["message"], value)
+            elif key == "message":
+                whole[key] = as_object(value)
             elif key == "logprobs" and isinstance(value, dict) and isinstance(whole.get(key), dict):
                 for name, entries in value.items():
-                    whole[key][name] = (whole[key].get(name) or []) + (entries or [])
+                    whole[key][name] = as_objects(whole[key].get(name)) + as_objects(entries)
             elif value is not None or key not in whole:
                 whole[key] = value
 
     def answer(self) -> Body:
         choices = [self._choices[index] for index in sorted(self._choices)]
         for choice in choices:
-            for call in choice["message"].get("tool_calls") or ():
-                if isinstance(call, dict):
-                    call.pop("index", None)
+            for call in as_objects(choice["message"].get("tool_calls")):
+                call.pop("index", None)
         return {**self._answer, "object": "chat.completion", "choices": choices}
 
     def pass_on(self, event: Body) -> Body | None:
@@ -512,7 +513,7 @@ def merge_delta(whole: Body, delta: Body) -> None:
             if before is None:
                 entries = whole[key] = []
             for item in value:
-                known = next((entry for entry in entries if entry.get("index") == item["index"]), None)
+                known = next((entry for entry in as_objects(entries) if entry.get("index") == item["index"]), None)
                 if known is None:
                     known = {}
                     entries.append(known)

@@ -315,8 +315,12 @@ class Service:
             content = b"".join(sse(name, data) for name, data in exchange.api.as_stream(exchange.endpoint, answer))
         call.response_bytes = len(content)
         exchange.chunks = [content] if call.stream else None
-        await self.accounting.finish(exchange)
-        return web.Response(body=content, content_type=type)
+        try:
+            self._upstream.keep(exchange, len(content))
+            await self.accounting.finish(exchange)
+            return await self._upstream.send(exchange, web.StreamResponse(headers={"Content-Type": type}), content)
+        finally:
+            self._upstream.release(exchange)
 
 
 def headers_of(exchange: Exchange) -> dict[str, str]:

@@ -8,7 +8,7 @@ import contextlib
 import re
 import secrets
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,7 @@ def forwarded_headers(headers: Mapping[str, str], provider: Provider, key: str) 
 
 
 MAX_RECORDED_STREAM = 32 << 20
+_PIECE = 1 << 20
 _RETURNED_HEADERS = re.compile(
     "content-type|date|server-timing|retry-after(-ms)?|x-should-retry|(x-)?request-id|x-goog-request-id|cf-ray"
     "|openai-(model|processing-ms|version)|(x|anthropic)-ratelimit-[a-z0-9-]+|x-(reasoning-included|models-etag)",
@@ -107,7 +108,11 @@ class UpstreamClient:
         self._proxies: dict[str, tuple[URL | None, dict[str, str]]] = {}
 
     async def forward(self, exchange: Exchange, headers: Mapping[str, str], content: bytes = b"") -> web.StreamResponse:
-        """Send a request, retry it if the provider fails temporarily, and pass the answer back. Raises Refusal."""
+        """Send a request and pass the answer back. Raises Refusal.
+
+        If the provider refuses the request temporarily, or cannot be reached, it is sent again. If an answer is lost,
+        it is not: the provider may charge for it.
+        """
         call, request, provider = exchange.call, exchange.request, exchange.provider
         url = provider_url(provider, exchange.path, exchange.query)
         key = self.keys[provider.name]
@@ -141,34 +146,55 @@ class UpstreamClient:
                         retry_after = upstream.headers.get("retry-after")
                     else:
                         return await self._relay(exchange, upstream, key)
-            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            except (
+                aiohttp.ClientConnectorError,
+                aiohttp.ClientHttpProxyError,
+                aiohttp.ConnectionTimeoutError,
+            ) as error:
                 exchange.stage = Stage.RECEIVED  # the request was not sent
                 if last:
                     raise Refusal("upstream", f"{provider.name} cannot be reached: {reason(error, key)}") from error
             except (aiohttp.ClientError, TimeoutError) as error:
-                # The client has a part of the answer. The aborted connection shows that it is incomplete.
                 if exchange.stage in (Stage.STREAMING, Stage.COMPLETE):
                     disconnected = request.transport is None or request.transport.is_closing()
-                    call.error = CANCELLED if disconnected else f"the stream was interrupted: {reason(error, key)}"
-                    if request.transport is not None:
-                        request.transport.abort()
-                    raise ConnectionResetError(call.error) from error
-                if last:
-                    problem: Problem = "timeout" if isinstance(error, TimeoutError) else "upstream"
-                    raise Refusal(problem, f"{provider.name} did not answer: {reason(error, key)}") from error
+                    raise _interrupted(exchange, "" if disconnected else reason(error, key)) from error
+                problem: Problem = "timeout" if isinstance(error, TimeoutError) else "upstream"
+                raise Refusal(problem, f"{provider.name} did not answer: {reason(error, key)}") from error
             finally:
-                self._bytes -= exchange.kept
-                exchange.kept = 0
+                self.release(exchange)
             await asyncio.sleep(_retry_delay(attempt, retry_after))
         raise AssertionError("unreachable")
 
-    def keep(self, exchange: Exchange, more: int) -> bool:
-        """Count memory that a call uses until it ends; returns False if all calls together would use too much."""
+    def keep(self, exchange: Exchange, more: int) -> None:
+        """Count memory that a call uses until ``release``. Raises Refusal if all calls together would use too much."""
         if self._bytes + more > self.settings.max_answers:
-            return False
+            raise Refusal("overloaded", "too many large answers at once")
         self._bytes += more
         exchange.kept += more
-        return True
+
+    def release(self, exchange: Exchange) -> None:
+        self._bytes -= exchange.kept
+        exchange.kept = 0
+
+    async def send(self, exchange: Exchange, response: web.StreamResponse, content: bytes) -> web.StreamResponse:
+        """Send a whole answer to the client, in pieces that it must read in time."""
+        exchange.stage = Stage.COMPLETE
+        exchange.content, exchange.answer = b"", None  # recorded; they would take memory until the client has read it
+        response.content_length = len(content)
+        await response.prepare(exchange.request)
+        for start in range(0, len(content), _PIECE):
+            await self.in_time(exchange, response.write(content[start : start + _PIECE]))
+        await self.in_time(exchange, response.write_eof())
+        return response
+
+    async def in_time(self, exchange: Exchange, writing: Awaitable[None]) -> None:
+        """Wait until the client reads. If it does not, the connection is aborted. Raises ConnectionResetError."""
+        seconds = self.settings.read_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                await writing
+        except TimeoutError:
+            raise _interrupted(exchange, f"the client read nothing for {seconds:g} s") from None
 
     async def _relay(self, exchange: Exchange, upstream: aiohttp.ClientResponse, key: str) -> web.StreamResponse:
         call = exchange.call
@@ -188,8 +214,7 @@ class UpstreamClient:
             received += chunk
             if len(received) > (most := self.settings.max_answer):
                 raise Refusal("upstream", f"{call.provider}'s answer is larger than {most >> 20} MiB")
-            if not self.keep(exchange, len(chunk)):
-                raise Refusal("overloaded", "too many large answers at once")
+            self.keep(exchange, len(chunk))
         content = bytes(received)
         received.clear()
         if key:
@@ -200,7 +225,8 @@ class UpstreamClient:
         if upstream.status >= 400:
             call.error = error_text(exchange.answer, content)
         await self.accounting.finish(exchange)
-        return web.Response(status=upstream.status, reason=upstream.reason, body=content, headers=headers)
+        response = web.StreamResponse(status=upstream.status, reason=upstream.reason, headers=headers)
+        return await self.send(exchange, response, content)
 
 
 class PassedStream:
@@ -231,12 +257,12 @@ class PassedStream:
             raise aiohttp.ClientPayloadError("an event is too large") from None
         if self._events is None:
             for value in api.parse_array(b"".join(self._recorded)):
-                self._reader.feed(value)
+                exchange.feed(value)
         elif exchange.drop_usage and (rest := self._events.rest):
             self._store(rest)
             await self._write(rest)
         await self._complete()
-        await self._response.write_eof()
+        await self._client.in_time(exchange, self._response.write_eof())
         return self._response
 
     async def _process(self, chunk: bytes) -> None:
@@ -244,7 +270,8 @@ class PassedStream:
         if call.first_token is None:
             call.first_token = self._exchange.elapsed()
         found = list(events.feed(chunk)) if events else []
-        passed = b"".join(_without_usage(reader, event) for event in found) if self._exchange.drop_usage else chunk
+        filtered = self._exchange.drop_usage and events is not None
+        passed = b"".join(_without_usage(reader, event) for event in found) if filtered else chunk
         self._store(passed)
         # Clients stop reading after the last event, and may end the run, so the call is recorded before they get it.
         if self._read(found) and events is not None and not events.rest:
@@ -255,12 +282,7 @@ class PassedStream:
             raise aiohttp.ClientPayloadError(f"the answer is larger than {most >> 20} MiB")
 
     async def _write(self, chunk: bytes) -> None:
-        seconds = self._client.settings.read_seconds
-        try:
-            async with asyncio.timeout(seconds):
-                await self._response.write(chunk)
-        except TimeoutError:
-            raise aiohttp.ClientPayloadError(f"the client read nothing for {seconds:g} s") from None
+        await self._client.in_time(self._exchange, self._response.write(chunk))
 
     def _store(self, chunk: bytes) -> None:
         call = self._exchange.call
@@ -269,15 +291,17 @@ class PassedStream:
             self._recorded.append(chunk)
         else:
             self._recorded.clear()
-        if not self._client.keep(self._exchange, len(chunk)):
-            raise aiohttp.ClientPayloadError("too many large answers at once")
+        try:
+            self._client.keep(self._exchange, len(chunk))
+        except Refusal as refusal:  # too late for a response with an error
+            raise aiohttp.ClientPayloadError(str(refusal)) from None
 
     def _read(self, found: list[Event]) -> bool:
         """Process events. Returns whether the last event of the stream was among them."""
         ended = False
         for event in found:
             if event.value is not None:
-                self._reader.feed(event.value)
+                self._exchange.feed(event.value)
                 if event.value.get("error"):
                     self._exchange.call.error = error_text(event.value, event.content)
             ended |= event.data in self._reader.last or (event.value or {}).get("type") in self._reader.last
@@ -286,6 +310,14 @@ class PassedStream:
     async def _complete(self) -> None:
         self._exchange.stage = Stage.COMPLETE
         await self._client.accounting.finish(self._exchange)
+
+
+def _interrupted(exchange: Exchange, why: str) -> ConnectionResetError:
+    """Abort the client's connection, which shows that its answer is incomplete. Returns the error to raise."""
+    exchange.call.error = f"the stream was interrupted: {why}" if why else CANCELLED
+    if exchange.request.transport is not None:
+        exchange.request.transport.abort()
+    return ConnectionResetError(exchange.call.error)
 
 
 def _without_usage(reader: StreamReader, event: Event) -> bytes:

@@ -12,6 +12,7 @@ import sys
 import threading
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -502,6 +503,127 @@ def test_a_broken_stream_is_incomplete_for_the_client(gateway: Gateway, upstream
 def test_an_endless_response_is_rejected(start: Start, upstream: Upstream) -> None:
     upstream.reply = "x" * 200_000
     assert ask(start(max_answer=100_000)).status == 502
+
+
+def _sse(*events: Any) -> bytes:
+    return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+
+
+SPOKEN = {"index": 0, "delta": {"content": "hi"}}
+MESSAGE = {"role": "assistant", "content": "hi"}
+USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+WHOLE = {"model": "gpt-4o" * 500, "choices": [{"index": 0, "message": MESSAGE}], "usage": USAGE}
+STREAM = GENERATE.replace("generateContent", "streamGenerateContent?alt=sse")
+ODD_CALLS: list[Any] = [[5], [{"index": 0}], [{"index": []}]]
+PARTS = {"index": 0, "content": {"parts": [{"text": "hi"}]}}
+
+
+@pytest.mark.parametrize(
+    ("path", "events"),
+    [
+        (CHAT, [{"choices": [{"index": 0, "message": [], "delta": {}}]}, {"choices": [SPOKEN]}]),
+        (CHAT, [{"choices": [{"index": 0, "message": 1}]}, {"choices": [SPOKEN]}]),
+        (CHAT, [{"choices": [{"logprobs": {"content": some}, **SPOKEN}]} for some in ("x", [1], 5)]),
+        (CHAT, [{"choices": [{"index": 0, "delta": {"tool_calls": 5, "content": "hi"}}]}]),
+        (CHAT, [{"choices": [{"delta": {"tool_calls": some}}]} for some in ODD_CALLS]),
+        (STREAM, [{"candidates": [{"index": 0, "content": None}]}, {"candidates": [PARTS]}]),
+        (STREAM, [{"candidates": [{"content": {"parts": some}}]} for some in (5, "text", [5, None], {"text": "x"})]),
+        (STREAM, [{"candidates": [PARTS], "usageMetadata": some} for some in (5, {"promptTokenCount": 1})]),
+        (
+            MESSAGES,
+            [
+                {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "citations": 5}},
+                {"type": "content_block_delta", "index": 0, "delta": {"citation": {}}},
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_odd_events_of_a_stream_reach_the_client_and_are_recorded(
+    path: str, events: list[Any], gateway: Gateway, upstream: Upstream, run_dir: Path
+) -> None:
+    content = _sse(*events)
+    upstream.fixed = "text/event-stream", content
+    asked = _question(GENERATE) if path == STREAM else {**_question(path), "stream": True}
+    answer = ask(gateway, asked, path=path)
+    gateway.close()
+    assert (answer.status, answer.content) == (200, content)
+    (call,), (body,) = read_calls(run_dir), read_bodies(run_dir)
+    assert (call["status"], call["error"], call["replayed"]) == (200, None, False)
+    assert body["stream"].encode() == content and body["response"]
+
+
+def test_an_event_that_no_reader_expects_makes_the_usage_unknown(
+    gateway: Gateway, upstream: Upstream, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise TypeError("odd")
+
+    monkeypatch.setattr("pytest_mlebench.llm.openai.merge_delta", fail)
+    answer = ask(gateway, {**QUESTION, "stream": True})
+    monkeypatch.setattr("pytest_mlebench.llm.openai._Chat.answer", fail)
+    upstream.fixed = "text/event-stream", _sse({"usage": USAGE})
+    assert ask(gateway, {**QUESTION, "stream": True}).status == 200
+    gateway.close()
+    assert answer.content.endswith(b"data: [DONE]\n\n")
+    assert [call["tokens"] for call in read_calls(run_dir)] == [None, None]
+    assert gateway.totals.calls_of_unknown_usage == 2
+    assert ["response" in body for body in read_bodies(run_dir)] == [False, False]
+
+
+@pytest.mark.parametrize("options", [{}, {"stream_options": {"include_usage": True}}], ids=["", "with usage"])
+@pytest.mark.parametrize(
+    ("kind", "content", "tokens"),
+    [
+        ("application/json", json.dumps(WHOLE).encode(), 15),
+        ("application/json", b"[" * 500 + b"]" * 500, None),
+        ("text/plain", _sse({"choices": [SPOKEN]}), None),
+    ],
+    ids=["JSON", "deep JSON", "text"],
+)
+def test_a_stream_without_the_type_of_a_stream_reaches_the_client(
+    kind: str,
+    content: bytes,
+    tokens: int | None,
+    options: dict[str, Any],
+    gateway: Gateway,
+    upstream: Upstream,
+    run_dir: Path,
+) -> None:
+    upstream.fixed = kind, content
+    answer = ask(gateway, {**QUESTION, "stream": True, **options})
+    assert (answer.status, answer.content) == (200, content)
+    (call,) = read_calls(run_dir)
+    assert (call["tokens"] and call["tokens"]["input"] + call["tokens"]["output"]) == tokens
+    assert len(call["answered_model"] or "") <= 256
+
+
+def _read_rest(connection: socket.socket) -> int:
+    size = 0
+    with suppress(ConnectionError):
+        while chunk := connection.recv(1 << 20):
+            size += len(chunk)
+    return size
+
+
+@pytest.mark.parametrize("replays", [False, True], ids=["provider", "replay"])
+def test_unread_answers_take_limited_memory_and_time(
+    replays: bool, start: Start, upstream: Upstream, tmp_path: Path
+) -> None:
+    upstream.reply = "x" * (8 << 20)
+    first = start("first")
+    assert len(ask(first).content) > 8 << 20
+    first.close()
+    replay = tmp_path / "group/first" if replays else None
+    gateway = start(replay=replay, max_answers=24 << 20, read_seconds=5.0)
+    with ExitStack() as stack:
+        connections = []
+        for status in (b"200", b"200", b"503", b"503"):
+            address = ("127.0.0.1", urlsplit(gateway.url).port or 0)
+            connections.append(stack.enter_context(socket.create_connection(address, timeout=60)))
+            connections[-1].sendall(head(gateway, f"Content-Length: {len(BODY)}") + BODY)
+            assert connections[-1].recv(1000).split()[1] == status
+        until(lambda: ask(gateway).status == 200)
+        assert _read_rest(connections[0]) < 8 << 20
 
 
 _OF_ITS_OWN = """

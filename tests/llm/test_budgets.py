@@ -34,7 +34,7 @@ from pytest_mlebench.llm.prices import Prices
 from pytest_mlebench.llm.providers import load_providers
 from tests.llm.conftest import Start
 from tests.llm.talking import QUESTION, ask, until
-from tests.llm.upstreams import REASONING, REPLY, Upstream
+from tests.llm.upstreams import REASONING, REPLY, Failure, Upstream
 
 OUTPUT = len(REPLY.split()) + REASONING
 ASKED = {**QUESTION, "max_completion_tokens": 100, "stream": True}
@@ -179,8 +179,6 @@ def test_an_account_that_cannot_be_used_is_an_error_of_the_run(start: Start, run
 
 
 def test_a_call_that_fails_costs_nothing(start: Start, upstream: Upstream, tmp_path: Path) -> None:
-    from tests.llm.upstreams import Failure
-
     gateway = start(limits=BudgetLimits(max_cost=Decimal(100), max_calls=1), prices=prices(tmp_path))
     upstream.failures += [Failure(500, {"error": {"message": "x"}}), Failure(429, {"error": {"message": "x"}})]
     assert [ask(gateway, ASKED).status for _ in range(3)] == [500, 429, 200]
@@ -199,6 +197,33 @@ def test_a_lost_response_costs_the_reserved_amount(start: Start, upstream: Upstr
     assert ask(gateway, {**ASKED, "stream": False}).status == 504
     upstream.pause = 0
     assert ask(gateway, ASKED).status == 402
+
+
+@pytest.mark.parametrize(("lost", "then"), [(1, 502), (0, 200)])
+def test_a_lost_response_is_not_retried_since_the_provider_may_charge_for_it(
+    lost: int, then: int, start: Start, upstream: Upstream, tmp_path: Path
+) -> None:
+    gateway = start(retries=2, limits=BudgetLimits(max_cost=Decimal(150)), prices=prices(tmp_path))
+    upstream.failures.append(Failure(503, {"error": {"message": "busy"}}, {"retry-after": "0"}))
+    upstream.lost = lost
+    assert [ask(gateway, ASKED).status for _ in range(2)] == [then, 402 if lost else 200]
+    assert len(upstream.seen) == (2 if lost else 3)
+    assert gateway.totals.calls == (0 if lost else 2)
+
+
+def test_a_provider_that_cannot_be_reached_is_tried_again_at_no_cost(
+    start: Start, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_mlebench.llm.upstream._BACKOFF_SECONDS", 0.01)
+    url = os.environ["OPENAI_BASE_URL"]
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://localhost:9/v1")
+    limits = BudgetLimits(max_total_cost=Decimal(100))
+    gateway = start(retries=2, limits=limits, prices=prices(tmp_path))
+    assert ask(gateway, ASKED).status == 502
+    gateway.close()
+    assert read_calls(tmp_path / "group/run")[0]["retries"] == 2
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    assert ask(start("other", limits=limits, prices=prices(tmp_path)), ASKED).status == 200
 
 
 def test_a_response_is_limited_to_the_remaining_budget(start: Start, upstream: Upstream, tmp_path: Path) -> None:

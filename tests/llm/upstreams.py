@@ -76,6 +76,10 @@ class Upstream:
         """A false usage to report instead of the real one; False reports none."""
         self.endless = False
         self.breaks_off = False
+        self.lost = 0
+        """How many of the next requests get no answer: the connection is lost."""
+        self.fixed: tuple[str, bytes] | None = None
+        """A content type and a response body."""
         self.compressed = False
         self.echo = ""
         self.arguments: dict[str, Any] = ARGUMENTS
@@ -158,6 +162,13 @@ class Upstream:
             failure = self.failures.popleft()
             headers = {"Content-Type": "application/json", **failure.headers}
             return web.Response(text=json.dumps(failure.body), status=failure.status, headers=headers)
+        if self.lost:
+            self.lost -= 1
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+        if self.fixed is not None:
+            return web.Response(body=self.fixed[1], headers={"content-type": self.fixed[0]})
         if self.bomb:
             kind = "text/event-stream" if body.get("stream") else "application/json"
             return web.Response(body=self.bomb, headers={"content-encoding": self.bomb_encoding, "content-type": kind})
