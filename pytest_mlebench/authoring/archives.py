@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
-import lzma
 import shutil
 import tarfile
 import tempfile
+import traceback
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
@@ -34,18 +34,40 @@ class ArchiveError(DataError):
     """An archive is damaged or unsupported, or cannot be unpacked safely."""
 
 
+_READERS = {"zipfile", "tarfile", "gzip", "bz2", "lzma", "_compression", "compression", "py7zr"}
+"""Modules that read archives. They raise all kinds of errors if an archive is damaged."""
+
+
+@contextmanager
+def archive_errors(path: Path | str) -> Iterator[None]:
+    """Raise DataError if an archive is missing, and ArchiveError if it is damaged or unsupported.
+
+    Errors of the disk, and of the code in the ``with`` statement, are raised unchanged.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, FileNotFoundError) and str(error.filename) == str(path):
+            raise DataError(f"archive {path} is missing in the raw data") from error
+        if not _is_of_reader(error):
+            raise
+        problem = "uses an unsupported compression method" if isinstance(error, NotImplementedError) else "is damaged"
+        raise ArchiveError(f"archive {path} {problem}: {error}") from error
+
+
+def _is_of_reader(error: Exception) -> bool:
+    """Return whether a reader of archives raised the error, except for a missing member or an error of the disk."""
+    if isinstance(error, KeyError) or getattr(error, "errno", None) not in (None, errno.EINVAL):  # a seek to nowhere
+        return False
+    (*_, (frame, _)) = traceback.walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in _READERS
+
+
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     """Open a zip archive in a ``with`` statement. Raises DataError if it is missing, ArchiveError if it is damaged."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            yield archive
-    except FileNotFoundError as error:
-        raise DataError(f"archive {path} is missing in the raw data") from error
-    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError) as error:
-        raise ArchiveError(f"archive {path} is damaged: {error}") from error
-    except NotImplementedError as error:
-        raise ArchiveError(f"archive {path} uses an unsupported compression method: {error}") from error
+    with archive_errors(path), zipfile.ZipFile(path) as archive:
+        yield archive
 
 
 def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
@@ -140,13 +162,8 @@ def check_zip(path: Path) -> None:
 @contextmanager
 def open_tar(path: Path) -> Iterator[tarfile.TarFile]:
     """Open a tar archive of any compression in a ``with`` statement; raises DataError if it is missing or damaged."""
-    try:
-        with tarfile.open(path) as archive:
-            yield archive
-    except FileNotFoundError as error:
-        raise DataError(f"archive {path} is missing in the raw data") from error
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise DataError(f"archive {path} is damaged: {error}") from error
+    with archive_errors(path), tarfile.open(path) as archive:
+        yield archive
 
 
 def tar_members(archive: tarfile.TarFile) -> Iterator[tuple[str, int, IO[bytes]]]:
@@ -168,13 +185,8 @@ def tar_names(path: Path) -> list[str]:
 def _open_7z(path: Path) -> Iterator[SevenZipFile]:
     import py7zr
 
-    if not path.is_file():
-        raise DataError(f"archive {path} is missing in the raw data")
-    try:
-        with py7zr.SevenZipFile(path) as archive:
-            yield archive
-    except (py7zr.exceptions.ArchiveError, OSError, EOFError) as error:
-        raise DataError(f"archive {path} is damaged: {error}") from error
+    with archive_errors(path), py7zr.SevenZipFile(path) as archive:
+        yield archive
 
 
 def unpack_7z(path: Path, target: Path) -> None:

@@ -20,9 +20,8 @@ import gzip
 import hashlib
 import json
 import os
-import tarfile
 import tempfile
-import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -32,8 +31,9 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from pytest_mlebench.authoring.archives import open_tar, open_zip, unpack_7z
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.errors import DataError
+from pytest_mlebench.errors import DataError, reason
 from pytest_mlebench.io import files, locks
 from pytest_mlebench.io.files import shuffled
 from pytest_mlebench.io.units import format_size
@@ -388,25 +388,29 @@ def md5(source: Path | bytes | IO[bytes]) -> str:
 
 
 def digest(path: Path) -> Digest:
-    """Return the MD5 of a file; for an archive, its members' digests; for parquet, those of columns and rows."""
+    """Return the MD5 of a file; for an archive, its members' digests; for parquet, those of columns and rows.
+
+    Raises DataError if an archive or a parquet file is damaged.
+    """
     name = path.name
     if name.endswith(".zip"):
-        with zipfile.ZipFile(path) as archive:
+        with open_zip(path) as archive:
             return {info.filename: md5(archive.open(info)) for info in archive.infolist() if not info.is_dir()}
     if name.endswith((".tar", ".tar.gz", ".tgz")):
-        with tarfile.open(path) as tar:
+        with open_tar(path) as tar:
             members = [info for info in tar if info.isfile()]
             return {info.name: md5(file) for info in members if (file := tar.extractfile(info))}
     if name.endswith(".7z"):
-        import py7zr
-
-        with tempfile.TemporaryDirectory() as folder, py7zr.SevenZipFile(path) as seven:
-            seven.extractall(folder)
+        with tempfile.TemporaryDirectory() as folder:
+            unpack_7z(path, Path(folder))
             return dict(listing(Path(folder)))
     if name.endswith(".parquet"):
         import pandas as pd
 
-        table = pd.read_parquet(path)
+        try:
+            table = pd.read_parquet(path)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path} is damaged: {reason(error)}") from error
         columns = repr([str(column) for column in table.columns])
         return {"columns": md5(columns.encode()), "rows": md5(table.to_csv().encode())}
     return md5(path)
@@ -444,7 +448,7 @@ DESCRIPTION = "public/description.md"
 def checksum_errors(dataset: Dataset) -> list[str]:
     """Describe how prepared files differ from the competition's checksums; empty if they match or there are none."""
     expected = _checksums(dataset)
-    found = {name: digest(path) for name in expected if (path := dataset.prepared / name).is_file()}
+    found = {name: md5(path) for name in expected if (path := dataset.prepared / name).is_file()}
     return differences(expected, found)
 
 
@@ -455,7 +459,7 @@ def listing_errors(dataset: Dataset) -> list[str]:
             expected = dict(map(json.loads, lines))
     except FileNotFoundError:
         return []
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, TypeError, zlib.error) as error:
         return [f"{dataset.listing.name} is damaged: {error}"]
     found = dict(prepared_files(dataset.prepared))
     for name in _checksums(dataset):
@@ -508,15 +512,6 @@ def prepared_files(prepared: Path) -> Iterator[tuple[str, int]]:
                 yield path, os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118  (there may be a million files)
 
 
-def _checksums(dataset: Dataset) -> dict[str, Digest]:
-    sides = {side: dataset.competition.checksums.get(side) or {} for side in SIDES}
-    return dict(_flatten(sides, dataset.prepared))
-
-
-def _flatten(tree: Mapping[str, Any], prepared: Path, prefix: str = "") -> Iterator[tuple[str, Digest]]:
-    for name, value in tree.items():
-        path = prefix + name
-        if isinstance(value, Mapping) and not (prepared / path).is_file():  # an archive's mapping lists its members
-            yield from _flatten(value, prepared, f"{path}/")
-        else:
-            yield path, value
+def _checksums(dataset: Dataset) -> dict[str, str]:
+    checksums = dataset.competition.checksums
+    return {f"{side}/{name}": value for side in SIDES for name, value in (checksums.get(side) or {}).items()}

@@ -91,7 +91,9 @@ def test_a_leaderboard_that_is_not_public_is_downloaded(kind: str, kaggle: Kaggl
         (b"TeamId,Points\n1,2\n", "no column Score among TeamId, Points"),
         (b"TeamId,Score\n1,many\n", "team 1: 'many' is not a score"),
         (b"TeamId,Score\n1,\n", "no scores"),
+        (b'TeamId,Score\n"' + b"1" * 140_000 + b'",1\n', "not a table: field larger than field limit"),
         (zip_bytes({"board.csv": CSV.encode()})[:-10], "damaged"),
+        (zip_bytes({"board.csv": CSV.encode()}).replace(b"PK\1\2\x14\3\x14\0\0", b"PK\1\2\x14\3\x14\0\1"), "encrypted"),
         (zip_bytes({"a.csv": b"Score\n1\n", "b.csv": b"Score\n1\n"}), "2 tables, not one"),
     ],
 )

@@ -1,4 +1,10 @@
+import bz2
+import gzip
+import io
+import lzma
+import random
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -6,10 +12,14 @@ import pytest
 
 from pytest_mlebench.authoring.archives import (
     ArchiveError,
+    TarWriter,
     ZipWriter,
+    check_zip,
+    open_tar,
     open_zip,
     read_7z,
     safe_join,
+    tar_members,
     unpack_7z,
     unpack_zip,
     write_7z,
@@ -95,6 +105,54 @@ def test_a_member_with_changed_bytes_counts_as_damaged(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes((tmp_path / "a.zip").read_bytes().replace(b"before", b"behind"))
     with pytest.raises(DataError, match=r"a\.zip is damaged"):
         unpack_zip(tmp_path / "a.zip", tmp_path / "out")
+
+
+def spoil(content: bytes, place: bytes, offset: int, new: bytes) -> bytes:
+    start = content.index(place) + offset
+    return content[:start] + new + content[start + len(new) :]
+
+
+def zip_of(method: int) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        archive.writestr("é.txt", bytes(range(256)) * 9)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        spoil(zip_of(zipfile.ZIP_STORED), b"PK\1\2", 46, b"\xff"),  # a name that is not UTF-8
+        spoil(zip_of(zipfile.ZIP_BZIP2), b"BZh", 4, b"xxxx"),
+        spoil(zip_of(zipfile.ZIP_LZMA), b"PK\3\4", 36, b"\xff\xff\xff\xff\xff"),
+        spoil(zip_of(zipfile.ZIP_STORED), b"PK\1\2", 8, b"\1"),  # encrypted
+        spoil(zip_of(zipfile.ZIP_STORED), b"PK\5\6", 16, b"\xff\xff"),  # a member that begins before the file
+    ],
+)
+def test_every_kind_of_damage_is_an_error_that_names_the_archive(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(content)
+    with pytest.raises(ArchiveError, match=r"archive .*a\.zip is damaged"):
+        check_zip(tmp_path / "a.zip")
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_damaged_compressed_tar_archive_is_named(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    with TarWriter(tmp_path / "a.tar") as archive:
+        archive.write("a.bin", random.Random(1).randbytes(1 << 20))
+    content = pack((tmp_path / "a.tar").read_bytes())
+    (tmp_path / "a.tar").write_bytes(content[:9999] + bytes(9999) + content[19998:])
+    with pytest.raises(DataError, match=r"archive .*a\.tar is damaged"), open_tar(tmp_path / "a.tar") as opened:
+        for _, _, file in tar_members(opened):
+            file.read()
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("not a number"), OSError(28, "full"), FileNotFoundError(2, "none", "b.csv"), KeyError("x")]
+)
+def test_errors_of_code_that_reads_an_archive_are_not_damage(error: Exception, archive: Path) -> None:
+    with pytest.raises(type(error)) as caught, open_zip(archive):
+        raise error
+    assert caught.value is error
 
 
 @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..", "a\\..\\evil", "C:\\evil", ""])

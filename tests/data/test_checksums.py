@@ -10,6 +10,7 @@ import pytest
 
 from pytest_mlebench.authoring.archives import write_7z, write_tar_gz, write_zip
 from pytest_mlebench.data.dataset import differences, digest, listing, md5
+from pytest_mlebench.errors import DataError
 
 ONE = "f97c5d29941bfb1b2fdab0874906ab82"  # echo -n one | md5sum
 TWO = "b8a9f715dbb64fd5c56e7783c6820a61"
@@ -55,6 +56,13 @@ def test_the_checksum_of_a_parquet_table_covers_columns_and_rows(tmp_path: Path)
 def test_the_checksum_of_any_other_file_covers_its_bytes(tmp_path: Path) -> None:
     (tmp_path / "zip").write_bytes(b"one")
     assert digest(tmp_path / "zip") == ONE
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.tar.gz", "x.7z", "x.parquet"])
+def test_damaged_archives_and_tables_are_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"PAR1 or an archive")
+    with pytest.raises(DataError, match=f"{name} is damaged"):
+        listing(tmp_path)
 
 
 def test_a_listing_has_every_file_by_its_path(tmp_path: Path) -> None:

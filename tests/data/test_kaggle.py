@@ -298,15 +298,18 @@ def test_a_full_disk_is_an_error_and_the_next_call_resumes(
     assert watch.seen[0][0] == 200_000 and target.read_bytes() == served.archive
 
 
-@pytest.mark.parametrize("kind", ["truncated", "corrupted"])
+@pytest.mark.parametrize("kind", ["truncated", "corrupted", "renamed"])
 def test_a_damaged_archive_is_kept_and_the_error_has_both_checksums(
     kind: str, downloads: KaggleDownloads, competition: Competition, served: Served, target: Path
 ) -> None:
     good = served.archive
-    middle = len(good) // 2
-    served.archive = (
-        good[:middle] if kind == "truncated" else good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :]
-    )
+    middle, changed = len(good) // 2, bytearray(good)
+    if kind == "corrupted":
+        changed[middle] ^= 1
+    if kind == "renamed":  # the flag for UTF-8, and a name that is not
+        directory = good.index(b"PK\1\2")
+        changed[directory + 9], changed[directory + 46] = 8, 0xFF
+    served.archive = bytes(changed)[: middle if kind == "truncated" else None]
     with pytest.raises(DataError) as error:
         downloads.download(competition, target, Watch())
     damaged = target.with_name("archive.zip.damaged")

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_mlebench.authoring.archives import check_zip
+from pytest_mlebench.authoring.archives import archive_errors, check_zip
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.download.transfers import (
     SETTINGS,
@@ -60,10 +60,13 @@ def read_scores(content: bytes) -> tuple[list[float], str]:
     """
     file, unpacked = _unpack(content)
     table = csv.DictReader(io.StringIO(unpacked.decode("utf-8-sig", errors="replace"), newline=""))
-    column = next((name for name in table.fieldnames or () if name.strip().lower() == "score"), None)
-    if column is None:
-        raise DataError(f"there is no column Score among {', '.join(table.fieldnames or ()) or 'no columns'}"[:200])
-    return to_scores(row[column] or "" for row in table), file
+    try:
+        column = next((name for name in table.fieldnames or () if name.strip().lower() == "score"), None)
+        if column is None:
+            raise DataError(f"there is no column Score among {', '.join(table.fieldnames or ()) or 'no columns'}"[:200])
+        return to_scores(row[column] or "" for row in table), file
+    except csv.Error as error:
+        raise DataError(f"it is not a table: {error}") from error
 
 
 def to_scores(texts: Iterable[str]) -> list[float]:
@@ -84,16 +87,13 @@ def to_scores(texts: Iterable[str]) -> list[float]:
 def _unpack(content: bytes) -> tuple[str, bytes]:
     if not content.startswith(b"PK"):
         return "", content
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            names = [name for name in archive.namelist() if name.lower().endswith(".csv")]
-            private = [name for name in names if "private" in name.lower()]
-            if len(private or names) != 1:
-                raise DataError(f"the archive contains {len(names)} tables, not one: {', '.join(names)[:200]}")
-            name = (private or names)[0]
-            return name, archive.read(name)
-    except (zipfile.BadZipFile, EOFError, ValueError) as error:
-        raise DataError(f"the archive is damaged: {error}") from error
+    with archive_errors("of the leaderboard"), zipfile.ZipFile(io.BytesIO(content)) as archive:
+        names = [name for name in archive.namelist() if name.lower().endswith(".csv")]
+        private = [name for name in names if "private" in name.lower()]
+        if len(private or names) != 1:
+            raise DataError(f"the archive contains {len(names)} tables, not one: {', '.join(names)[:200]}")
+        name = (private or names)[0]
+        return name, archive.read(name)
 
 
 T = TypeVar("T")
