@@ -22,24 +22,27 @@ import json
 import os
 import re
 import secrets
+import stat
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import SIDES, Dataset
-from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, reason
+from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, UsageError, reason
 from pytest_mlebench.io import files
 from pytest_mlebench.io.extensions import extensions, load_extension, renamed
 from pytest_mlebench.io.files import AnyPath, bundled
 from pytest_mlebench.io.processes import Forked, ForkServer, read_only
 from pytest_mlebench.io.progress import Reporter
+from pytest_mlebench.io.units import first
 
 if TYPE_CHECKING:
     from pytest_mlebench.data.download.transfers import RetryPolicy
@@ -56,6 +59,15 @@ _KEY = re.compile(r"k[0-9a-f]{16}")
 def no_twin(competition: Competition) -> str:
     """Return the error message for a competition without twins."""
     return f"{competition.id} has no twin: {competition.file('twin.py')} is missing; choose --data=real"
+
+
+def with_twins(competitions: Sequence[Competition], named: Collection[str] = ()) -> list[Competition]:
+    """Return the competitions that have twins. Raises UsageError if none has one, or one in ``named`` has none."""
+    found = [competition for competition in competitions if competition.has_twin]
+    without = [competition for competition in competitions if not competition.has_twin]
+    if errors := [no_twin(competition) for competition in without if not found or competition.id in named]:
+        raise UsageError("\n".join(first(errors, 5)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -138,8 +150,7 @@ def resolve_choice(choice: str, data_dir: Path, *, known: str | None = None) -> 
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         if not file.exists():
-            files.write_text(file, f"{number}\n")
-            file.chmod(0o600)
+            _create_secret(file, f"{number}\n")
     except OSError as error:
         raise DataError(f"the seed of twins cannot be written: {file}: {reason(error)}") from error
     return str(twins)
@@ -183,9 +194,9 @@ def check(text: str) -> str:
     shown = redacted(text)
     try:
         url = urlsplit(text)
-        host = url.hostname
-    except ValueError as error:
-        raise ValueError(f"{shown!r} is not a URL: {error}") from error
+        host, _ = url.hostname, url.port  # both are validated only when they are read
+    except ValueError as error:  # its message may contain the password
+        raise ValueError(f"{shown!r} is not a URL: its host or port is invalid") from error
     if url.scheme not in {*EXTRAS, *extensions(SOURCES)} or not text.startswith(f"{url.scheme}://"):
         raise ValueError(f"{shown!r} is not a URL of s3://, gs://, https:// or file://; write a folder as file:///data")
     if url.query or url.fragment:
@@ -473,14 +484,23 @@ def run_prepare(
 
 
 def check_prepared(dataset: Dataset) -> None:
-    """Check that the prepared data has all required files and no symbolic links; raises DataError."""
+    """Check that the prepared data has all required files, and only files and folders; raises DataError.
+
+    The code can write to the whole folder, whose files this process then reads or replaces without being confined: it
+    would follow links, and wait for a pipe's writer.
+    """
     id = dataset.competition.id
     for path in dataset.required:
         if not path.is_file():
             raise DataError(f"{id}: prepare.py did not write {path.relative_to(dataset.prepared)}")
-    for path in dataset.prepared.rglob("*"):
-        if path.is_symlink():
-            raise DataError(f"{id}: prepare.py created the symbolic link {path.relative_to(dataset.prepared)}")
+    for path in chain(dataset.folder.iterdir(), map(Path, files.entries_below(dataset.prepared))):
+        mode = path.lstat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            kind = "symbolic link" if stat.S_ISLNK(mode) else "special file"
+            raise DataError(
+                f"{id}: prepare.py created the {kind} {path.relative_to(dataset.folder)}; it may create only files and "
+                "folders"
+            )
 
 
 def prepare_here(competition: Competition, raw: AnyPath, folder: AnyPath, maker: str, key: str | None = None) -> None:
@@ -494,17 +514,17 @@ def prepare_here(competition: Competition, raw: AnyPath, folder: AnyPath, maker:
         with keyed(bytes.fromhex(key) if key else None):
             competition.function("prepare", "prepare")(Path(raw), dataset.public, dataset.private)
         if not (dataset.public / "description.md").exists() and competition.description.is_file():
-            (dataset.public / "description.md").write_text(_description(competition), encoding="utf-8", newline="")
+            (dataset.public / "description.md").write_text(read_description(competition), encoding="utf-8", newline="")
     except (Exception, SystemExit) as error:
         source = f" on the data of {maker}" if maker else f"; is {raw} the complete, unpacked download?"
         if isinstance(error, FileNotFoundError):
-            names = sorted(path.name for path in Path(raw).iterdir())
+            names = sorted(path.name for path in Path(raw).glob("*"))
             shown = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
             source = f"; {maker or 'the raw data'} has {shown or 'no files'}"
         raise _as_data_error(competition, error, source, dataset.folder) from error
 
 
-def _description(competition: Competition) -> str:
+def read_description(competition: Competition) -> str:
     """Return the task description for agents. Raises DataError if the file is empty or not text."""
     try:
         with competition.description.open(encoding="utf-8", newline="") as file:
@@ -544,7 +564,7 @@ def key_of(competition: Competition, root: Path) -> bytes | None:
         return None
     path = root / KEY_FILE
     if not path.exists():
-        _create_key(path)
+        _create_secret(path, secrets.token_hex(32) + "\n")
     text = path.read_text(encoding="ascii", errors="replace").strip()
     if not re.fullmatch("[0-9a-f]{64}", text):
         raise DataError(
@@ -554,15 +574,15 @@ def key_of(competition: Competition, root: Path) -> bytes | None:
     return hashlib.blake2b(competition.id.encode(), key=bytes.fromhex(text), digest_size=32).digest()
 
 
-def _create_key(path: Path) -> None:
-    """Write a new key atomically, unless another process has created one."""
+def _create_secret(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, atomically, unless another process has created it."""
     new = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(file, "w", encoding="ascii") as key:
-            key.write(secrets.token_hex(32) + "\n")
-            key.flush()
-            os.fsync(key.fileno())
+        with os.fdopen(file, "w", encoding="ascii") as secret:
+            secret.write(text)
+            secret.flush()
+            os.fsync(secret.fileno())
         try:
             path.hardlink_to(new)
         except FileExistsError:

@@ -15,7 +15,16 @@ from pytest_mlebench.authoring.archives import ArchiveError, unpack_zip, unpacke
 from pytest_mlebench.catalog.competition import FIRST, Competition, command
 from pytest_mlebench.data import dataset as data
 from pytest_mlebench.data.dataset import ENVIRONMENT_VARIABLE, Dataset, Description, checksum_errors, default_data_dir
-from pytest_mlebench.data.preparing import DataSource, Head, NotPushed, key_of, make_synthetic, open_source, run_prepare
+from pytest_mlebench.data.preparing import (
+    DataSource,
+    Head,
+    NotPushed,
+    key_of,
+    make_synthetic,
+    open_source,
+    read_description,
+    run_prepare,
+)
 from pytest_mlebench.data.tables import changed_cells, count_sides, is_comparable
 from pytest_mlebench.errors import CompetitionError, DataError, UsageError, expect
 from pytest_mlebench.io import files, locks
@@ -266,7 +275,8 @@ class DataStore:
         counts as not verified. ``verify`` (True) compares checksums. ``force`` prepares again. ``keep_raw`` (True): if
         False, raw data in the store is removed afterwards; if None, it is removed only if this call downloaded or
         unpacked it. ``description`` selects the description that agents read, also for data that is already prepared
-        (None: the existing one, else the bundled one). ``check_disk`` (True) checks disk space before a download.
+        (None: the existing one, else the bundled one). ``check_disk`` (True) checks disk space before a download, and
+        before data is unpacked or copied.
 
         Raises DataError, and leaves no incomplete data behind. Prepared data that differs from the reference is moved
         to ``prepared.mismatch`` (see ``Dataset.mismatch``).
@@ -279,11 +289,7 @@ class DataStore:
             raise UsageError(f"description {chosen!r} must be one of {', '.join(get_args(Description))}")
         dataset = self.dataset(competition)
         if self.is_ready(competition, **options):
-            if options.get("synthetic") is not None and not dataset.is_synthetic:
-                raise DataError(
-                    f"{competition.id}: other data is prepared in {dataset.prepared}; create synthetic data in "
-                    "another folder (--data-dir), or replace the existing data (--force)"
-                )
+            _require_seed(dataset, options.get("synthetic"))
             return dataset
         if dataset.is_prepared and not dataset.is_level and not os.access(dataset.folder, os.W_OK):
             raise DataError(self._not_level(competition))
@@ -292,8 +298,10 @@ class DataStore:
             if options.get("force") or not dataset.is_prepared:  # another process may have prepared it
                 self._make(dataset, downloads, reporter, **options)
                 shutil.rmtree(dataset.pulling, ignore_errors=True)
-            elif not dataset.is_level:
-                self._level_again(dataset, reporter)
+            else:
+                _require_seed(dataset, options.get("synthetic"))
+                if not dataset.is_level:
+                    self._level_again(dataset, reporter, check_disk=options.get("check_disk", True))
             if (description := options.get("description")) is not None:
                 self._replace_description(dataset, description, downloads, reporter)
         return self.dataset(competition)
@@ -419,7 +427,7 @@ class DataStore:
         if self._needs_raw(competition, **options):
             if self.needs_archive(competition, **options):
                 self._download(dataset, downloads, reporter, **options)
-            self._unpack(dataset, reporter)
+            self._unpack(dataset, reporter, check_disk=options.get("check_disk", True))
             is_mixed = True
         self._prepare(dataset, raw_dir, reporter, verify=options.get("verify", True), moves=is_mixed and not is_kept)
         if not is_kept:
@@ -456,11 +464,12 @@ class DataStore:
             reporter(Step(competition.id, "downloading"))
             downloads.download(competition, dataset.archive, reporter)
 
-    def _unpack(self, dataset: Dataset, reporter: Reporter) -> None:
+    def _unpack(self, dataset: Dataset, reporter: Reporter, *, check_disk: bool) -> None:
         archive = dataset.archive
         try:
             size = unpacked_size(archive)
-            files.require_space(self.root, [files.SpaceNeed(peak=size, rest=size)], 1)
+            if check_disk:
+                files.require_space(self.root, [files.SpaceNeed(peak=size, rest=size)], 1)
             with files.scratch(dataset.folder, ".unpacking-") as name:
                 work = Path(name, "raw")
                 (mixed := Path(name, "mixed")).mkdir()
@@ -486,7 +495,7 @@ class DataStore:
             reporter(Step(competition.id, "preparing"))
             run_prepare(competition, raw, new, maker="synthetic.py")
             self._level(new, Path(name))
-            self._publish(dataset, new, verified=False, description="bundled", synthetic=True)
+            self._publish(dataset, new, verified=False, description="bundled", synthetic=True, seed=seed)
 
     def _prepare(
         self, dataset: Dataset, raw_dir: Path | None, reporter: Reporter, *, verify: bool, moves: bool
@@ -516,12 +525,13 @@ class DataStore:
             for problem in changed_cells(competition, dataset.raw if raw_dir is None else raw_dir, dataset):
                 reporter(WarningNote(f"{competition.id}: prepare.py changed cells: {problem}"))
 
-    def _level_again(self, dataset: Dataset, reporter: Reporter) -> None:
+    def _level_again(self, dataset: Dataset, reporter: Reporter, *, check_disk: bool) -> None:
         """Level data from an earlier version or another program, which remains complete throughout."""
         if dataset.has_moved_files:  # a call was killed before it set their times
             self._finish_moving(dataset)
             return
-        files.require_space(self.root, [self._need_to_level(dataset)], 1)
+        if check_disk:
+            files.require_space(self.root, [self._need_to_level(dataset)], 1)
         reporter(Step(dataset.competition.id, "copying in another order, because times and inodes may reveal answers"))
         with files.scratch(dataset.folder, ".levelling-") as name:
             self._level(dataset, Path(name))
@@ -550,7 +560,8 @@ class DataStore:
         if dataset.prepared.exists():
             dataset.prepared.rename(new.folder / "replaced")
         new.listing.replace(dataset.listing)
-        replaced = {name: None for name in ("source", "synthetic", "sides", "moved") if dataset.state.get(name)}
+        old, keys = dataset.state, ("source", "synthetic", "seed", "sides", "moved")
+        replaced = {name: None for name in keys if old.get(name) is not None}
         dataset.note(**{**replaced, **state}, fingerprint=data.make_fingerprint(new), bytes=size)
         files.publish(new.prepared, dataset.prepared)
 
@@ -561,7 +572,7 @@ class DataStore:
         if dataset.description == source:
             return
         if source == "bundled":
-            text = competition.description.read_text(encoding="utf-8")
+            text = read_description(competition)
         elif downloads is not None:
             text = downloads.description(competition, reporter)
         else:
@@ -570,7 +581,7 @@ class DataStore:
         # Replace the file instead of writing to it: it may be a hard link to raw data, or open in another process.
         with files.scratch(dataset.folder, ".describing-") as name:
             new = Path(name, "description.md")
-            new.write_text(text, encoding="utf-8")
+            new.write_text(text, encoding="utf-8", newline="")
             data.level_file(new)
             dataset.note(description=None)  # in case this call is stopped before the next note
             files.sync(dataset.folder)
@@ -605,10 +616,23 @@ class DataStore:
 
 
 def _remove_leftovers(dataset: Dataset) -> None:
-    """Remove the temporary folders of killed processes. The caller holds the lock."""
+    """Remove the temporary folders and files of killed processes. The caller holds the lock."""
     for pattern in _LEFTOVERS:
         for path in dataset.folder.glob(pattern):
-            shutil.rmtree(path, ignore_errors=True)
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
+
+
+def _require_seed(dataset: Dataset, seed: int | None) -> None:
+    """Raise DataError unless synthetic data of this seed is prepared; None accepts any data."""
+    is_right = dataset.is_synthetic and dataset.state.get("seed") in (None, seed)  # earlier versions recorded no seed
+    if seed is not None and not is_right:
+        raise DataError(
+            f"{dataset.competition.id}: other data is prepared in {dataset.prepared}; create synthetic data in another "
+            "folder (--data-dir), or replace the existing data (--force)"
+        )
 
 
 def _names_raw_data(**options: Unpack[PrepareOptions]) -> bool:

@@ -43,8 +43,10 @@ def synthetic_submissions(competition: Competition, dataset: Dataset, folder: Pa
     """Write the synthetic submissions to a folder; returns paths by name, also of the answers and the sample."""
     folder.mkdir(parents=True, exist_ok=True)
     files = call(submissions_here, competition, dataset.folder, folder, seed, read=[dataset.folder], write=[folder])
+    if not all(isinstance(name, str) and name and name == Path(name).name for name in files):
+        raise CompetitionError(f"{competition.id}: synthetic.py: {reprlib.repr(files)} are not names of submissions")
     paths = {ANSWERS: dataset.perfect_submission, SAMPLE: dataset.sample_submission}
-    return paths | {str(name): folder / Path(str(name)).name for name in files}
+    return paths | {name: folder / name for name in files}
 
 
 def submissions_here(competition: Competition, root: AnyPath, place: AnyPath, seed: int) -> list[str]:
@@ -89,7 +91,8 @@ class Grade:
 
 def grade_all(competition: Competition, dataset: Dataset, submissions: Mapping[str, Path]) -> Iterator[Grade]:
     """Grade submissions, given by name, without rounding."""
-    read = [dataset.folder, *submissions.values()]
+    # Folders, because a file may be a link that synthetic.py created: its target must remain closed.
+    read = [dataset.folder, *{path.parent for path in submissions.values()}]
     for name, score, why, defect in call(grade_here, competition, dataset.answers, dict(submissions), read=read):
         yield Grade(str(name), None if score is None else float(score), why and str(why), defect is True)
 

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_mlebench.authoring.corrections import keyed, private_generator
 from pytest_mlebench.catalog import Competition, default_catalogue
-from pytest_mlebench.data.preparing import KEY_FILE, key_of
+from pytest_mlebench.data.preparing import KEY_FILE, key_of, resolve_choice, seed_of, twins_of
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError
 
@@ -49,6 +49,13 @@ def test_version_1_has_the_references_split_and_needs_no_key(raw: Path, second: 
     first = second.of_version("v1")
     assert answers(tmp_path / "one", raw, first) == answers(tmp_path / "two", raw, first)
     assert not (tmp_path / "one" / KEY_FILE).exists()
+
+
+def test_the_seed_of_twins_was_never_readable_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "chmod", lambda *_: None)
+    twins = twins_of(resolve_choice("twin:7:micro", tmp_path))
+    assert seed_of(twins.key, tmp_path) == 7
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "twins").iterdir()] == [0o600]
 
 
 def test_concurrent_processes_create_one_key_readable_only_by_its_owner(second: Competition, tmp_path: Path) -> None:

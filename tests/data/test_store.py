@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_mlebench.authoring.archives import write_zip
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.competition import golden_command
 from pytest_mlebench.cli.main import parser_and_commands
@@ -111,12 +114,75 @@ def test_missing_files_of_the_raw_data_are_named(folder: Path, store: DataStore,
         store.prepare(competition)
     with pytest.raises(DataError, match=r"file .*train.csv is missing in the raw data"):
         store.prepare(competition, raw_dir=tmp_path)
+    (folder / "prepare.py").write_text("def prepare(raw, public, private):\n    (raw / 'train.csv').open()\n")
+    with pytest.raises(DataError, match=r"No such file or directory \(.*train.csv\).*; the raw data has no files"):
+        store.prepare(competition, raw_dir=tmp_path / "missing")
 
 
 def test_matching_checksums_are_recorded(folder: Path, store: DataStore) -> None:
     competition = from_kaggle(folder, "checksums: {public: {train.csv: 863f1299b40112c5ede4c01ae95ffa05}}")
     put_raw_data(store, competition)
     assert store.prepare(competition).is_verified is True
+
+
+def test_checksums_of_archives_are_those_of_their_bytes(folder: Path, store: DataStore) -> None:
+    with (folder / "prepare.py").open("a") as code:
+        code.write("    (public / 'x.zip').write_bytes(b'one')\n")
+    competition = from_kaggle(folder, "checksums: {public: {x.zip: f97c5d29941bfb1b2fdab0874906ab82}}")
+    put_raw_data(store, competition)
+    dataset = store.prepare(competition)
+    assert dataset.is_verified is True
+    (dataset.public / "x.zip").chmod(0o644)
+    (dataset.public / "x.zip").write_bytes(b"two")
+    assert store.verify(competition) == [f"public/x.zip: expected {md5(b'one')}, found {md5(b'two')}"]
+
+
+def test_a_damaged_listing_is_reported(folder: Path, store: DataStore) -> None:
+    competition = Competition.load(folder)
+    listing = store.prepare(competition).listing
+    good = listing.read_bytes()
+    for damaged in (good[:20] + b"\xff" * 20 + good[40:], gzip.compress(b"5\n")):
+        listing.write_bytes(damaged)
+        (problem,) = store.verify(competition)
+        assert problem.startswith("files.jsonl.gz is damaged")
+
+
+def test_the_disk_check_can_be_skipped(folder: Path, store: DataStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_mlebench.io.files.free_bytes", lambda folder: 0)
+    competition = from_kaggle(folder)
+    archive = store.dataset(competition).archive
+    write_zip(archive, {"train.csv": "id\n"})
+    with pytest.raises(DataError, match="not enough disk space"):
+        store.prepare(competition)
+    dataset = store.prepare(competition, check_disk=False)
+    os.utime(dataset.public)
+    with pytest.raises(DataError, match="not enough disk space"):
+        store.prepare(competition)
+    assert store.prepare(competition, check_disk=False).is_level
+
+
+def test_the_bundled_description_is_written_as_it_is(folder: Path, store: DataStore) -> None:
+    (folder / "description.md").write_bytes(b"Guess.\r\nPlease.\r\n")
+    competition = Competition.load(folder)
+    dataset = store.prepare(competition)
+    for _ in range(2):
+        assert (dataset.public / "description.md").read_bytes() == b"Guess.\r\nPlease.\r\n"
+        dataset.note(description="kaggle")
+        store.prepare(competition, description="bundled")
+    dataset.note(description="kaggle")
+    competition.description.write_bytes(b"\xff")
+    with pytest.raises(DataError, match=r"description.md: it is not UTF-8 text"):
+        store.prepare(competition, description="bundled")
+
+
+def test_leftovers_of_killed_processes_are_removed(folder: Path, store: DataStore) -> None:
+    competition = Competition.load(folder)
+    for name in (".removing-toy-parity.zip", ".unpacking-x/raw/train.csv"):
+        path = store.dataset(competition).folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    store.prepare(competition)
+    assert temporary_files(store) == []
 
 
 @pytest.mark.full
@@ -176,6 +242,11 @@ def test_synthetic_data_needs_no_download_and_is_not_verified(folder: Path, stor
     digest = md5(dataset.answers)
     assert not store.verify(competition) and dataset.is_verified is False, "its files are complete, but not real"
     assert md5(store.prepare(competition, synthetic=1, force=True).answers) == digest, "the same seed"
+    for seed in (2, 0):
+        with pytest.raises(DataError, match=r"toy-parity: other data is prepared in .* \(--force\)"):
+            store.prepare(competition, synthetic=seed)
+    dataset.note(seed=None)
+    assert store.prepare(competition, synthetic=2).is_synthetic, "earlier versions did not record the seed"
     with pytest.raises(DataError, match="only real data is pushed"):
         store.push(competition, Storage("file:///nowhere"))
 
@@ -184,12 +255,15 @@ def test_synthetic_data_needs_no_download_and_is_not_verified(folder: Path, stor
 def test_synthetic_and_real_data_replace_each_other_only_if_forced(folder: Path, store: DataStore) -> None:
     competition = Competition.load(folder)
     dataset = store.prepare(competition)
-    with pytest.raises(DataError, match=r"toy-parity: other data is prepared in .* \(--force\)"):
-        store.prepare(competition, synthetic=1)
-    assert not dataset.is_synthetic
+    for _ in range(2):
+        with pytest.raises(DataError, match=r"toy-parity: other data is prepared in .* \(--force\)"):
+            store.prepare(competition, synthetic=1)
+        os.utime(dataset.public)  # it must then be copied, while the store is locked
+    assert not dataset.is_synthetic and not dataset.is_level
     assert store.prepare(competition, synthetic=1, force=True).is_synthetic
     assert store.prepare(competition).is_synthetic, "runs use prepared data"
     assert not store.prepare(competition, force=True).is_synthetic and dataset.is_verified
+    assert dataset.state["seed"] is None
 
 
 def test_the_default_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

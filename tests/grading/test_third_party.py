@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from textwrap import indent
 
 import psutil
 import pytest
@@ -252,11 +253,61 @@ def make(raw, seed):
     wait_until(lambda: not any(psutil.pid_exists(int(file.read_text())) for file in files))
 
 
-def test_a_link_in_prepared_data_is_rejected(make: Make, tmp_path: Path) -> None:
-    code = "first = prepare\ndef prepare(raw, public, private):\n    first(raw, public, private)\n"
-    competition = make("prepare", f"{code}    public.joinpath('a').symlink_to('/etc/passwd')\n")
-    with pytest.raises(DataError, match="created the symbolic link public/a"):
+LINKS = """
+import os, pathlib, shutil
+def reply():
+%(reply)s
+first = prepare
+def prepare(raw, public, private):
+    first(raw, public, private)
+    folder, own = public.parents[1], pathlib.Path(%(own)r)
+    %(code)s
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [
+        ("(public / 'a').symlink_to('/etc/passwd')", "symbolic link prepared/public/a"),
+        ("os.mkfifo(public / 'a')", "special file prepared/public/a"),
+        ("(folder / 'files.jsonl.gz').symlink_to(own / 'notes')", "symbolic link files.jsonl.gz"),
+        ("shutil.rmtree(public.parent); public.parent.symlink_to(own); reply()", "symbolic link prepared"),
+    ],
+)
+def test_the_harness_follows_no_links_of_the_code(make: Make, code: str, what: str, tmp_path: Path) -> None:
+    own = DataStore(tmp_path / "other").prepare(Competition.load(TOY)).prepared
+    (own / "notes").write_text("mine")
+
+    def own_files() -> list[tuple[Path, int, int, int]]:
+        found = {path: path.stat() for path in (own, *sorted(own.rglob("*")))}
+        return [(path, about.st_ino, about.st_mtime_ns, about.st_size) for path, about in found.items()]
+
+    before = own_files()
+    reply = indent(WRITE_REPLY % r"""b'{"result": 1}\n'""", "    ")
+    competition = make("prepare", LINKS % {"reply": reply, "own": str(own), "code": code})
+    with pytest.raises(DataError, match=f"prepare.py created the {what}; it may create only files and folders"):
         DataStore(tmp_path / "data").prepare(competition)
+    assert own_files() == before
+
+
+def test_graders_cannot_read_what_synthetic_submissions_link_to(make: Make, tmp_path: Path) -> None:
+    competition = make("grade")  # with the search for the secret
+    (competition.folder / "synthetic.py").write_text(
+        "def make(raw, seed): pass\n"
+        "def submissions(public, private, rng):\n"
+        f"    (public.parents[3] / 'submissions/a.csv').symlink_to({str(tmp_path / 'home/kaggle.json')!r})\n"
+        + indent(WRITE_REPLY % r"""b'{"result": ["a.csv"]}\n'""", "    ")
+    )
+    assert make_golden(competition, tmp_path / "scratch")["invalid"] == ["a.csv"]
+
+
+@pytest.mark.parametrize("names", ['[""]', '["../a.csv"]', '["a/b.csv"]', "[5]"])
+def test_names_of_submissions_cannot_leave_their_folder(make: Make, names: str, tmp_path: Path) -> None:
+    body = indent(WRITE_REPLY % f"""b'{{"result": {names}}}\\n'""", "    ")
+    competition = make("synthetic", f"def submissions(public, private, rng):\n{body}")
+    dataset = DataStore(tmp_path / "data").prepare(competition, synthetic=1)
+    with pytest.raises(CompetitionError, match="are not names of submissions"):
+        synthetic_submissions(competition, dataset, tmp_path / "submissions")
 
 
 def test_grades_of_another_process_are_returned_to_this_one(make: Make, tmp_path: Path) -> None:
