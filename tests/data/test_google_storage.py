@@ -90,7 +90,7 @@ def test_missing_objects_are_named_and_repaired_by_another_push(gcs: Proxy, here
     status, output = Puller(tmp_path, URL).run()
     last = output.splitlines()[-1]
     assert status == 1 and "3.bin is damaged: it is missing, and the index lists it" in last, output
-    assert f"mlebench push {URL} -c toy-parity --replace" in last
+    assert f"mlebench push -c toy-parity {URL} --replace --competitions-dir {TOYS}" in last
     options = ("--data-dir", here, "--competitions-dir", TOYS, "--replace")
     assert mlebench("push", URL, "-c", "toy-parity", *options).returncode == 0
     Puller(tmp_path, URL).succeed()

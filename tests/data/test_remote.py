@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import random
+import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import Competition, default_catalogue
+from pytest_mlebench.cli.main import parser_and_commands
 from pytest_mlebench.data import preparing as address
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError, UsageError
@@ -27,6 +30,7 @@ from pytest_mlebench.extras.remote_data.index import (
     write_list,
 )
 from pytest_mlebench.extras.remote_data.source import RemoteSource as Storage
+from pytest_mlebench.io.progress import silent
 
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
 SIZES = {"public/images/a b#?%.bin": 100_000, "public/images/deep/é.bin": 0, "private/notes.bin": 50_000}
@@ -215,14 +219,15 @@ def test_damaged_files_are_named_and_nothing_is_published(
     there = DataStore(tmp_path / "there").dataset(toy)
     assert not there.prepared.exists() and not there.is_prepared
     if "larger" not in said:
-        assert str(caught.value).endswith(f"mlebench push file://{remote} -c toy-parity --replace")
+        options = f"--replace --competitions-dir {TOY.parent}"
+        assert str(caught.value).endswith(f"mlebench push -c toy-parity file://{remote} {options}")
         push(replace=True)
         pull()
 
 
 @pytest.mark.parametrize(
     "name",
-    ["../../outside", "/etc/outside", "a/../../outside", "a//b", "", ".", "..", "a/", "x\0y", "a/.", "l" * 300],
+    ["../../outside", "/etc/outside", "a/../../outside", "a//b", "", ".", "..", "a/", "\0", "\udc80", "a/.", "l" * 300],
 )
 def test_names_in_an_index_cannot_leave_the_folder(name: str) -> None:
     packed, part = write_list([ListedFile(name, 1, "0" * 64)])
@@ -319,12 +324,34 @@ def test_a_partial_pull_of_other_data_is_discarded(
         ("https:///x", "has no host"),
         ("https://host/x?signature=1", "without ? and #"),
         ("http://example.org/x", "use https://"),
+        ("https://host:99999/x", "its host or port is invalid"),
+        ("https://ada:signature@host:port/x", "its host or port is invalid"),
     ],
 )
 def test_errors_for_invalid_urls_explain_the_format(url: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         Storage(url)
     assert said in str(caught.value) and "signature" not in str(caught.value)
+
+
+def test_the_suggested_command_pushes_from_any_folder(toy: Competition, tmp_path: Path) -> None:
+    own = Competition.load(shutil.copytree(TOY, tmp_path / "my races/toy-parity"))
+    source = Storage(f"file://{tmp_path}/my data")
+    with pytest.raises(DataError) as caught:
+        source.head(own, silent)
+    words = shlex.split(str(caught.value).partition("mlebench ")[2])
+    options = parser_and_commands("push")[0].parse_args(words)
+    assert options.url == source.url and options.competition == [own.id]
+    assert str(own.folder.parent) in words
+
+
+def test_files_whose_names_are_not_utf_8_are_not_pushed(
+    push: Callable[..., int], store: DataStore, toy: Competition, remote: Path
+) -> None:
+    (store.dataset(toy).public / os.fsdecode(b"a\x80")).write_bytes(b"")
+    with pytest.raises(DataError, match="its name is too long or not UTF-8: it cannot be pushed"):
+        push()
+    assert not remote.exists()
 
 
 def test_passwords_are_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,7 +197,7 @@ def test_missing_and_damaged_objects_are_named_and_repaired_by_another_push(
         status, output = Puller(tmp_path, URL).run()
         last = output.splitlines()[-1]
         assert status == 1 and last.startswith("toy-parity: ") and said in last and "3.bin" in last, output
-        assert f"mlebench push {URL} -c toy-parity --replace" in last
+        assert f"mlebench push -c toy-parity {URL} --replace --competitions-dir {TOYS}" in last
         assert not (tmp_path / "toy-parity/prepared").exists()
     options = ("--data-dir", here, "--competitions-dir", TOYS, "--replace")
     assert mlebench("push", URL, "-c", "toy-parity", *options).returncode == 0

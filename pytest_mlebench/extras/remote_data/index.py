@@ -19,7 +19,6 @@ import gzip
 import hashlib
 import io
 import json
-import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -186,7 +185,7 @@ def is_inside(name: str) -> bool:
     """Whether a relative path stays inside its folder, and is possible for a file."""
     parts = name.split("/")
     try:
-        lengths = [len(os.fsencode(part)) for part in parts]
+        lengths = [len(part.encode()) for part in parts]
     except UnicodeEncodeError:
         return False
     is_plain = all(part not in ("", ".", "..") for part in parts) and "\0" not in name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import threading
 from collections.abc import Collection
@@ -15,6 +16,7 @@ from threading import Event
 from typing import cast
 
 from pytest_mlebench.catalog import Competition
+from pytest_mlebench.catalog.competition import command
 from pytest_mlebench.data.dataset import SIDES, set_times
 from pytest_mlebench.data.download.transfers import in_parallel
 from pytest_mlebench.data.preparing import Head, NotPushed
@@ -206,12 +208,11 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def push_command(storage: Storage, competition: Competition) -> str:
-    version = f" --bench-version {competition.version.removeprefix('v')}" if competition.is_corrected else ""
-    return f"mlebench push {storage.url} -c {competition.id}{version}"
+def push_command(storage: Storage, competition: Competition, *options: str) -> str:
+    return command("push", competition, shlex.quote(storage.url), *options)
 
 
 def _damaged(storage: Storage, competition: Competition, name: str, problem: str) -> DataError:
-    command = f"{push_command(storage, competition)} --replace"
+    again = push_command(storage, competition, "--replace")
     text = problem if storage.url in problem else f"{storage.where(name)} is damaged: {problem}"
-    return DataError(f"{competition.id}: {text}; push the data again from where it is prepared: {command}")
+    return DataError(f"{competition.id}: {text}; push the data again from where it is prepared: {again}")
