@@ -31,6 +31,7 @@ DRAWN_UNITS = 10_000
 ``RESAMPLES``."""
 _AT_ONCE = 1 << 21
 _MAX_UNDEFINED = 0.1
+_MAX_CLASSES = 32
 
 
 @dataclass(frozen=True)
@@ -152,12 +153,16 @@ def confusion(
     """Score that is a function of the confusion matrix, for a small number of classes.
 
     ``y_true`` and ``y_pred`` have shape (rows,). ``score`` takes shape (resamples, true class, predicted class), and
-    returns shape (resamples,). ``labels`` are the sorted classes (default: all that occur in either array).
+    returns shape (resamples,). ``labels`` are the sorted classes (default: all that occur in either array). If most of
+    these are only predicted, there is no interval: its memory would grow with the square of their number.
     """
     truth, predicted = np.asarray(y_true), np.asarray(y_pred)
     classes = np.unique(np.concatenate([truth, predicted])) if labels is None else np.asarray(labels)
     many = len(classes)
     cell = np.searchsorted(classes, truth) * many + np.searchsorted(classes, predicted)
+    if labels is None and many > max(_MAX_CLASSES, 2 * len(np.unique(truth))):
+        sums = np.bincount(cell, minlength=many * many).astype(np.float64)
+        return RowScores(sums[None], lambda sums: score(sums.reshape(-1, many, many)))  # one unit is not resampled
     terms = (cell[:, None] == np.arange(many * many)).astype(np.float64)
     return RowScores(_summed_by_unit(terms, units), lambda sums: score(sums.reshape(-1, many, many)))
 

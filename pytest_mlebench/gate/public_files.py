@@ -14,6 +14,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -60,7 +61,8 @@ def _of_dicom(content: bytes) -> Items:
     while offset + 8 <= len(content):
         is_meta = content[offset : offset + 2] == b"\2\0"
         if not is_meta and syntax == _DEFLATED:
-            content, offset, syntax = zlib.decompress(content[offset:], -zlib.MAX_WBITS), 0, "1.2.840.10008.1.2.1"
+            unpacked = zlib.decompressobj(-zlib.MAX_WBITS).decompress(content[offset:], MAX_BYTES)
+            content, offset, syntax = unpacked, 0, "1.2.840.10008.1.2.1"
         order = ">" if syntax == _BIG_ENDIAN and not is_meta else "<"
         group, element = struct.unpack_from(f"{order}HH", content, offset)
         kind = content[offset + 4 : offset + 6]
@@ -195,17 +197,7 @@ _MAX_COLUMNS = 500
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
 _TEXTS = {".csv", ".tsv", ".txt", ".json", ".jsonl"}
 _IMAGES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif", ".webp"}
-_UNPACKED = {".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress}
-_BROKEN = (
-    OSError,
-    EOFError,
-    ValueError,
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    zlib.error,
-    lzma.LZMAError,
-    RuntimeError,
-)
+_COMPRESSED: Mapping[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
 @dataclass(frozen=True)
@@ -228,7 +220,8 @@ class PublicFile:
 def entries(public: Path, max_total: int = 1 << 30) -> Iterator[PublicFile]:
     """Yield the public files in order of name, each before its members, which are in the archive's order.
 
-    Files above ``MAX_BYTES``, and files beyond a total of ``max_total`` bytes, have metadata but no content.
+    Files above ``MAX_BYTES``, and files beyond a total of ``max_total`` bytes, have metadata but no content. Members
+    above ``MAX_BYTES``, and an archive's members from the first beyond the total, are left out.
     """
     total = 0
     paths = list(public.rglob("*"))  # each folder in the order of its directory
@@ -252,8 +245,11 @@ def entries(public: Path, max_total: int = 1 << 30) -> Iterator[PublicFile]:
         if size > MAX_BYTES or total + size > max_total:
             yield PublicFile(name, b"", (*noted, ("size in bytes", str(size))))
         else:
-            total += size
-            yield from _with_members(PublicFile(name, path.read_bytes(), noted), _MAX_DEPTH)
+            for entry in _with_members(PublicFile(name, path.read_bytes(), noted), _MAX_DEPTH):
+                if total + len(entry.content) > max_total:
+                    break
+                total += len(entry.content)
+                yield entry
 
 
 def _attributes(path: Path) -> int:
@@ -325,10 +321,8 @@ def _of_image(content: bytes) -> dict[str, str]:
 def _with_members(entry: PublicFile, depth: int) -> Iterator[PublicFile]:
     yield entry
     if depth:
-        try:
+        with suppress(Exception):  # readers raise all kinds of errors
             yield from (found for member in _members(entry) for found in _with_members(member, depth - 1))
-        except _BROKEN:
-            return
 
 
 def _members(entry: PublicFile) -> Iterator[PublicFile]:
@@ -359,8 +353,11 @@ def _members(entry: PublicFile) -> Iterator[PublicFile]:
                         "headers": sorted(item.pax_headers.items()),
                     }
                     yield _member(entry, item.name, file.read(), of_item)
-    elif unpack := _UNPACKED.get(entry.suffix):
-        yield PublicFile(entry.name.removesuffix(entry.suffix), unpack(content), entry.noted)
+    elif unpacked := _COMPRESSED.get(entry.suffix):
+        with unpacked(io.BytesIO(content)) as opened:
+            content = opened.read(MAX_BYTES + 1)
+        if len(content) <= MAX_BYTES:
+            yield PublicFile(entry.name.removesuffix(entry.suffix), content, entry.noted)
 
 
 def _member(entry: PublicFile, name: str, content: bytes, noted: Mapping[str, Any]) -> PublicFile:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
+import tracemalloc
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +20,7 @@ import pytest
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.gate import leaks
+from pytest_mlebench.gate import leaks, public_files
 from pytest_mlebench.gate.leaks import equals, find_leaks, is_sorted, neighbours_agree, sample_order, tells, true_values
 from pytest_mlebench.gate.metadata import CONTENT, ORDER, ROWS, Attack, attacks
 from pytest_mlebench.gate.public_files import PublicFile, entries
@@ -687,6 +691,36 @@ def test_the_order_of_ids_comes_from_the_column_with_the_most_ids(tables: Callab
     assert sample_order(dataset, {"y": {"1": "a", "2": "b", "3": "a"}}) == ["1", "3", "2"]
     dataset.sample_submission.write_text("")
     assert sample_order(dataset, {"y": {"1": "a"}}) == []
+
+
+@pytest.mark.parametrize("module", [gzip, bz2, lzma])
+def test_compressed_files_are_read_up_to_a_limit(module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(public_files, "MAX_BYTES", 1000)
+    suffix = {gzip: "gz", bz2: "bz2", lzma: "xz"}[module]
+    for size in (1000, 1001, 64 << 20):
+        (tmp_path / f"{size}.bin.{suffix}").write_bytes(module.compress(bytes(size))[: 1000 if size > 1001 else None])
+    tracemalloc.start()
+    read = {entry.name: len(entry.content) for entry in entries(tmp_path)}
+    assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    tracemalloc.stop()
+    assert [*filter(lambda name: name.endswith(".bin"), read)] == ["1000.bin"] and read["1000.bin"] == 1000
+
+
+def test_members_count_in_the_total(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in "12345":
+            archive.writestr(name, bytes(10_000))
+    (tmp_path / "b.bin").write_bytes(bytes(5_000))
+    (tmp_path / "c.bin").write_bytes(bytes(5_001))
+    total = (tmp_path / "a.zip").stat().st_size + 25_000
+    found = {entry.name: len(entry.content) for entry in entries(tmp_path, total) if entry.name != "a.zip"}
+    assert found == {"a.zip/1": 10_000, "a.zip/2": 10_000, "b.bin": 5_000, "c.bin": 0}
+
+
+def test_damaged_archives_do_not_end_the_search(tmp_path: Path) -> None:
+    for name, start in (("a.7z", b"7z\xbc\xaf\x27\x1c"), ("b.zip", b"PK\3\4"), ("c.xz", b"\xfd7zXZ\0")):
+        (tmp_path / name).write_bytes(start + bytes(60))
+    assert [entry.name for entry in entries(tmp_path)] == ["a.7z", "b.zip", "c.xz"]
 
 
 def test_a_file_and_its_compressed_copy_are_both_searched(tmp_path: Path) -> None:

@@ -116,6 +116,15 @@ def test_functions_of_sums_match_scikit_learn() -> None:
     assert mean_of_groups(predicted, groups, then=np.log).estimate == pytest.approx(np.log(means).mean())
 
 
+def test_many_predicted_classes_need_little_memory_and_give_no_interval() -> None:
+    truth, predicted = np.arange(1731) % 6, np.arange(1731) % 200
+    rows = confusion(truth, predicted, quadratic_kappa)
+    assert rows.estimate == pytest.approx(cohen_kappa_score(truth, predicted, weights="quadratic"))
+    assert rows.terms.nbytes < 1 << 20 and certainty(rows, None) is None
+    assert certainty(confusion(truth, predicted % 20, quadratic_kappa), None) is not None
+    assert certainty(confusion(predicted[:400], truth[:400], matthews), None) is not None, "these classes are true"
+
+
 @pytest.fixture
 def digits(tmp_path: Path) -> Dataset:
     competition = default_catalogue()["smoke-digits"]
