@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -71,14 +72,20 @@ def _in_this_folder(kind: str, name: str) -> str:
     """How to use a folder of this name below the current one; empty if there is none."""
     kinds = {"competition": ("competitions", FILE_NAME), "agent": ("agents", "config.yaml")}
     folder_of, file_name = kinds.get(kind, ("", ""))
-    if folder_of and "/" in name and (Path(name) / file_name).is_file():
+    if folder_of and "/" in name and _is_file(Path(name) / file_name):
         folder = Path(name)
         return f"{name} is a folder: use its name, {folder.name}, and add --{folder_of}-dir={folder.parent}"
     id = name.split("/")[0] if kind == "agent" else name
     if not folder_of or not re.fullmatch(r"\w[\w.-]*", id):
         return ""
-    folders = [folder for folder in (folder_of, ".") if (Path(folder) / id / file_name).is_file()]
+    folders = [folder for folder in (folder_of, ".") if _is_file(Path(folder) / id / file_name)]
     return f"to use {Path(folders[0]) / id}, add --{folder_of}-dir={folders[0]}" if folders else ""
+
+
+def _is_file(path: Path) -> bool:
+    with suppress(OSError):  # the name is too long
+        return path.is_file()
+    return False
 
 
 class Catalogue:

@@ -12,9 +12,11 @@ from __future__ import annotations
 import csv
 import math
 import re
+import sys
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from pathlib import Path
@@ -174,7 +176,9 @@ def _is_rounding(origin: str, text: str, number: float, value: float) -> bool:
     if before is None or after is None or (number == value and before != before.to_integral_value()):
         return False
     _, digits, exponent = after.as_tuple()
-    last = 10.0 ** (exponent if isinstance(exponent, int) else 0)
+    if not isinstance(exponent, int) or exponent > sys.float_info.max_10_exp:  # such as that of the id 0e462097
+        return False
+    last = 10.0**exponent
     return abs(number - value) <= max(0.51 * last if len(digits) < 15 else 0, 1e-6 * abs(number)) and (
         len(before.as_tuple().digits) > len(digits) or len(digits) > 8
     )
@@ -248,25 +252,26 @@ def count_sides(dataset: Dataset) -> dict[str, Any]:
     The test data is the table of answers; the training data is the public table ``*train*`` with most target columns.
     Columns with more than 100 values have no classes. A side is left out if it is not a CSV file of up to 256 MB.
     """
-    targets = set(_columns_of(dataset.sample_submission)[1:]) & set(_columns_of(dataset.answers))
-    tables = [path for path in sorted(dataset.public.glob("*")) if "train" in path.name.lower() and _columns_of(path)]
+    targets = set(columns_of(dataset.sample_submission)[1:]) & set(columns_of(dataset.answers))
+    tables = [path for path in sorted(dataset.public.glob("*")) if "train" in path.name.lower() and columns_of(path)]
     found = {"test": _counts(dataset.answers, targets)}
     if tables:
-        train = max(tables, key=lambda path: len(targets.intersection(_columns_of(path))))
+        train = max(tables, key=lambda path: len(targets.intersection(columns_of(path))))
         found["train"] = {"file": train.name, **_counts(train, targets)}
     return {side: counts for side, counts in found.items() if "rows" in counts}
 
 
-def _columns_of(path: Path) -> list[str]:
-    """Return the columns of a CSV file; empty if it is too large or another kind of file."""
+def columns_of(path: Path) -> list[str]:
+    """Return the columns of a CSV file; empty if it is too large, has a column name of 128 KiB, or is no CSV file."""
     if path.suffix != ".csv" or not path.is_file() or path.stat().st_size > _MAX_COUNTED_BYTES:
         return []
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+    with path.open(encoding="utf-8", errors="replace", newline="") as file, suppress(csv.Error):
         return next(csv.reader([file.readline()]), [])
+    return []
 
 
 def _counts(path: Path, targets: set[str]) -> dict[str, Any]:
-    columns = _columns_of(path)
+    columns = columns_of(path)
     if not columns:
         return {}
     import pandas as pd

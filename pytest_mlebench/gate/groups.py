@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +12,7 @@ import pandas as pd
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.preparing import call
+from pytest_mlebench.data.tables import columns_of
 from pytest_mlebench.errors import CompetitionError, GraderDefect, InvalidSubmission, reason
 from pytest_mlebench.gate.public_files import PublicFile, entries, table, text_table
 from pytest_mlebench.grading.scorer import Scorer
@@ -65,7 +65,7 @@ def _undeclared(dataset: Dataset, opened: Sequence[PublicFile]) -> Iterator[str]
     if answers is None:
         return
     key, ids = str(answers.columns[0]), set(answers.iloc[:, 0])
-    targets = set(_columns(dataset)) & set(answers.columns) - {key}
+    targets = set(columns_of(dataset.sample_submission)) & set(answers.columns) - {key}
     test: dict[str, set[str]] = {column: set(answers[column]) for column in answers.columns}
     train: dict[str, set[str]] = {}
     for entry in opened:
@@ -95,12 +95,6 @@ def _shared(name: str, train: set[str], test: set[str]) -> Iterator[str]:
 
 def _is_group(name: str) -> bool:
     return bool(_GROUP.search(_CAMEL_CASE.sub("_", name)))
-
-
-def _columns(dataset: Dataset) -> list[str]:
-    """Return the columns of the sample submission."""
-    with dataset.sample_submission.open(encoding="utf-8", errors="replace") as file:
-        return next(csv.reader([file.readline()]), [])
 
 
 _TOLERANCE = 5.1e-6

@@ -68,6 +68,12 @@ def test_a_bundled_split_includes_custom_competitions_that_name_it(own: Path) ->
     assert len(default_catalogue(own).split("all")) == 75
 
 
+@pytest.mark.parametrize("name", ["b" * 5000, "a/" + "b" * 5000])
+def test_an_unknown_name_may_be_longer_than_names_of_files(name: str, own: Path) -> None:
+    with pytest.raises(UsageError, match="unknown competition '"):
+        _ = Catalogue(own)[name]
+
+
 def test_the_error_for_an_unregistered_local_folder_names_the_option(
     own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,6 +143,18 @@ def test_without_credentials_the_command_explains_how_to_get_them(home: Path, ka
     assert kaggle_server.requests == [] and list(home.iterdir()) == []  # Kaggle's client did not create a folder
 
 
+def test_without_a_home_folder_credentials_come_from_the_environment(
+    home: Path, kaggle_server: KaggleServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)  # the user has no entry, as in many containers
+    with pytest.raises(DataError, match="no Kaggle credentials: get a token"):
+        ask()
+    monkeypatch.setenv("KAGGLE_USERNAME", USERNAME)
+    monkeypatch.setenv("KAGGLE_KEY", KEY)
+    assert ask() == [0.9, 0.8]
+
+
 def test_the_client_is_not_imported_before_it_is_needed() -> None:
     program = (
         "import sys, pytest_mlebench.plugin.hooks, pytest_mlebench.cli.main\n"

@@ -67,3 +67,5 @@ def test_other_files_and_columns_with_many_values_are_omitted(competition: Compe
     for path in (dataset.answers, dataset.sample_submission):
         answers.to_csv(path, index=False)
     assert count_sides(dataset) == {"test": {"rows": 150, "classes": {}}}
+    (dataset.public / "train.csv").write_text(f"id,{'x' * 140_000}\n1,2\n")
+    assert count_sides(dataset) == {"test": {"rows": 150, "classes": {}}}, "a column name longer than csv's limit"

@@ -332,8 +332,9 @@ def _api_key() -> Credentials | None:
 def _config_folder() -> Path:
     if configured := os.environ.get("KAGGLE_CONFIG_DIR"):
         return Path(configured)
-    usual = Path.home() / ".kaggle"
-    return usual if usual.is_dir() else Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "kaggle"
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111  (as Kaggle's client: Path.home fails if there is no home)
+    usual = home / ".kaggle"
+    return usual if usual.is_dir() else Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "kaggle"
 
 
 def _login(policy: RetryPolicy) -> Credentials | None:
