@@ -24,7 +24,7 @@ from pytest_mlebench.agents.registry import check_folder
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.data.dataset import OBFUSCATED, default_data_dir
-from pytest_mlebench.data.preparing import Twins, resolve_choice, seed_of, twins_of
+from pytest_mlebench.data.preparing import Twins, resolve_choice, seed_of, twins_of, with_twins
 from pytest_mlebench.errors import DataError, MLEBenchError, SandboxError, UsageError
 from pytest_mlebench.grading.grader import Grader, GradingLimits
 from pytest_mlebench.io.extensions import load_extension
@@ -576,7 +576,7 @@ class Bench:
         """With ``data="twin"``, skip the competitions of a split that have no twin."""
         if not self.settings.has_twins:
             return competitions
-        found = [item for item in competitions if item.has_twin]
+        found = with_twins(competitions)
         if skipped := [item.id for item in competitions if item not in found]:
             self.reporter(WarningNote(f"skipped because they have no twin: {', '.join(skipped)}"))
         return found

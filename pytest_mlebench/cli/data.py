@@ -14,7 +14,7 @@ from pytest_mlebench.cli.common import logger
 from pytest_mlebench.data import jobs
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
-from pytest_mlebench.data.preparing import check, no_twin, open_source
+from pytest_mlebench.data.preparing import check, open_source, with_twins
 from pytest_mlebench.data.store import DEFAULT_JOBS, DataStore, PrepareOptions
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.io import files
@@ -155,13 +155,10 @@ def _with_twins(competitions: list[Competition], options: argparse.Namespace) ->
     """Return the competitions with twins. Raises UsageError if a named one has none, or for options of other data."""
     if options.synthetic or options.raw_dir is not None:
         raise UsageError("--data=twin generates the data: leave out --synthetic and --raw-dir")
-    skipped = [competition for competition in competitions if not competition.has_twin]
-    if skipped and (options.competition is not None or len(skipped) == len(competitions)):
-        raise UsageError(no_twin(skipped[0]))
-    if skipped:
-        names = ", ".join(competition.id for competition in skipped)
-        logger.warning("skipped %s without a twin: %s", pluralize(len(skipped), "competition"), names)
-    return [competition for competition in competitions if competition not in skipped]
+    found = with_twins(competitions, options.competition or ())
+    if skipped := [competition.id for competition in competitions if competition not in found]:
+        logger.warning("skipped %s without a twin: %s", pluralize(len(skipped), "competition"), ", ".join(skipped))
+    return found
 
 
 def _prepare_in(

@@ -21,12 +21,12 @@ from pytest_mlebench.bench import Bench, group_folder, new_group_name
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
-from pytest_mlebench.data.preparing import no_twin
+from pytest_mlebench.data.preparing import no_twin, with_twins
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, SandboxError, UsageError, reason
 from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.progress import WarningNote
-from pytest_mlebench.io.units import first, plain
+from pytest_mlebench.io.units import plain
 from pytest_mlebench.options import Settings, from_manifest
 from pytest_mlebench.plugin import collection, internals, reporting
 from pytest_mlebench.plugin import session as state
@@ -443,15 +443,6 @@ def provide(item: pytest.Item, competition: Competition, store: DataStore, bench
     return store.prepare(competition, downloads=KaggleDownloads(), reporter=bench.reporter, **bench.prepare_options)
 
 
-def _with_twins(competitions: Sequence[Competition], named: Collection[str]) -> list[Competition]:
-    """Return competitions that have twins. Raises UsageError if none has one, or one in ``named`` has none."""
-    without = [competition for competition in competitions if not competition.has_twin]
-    rejected = without if len(without) == len(competitions) else [c for c in without if c.id in named]
-    if errors := list(map(no_twin, rejected)):
-        raise UsageError("\n".join(first(errors, 5)))
-    return [competition for competition in competitions if competition.has_twin]
-
-
 def check(bench: Bench, folders: Iterable[str], named: Collection[str] = ()) -> bool:
     """Check before the first test that the data of these competitions is available; raises UsageError.
 
@@ -464,7 +455,7 @@ def check(bench: Bench, folders: Iterable[str], named: Collection[str] = ()) -> 
     if not competitions:
         return False
     if settings.has_twins:  # twins have their own thresholds
-        competitions = _with_twins(competitions, named)
+        competitions = with_twins(competitions, named)
     elif settings.has_runs:
         for placeholder in filter(None, (competition.placeholder_scores for competition in competitions)):
             bench.reporter(WarningNote(f"medals mean nothing yet: {placeholder}"))
