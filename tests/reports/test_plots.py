@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -28,11 +29,11 @@ from pytest_mlebench.reports.plots import (
     share_beaten,
     write_plots,
 )
-from pytest_mlebench.reports.plots.rates import medal_rates, tick_distance, time_plot
-from pytest_mlebench.results.overview import PublishedResult, overview
+from pytest_mlebench.reports.plots.rates import cost_plot, medal_rates, over_time_plot, tick_distance, time_plot
+from pytest_mlebench.results.overview import PublishedResult, overview, timelines
 from pytest_mlebench.results.statistics import Rate
 from pytest_mlebench.results.summary import SplitSummary, summarise
-from tests.groups import make_group, record_with
+from tests.groups import make_group, record_with, with_timeline
 from tests.reports.browser import Open
 
 SPACESHIP = default_catalogue()["spaceship-titanic"]
@@ -129,8 +130,16 @@ def test_ticks_are_few_and_round_for_any_amount() -> None:
     lengths = [10.0**k * digit for k in range(-3, 300) for digit in (1, 3, 8, 9)]
     assert all(length / tick_distance(length) <= 8 for length in lengths)
     assert [tick_distance(length) for length in (0.0, 24.0, 8000.0, 8001.0, 1e12)] == [0.5, 3, 1000, 1e4, 1e12]
-    long = replace(run("gold", hours=1e9), llm={"calls": 1, "cost": 1e12})
-    assert {plot.name for plot in plots(overview([RunGroup(folder=Path("g"), records=(long,))]))} >= {"time", "cost"}
+
+
+@pytest.mark.parametrize("amount", [1e12, 1e308, math.inf, math.nan])
+def test_any_time_and_cost_can_be_drawn(amount: float) -> None:
+    records = [replace(run("gold"), seconds=amount, llm={"calls": 1, "cost": amount}), run("bronze", seed=1)]
+    records = [with_timeline(record, SPACESHIP, (0.5, record.score)) for record in records]
+    over_time = over_time_plot(records, timelines(records), agents=AGENTS)
+    for plot in (over_time, time_plot(records, agents=AGENTS), cost_plot(records, agents=AGENTS)):
+        assert plot is not None and len(re.findall(r"H[\d.]+", bodies := "".join(p.body for p in plot.panels))) > 1
+        assert not re.search(r"[HV](inf|nan)", bodies)
 
 
 def test_time_is_shown_per_medal_and_as_a_limit() -> None:

@@ -158,6 +158,8 @@ def _row(y: float, row: _Line) -> list[str]:
 _WIDTH, _LEFT, _RIGHT, _TOP, _PLOT = 440, 42, 104, 34, 200
 _CURVE = 1000.0
 """Width of the viewBox of curves."""
+_INFINITE = 1e300
+"""Amounts from here on are drawn at the end of the axis."""
 _LINE = 14
 """Minimum vertical distance between two labels."""
 
@@ -173,6 +175,7 @@ class _Axis:
 
     @classmethod
     def to(cls, largest: float, units: Sequence[tuple[str, float]]) -> _Axis:
+        largest = largest if largest < _INFINITE else _INFINITE  # also if it is not a number
         unit, size = next((unit for unit in units if largest >= 2 * unit[1]), units[-1])
         distance = tick_distance(largest / size)
         ticks = max(1, -int(-largest / size // distance))
@@ -180,7 +183,7 @@ class _Axis:
 
     def position(self, amount: float) -> float:
         """The position of this amount, from 0 to ``_CURVE``."""
-        return _CURVE * amount / self.end
+        return min(_CURVE, _CURVE * amount / self.end)
 
 
 def over_time_plot(
@@ -220,9 +223,6 @@ def _panel(
     axis = _Axis.to(largest, units)
     bottom = _TOP + _PLOT
 
-    def x(amount: float) -> float:
-        return min(_CURVE, axis.position(amount))
-
     def y(rate: float) -> float:
         return bottom - _PLOT * rate / 100
 
@@ -234,7 +234,7 @@ def _panel(
         steps = timeline.over_time if units is SECONDS else timeline.over_cost
         final = timeline.final if units is SECONDS else (steps[-1].rate if steps else 0.0)
         colour = f"s-agent{number % AGENTS}"
-        path = _path(steps, x, y, bottom)
+        path = _path(steps, axis.position, y, bottom)
         curves.append(f'<path d="{path}" class="hollow {colour}" stroke-width="2"/>')
         if units is SECONDS and timeline.best > timeline.final:
             body.append(line(0, y(timeline.best), "100%", y(timeline.best), f"dash {colour}"))
