@@ -312,6 +312,8 @@ BASE_IMAGE = "debian:bookworm-slim"
 
 BuildNetwork = Literal["none", "registries", "full"]
 BUILD_NETWORKS: tuple[BuildNetwork, ...] = ("none", "registries", "full")
+_MAX_WILDCARDS = 4
+"""In one pattern of .dockerignore: the time to match it grows exponentially with their number."""
 _IGNORED = ["**/__pycache__", "**/*.pyc", ".git"]
 _FROM = re.compile(
     rf"^([ \t]*FROM[ \t]+(?:--platform=\S+[ \t]+)?){ENVIRONMENT}(?::latest)?(?=\s|$)", re.IGNORECASE | re.MULTILINE
@@ -346,10 +348,13 @@ class Recipe:
     """The program that builds the image, if it is part of the tag."""
 
     def files(self) -> list[str]:
-        """Return the files for the builder, as paths relative to the folder."""
+        """Return the files for the builder, as paths relative to the folder. Raises ValueError for a pattern."""
         ignore = self.folder / ".dockerignore"
         patterns = ignore.read_text(encoding="utf-8").splitlines() if ignore.is_file() else []
         patterns = [line.strip() for line in patterns if line.strip() and not line.lstrip().startswith("#")]
+        for pattern in patterns:
+            if len(re.findall(r"\*\*?", pattern)) > _MAX_WILDCARDS:
+                raise ValueError(f".dockerignore: {pattern!r:.100} has more than {_MAX_WILDCARDS} wildcards (* or **)")
         return sorted(exclude_paths(str(self.folder), [*_IGNORED, *patterns]) - {".dockerignore"})
 
     def tag(self) -> str:

@@ -93,6 +93,13 @@ def test_a_copied_name_with_spaces_is_quoted(tmp_path: Path) -> None:
     assert "'/mnt/context/a b.txt'" in made
 
 
+def test_two_stars_match_one_level_as_in_docker(tmp_path: Path) -> None:
+    for name in ("x", "one/x", "one/two/x"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert script("FROM a\nCOPY **/x /to\n", tmp_path).count("/mnt/context/") == 1
+
+
 def test_arguments_before_from_name_the_base(tmp_path: Path) -> None:
     own = Script("ARG BASE=debian:x\nARG TAG=1\nFROM ${BASE}\nARG TAG\nRUN true\n", tmp_path, {"BASE": "other"})
     own.script()

@@ -1,12 +1,14 @@
-"""Dockerfiles that builders could read differently are rejected. No engine is needed."""
+"""What a Dockerfile and a .dockerignore may contain. No engine is needed."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from pytest_mlebench.agents.registry import default_agents
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.sandbox.dockerfile import Rules
+from pytest_mlebench.sandbox.dockerfile import Recipe, Rules
 
 
 class Engine:
@@ -85,3 +87,15 @@ def test_lists_of_add_are_read_in_both_ways() -> None:
 )
 def test_honest_dockerfiles_pass(text: str) -> None:
     Rules(Engine(), ("mlebench-env",)).check(text)
+
+
+def test_patterns_that_would_take_exponential_time_are_rejected(tmp_path: Path) -> None:
+    recipe = Recipe(name="x", folder=tmp_path, dockerfile="", arguments={})
+    for name in ("a" * 60, "a.pyc", "b"):
+        (tmp_path / name).touch()
+    ignore = tmp_path / ".dockerignore"
+    ignore.write_text("a*a*a*a*b\n**/*.x/**/*\na*a\n")
+    assert recipe.files() == ["b"]
+    ignore.write_text("x\na*a*a*a*a*b\n")
+    with pytest.raises(SandboxError, match=r"\.dockerignore: 'a\*a\*a\*a\*a\*b' has more than 4 wildcards"):
+        recipe.tag()

@@ -208,7 +208,9 @@ class Script:
                 f"{kind} of {pattern!r:.100} is not supported by builds without Docker: name files in the folder, and "
                 "download or unpack others with RUN"
             )
-        relative = pattern.strip("\"'").lstrip("/") or "."
+        relative = (
+            re.sub(r"\*+", "*", pattern.strip("\"'").lstrip("/")) or "."
+        )  # Docker's ** is a *, and pathlib's slow
         if ".." in Path(relative).parts:
             raise ValueError(f"{kind} of {pattern!r:.100}: this is outside the folder")
         found = [self.context] if relative in (".", "./") else sorted(self.context.glob(relative))
