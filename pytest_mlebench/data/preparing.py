@@ -186,12 +186,17 @@ SOURCES = "mlebench.data_sources"
 EXTRAS = {"s3": "s3", "gs": "gcs", "file": "", "https": "", "http": ""}
 """The extra of this package that each scheme requires."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_USER = re.compile(r"(?<=://)[^/@\s]*@")
+_USER = re.compile(r"(?<=://)[^/\s]*@")
+_URL = re.compile(
+    r"([a-z][a-z0-9+.-]*://)([^/?#]*@)?((?:\[[^]]*\]|[^:/?#]*)(?::\d*)?(?:/[^?#]*)?)(?:[?#].*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Its groups are the scheme, the login, and the rest without the query and the fragment."""
 
 
 def check(text: str) -> str:
     """Return the URL without trailing slashes. Raises ValueError if it is not accepted."""
-    shown = redacted(text)
+    shown = shown_url(text)
     try:
         url = urlsplit(text)
         host, _ = url.hostname, url.port  # both are validated only when they are read
@@ -200,7 +205,7 @@ def check(text: str) -> str:
     if url.scheme not in {*EXTRAS, *extensions(SOURCES)} or not text.startswith(f"{url.scheme}://"):
         raise ValueError(f"{shown!r} is not a URL of s3://, gs://, https:// or file://; write a folder as file:///data")
     if url.query or url.fragment:
-        raise ValueError(f"{shown.split('?')[0].split('#')[0]!r}: the URL must be that of a folder, without ? and #")
+        raise ValueError(f"{shown!r}: the URL must be that of a folder, without ? and #")
     if url.scheme == "file" and (host or not url.path.startswith("/")):
         raise ValueError(f"{shown!r}: write a folder with three slashes and its absolute path, as in file:///data")
     if url.scheme != "file" and not host:
@@ -210,6 +215,16 @@ def check(text: str) -> str:
             f"{shown!r}: http:// is not accepted, because others could change the data on the way; use https://"
         )
     return text.rstrip("/")
+
+
+def shown_url(url: str) -> str:
+    """Return a URL for a message, without the parts that may be secret: login, query and fragment.
+
+    It is ``***`` if it is invalid and may have a password, which could end anywhere.
+    """
+    if match := _URL.fullmatch(url):
+        return f"{match[1]}{'***@' if match[2] else ''}{match[3]}"
+    return "***" if re.search(":.*@", url, re.DOTALL) else url.partition("?")[0]
 
 
 def redacted(url: str) -> str:

@@ -326,6 +326,9 @@ def test_a_partial_pull_of_other_data_is_discarded(
         ("http://example.org/x", "use https://"),
         ("https://host:99999/x", "its host or port is invalid"),
         ("https://ada:signature@host:port/x", "its host or port is invalid"),
+        ("https://ada:sig/signature@host/x", "its host or port is invalid"),
+        ("ftp://ada:sig@signature@host/x", "is not a URL of s3://"),
+        ("ada:signature@host/x", "is not a URL of s3://"),
     ],
 )
 def test_errors_for_invalid_urls_explain_the_format(url: str, said: str) -> None:
@@ -355,7 +358,7 @@ def test_files_whose_names_are_not_utf_8_are_not_pushed(
 
 
 def test_passwords_are_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = "https://ada:s3cr3t@example.org/data"
+    own = "https://ada:s3@cr3t@example.org/data"
     monkeypatch.delenv(address.VARIABLE, raising=False)
     assert Storage(own).url == "https://***@example.org/data"
     with pytest.raises(DataError, match=r"set \$MLEBENCH_DATA_SOURCE to the full URL"):
@@ -364,7 +367,7 @@ def test_passwords_are_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Storage("https://***@example.org/data").url == "https://***@example.org/data"
     with pytest.raises(UsageError) as caught:
         Storage(own.replace("https", "ftp"))
-    assert "s3cr3t" not in str(caught.value)
+    assert "cr3t" not in str(caught.value)
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from opentelemetry.semconv._incubating.attributes import error_attributes, gen_a
 from opentelemetry.semconv.schemas import Schemas
 
 from pytest_mlebench.cli.main import main
+from pytest_mlebench.data.preparing import shown_url
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.extras.interop.facts import shown
 from pytest_mlebench.extras.interop.otlp import Sender, SendError
 from pytest_mlebench.extras.interop.otlp_spans import SCHEMA, Name, RunSpans
 from pytest_mlebench.llm.ledger import CALLS
@@ -204,7 +204,7 @@ def test_a_password_in_the_url_is_used_and_never_shown(group: Path, capsys: pyte
     ],
 )
 def test_no_part_of_a_password_is_shown(url: str, said: str, group: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(url) == said
+    assert shown_url(url) == said
     assert main(["export", "--to=otlp", f"--endpoint={url}#refused", str(group)]) == 2
     assert "secret" not in (line := capsys.readouterr().err) and line.count("\n") == 1
 

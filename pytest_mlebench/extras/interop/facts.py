@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -43,22 +42,6 @@ def cached(redactor: Redactor) -> Clean:
 def write_cleaned(path: Path, values: Any, redactor: Redactor) -> None:
     """Write JSON with secrets masked."""
     write_text(path, redactor.text(json_text(values)) + "\n")
-
-
-_URL = re.compile(
-    r"([a-z][a-z0-9+.-]*://)([^/?#]*@)?((?:\[[^]]*\]|[^:/?#]*)(?::\d*)?(?:/[^?#]*)?)(?:[?#].*)?",
-    re.IGNORECASE | re.DOTALL,
-)
-
-
-def shown(url: str) -> str:
-    """A URL without the parts that may be secret: user, password and query.
-
-    It is ``***`` if it is invalid and may have a password, which could end anywhere.
-    """
-    if match := _URL.fullmatch(url):
-        return f"{match[1]}{'***@' if match[2] else ''}{match[3]}"
-    return "***" if re.search(":.*@", url, re.DOTALL) else url.partition("?")[0]
 
 
 def parameters(group: RunGroup, record: RunRecord) -> dict[str, str | int | float | bool]:

@@ -18,9 +18,10 @@ from urllib.parse import unquote_to_bytes, urlsplit
 import urllib3
 
 from pytest_mlebench._version import __version__
+from pytest_mlebench.data.preparing import shown_url
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.interop.contract import ExportOption, Request, third_party
-from pytest_mlebench.extras.interop.facts import cached, cleaner, shown
+from pytest_mlebench.extras.interop.facts import cached, cleaner
 from pytest_mlebench.extras.interop.otlp_spans import SCHEMA, VERSION, RunSpans
 from pytest_mlebench.io.files import secret_lines
 from pytest_mlebench.io.units import pluralize
@@ -89,9 +90,11 @@ def _traces_url(text: str, option: str) -> str:
         url = urlsplit(text)
         host, _ = url.hostname, url.port
     except ValueError as error:  # its message may contain the password
-        raise UsageError(f"{option}: {shown(text)!r} is not a URL: its host or port is invalid") from error
+        raise UsageError(f"{option}: {shown_url(text)!r} is not a URL: its host or port is invalid") from error
     if url.scheme not in ("http", "https") or not host or url.fragment:
-        raise UsageError(f"{option}: {shown(text)!r} is not a URL of http:// or https://, e.g. http://localhost:4318")
+        raise UsageError(
+            f"{option}: {shown_url(text)!r} is not a URL of http:// or https://, e.g. http://localhost:4318"
+        )
     path = url.path.rstrip("/")
     return url._replace(path=path if path.endswith(PATH) else path + PATH).geturl()
 
@@ -113,7 +116,7 @@ class Sender:
         wait: Callable[[float], object] | None = None,
     ) -> None:
         self._url = _traces_url(endpoint, option)
-        self.shown = shown(self._url)
+        self.shown = shown_url(self._url)
         self._service: Any = third_party("opentelemetry.proto.collector.trace.v1.trace_service_pb2", "otlp")
         self._trace: Any = third_party("opentelemetry.proto.trace.v1.trace_pb2", "otlp")
         login = unquote_to_bytes(urlsplit(self._url).netloc.rpartition("@")[0])

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_mlebench.data.preparing import shown_url
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.interop import facts
 from pytest_mlebench.extras.interop.contract import ExportOption, Request, set_by_default, third_party
@@ -58,14 +59,14 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
             done = [tracker.send(record) for record in group.records]
             tracker.remove_duplicates()
         except (problem, OSError) as error:
-            shown = facts.shown(uri)
+            shown = shown_url(uri)
             why = " ".join(str(error).replace(uri.rstrip("/"), shown).split())[:300]
             raise UsageError(
                 f"{shown}: {why}; the same command continues where this one stopped, and sends nothing twice"
             ) from error
     sent = sum(done)
     more = f", {len(done) - sent} were there already" if sent < len(done) else ""
-    yield f"{facts.shown(uri)}: experiment {group.name}, {pluralize(sent, 'run')} sent{more}"
+    yield f"{shown_url(uri)}: experiment {group.name}, {pluralize(sent, 'run')} sent{more}"
 
 
 @dataclass(frozen=True)
