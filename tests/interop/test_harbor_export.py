@@ -552,5 +552,5 @@ def test_links_written_by_third_party_code_instead_of_a_solution_are_not_followe
         code.write("    return _make(raw, rng, size)\n")
     words = (f"--competitions-dir={own}", "-c", "my-ship", "--data=twin:7:micro", f"--data-dir={tmp_path / 'data'}")
     assert main(["export", "--to=harbor", "-o", str(tmp_path / "tasks"), *words]) != 0
-    assert "no reference solution" in capsys.readouterr().err
+    assert "created the symbolic link solution.csv" in capsys.readouterr().err
     assert list((tmp_path / "tasks").iterdir()) == []
