@@ -170,7 +170,6 @@ def _prepare_in(
         # Unavailable competitions, which this returns, fail below with their own errors.
         downloads, skips = KaggleDownloads(), options.skip_denied
         store.check_all(competitions, downloads, jobs=options.jobs, skip_denied=skips, reporter=reporter, **how)
-        how["check_disk"] = False  # already checked for all of them
         ready = {one.id for one in competitions if store.is_ready(one, **how)}
 
         def ended(result: jobs.PreparationResult) -> None:

@@ -122,7 +122,7 @@ def test_an_unreadable_description(author: Author, tmp_path: Path, content: byte
 @pytest.mark.full
 def test_a_duplicate_key(author: Author) -> None:
     with pytest.raises(CompetitionError, match=r"competition\.yaml, line 3: duplicate key .title."):
-        author("competition.yaml", "title: House Prices", "title: House\ntitle: Home")
+        author("competition.yaml", 'title: "House Prices"', "title: House\ntitle: Home")
 
 
 @pytest.mark.full
@@ -151,7 +151,7 @@ def test_groups_with_missing_columns_or_files(
     author: Author, pytester: pytest.Pytester, groups: str, words: str
 ) -> None:
     folder = author(
-        "competition.yaml", "title: House Prices", f"title: House Prices\ngroups:\n  owner: {groups}"
+        "competition.yaml", 'title: "House Prices"', f"title: House Prices\ngroups:\n  owner: {groups}"
     ).folder
     result = pytester.runpytest(folder, "-k", "answers_stay_private")
     result.assert_outcomes(failed=1)

@@ -125,7 +125,7 @@ def scores(
         competition = find(id)
         if competition is None:
             left_out[id] = "not in the catalogue"
-        elif record.twin:
+        elif record.is_twin:
             left_out.setdefault(id, TWIN_DATA)
         elif record.score is None or not math.isfinite(record.score):
             left_out.setdefault(id, "no run has a score")

@@ -205,12 +205,12 @@ def _scores(group: RunGroup, records: list[RunRecord]) -> Iterator[dict[str, Any
         medals = ", ".join(f"seed {record.seed}: {record.outcome.label}" for record in runs)
         yield {
             "evaluation_result_id": id,
-            "evaluation_name": f"MLE-bench{' twin' if runs[0].twin else ''}: {id}",
+            "evaluation_name": f"MLE-bench{' twin' if runs[0].is_twin else ''}: {id}",
             "source_data": _source(
                 id,
                 digests=str(dict(runs[0].data)),
                 verified=str(runs[0].data_verified),
-                **({"generated": TWIN_DATA} if runs[0].twin else {}),
+                **({"generated": TWIN_DATA} if runs[0].is_twin else {}),
             ),
             "metric_config": {
                 "metric_id": f"mle-bench.{id}",

@@ -285,7 +285,7 @@ def _models(
 def _data(group: RunGroup, graders: Regrader) -> str:
     """Return ``twin`` if the records say so; else ``real``, ``synthetic`` or ``not verified``, according to data on
     this machine with the digests of the runs."""
-    if any(record.twin or record.report.generated == TWIN for record in group.records):
+    if any(record.is_twin for record in group.records):
         return TWIN
     found = [graders.dataset(record) for record in {record.competition_id: record for record in group.records}.values()]
     if any(dataset is not None and dataset.is_synthetic for dataset in found):
