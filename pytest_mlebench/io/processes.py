@@ -54,9 +54,10 @@ def is_dead(labels: Mapping[str, str]) -> bool:
         return False
     if labels.get(f"{LABEL}boot") != boot:
         return f"{LABEL}boot" in labels
-    if labels.get(f"{LABEL}pid-namespace") != namespace or not labels.get(f"{LABEL}pid", "").isdecimal():
+    pid = labels.get(f"{LABEL}pid", "")
+    if labels.get(f"{LABEL}pid-namespace") != namespace or not re.fullmatch("[0-9]{1,19}", pid):
         return False
-    return start_time(int(labels[f"{LABEL}pid"])) != labels.get(f"{LABEL}pid-start")
+    return start_time(int(pid)) != labels.get(f"{LABEL}pid-start")
 
 
 def start_time(pid: int) -> str:

@@ -90,6 +90,15 @@ def as_number(value: Any) -> float | None:
     return None
 
 
+def valid_text(text: str) -> str:
+    """The text with ``?`` in place of each lone surrogate, which JSON may contain, but no file or terminal.
+
+    >>> valid_text("a\\ud800")
+    'a?'
+    """
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def json_text(values: Any) -> str:
     """Indented JSON. NaN becomes null. An infinite score, for example of perfect answers with a logarithmic metric,
     becomes ``Infinity``, a common extension of JSON that MLE-bench's reports use too."""
@@ -107,7 +116,7 @@ def _without_nan(values: Any) -> Any:
 def parse(kind: type[Value], value: Any) -> Value:
     """Convert JSON values to a dataclass and check its fields' types; raises ValueError that names the key.
 
-    Keys without a field are ignored: a later version may have added them.
+    Texts are made valid (see ``valid_text``). Keys without a field are ignored: a later version may have added them.
     """
     if _is_deeper(value, _PARSED_DEPTH):
         raise ValueError(f"it is nested deeper than {_PARSED_DEPTH} levels")
@@ -142,7 +151,9 @@ def _parse(kind: Any, value: Any, name: str) -> Any:
     if origin is tuple and isinstance(value, list | tuple):
         return tuple(_parse(arguments[0], item, f"{name}[{k}]") for k, item in enumerate(value))
     if origin is not None and issubclass(origin, Mapping) and isinstance(value, Mapping):
-        return {key: _parse(arguments[1], item, f"{name}.{key}") for key, item in value.items()}
+        return {valid_text(str(key)): _parse(arguments[1], item, f"{name}.{key}") for key, item in value.items()}
+    if kind is str and type(value) is str:
+        return valid_text(value)
     if kind is float and type(value) is int and abs(value) < 1 << 1000:
         return float(value)
     if isinstance(kind, type) and issubclass(kind, Enum) and value in list(kind):

@@ -36,6 +36,8 @@ from pytest_mlebench.records.record import (
     RUNNING,
     RunKey,
     RunRecord,
+    check_moment,
+    check_seed,
 )
 
 
@@ -116,46 +118,56 @@ class RunGroup:
         return found
 
 
+_Version = tuple[int, int, int]
+"""The time of a file's last change, its size and its inode."""
+
+
 class GroupReader:
-    """Reads a run group's folder repeatedly while the group grows. Each record is read only once."""
+    """Reads a run group's folder repeatedly while the group grows. A record is read again only if its file changed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._records: dict[str, RunRecord] = {}
+        self._added: dict[str, RunRecord] = {}
+        self._read: dict[Path, tuple[_Version, RunRecord]] = {}
         self._broken: list[str] = []
 
     def add(self, record: RunRecord) -> None:
         """Add a record that this process created, so that it is not read from disk."""
-        self._records[record.run_id] = record
+        self._added[record.run_id] = record
 
     def received(self, values: Mapping[str, Any]) -> RunRecord:
         """Add a record that another process sent as JSON values, and return it."""
-        if values["run_id"] not in self._records:
+        if values["run_id"] not in self._added:
             self.add(RunRecord.from_json(values))
-        return self._records[values["run_id"]]
+        return self._added[values["run_id"]]
 
     def record(self, run_id: str) -> RunRecord:
         """The record of a finished run; raises UsageError if it cannot be read."""
         path = self.folder / run_id / RECORD
         try:
-            return self._read(path)
+            return self._current(path)
         except (OSError, ValueError) as error:
             raise UsageError(f"{path} is not a run record: {reason(error)}") from error
 
-    def _read(self, path: Path) -> RunRecord:
-        if (run_id := path.parent.name) not in self._records:
-            self._records[run_id] = read_json(path, RunRecord)
-        return self._records[run_id]
+    def _current(self, path: Path) -> RunRecord:
+        if (added := self._added.get(path.parent.name)) is not None:
+            return added
+        status = path.stat()
+        version = status.st_mtime_ns, status.st_size, status.st_ino
+        if path not in self._read or self._read[path][0] != version:
+            self._read[path] = version, RunRecord.read(path.parent)
+        return self._read[path][1]
 
     def records(self) -> tuple[RunRecord, ...]:
         """The latest record of each run, ordered by start. Files that are not records are left out."""
         self._broken = []
+        found = dict(self._added)
         for path in sorted(self.folder.glob(f"*/{RECORD}")):
             try:
-                self._read(path)
+                found[path.parent.name] = self._current(path)
             except (OSError, ValueError) as error:
                 self._broken.append(f"{path} is not a run record: {reason(error)}")
-        ordered = sorted(self._records.values(), key=lambda record: (record.started_at, record.run_id))
+        ordered = sorted(found.values(), key=lambda record: (record.started_at, record.run_id))
         latest = {record.key: record for record in ordered}
         return tuple(record for record in ordered if latest[record.key] is record)
 
@@ -170,6 +182,8 @@ class GroupReader:
         ]
         try:
             found = read_json(reports[-1], _GradingReport).competition_reports
+            for report in found:
+                check_moment("created_at", report.created_at)
         except (OSError, ValueError) as error:
             self._broken.append(f"{reports[-1]} is not a grading report: {_lfs_pointer(reports[-1]) or reason(error)}")
             return ()
@@ -184,7 +198,7 @@ class GroupReader:
                 split_and_category = SplitAndCategory(label, catalogue[id].category)
             records.append(
                 RunRecord(
-                    run_id=f"{id}_{seed}",
+                    run_id=quote(f"{id}_{seed}", safe=""),
                     run_group=name,
                     competition_id=id,
                     **split_and_category._asdict(),
@@ -334,6 +348,7 @@ def report_name(agent: str) -> str:
 _REFRESH_SECONDS = 5.0
 _LOST_SECONDS = 60.0
 """Seconds without a refresh after which a run on another host counts as interrupted; clocks may differ a little."""
+_MAX_TIME = 1e11
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,6 +365,12 @@ class RunInProgress:
     run_dir: Path = Path()
     interrupted: bool = False
     """Its process has ended, so there will be no record."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        for name in ("started", "time_limit"):
+            if not 0 <= getattr(self, name) <= _MAX_TIME:
+                raise ValueError(f"{name} must be a number of seconds, not {getattr(self, name)}")
 
     @property
     def key(self) -> RunKey:

@@ -35,9 +35,9 @@ from typing import Any
 from pytest_mlebench import defaults
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.io.units import format_duration, format_size
-from pytest_mlebench.io.values import read_json, write_json
+from pytest_mlebench.io.values import read_json, valid_text, write_json
 from pytest_mlebench.records.outcome import TWIN_DATA, Hardware, Limits
-from pytest_mlebench.records.record import MANIFEST, RunKey, RunRecord
+from pytest_mlebench.records.record import MANIFEST, RunKey, RunRecord, check_seed
 
 _LIBRARIES = ("numpy", "pandas", "scikit-learn", "scipy", "pytest")
 UNKNOWN = "unknown"
@@ -57,6 +57,9 @@ class PlannedRun:
     competition_id: str
     seed: int
     nodeid: str = ""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
 
     @property
     def key(self) -> RunKey:
@@ -116,6 +119,12 @@ class Manifest:
             known = self.settings.get(name, {})
             if not isinstance(known, Mapping) or not all(isinstance(item, Mapping) for item in known.values()):
                 raise ValueError(f"settings.{name} must be an object of objects")
+        if not isinstance(self.settings.get("bench_version", ""), str):
+            raise ValueError("settings.bench_version must be text")
+        for id, about in self.settings.get("competitions", {}).items():
+            for name in ("split", "category"):
+                if not isinstance(text := about.get(name, ""), str) or valid_text(text) != text:
+                    raise ValueError(f"settings.competitions: the {name} of {id[:100]} must be text")
 
     @classmethod
     def read(cls, group_dir: Path) -> Manifest | None:

@@ -6,14 +6,17 @@ A sandbox leaves ``RUN_LOG``, ``SUBMISSION``, ``FILES`` and ``COLLECTED`` in a r
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from pytest_mlebench.io.values import parse, write_json
+from pytest_mlebench.io.units import MAX_SECONDS
+from pytest_mlebench.io.values import as_count, as_number, loads, parse, valid_text, write_json
 from pytest_mlebench.records.outcome import (
     NO_SUBMISSION,
     THRESHOLDS,
@@ -132,20 +135,25 @@ class Usage:
                 raise ValueError(f"llm.{name} must be a number")
         models = llm.get("models") or {}
         found = models.values() if isinstance(models, Mapping) else [None]
-        if not all(isinstance(model, Mapping) and isinstance(model.get("calls", 0), int) for model in found):
+        if not all(isinstance(model, Mapping) and as_count(model.get("calls", 0)) is not None for model in found):
             raise ValueError("llm.models must be an object of objects, with numbers of calls")
         ended, gateway = llm.get("budget_ended"), llm.get("gateway")
+        try:
+            calls = None if llm.get("calls") is None else int(llm["calls"])
+            cost, known_cost, seconds = (float(llm.get(name) or 0) for name in ("cost", "known_cost", "seconds"))
+        except OverflowError as error:
+            raise ValueError("llm has a number that is too large") from error
         return cls(
             gateway=gateway if isinstance(gateway, str) else None,
-            calls=None if llm.get("calls") is None else int(llm["calls"]),
-            cost=None if llm.get("cost") is None else float(llm["cost"]),
-            known_cost=float(llm.get("known_cost") or 0),
-            seconds=float(llm.get("seconds") or 0),
-            models={str(name): _model_usage(model) for name, model in models.items()},
-            replayed=_count(llm.get("replayed")) or 0,
-            replayed_nearly=_count(llm.get("replayed_nearly")) or 0,
-            left_out=_count(llm.get("left_out")) or 0,
-            budget_ended=str(ended) if ended else None,
+            calls=calls,
+            cost=None if llm.get("cost") is None else cost,
+            known_cost=known_cost,
+            seconds=seconds,
+            models={valid_text(str(name)): _model_usage(model) for name, model in models.items()},
+            replayed=as_count(llm.get("replayed")) or 0,
+            replayed_nearly=as_count(llm.get("replayed_nearly")) or 0,
+            left_out=as_count(llm.get("left_out")) or 0,
+            budget_ended=valid_text(str(ended)) if ended else None,
             **{name: _counts(llm.get(name)) for name in ("tokens", "errors", "withheld", "refusals")},
         )
 
@@ -159,23 +167,48 @@ class Usage:
 
 
 def _model_usage(values: Mapping[str, Any]) -> ModelUsage:
-    cost = values.get("cost")
     return ModelUsage(
-        provider=str(values.get("provider") or ""),
+        provider=valid_text(str(values.get("provider") or "")),
         calls=values.get("calls", 0),
-        input_tokens=_count(values.get("input_tokens")),
-        output_tokens=_count(values.get("output_tokens")),
-        cost=float(cost) if isinstance(cost, int | float) else None,
+        input_tokens=as_count(values.get("input_tokens")),
+        output_tokens=as_count(values.get("output_tokens")),
+        cost=as_number(values.get("cost")),
     )
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) else None
 
 
 def _counts(values: Any) -> dict[str, int]:
     pairs = values.items() if isinstance(values, Mapping) else ()
-    return {str(name): value for name, value in pairs if isinstance(value, int)}
+    return {valid_text(str(name)): value for name, value in pairs if as_count(value) is not None}
+
+
+_MAX_AMOUNT = 1e15
+"""Largest number of calls, of seconds that calls took together, or of dollars."""
+
+
+def check_seed(seed: int) -> None:
+    """Raise ValueError unless this can be a run's seed."""
+    if as_count(seed) is None:
+        raise ValueError(f"seed must be from 0 to 2^62 - 1, not {str(seed)[:40]}")
+
+
+def _check_seconds(name: str, seconds: float) -> None:
+    if not abs(seconds) <= MAX_SECONDS:
+        raise ValueError(f"{name} must be at most a hundred years, in seconds, not {seconds}")
+
+
+def _check_amounts(name: str, *amounts: float | None) -> None:
+    if not all(abs(amount or 0) <= _MAX_AMOUNT for amount in amounts):
+        raise ValueError(f"{name} has an impossible number of calls, seconds or dollars")
+
+
+def check_moment(name: str, text: str) -> None:
+    """Raise ValueError unless this is a time in ISO 8601."""
+    try:
+        is_valid = 1970 <= datetime.fromisoformat(text).year < 9999
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise ValueError(f"{name} must be an ISO 8601 time, not {text[:40]!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -334,7 +367,39 @@ class RunRecord:
 
         Raises ValueError for anything else.
         """
-        return parse(cls, values)
+        record = parse(cls, values)
+        record._check()
+        return record
+
+    def _check(self) -> None:
+        """Raise ValueError for values that no run has, and that no table, plot or database could show."""
+        check_seed(self.seed)
+        check_moment("started_at", self.started_at)
+        check_moment("ended_at", self.ended_at)
+        _check_seconds("seconds", self.seconds)
+        for name, limits in (("limits", self.limits), ("sandbox.limits", self.sandbox.limits)):
+            if isinstance(limit := limits.get("time_limit"), float) and not math.isfinite(limit):
+                raise ValueError(f"{name}.time_limit must be a number of seconds, not {limit}")
+        for connection in self.sandbox.connections:
+            _check_seconds("sandbox.connections.at", connection.at)
+            _check_seconds("sandbox.connections.seconds", connection.seconds)
+        for validation in self.sandbox.validations:
+            _check_seconds("sandbox.validations", validation.at)
+        usage = self.usage
+        _check_amounts("llm", usage.calls, usage.cost, usage.known_cost, usage.seconds)
+        for point in self.timeline:
+            _check_seconds("timeline.seconds", point.seconds)
+            _check_amounts("timeline", point.calls, point.cost)
+        if (run_seed := self.twin.get("run_seed")) is not None and as_count(run_seed) is None:
+            raise ValueError("twin.run_seed must be a whole number")
+
+    @classmethod
+    def read(cls, run_dir: Path) -> RunRecord:
+        """Read ``run.json``. Raises OSError, or ValueError if it is not the record of the run with this directory."""
+        record = cls.from_json(loads((run_dir / RECORD).read_text(encoding="utf-8")))
+        if record.run_id != run_dir.name:  # readers find the run's files by its id
+            raise ValueError(f"run_id must be the name of its folder, not {record.run_id[:100]!r}")
+        return record
 
     def write(self, run_dir: Path) -> None:
         """Write ``run.json`` atomically."""

@@ -29,7 +29,7 @@ from pytest_mlebench.grading.grader import FormChecker, Grader, GradingLimits
 from pytest_mlebench.io.files import expanded
 from pytest_mlebench.io.processes import dead_folders, owned_prefix
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.io.values import write_json
+from pytest_mlebench.io.values import as_count, write_json
 from pytest_mlebench.records.group import GroupReader, mark_running, runs_in_progress
 from pytest_mlebench.records.outcome import NO_SUBMISSION, Report, SandboxAccount
 from pytest_mlebench.records.record import RUNNING, SUBMISSION, VALIDATION, RunKey, RunRecord, Usage, bounded
@@ -244,6 +244,7 @@ class RunOptions:
         expect(self.limits, Limits, "limits", "Limits(time_limit=600) is one")
         expect(self.grading, GradingLimits, "grading", "GradingLimits(seconds=60) is one")
         expect(self.permissions, Permissions, "permissions", "Permissions(allow_secrets=['NAME']) is one")
+        number(self.limits.time_limit, "limits.time_limit")
         number(self.max_submission_bytes, "max_submission_bytes")
         if self.until not in defaults.UNTIL:
             raise UsageError(f"until must be one of {', '.join(defaults.UNTIL)}, not {self.until!r}")
@@ -256,6 +257,8 @@ def check_seed(seed: object) -> None:
     """Raises UsageError unless this is a valid seed."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise UsageError(f"the seed must be an integer of at least 0, not {seed!r}")
+    if as_count(seed) is None:
+        raise UsageError("the seed must be less than 2^62")
 
 
 def run_agent(

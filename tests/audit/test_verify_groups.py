@@ -335,8 +335,13 @@ RECORDS: dict[str, tuple[Change, list[str]]] = {
          PLANNED.format(0)]),
     "a record that replaces another": (
         _in_place_of_another,
-        [f"left out: {{}}/{RUN}b/run.json is not a run record: it must be an object, not []",
-         f"{RUN}b: outcome is None, but the record implies 'gold'"]),
+        [f"left out: {{}}/{RUN}/run.json is not a run record: run_id must be the name of its folder, not '{RUN}b'",
+         f"left out: {{}}/{RUN}b/run.json is not a run record: it must be an object, not []",
+         PLANNED.format(0)]),
+    "a run without a folder": (
+        raw(lambda v: v.update(run_id="x" * 200)),
+        [f"left out: {{}}/{RUN}/run.json is not a run record: run_id must be the name of its folder, not '{'x' * 100}'",
+         PLANNED.format(0)]),
 }  # fmt: skip
 
 
@@ -375,9 +380,6 @@ UNREADABLE: dict[str, tuple[Change, str]] = {
     "a version that does not exist": (
         raw(lambda v: v["settings"].update(bench_version="v9" * 20), "manifest.json"),
         f"ValueError: there is no version '{'v9' * 10}' of the benchmark"),
-    "a run without a folder": (
-        raw(lambda v: v.update(run_id="x" * 200)),
-        f"ValueError: the record of the run '{'x' * 100}' is in the folder of another run"),
     "an invalid manifest": (
         lambda world: world.edits.append(lambda: world.put("manifest.json", "[]")),
         "{}/manifest.json cannot be read: it must be an object, not []; if you move it away, the runs can be "

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.records.group import find_group, mark_running, read_group
-from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.group import GroupReader, find_group, mark_running, read_group, runs_in_progress
+from pytest_mlebench.records.outcome import Connection, Outcome, SandboxAccount, Validation
 from pytest_mlebench.records.record import ModelUsage, RunKey, Usage
 from pytest_mlebench.runs.writer import delete_group, make_runs_dir, rename_group
-from tests.groups import make_group, record_with
+from tests.groups import make_group, record_with, save_group, with_timeline
 from tests.left import dig
 
 
@@ -63,6 +68,134 @@ def test_model_usage_in_a_record_is_parsed() -> None:
     for wrong in ({"calls": "2"}, {"cost": "much"}, {"models": ["m"]}, {"models": {"m": {"calls": "2"}}}):
         with pytest.raises(ValueError, match=r"llm\.\w+ must be"):
             replace(record, llm=wrong)
+
+
+FOREIGN: dict[str, tuple[tuple[str | int, ...], Any, str]] = {
+    "another folder": (("run_id",), "../../outside", "run_id must be the name of its folder, not '../../outside'"),
+    "a huge seed": (("seed",), 1 << 70, "seed must be from 0 to 2^62 - 1, not 1180591620717411303424"),
+    "a negative seed": (("seed",), -1, "seed must be from 0"),
+    "a start in words": (("started_at",), "yesterday", "started_at must be an ISO 8601 time, not 'yesterday'"),
+    "no end": (("ended_at",), "", "ended_at must be an ISO 8601 time, not ''"),
+    "the last year": (("ended_at",), "9999-12-31T23:59:59+00:00", "ended_at must be an ISO 8601 time"),
+    "endless": (("seconds",), math.inf, "seconds must be at most a hundred years, in seconds, not inf"),
+    "longer than time": (("seconds",), 1e308, "seconds must be at most"),
+    "no duration": (("seconds",), math.nan, "seconds must be at most"),
+    "an endless snapshot": (("timeline", 0, "seconds"), math.inf, "timeline.seconds must be"),
+    "a priceless snapshot": (("timeline", 0, "cost"), math.inf, "timeline has an impossible number of calls"),
+    "a late connection": (("sandbox", "connections", 0, "at"), math.inf, "sandbox.connections.at must be"),
+    "a long connection": (("sandbox", "connections", 0, "seconds"), math.nan, "sandbox.connections.seconds must be"),
+    "a late validation": (("sandbox", "validations", 0, 0), math.inf, "sandbox.validations must be"),
+    "no time limit": (("limits", "time_limit"), math.inf, "limits.time_limit must be a number of seconds, not inf"),
+    "no time limit in the sandbox": (("sandbox", "limits", "time_limit"), math.nan, "sandbox.limits.time_limit must"),
+    "endless calls": (("llm", "calls"), math.inf, "llm has a number that is too large"),
+    "too many calls": (("llm", "calls"), 1e300, "llm has an impossible number of calls"),
+    "a price of nothing": (("llm", "cost"), math.nan, "llm has an impossible number of calls"),
+    "negative calls": (("llm", "models", "m", "calls"), -1, "llm.models must be"),
+    "a twin's seed in words": (("twin", "run_seed"), "x", "twin.run_seed must be a whole number"),
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_an_impossible_record_is_listed_as_broken(tmp_path: Path, what: str) -> None:
+    where, value, reason = FOREIGN[what]
+    with pytest.raises(UsageError, match=re.escape(reason)):
+        read_group(foreign(tmp_path / "group", (where, value)))
+
+
+def foreign(group: Path, *changes: tuple[tuple[str | int, ...], Any]) -> Path:
+    """A run group whose record has been changed by others."""
+    spaceship = default_catalogue()["spaceship-titanic"]
+    account = SandboxAccount(
+        limits={"time_limit": 60.0},
+        connections=(Connection(host="h"),),
+        validations=(Validation(at=1.0, verdict="ok"),),
+    )
+    record = replace(record_with(spaceship, "bronze"), sandbox=account, twin={"key": "k", "run_seed": 1})
+    record = replace(record, llm={"calls": 1, "cost": 0.5, "models": {"m": {"calls": 1}}})
+    save_group(group, [with_timeline(record, spaceship, (0.5, 0.1))])
+    path = group / record.run_id / "run.json"
+    values = json.loads(path.read_text())
+    for where, value in changes:
+        place = values
+        for key in where[:-1]:
+            place = place[key]
+        place[where[-1]] = value
+    path.write_text(json.dumps(values))
+    (group / "grading_report.json").unlink()
+    return group
+
+
+def test_texts_of_a_record_can_be_encoded(tmp_path: Path) -> None:
+    group = foreign(
+        tmp_path / "group",
+        *((where, "\ud800x") for where in (("agent",), ("split",), ("error",), ("sandbox", "connections", 0, "host"))),
+        (("llm", "models"), {"\ud800": {"calls": 1, "provider": "\udfff"}}),
+        (("versions",), {"\ud800": "1"}),
+    )
+    (record,) = read_group(group).records
+    assert (record.agent, record.split, record.error) == ("?x", "?x", "?x")
+    assert record.sandbox.connections[0].host == "?x" and record.versions == {"?": "1"}
+    assert record.usage.models == {"?": ModelUsage(provider="?", calls=1)}
+
+
+def test_a_record_is_read_again_if_it_changed_and_forgotten_if_it_was_removed(tmp_path: Path) -> None:
+    (first, second) = make_group(tmp_path / "g", competitions=default_catalogue().split("dev")[:1], seeds=2)
+    reader = GroupReader(tmp_path / "g")
+    assert {record.run_id for record in reader.records()} == {first.run_id, second.run_id}
+    assert reader.record(first.run_id) is reader.record(first.run_id)
+    replace(first, detail="changed").write(tmp_path / "g" / first.run_id)
+    assert reader.record(first.run_id).detail == "changed"
+    shutil.rmtree(tmp_path / "g" / second.run_id)
+    assert [record.detail for record in reader.records()] == ["changed"]
+    reader.add(second)
+    assert second in reader.records(), "this process created it"
+
+
+def test_a_grading_report_names_no_other_folder(tmp_path: Path) -> None:
+    group = tmp_path / "group"
+    (record,) = make_group(group, competitions=default_catalogue().split("dev")[:1], seeds=1)
+    shutil.rmtree(group / record.run_id)
+    (group / "manifest.json").unlink()
+    path = group / "grading_report.json"
+    values = json.loads(path.read_text())
+    values["competition_reports"][0]["competition_id"] = "../../outside"
+    path.write_text(json.dumps(values))
+    assert [found.run_id for found in read_group(group).records] == ["..%2F..%2Foutside_0"]
+    values["competition_reports"][0]["created_at"] = "yesterday"
+    path.write_text(json.dumps(values))
+    with pytest.raises(UsageError, match="created_at must be an ISO 8601 time, not 'yesterday'"):
+        read_group(group)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"settings": {"competitions": {"c": {"split": 5}}}}, "the split of c must be text"),
+        ({"settings": {"competitions": {"c": {"category": "\ud800"}}}}, "the category of c must be text"),
+        ({"settings": {"bench_version": 2}}, "settings.bench_version must be text"),
+        ({"runs": [{"agent": "a", "competition_id": "c", "seed": 1 << 70}]}, "seed must be from 0"),
+    ],
+)
+def test_an_impossible_manifest_cannot_be_read(tmp_path: Path, changed: dict[str, Any], reason: str) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps(changed))
+    with pytest.raises(UsageError, match=rf"manifest.json cannot be read: .*{reason}"):
+        read_group(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"time_limit": math.inf}, {"started": -math.inf}, {"started": 1e300}, {"seed": 1 << 70}],
+)
+def test_an_impossible_run_in_progress_is_not_listed(tmp_path: Path, changed: dict[str, Any]) -> None:
+    path = tmp_path / "run/running.json"
+    path.parent.mkdir()
+    with mark_running(path.parent, RunKey("a", "c", 0), worker="", time_limit=60.0):
+        assert len(runs_in_progress(tmp_path)) == 1
+        values = json.loads(path.read_text())
+        path.write_text(json.dumps({**values, **changed}))
+        assert runs_in_progress(tmp_path) == []
+        path.write_text(json.dumps({**values, "owner": {**values["owner"], "mlebench.pid": "9" * 5000}}))
+        assert len(runs_in_progress(tmp_path)) == 1
 
 
 def test_a_run_without_any_response_reports_the_reason() -> None:
