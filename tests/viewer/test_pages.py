@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -29,10 +30,11 @@ from pytest_mlebench.extras.viewer.pages.compare import aligned
 from pytest_mlebench.extras.viewer.site import FILTERS
 from pytest_mlebench.extras.viewer.steps import SHOWN, OutlineStep, timestamp
 from pytest_mlebench.extras.viewer.text import code, coloured, markdown
+from pytest_mlebench.io.values import write_json
 from pytest_mlebench.llm.ledger import CALLS
-from pytest_mlebench.records.group import RunGroup, mark_running, read_group
+from pytest_mlebench.records.group import RunGroup, grading_report, mark_running, read_group
 from pytest_mlebench.records.outcome import Ending
-from pytest_mlebench.records.record import RUNNING, RunKey
+from pytest_mlebench.records.record import GRADING_REPORT, RUNNING, RunKey
 from pytest_mlebench.reports import page as report_page
 from pytest_mlebench.results.overview import Overview, overview
 from tests.groups import make_group, record_with, save_group
@@ -479,28 +481,55 @@ def test_the_index_follows_the_files_and_is_rebuilt_if_damaged(tmp_path: Path) -
     "values",
     [
         {"seed": 1 << 70},
-        {"agent": "a\ud800"},
-        {"split": "\ud800"},
-        {"error": "\ud800"},
-        {"llm": {"calls": 1, "models": {"m\ud800": {"calls": 1}}}},
+        {"seconds": math.nan},
+        {"seconds": math.inf},
+        {"ended_at": "yesterday"},
+        {"run_id": "another"},
+        {"timeline": [{"seconds": math.inf}]},
+        {"timeline": [{"seconds": 1.0, "cost": math.nan}]},
+        {"llm": {"calls": 1, "cost": math.inf}},
+        {"llm": {"calls": 1, "models": {"m": {"calls": 1 << 70}}}},
     ],
     ids=str,
 )
-def test_a_record_that_cannot_be_stored_is_listed_as_broken_and_hides_no_other(
+def test_a_record_with_impossible_values_is_listed_as_broken_and_hides_no_other(
     values: dict[str, Any], tmp_path: Path, asked_of: Callable[[], Ask]
 ) -> None:
     bad, good = (record_with(default_catalogue()[id], "gold", agent="a") for id in SMOKE[:2])
     save_group(tmp_path / "g", [bad, good], planned=[good.key])
-    file = tmp_path / "g" / bad.run_id / "run.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+    changed(tmp_path / "g" / bad.run_id, values)
     ask = asked_of()
-    pages = {page: ask(page) for page in ("/", "/runs", "/competitions", f"/run/g/{good.run_id}")}
+    pages = {page: ask(page) for page in ("/", "/runs", "/competitions", "/group/g", f"/run/g/{good.run_id}")}
     assert {answer.status for answer in pages.values()} == {200}
     assert good.run_id in pages["/runs"].text and f"/run/g/{bad.run_id}" not in pages["/runs"].text
-    index = RunIndex(tmp_path)
-    found = index.refresh_group("g")
-    index.close()
-    assert found is not None and [line.partition("/")[0] for line in found.broken] == [bad.run_id]
+    assert f"{bad.run_id}/run.json is not a run record" in pages["/group/g"].text
+    assert ask(f"/run/g/{bad.run_id}").status == 400
+
+
+def test_texts_that_are_not_unicode_are_shown(tmp_path: Path, asked_of: Callable[[], Ask]) -> None:
+    record = record_with(default_catalogue()[SMOKE[0]], "gold", agent="a")
+    save_group(tmp_path / "g", [record], planned=[RunKey("b\ud800", record.competition_id, 0)])
+    models = {"m\ud800": {"provider": "\ud800", "calls": 1}}
+    texts = dict.fromkeys(("agent", "split", "category", "error", "detail"), "text \ud800")
+    changed(tmp_path / "g" / record.run_id, {**texts, "llm": {"calls": 1, "models": models}})
+    ask = asked_of()
+    for page in ("/", "/runs", "/competitions", "/group/g", "/compare?g=g", f"/run/g/{record.run_id}"):
+        assert ask(page).status == 200, page
+
+
+def test_files_from_the_far_future_are_shown(tmp_path: Path, asked_of: Callable[[], Ask]) -> None:
+    record = record_with(default_catalogue()[SMOKE[0]], "gold", agent="a")
+    save_group(tmp_path / "g", [record], planned=[record.key])
+    for path in (tmp_path / "g" / record.run_id / "run.json", tmp_path / "g/manifest.json"):
+        os.utime(path, (10**12, 10**12))
+    ask = asked_of()
+    for page in ("/", "/runs", "/group/g", f"/run/g/{record.run_id}"):
+        assert ask(page).status == 200, page
+
+
+def changed(run_dir: Path, values: dict[str, Any]) -> None:
+    file = run_dir / "run.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
 
 
 @pytest.mark.parametrize("name", ["duration", "clock", "when"])
@@ -543,6 +572,37 @@ def test_files_whose_names_are_not_utf_8_are_listed_without_a_link(tmp_path: Pat
     answer = asked_of()(f"/run/g/{record.run_id}/files")
     assert answer.status == 200 and answer.text.count("its name is not UTF-8, not shown") == 2
     assert f'href="/run/g/{record.run_id}/files/code/good.py"' in answer.text
+
+
+def test_a_groups_page_follows_changed_and_removed_records_and_a_new_group_of_its_name(
+    tmp_path: Path, asked_of: Callable[[], Ask]
+) -> None:
+    competition, folder = default_catalogue()[SMOKE[0]], tmp_path / "g"
+
+    def shown() -> dict[str, str]:
+        return dict(re.findall(r'<tr id="run-([^"]+)" data-outcome="(\w+)"', ask("/group/g").text))
+
+    first, second = save_group(folder, [record_with(competition, "gold", agent="a", seed=seed) for seed in range(2)])
+    ask = asked_of()
+    assert shown() == {first.run_id: "gold", second.run_id: "gold"}
+    replace(record_with(competition, "silver", agent="a"), run_group="g").write(folder / first.run_id)
+    assert shown() == {first.run_id: "silver", second.run_id: "gold"}
+    shutil.rmtree(folder / second.run_id)
+    assert shown() == {first.run_id: "silver"}
+    shutil.rmtree(folder)
+    (third,) = save_group(folder, [record_with(competition, "gold", agent="b")])
+    assert shown() == {third.run_id: "gold"}
+
+
+def test_the_page_of_a_group_without_records_follows_its_grading_report(
+    tmp_path: Path, asked_of: Callable[[], Ask]
+) -> None:
+    ask = asked_of()
+    (tmp_path / "g").mkdir()
+    for outcome in ("gold", "silver"):
+        report = record_with(default_catalogue()[SMOKE[0]], outcome).report
+        write_json(tmp_path / "g" / GRADING_REPORT, grading_report([report]))
+        assert f'data-outcome="{outcome}"' in ask("/group/g").text
 
 
 def test_terminal_sequences_become_classes_and_nothing_else() -> None:

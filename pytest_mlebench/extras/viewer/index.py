@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.extras.viewer.folder import changed_at, is_utf8, read
+from pytest_mlebench.extras.viewer.folder import changed_at, is_utf8, read, read_record
 from pytest_mlebench.io.files import NotReadable
 from pytest_mlebench.io.values import as_count, loads, parse
 from pytest_mlebench.records.group import runs_in_progress
@@ -25,8 +25,7 @@ from pytest_mlebench.records.outcome import FAILURES, Outcome
 from pytest_mlebench.records.record import GRADING_REPORT, MANIFEST, RECORD, RUNNING, RunRecord
 
 FILE = ".mlebench-view.sqlite3"
-_VERSION = 4
-_MAX_RECORD = 8 << 20
+_VERSION = 5
 _MAX_MANIFEST = 64 << 20
 _TEXT = 500
 
@@ -156,7 +155,7 @@ class Group:
 _COLUMNS = tuple(field.name for field in fields(ListedRun))
 _SCHEMA = f"""
 create table groups (name text primary key, stamp text not null, about text not null);
-create table runs (folder text not null, mtime integer not null, size integer not null, {", ".join(_COLUMNS)},
+create table runs (folder text not null, stamp text not null, {", ".join(_COLUMNS)},
     primary key (group_name, folder));
 create table facets (group_name text not null, facet text not null, value, count integer not null,
     primary key (group_name, facet, value)) without rowid;
@@ -286,8 +285,7 @@ class RunIndex:
     def _refresh_group(self, name: str) -> None:
         folder = self.runs_dir / name
         stamp = self._stamp(name)
-        query = "select folder, mtime, size from runs where group_name = ?"
-        known = {run: (mtime, size) for run, mtime, size in self._all(query, (name,))}
+        known = dict(self._all("select folder, stamp from runs where group_name = ?", (name,)))
         statements: list[tuple[str, Sequence[Any]]] = []
         broken, seen, in_progress = list[str](), set[str](), False
         for run in _folders(folder):
@@ -296,14 +294,13 @@ class RunIndex:
             except OSError:
                 in_progress = in_progress or (folder / run / RUNNING).exists()
                 continue
-            if known.get(run) != (about.st_mtime_ns, about.st_size):
+            if known.get(run) != (version := f"{about.st_mtime_ns} {about.st_size}"):
                 try:
-                    record = parse(RunRecord, loads(read(folder, run, RECORD, size=_MAX_RECORD)[0]))
-                    row = [run, about.st_mtime_ns, about.st_size, *asdict(_run(name, run, record)).values()]
-                    self._all(_VALUES, row)  # fails for a value that SQLite cannot store
-                except (NotReadable, ValueError, OverflowError) as error:
+                    record = read_record(folder, run)
+                except (NotReadable, ValueError) as error:
                     broken.append(f"{run}/{RECORD} is not a run record: {str(error)[:_TEXT]}")
                     continue
+                row = [run, version, *asdict(_run(name, run, record)).values()]
                 statements.append((_INSERT, row))
             seen.add(run)
         statements += [
@@ -427,8 +424,10 @@ class RunIndex:
         return database
 
 
-_VALUES = f"values ({', '.join('?' * (3 + len(_COLUMNS)))})"
-_INSERT = f"insert or replace into runs (folder, mtime, size, {', '.join(_COLUMNS)}) {_VALUES}"
+_INSERT = (
+    f"insert or replace into runs (folder, stamp, {', '.join(_COLUMNS)}) "
+    f"values ({', '.join('?' * (2 + len(_COLUMNS)))})"
+)
 _DELETE_FACETS = "delete from facets where group_name = ?"
 _DELETIONS = ("delete from groups where name = ?", "delete from runs where group_name = ?", _DELETE_FACETS)
 _COUNTED = (

@@ -21,7 +21,7 @@ from pytest_mlebench.io.units import plain
 from pytest_mlebench.io.values import as_count, as_number, as_object, loads
 from pytest_mlebench.llm.ledger import CALLS
 from pytest_mlebench.records.group import RunInProgress, runs_in_progress
-from pytest_mlebench.records.record import RUN_LOG
+from pytest_mlebench.records.record import GRADING_REPORT, MANIFEST, RUN_LOG
 from pytest_mlebench.sandbox.redaction import TAIL_SUFFIX
 
 _INTERVAL = 1.0
@@ -161,7 +161,7 @@ def group_state(group_dir: Path) -> str:
                         if not record:
                             parts += [str(changed_at(group_dir / entry.name / name)) for name in (RUN_LOG, CALLS)]
                             parts.append(str((group_dir / entry.name / "running.json").exists()))
-                    elif entry.name == "manifest.json":
+                    elif entry.name.endswith((MANIFEST, GRADING_REPORT)):
                         parts.append(str(entry.stat(follow_symlinks=False).st_mtime_ns))
                 except OSError:
                     continue

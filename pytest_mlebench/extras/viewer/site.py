@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import MLEBenchError, UsageError
-from pytest_mlebench.extras.viewer.folder import is_folder, read, size_of
+from pytest_mlebench.extras.viewer.folder import is_folder, read_record, size_of
 from pytest_mlebench.extras.viewer.guard import FILE_POLICY, NONCE
 from pytest_mlebench.extras.viewer.index import Group, ListedRun, RunIndex
 from pytest_mlebench.extras.viewer.live import Calls, changes, group_state
@@ -27,7 +27,6 @@ from pytest_mlebench.extras.viewer.pictures import short
 from pytest_mlebench.extras.viewer.steps import Conversation, Trajectories, has_trajectory
 from pytest_mlebench.io import units
 from pytest_mlebench.io.files import NotReadable
-from pytest_mlebench.io.values import loads, parse
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import GroupReader, RunGroup, runs_in_progress
 from pytest_mlebench.records.outcome import Outcome
@@ -193,11 +192,9 @@ class RunPlace:
     def record(self) -> RunRecord | None:
         """Its record; None if it has not ended. Raises UsageError."""
         try:
-            content, _ = read(self.folder, self.run_id, RECORD, size=8 << 20)
+            return read_record(self.folder, self.run_id)
         except NotReadable:
             return None
-        try:
-            return parse(RunRecord, loads(content))
         except ValueError as error:
             raise UsageError(f"{RECORD} of {self.run_id} is not a run record: {error}") from error
 
