@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -87,11 +88,17 @@ def test_several_groups_are_exported_in_one_command(
     assert all((tmp_path / path).is_file() for path in written)
 
 
-def test_a_record_cannot_refer_to_an_outside_folder(groups: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("key", "value"), [("run_id", "../../elsewhere"), ("started_at", "yesterday"), ("ended_at", ""), ("seconds", 1e300)]
+)
+@pytest.mark.parametrize("to", ["atif", "inspect", "mle-bench"])
+def test_a_record_with_impossible_values_is_reported_and_not_exported(
+    to: str, key: str, value: object, groups: list[Path], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
     (record,) = groups[0].glob("*/run.json")
-    record.write_text(record.read_text().replace('"smoke-diabetes_a-0"', '"../../elsewhere"'))
-    assert main(["export", "--to=atif", str(groups[0])]) == 2
-    assert "'../../elsewhere' is not the id of a run" in capsys.readouterr().err
+    record.write_text(json.dumps(json.loads(record.read_text()) | {key: value}))
+    assert main(["export", f"--to={to}", "-o", str(tmp_path / "out"), str(groups[0])]) == 2
+    assert f"is not a run record: {key} must be" in caplog.text and not (tmp_path / "out").exists()
 
 
 def test_a_missing_required_option_of_an_exporter_is_reported(

@@ -122,9 +122,6 @@ def _read(name: str, runs_dir: Path) -> RunGroup:
         logger.warning("warning: %s", problem)
     if not group.records:
         raise UsageError(f"{group.folder} has no finished run: there is nothing to export")
-    for record in group.records:  # it is used as a folder name, and bundles are untrusted
-        if Path(record.run_id).name != record.run_id:
-            raise UsageError(f"{group.folder}: {record.run_id!r} is not the id of a run")
     return group
 
 
