@@ -229,6 +229,17 @@ def test_a_broken_result_gives_a_warning_without_a_traceback(
     assert "smoke-diabetes__broken" in caplog.text
 
 
+@pytest.mark.parametrize("start", ["0001-01-01", "9999-12-31", "1970-01-01"])
+def test_a_trial_with_times_that_no_record_has_is_skipped(
+    job: Path, dataset: Dataset, caplog: pytest.LogCaptureFixture, start: str
+) -> None:
+    add_trial(job, submission=dataset.perfect_submission)
+    times: Any = {"started_at": start, "finished_at": "2100-01-01"}
+    add_trial(job, "smoke-diabetes__times", agent_execution=times, **times)
+    group = imported(job)
+    assert len(group.records) == 1 and not group.broken and "smoke-diabetes__times: its" in caplog.text
+
+
 def test_an_invalid_job_is_rejected_in_one_line(job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "is not a job of Harbor" in refused(job, capsys)
     assert "cannot be read" in refused(tmp_path / "jobs/nowhere", capsys)

@@ -15,9 +15,10 @@ from typing import IO, Any
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.extras.interop.harbor.task import HIDDEN, ORGANISATION, SUBMISSION, TASK_FILE
 from pytest_mlebench.io import files
-from pytest_mlebench.io.units import one_line
+from pytest_mlebench.io.units import MAX_SECONDS, one_line
 from pytest_mlebench.io.values import as_number, as_object, loads
 from pytest_mlebench.records.outcome import Ending
+from pytest_mlebench.records.record import check_moment
 
 RESULT = "result.json"
 MAX_JSON = 16 << 20
@@ -152,6 +153,9 @@ def read_trial(folder: Path) -> Trial | None:
         raise JobError(f"{folder}: its result lacks a valid start or end time")
     execution = as_object(found.get("agent_execution"))
     began, stopped = (_moment(execution.get(key)) for key in ("started_at", "finished_at"))
+    seconds = max(0.0, ((stopped or ended) - (began or ended)).total_seconds())
+    if seconds > MAX_SECONDS:
+        raise JobError(f"{folder}: its agent cannot have run for more than a hundred years")
     exception = as_object(found.get("exception_info"))
     ending, why = _ending(text(exception.get("exception_type")), began is not None)
     about = ": ".join(filter(None, (text(exception.get("exception_type")), text(exception.get("exception_message")))))
@@ -163,7 +167,7 @@ def read_trial(folder: Path) -> Trial | None:
         harbor_agent=agent,
         started_at=began or started,
         ended_at=stopped or ended,
-        seconds=max(0.0, ((stopped or ended) - (began or ended)).total_seconds()),
+        seconds=seconds,
         ending=ending,
         detail="" if why else about,
         error=f"Harbor could not run the agent: {about}" if why else None,
@@ -219,10 +223,12 @@ def text(value: Any) -> str:
 
 
 def _moment(value: Any) -> datetime | None:
-    """A time in a result; without an offset, it is UTC."""
+    """A time in a result that a record can have; without an offset, it is UTC."""
     try:
         moment = datetime.fromisoformat(value)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        check_moment("it", moment.isoformat())
+        return moment
     except (TypeError, ValueError, OverflowError):
         return None
 
