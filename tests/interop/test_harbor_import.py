@@ -135,7 +135,7 @@ def test_a_cost_is_known_without_the_number_of_calls(job: Path) -> None:
     assert record.cost == 0.25 and "calls" not in record.llm
 
 
-@pytest.mark.parametrize("cost", [float("nan"), -1, "much", True, {"usd": 1}])
+@pytest.mark.parametrize("cost", [float("nan"), -1, 1e300, "much", True, {"usd": 1}])
 def test_an_invalid_cost_is_unknown(job: Path, cost: Any) -> None:
     add_trial(job, usage={"cost_usd": cost, "n_input_tokens": -5}, trajectory=TRAJECTORY)
     (record,) = imported(job).records

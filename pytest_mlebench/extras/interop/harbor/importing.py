@@ -40,6 +40,8 @@ logger = logging.getLogger("pytest_mlebench")
 
 _LOG_BYTES = 8 << 20
 """Maximum bytes of each log of a trial."""
+_MAX_COST = 1e15
+"""In dollars, as in a record."""
 
 
 def add(commands: Any) -> None:
@@ -248,7 +250,7 @@ def _llm(trial: Trial, run_dir: Path) -> dict[str, Any]:
         if (count := as_count(usage.get(key))) is not None
     }
     known = as_number(usage.get("cost_usd"))
-    if known is not None and known < 0:
+    if known is not None and not 0 <= known <= _MAX_COST:
         known = None
     calls = _calls(run_dir)
     model = trial.harbor_agent.get("model")
