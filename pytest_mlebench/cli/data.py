@@ -170,6 +170,7 @@ def _prepare_in(
         # Unavailable competitions, which this returns, fail below with their own errors.
         downloads, skips = KaggleDownloads(), options.skip_denied
         store.check_all(competitions, downloads, jobs=options.jobs, skip_denied=skips, reporter=reporter, **how)
+        how["check_disk"] = how["check_disk"] and "unpacking"
         ready = {one.id for one in competitions if store.is_ready(one, **how)}
 
         def ended(result: jobs.PreparationResult) -> None:

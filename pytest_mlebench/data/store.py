@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 from pytest_mlebench.authoring.archives import ArchiveError, unpack_zip, unpacked_size
 from pytest_mlebench.catalog.competition import FIRST, Competition, command
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_mlebench.data.download.kaggle import KaggleDownloads
     from pytest_mlebench.data.download.transfers import RetryPolicy
 
+DiskCheck = bool | Literal["unpacking"]
 PARALLEL_DOWNLOADS = 4
 _LEFTOVERS = (".unpacking-*", ".making-*", ".preparing-*", ".describing-*", ".removing-*", ".levelling-*")
 
@@ -49,7 +50,7 @@ class PrepareOptions(TypedDict, total=False):
     force: bool
     keep_raw: bool | None
     description: Description | None
-    check_disk: bool
+    check_disk: DiskCheck
 
 
 DEFAULT_JOBS = 4
@@ -276,7 +277,7 @@ class DataStore:
         False, raw data in the store is removed afterwards; if None, it is removed only if this call downloaded or
         unpacked it. ``description`` selects the description that agents read, also for data that is already prepared
         (None: the existing one, else the bundled one). ``check_disk`` (True) checks disk space before a download, and
-        before data is unpacked or copied.
+        before data is unpacked or copied; ``"unpacking"`` leaves out the first, for example after ``check_all``.
 
         Raises DataError, and leaves no incomplete data behind. Prepared data that differs from the reference is moved
         to ``prepared.mismatch`` (see ``Dataset.mismatch``).
@@ -390,9 +391,9 @@ class DataStore:
         missing = max(0, head.size - self._opened_source.bytes_there(dataset.pulling))
         return files.SpaceNeed(peak=missing, rest=missing)
 
-    def _pull(self, dataset: Dataset, head: Head, reporter: Reporter, *, check_disk: bool) -> None:
+    def _pull(self, dataset: Dataset, head: Head, reporter: Reporter, *, check_disk: DiskCheck) -> None:
         competition, source = dataset.competition, self._opened_source
-        if check_disk:
+        if check_disk is True:
             files.require_space(self.root, [self._need_to_pull(dataset, head)], 1)
         source.pull(competition, head, dataset.pulling, reporter)
         new = Dataset(competition, dataset.pulling)
@@ -453,7 +454,7 @@ class DataStore:
                 f"{competition.id}: no raw data at {dataset.raw}; download it: {self.command('prepare', competition)}, "
                 f"or name an unpacked download: {self.command('prepare', competition, '--raw-dir FOLDER')}"
             )
-        if options.get("check_disk", True):
+        if options.get("check_disk", True) is True:
             files.require_space(self.root, [self.need(competition, downloads, reporter, **options)], 1)
         slots = self.root / ".downloads"
         slots.mkdir(exist_ok=True)
@@ -464,7 +465,7 @@ class DataStore:
             reporter(Step(competition.id, "downloading"))
             downloads.download(competition, dataset.archive, reporter)
 
-    def _unpack(self, dataset: Dataset, reporter: Reporter, *, check_disk: bool) -> None:
+    def _unpack(self, dataset: Dataset, reporter: Reporter, *, check_disk: DiskCheck) -> None:
         archive = dataset.archive
         try:
             size = unpacked_size(archive)
@@ -525,7 +526,7 @@ class DataStore:
             for problem in changed_cells(competition, dataset.raw if raw_dir is None else raw_dir, dataset):
                 reporter(WarningNote(f"{competition.id}: prepare.py changed cells: {problem}"))
 
-    def _level_again(self, dataset: Dataset, reporter: Reporter, *, check_disk: bool) -> None:
+    def _level_again(self, dataset: Dataset, reporter: Reporter, *, check_disk: DiskCheck) -> None:
         """Level data from an earlier version or another program, which remains complete throughout."""
         if dataset.has_moved_files:  # a call was killed before it set their times
             self._finish_moving(dataset)

@@ -216,6 +216,15 @@ def test_an_archive_larger_than_the_disk_is_not_unpacked(data: Path, prepare: Ml
     assert done.returncode == 1 and "more than one member for" in done.stderr
 
 
+def test_a_downloaded_archive_larger_than_the_disk_is_not_unpacked(
+    kaggle_server: KaggleServer, raw_files: RawFiles, data: Path, prepare: Mlebench
+) -> None:
+    kaggle_server.add(TITANIC, raw_files(TITANIC)).archive = bomb()
+    done = prepare("-c", TITANIC)
+    assert done.returncode == 1 and "not enough disk" in done.stderr and " TiB more is needed" in done.stderr
+    assert names(data / TITANIC) == {f"{TITANIC}.zip"}
+
+
 def test_too_little_disk_space_is_reported_before_any_download(
     kaggle_server: KaggleServer,
     raw_files: RawFiles,
