@@ -349,7 +349,7 @@ class Competition:
 
     def require_modules(self) -> None:
         """Raise CompetitionError, with an install command, if this environment lacks modules for preparing the data."""
-        if missing := [name for name in self.requires if name not in sys.modules and find_spec(name) is None]:
+        if missing := [name for name in self.requires if find_spec(name) is None]:
             packages = " ".join(f"'{_EXTRAS.get(name, name)}'" for name in missing)
             raise CompetitionError(
                 f"{self.id}: its data cannot be prepared without {' and '.join(missing)}; run: pip install {packages}"
