@@ -5,7 +5,6 @@ Also the report of one submission, with the fields of MLE-bench's grading report
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -186,12 +185,8 @@ class Limits:
     def __post_init__(self) -> None:
         # A sandbox compares them with the machine's resources (see ``fair_share``).
         for name, value in asdict(self).items():
-            if value is None and name in ("cpus", "memory", "disk"):
-                continue
-            if not isinstance(value, Real):
+            if not (isinstance(value, Real) or (value is None and name in ("cpus", "memory", "disk"))):
                 raise TypeError(f"{name} must be a number, not {value!r}")
-            if value < 0 or math.isnan(value):
-                raise ValueError(f"{name} must be a number of at least 0, not {value!r}")
 
     @property
     def grace(self) -> float:

@@ -244,7 +244,6 @@ class RunOptions:
         expect(self.limits, Limits, "limits", "Limits(time_limit=600) is one")
         expect(self.grading, GradingLimits, "grading", "GradingLimits(seconds=60) is one")
         expect(self.permissions, Permissions, "permissions", "Permissions(allow_secrets=['NAME']) is one")
-        number(self.limits.time_limit, "limits.time_limit")
         number(self.max_submission_bytes, "max_submission_bytes")
         if self.until not in defaults.UNTIL:
             raise UsageError(f"until must be one of {', '.join(defaults.UNTIL)}, not {self.until!r}")
