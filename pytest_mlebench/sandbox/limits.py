@@ -78,6 +78,9 @@ def _memory_groups(pid: int, root: Path) -> Iterator[Path]:
             return
 
 
+TEST_SECONDS = 2 * 3600.0
+"""Time limit for the self-test of an image."""
+
 _INTERVAL = 0.25
 _MAX_UNMEASURED = 3
 _MEASURING_SHARE = 0.1

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import socketserver
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from unittest.mock import Mock
 
+import docker
 import pytest
 from docker.errors import APIError, DockerException, ImageNotFound
 
 from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.sandbox.docker.client import ContainerClient
+from pytest_mlebench.sandbox.docker.container import Container
 from pytest_mlebench.sandbox.docker.images import Images
 from pytest_mlebench.sandbox.docker.podman import open_client
 
@@ -49,30 +55,107 @@ def test_a_typo_in_a_dockerfile_is_shown_in_the_builders_words() -> None:
 def test_an_engine_that_answers_nonsense_gives_a_one_line_error(
     status: int, body: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Engine):
         def do_GET(self) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body.encode())
+            self.answer(status, body)
 
-        def address_string(self) -> str:
-            return ""
+    with serving(tmp_path / "engine.sock", Handler) as host:
+        for name in ("DOCKER_HOST", "CONTAINER_HOST"):
+            monkeypatch.setenv(name, host)
+        with pytest.raises(SandboxError) as caught:
+            open_client(engine).close()
+    assert "\n" not in str(caught.value)
 
-        def log_message(self, *_: object) -> None:
-            pass
 
-    path = tmp_path / "engine.sock"
-    for name in ("DOCKER_HOST", "CONTAINER_HOST"):
-        monkeypatch.setenv(name, f"unix://{path}")
-    with socketserver.ThreadingUnixStreamServer(str(path), Handler) as server:
+class Engine(BaseHTTPRequestHandler):
+    """Answers what images and containers ask, and begins answers to `build` and `events` that it never ends."""
+
+    protocol_version = "HTTP/1.1"
+    ended = threading.Event()
+
+    def answer(self, status: int, body: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def begin(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"] or 0))
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        text = b'{"stream": "Step 1/2 : RUN sleep 999\\n"}\n'
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(text), text))
+
+    def do_GET(self) -> None:
+        if "/events" in self.path:
+            self.begin()
+            self.ended.wait(30)
+            self.close_connection = True
+        else:
+            self.answer(404 if "/images/" in self.path else 200, '{"message": "No such image: x"}')
+
+    def do_POST(self) -> None:
+        self.begin()
+        self.ended.wait(30)
+        self.close_connection = True
+
+    def address_string(self) -> str:
+        return ""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Dying(Engine):
+    """Breaks the connection during a build."""
+
+    def do_POST(self) -> None:
+        self.begin()
+        self.close_connection = True
+
+
+@contextmanager
+def serving(path: Path, handler: type[Engine]) -> Iterator[str]:
+    handler.ended.clear()
+    with socketserver.ThreadingUnixStreamServer(str(path), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            with pytest.raises(SandboxError) as caught:
-                open_client(engine).close()
+            yield f"unix://{path}"
         finally:
+            handler.ended.set()
             server.shutdown()
             thread.join()
-    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("handler", "problem"), [(Engine, "the build takes longer than 1 second"), (Dying, "Connection broken")]
+)
+def test_a_build_whose_output_ends_early_or_never_is_an_error(
+    handler: type[Engine], problem: str, tmp_path: Path
+) -> None:
+    start = time.monotonic()
+    with (
+        serving(tmp_path / "engine.sock", handler) as host,
+        closing(docker.DockerClient(host, version="1.41")) as client,
+        pytest.raises(SandboxError) as caught,
+    ):
+        Images(client, build_seconds=1).environment()
+    step, last = str(caught.value).splitlines()[-2:]
+    assert step == "Step 1/2 : RUN sleep 999" and problem in last
+    assert time.monotonic() - start < 10
+
+
+def test_an_engine_that_does_not_finish_its_list_of_events_is_not_waited_for(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path / "engine.sock", Engine) as host,
+        closing(docker.DockerClient(host, version="1.41", timeout=1)) as client,
+    ):
+        container = Container(ContainerClient(client, host), "x")
+        container._created = time.time()
+        start = time.monotonic()
+        assert container.was_stopped_from_outside()
+    assert time.monotonic() - start < 10

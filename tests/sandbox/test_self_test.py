@@ -16,12 +16,14 @@ import pytest
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.files import bundled
-from pytest_mlebench.io.progress import Event, Note, Step
+from pytest_mlebench.io.progress import Event, Note, Step, silent
+from pytest_mlebench.records.outcome import Limits
+from pytest_mlebench.sandbox.docker import container as container_module
 from pytest_mlebench.sandbox.docker.container import run_self_test
 from pytest_mlebench.sandbox.docker.images import Images
 from pytest_mlebench.sandbox.docker.podman import open_client
 from tests.sandbox.conftest import require_docker
-from tests.sandbox.scripted import ENGINE
+from tests.sandbox.scripted import ENGINE, MB, docker_sandbox
 
 TOOLS = ("gcc", "nm", "readelf")
 needs_compiler = pytest.mark.skipif(not all(map(shutil.which, TOOLS)), reason=f"needs {', '.join(TOOLS)}")
@@ -194,8 +196,42 @@ def lines_of_check(image: str) -> list[str]:
             assert isinstance(event, Note)
             lines.append(event.text)
 
-        run_self_test(engine, image, reporter=report)
+        run_self_test(engine, image, limits=Limits(), reporter=report)
     return lines
+
+
+def test_output_without_end_is_reported_in_part() -> None:
+    notes: list[Event] = []
+    lines = container_module._Lines(notes.append)
+    for _ in range(256):
+        lines.write(b"x" * (1 << 16))
+    lines.write(b"\n" + b"line\n" * 10_000 + b"check: x failed\nhalf")
+    assert lines.last == "check: x failed"
+    assert notes == [Note("x" * 1000), *[Note("line")] * 999]
+
+
+@pytest.mark.docker
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("program", "limits", "problem"),
+    [
+        ("import time; time.sleep(60)", Limits(), "did not end within 2 seconds"),
+        ("print(len(bytearray(1 << 29)))", Limits(memory=64 * MB), "its self-test exited with status 137"),
+        (
+            "import time; [open(f'/tmp/{k}', 'wb').write(bytes(1 << 22)) for k in range(16)]; time.sleep(30)",
+            Limits(disk=16 * MB),
+            r"its self-test filled the disk: \d+ MiB written, the limit is 16 MiB",
+        ),
+    ],
+)
+def test_an_image_whose_self_test_wants_more_than_a_run_fails(
+    program: str, limits: Limits, problem: str, docker_engine: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(container_module, "TEST_SECONDS", 2.0 if "sleep(60)" in program else 60.0)
+    monkeypatch.setattr(container_module, "PROGRAM", (container_module.PROGRAM[0], "-c", program))
+    image = docker_sandbox().images.environment()  # type: ignore[attr-defined]
+    with closing(open_client(ENGINE)) as engine, pytest.raises(SandboxError, match=problem):
+        run_self_test(engine, image, limits=limits, reporter=silent)
 
 
 @pytest.mark.docker

@@ -24,7 +24,7 @@ from pytest_mlebench.extras.apptainer.disk import CONFINED, NO_NETWORK, Disk, sc
 from pytest_mlebench.extras.apptainer.filter import compiled
 from pytest_mlebench.extras.apptainer.images import SifImages
 from pytest_mlebench.extras.apptainer.program import InstalledProgram, find_program
-from pytest_mlebench.io.files import bundled
+from pytest_mlebench.io.files import bundled, free_bytes
 from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.records.record import RUN_LOG
@@ -69,7 +69,7 @@ class ApptainerSandbox:
     def __init__(self, bench: Bench) -> None:
         self._settings = bench.settings
         self._limits, self._workers, self._reporter = bench.limits, bench.workers, bench.reporter
-        self._disk_share = disk_share(free_space(Path(tempfile.gettempdir())), bench.workers)
+        self._disk_share = disk_share(free_bytes(Path(tempfile.gettempdir())), bench.workers)
         self._gpu_pool = GpuPool(bench.settings.gpu_ids)
         self.images = SifImages(bench)
         self._abilities: dict[str, probe.Abilities] = {}
@@ -306,13 +306,8 @@ def _rlimits(limits: Limits, *, grouped: bool) -> dict[str, int]:
 def _disk_watcher(limit: int | None, scratch: Path, container: ApptainerContainer, share: int | None) -> DiskWatcher:
     written = partial(_written, scratch)
     if limit is None:
-        return FreeSpaceWatcher(partial(free_space, scratch), written, container.kill, share=share)
+        return FreeSpaceWatcher(partial(free_bytes, scratch), written, container.kill, share=share)
     return DiskWatcher(limit, written, container.kill)
-
-
-def free_space(scratch: Path) -> int | None:
-    """Free bytes on the disk that holds ``scratch``."""
-    return shutil.disk_usage(scratch).free
 
 
 def _written(scratch: Path) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import math
 import os
 import secrets
 import shutil
@@ -18,21 +19,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import requests
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest, DriverConfig, LogConfig, Mount, Ulimit
 
 from pytest_mlebench import defaults
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.files import bundled
-from pytest_mlebench.io.processes import owned_prefix, owner_labels, sigterm_interrupts
+from pytest_mlebench.io.processes import LABEL, owned_prefix, owner_labels, sigterm_interrupts
 from pytest_mlebench.io.progress import Note, Reporter
 from pytest_mlebench.records.outcome import Limits
-from pytest_mlebench.sandbox.docker.client import PODMAN, ContainerClient, client_errors
+from pytest_mlebench.sandbox.contract import format_duration
+from pytest_mlebench.sandbox.docker.client import PODMAN, ContainerClient, client_errors, free_space
 from pytest_mlebench.sandbox.gpus import Gpu
-from pytest_mlebench.sandbox.limits import oom_events, oom_kills
+from pytest_mlebench.sandbox.limits import TEST_SECONDS, DiskWatcher, FreeSpaceWatcher, oom_events, oom_kills
 from pytest_mlebench.sandbox.seccomp import profile as seccomp_profile
 from pytest_mlebench.sandbox.wiring import DATA
 
@@ -230,39 +234,48 @@ def configuration(
             Mount(INIT, str(sockets.parent / "init.py"), type="bind", read_only=True),
         ],
         "read_only": bool(disk),
-        "pids_limit": limits.processes,
         "shm_size": shm_bytes,
-        "ulimits": [Ulimit(name="core", soft=0, hard=0)],
-        # The output goes only to our log, which is bounded.
-        "log_config": LogConfig(type="none"),
+        **_limited(limits),
+        **_devices(gpus, runtime),
     }
     if privileged:
         confined["privileged"] = True
     else:
         confined |= {"cap_drop": ["ALL"], "cap_add": _CAPABILITIES, "security_opt": _security()}
-    if limits.memory is not None:
-        confined |= {"mem_limit": limits.memory, "memswap_limit": limits.memory}  # equal values: no swap
-    if limits.cpus is not None:
-        confined["nano_cpus"] = int(limits.cpus * 1e9)
-    if limits.disk is not None:  # takes effect at once, not only at the next check
-        confined["ulimits"].append(Ulimit(name="fsize", soft=limits.disk, hard=limits.disk))
-    return confined | _devices(gpus, runtime)
+    return confined
 
 
-def configuration_of_test(command: Sequence[str], *, gpus: Sequence[Gpu], runtime: str | None) -> dict[str, Any]:
+def configuration_of_test(
+    command: Sequence[str], limits: Limits, *, gpus: Sequence[Gpu], runtime: str | None
+) -> dict[str, Any]:
     """Return the arguments of ``containers.create`` for our program in an agent's image, confined like the agent."""
     return {
         "entrypoint": list(command),
         "command": [],
         "user": "nonroot",
         "network_mode": "none",
-        "pids_limit": defaults.PROCESSES,
         "shm_size": defaults.SHM_BYTES,
-        "log_config": LogConfig(type="none"),
         "cap_drop": ["ALL"],
         "security_opt": _security(),
+        **_limited(limits),
         **_devices(gpus, runtime),
     }
+
+
+def _limited(limits: Limits) -> dict[str, Any]:
+    limited: dict[str, Any] = {
+        "pids_limit": limits.processes,
+        "ulimits": [Ulimit(name="core", soft=0, hard=0)],
+        # The output goes only to our log, which is bounded.
+        "log_config": LogConfig(type="none"),
+    }
+    if limits.memory is not None:
+        limited |= {"mem_limit": limits.memory, "memswap_limit": limits.memory}  # equal values: no swap
+    if limits.cpus is not None:
+        limited["nano_cpus"] = int(limits.cpus * 1e9)
+    if limits.disk is not None:  # takes effect at once, not only at the next check
+        limited["ulimits"].append(Ulimit(name="fsize", soft=limits.disk, hard=limits.disk))
+    return limited
 
 
 def _security() -> list[str]:
@@ -334,12 +347,16 @@ class Container:
             state: dict[str, Any] = self._client.api.inspect_container(self.name)["State"]
             return state
 
-    def wait(self) -> int:
-        """Wait for it to end. Returns its exit status."""
+    def wait(self, seconds: float) -> int:
+        """Wait for it to end. Returns its exit status. Raises SandboxError if it takes longer."""
+        deadline = time.monotonic() + seconds
         while self._output is not None and self._output.is_alive():
+            if time.monotonic() > deadline:
+                raise SandboxError(f"container {self.name} did not end within {format_duration(seconds)}")
             self._output.join(1)  # in short steps, so that signal handlers can run in between
         with _engine("wait for"):
-            return int(self._client.api.wait(self.name)["StatusCode"])
+            left = max(1, math.ceil(deadline - time.monotonic()))
+            return int(self._client.api.wait(self.name, timeout=left)["StatusCode"])
 
     def written(self) -> int | None:
         """Return the bytes that it holds in addition to its image; None if the engine cannot measure them.
@@ -353,6 +370,11 @@ class Container:
             return 0
         return None if self._engine.name == PODMAN else 0
 
+    def disk_watcher(self, limit: int | None, share: int | None) -> DiskWatcher:
+        if limit is None:
+            return FreeSpaceWatcher(partial(free_space, self._engine.info), self.written, self.kill, share=share)
+        return DiskWatcher(limit, self.written, self.kill)
+
     def oom_kills(self) -> int | None:
         if self._oom_events is None:
             return None
@@ -365,14 +387,14 @@ class Container:
         """Whether anyone else stopped or removed it through the engine."""
         try:
             self._client.api.inspect_container(self.name)
-            events = self._client.api.events(
-                since=int(self._created), until=int(time.time()) + 1, decode=True, filters={"container": self.name}
-            )
-            try:
-                return any(event.get("Action") in ("kill", "stop", "destroy", "pause", "restart") for event in events)
-            finally:
-                _close(events)
-        except (DockerException, OSError):
+            window = {"since": int(self._created), "until": int(time.time()) + 1}
+            filters = json.dumps({"container": [self.name]})
+            # The client's own method waits without a time limit.
+            with self._get("events", {**window, "filters": filters}) as response:
+                response.raise_for_status()
+                events = [json.loads(line) for line in response.iter_lines() if line]
+            return any(event["Action"] in ("kill", "stop", "destroy", "pause", "restart") for event in events)
+        except (DockerException, OSError, ValueError, LookupError, TypeError):
             return True
 
     def kill(self) -> None:
@@ -392,14 +414,9 @@ class Container:
 
         Raises SandboxError if the engine cannot read it.
         """
-        api = self._client.api
-        url = f"{api.base_url}/v{api.api_version}/containers/{self.name}/archive"
         # The client's own method is not used, because its stream cannot be closed: the engine would keep reading, and
         # the container stay locked, for hours if an agent created a file of terabytes.
-        with (
-            _engine("read"),
-            api.get(url, params={"path": path}, stream=True, timeout=api.timeout) as response,
-        ):
+        with _engine("read"), self._get(f"containers/{self.name}/archive", {"path": path}) as response:
             if response.status_code == 404:
                 yield iter(())
                 return
@@ -407,6 +424,12 @@ class Container:
             if self._engine.follows_links and _is_link(response.headers.get("X-Docker-Container-Path-Stat", "")):
                 raise SandboxError("a link")
             yield response.iter_content(1 << 20)
+
+    def _get(self, path: str, parameters: Mapping[str, Any]) -> requests.Response:
+        api = self._client.api
+        url = f"{api.base_url}/v{api.api_version}/{path}"
+        response: requests.Response = api.get(url, params=parameters, stream=True, timeout=api.timeout)
+        return response
 
     def close(self) -> None:
         """Close its output, even if it was not read to its end."""
@@ -443,28 +466,38 @@ def _engine(what: str) -> AbstractContextManager[None]:
 
 
 PROGRAM = ("/opt/agent/bin/python", "-u", "/opt/mlebench/check.py")
+_MAX_LINE, _MAX_LINES = 1000, 1000
+"""Bytes of a line, and lines, that are reported of a self-test: the image's programs may print anything."""
 
 
 def run_self_test(
     engine: ContainerClient,
     image: str,
     *arguments: str,
+    limits: Limits,
+    share: int | None = None,
     gpus: Sequence[Gpu] = (),
     runtime: str | None = None,
     reporter: Reporter,
 ) -> None:
-    """Test an image, and report each line of output. Raises SandboxError, which names what failed."""
+    """Test an image, and report each line of output. Raises SandboxError, which names what failed.
+
+    ``limits`` are those of a run, and ``share`` is its share of the disk.
+    """
     container = Container(engine, f"mlebench-check-{secrets.token_hex(6)}")
     lines = _Lines(reporter)
     with ExitStack() as stack:
         stack.enter_context(sigterm_interrupts())
         stack.callback(container.remove)
         stack.callback(container.close)
-        settings = configuration_of_test([*PROGRAM, *arguments], gpus=gpus, runtime=runtime)
-        container.create(image, settings, owner_labels(), quota=None)
+        settings = configuration_of_test([*PROGRAM, *arguments], limits, gpus=gpus, runtime=runtime)
+        container.create(image, settings, owner_labels() | {f"{LABEL}keep": "false"}, quota=None)
         container.start(lines.write)
-        status = container.wait()
+        with container.disk_watcher(limits.disk, share) as disk:
+            status = container.wait(TEST_SECONDS)
         container.finish_output()
+    if disk.full:
+        raise SandboxError(f"image {image}: its self-test filled the disk: {disk.full}")
     if status:
         raise SandboxError(f"image {image}: {lines.last or f'its self-test exited with status {status} and no output'}")
     reporter(Note(lines.last))
@@ -475,12 +508,19 @@ class _Lines:
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
-        self._rest = b""
+        self._line = b""
+        self._reported = 0
         self.last = ""
 
     def write(self, block: bytes) -> None:
-        *whole, self._rest = (self._rest + block).split(b"\n")
-        for line in filter(bytes.strip, whole):
-            if self.last:
-                self._reporter(Note(self.last))
-            self.last = line.decode(errors="replace").rstrip()
+        for number, part in enumerate(block.split(b"\n")):
+            if number:
+                self._end_line()
+            self._line = (self._line + part[:_MAX_LINE])[:_MAX_LINE]
+
+    def _end_line(self) -> None:
+        line, self._line = self._line.decode(errors="replace").rstrip(), b""
+        if line and self.last and self._reported < _MAX_LINES:
+            self._reporter(Note(self.last))
+            self._reported += 1
+        self.last = line or self.last

@@ -7,6 +7,7 @@ lists what they can reach.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import tempfile
@@ -19,6 +20,7 @@ from typing import Any
 
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound
+from urllib3.exceptions import HTTPError
 
 from pytest_mlebench import defaults
 from pytest_mlebench.agents.registry import Agent
@@ -223,6 +225,7 @@ class Images:
         step = ""
         name = "Dockerfile.mlebench"
         deadline = time.monotonic() + self._build_seconds
+        late = f"the build takes longer than {format_duration(self._build_seconds)}"
         memory = min(self._build_memory, int(engine_info(self._client).get("MemTotal") or self._build_memory))
         try:
             with tempfile.TemporaryFile() as context, build_network(self._client, recipe.network) as (mode, proxies):
@@ -236,6 +239,7 @@ class Images:
                     labels={f"{LABEL}image": recipe.name, f"{LABEL}build-network": recipe.network},
                     network_mode=mode,
                     container_limits={"memory": memory, "memswap": memory} if self._limit_memory else None,
+                    timeout=math.ceil(self._build_seconds),  # also for each read: a builder may be silent
                     rm=True,
                     forcerm=True,
                     decode=True,
@@ -246,11 +250,11 @@ class Images:
                         step = line if line.startswith(("Step ", "STEP ")) else step
                         logger.debug("%s", line[:_MAX_LINE])
                         if time.monotonic() > deadline:
-                            raise _BuildError(f"the build takes longer than {format_duration(self._build_seconds)}")
+                            raise _BuildError(late)
         except _BuildError as error:
             log.append(str(error))
-        except (DockerException, OSError, ValueError) as error:  # the folder's content may break the packing
-            log.append(explain(error))
+        except (DockerException, HTTPError, OSError, ValueError) as error:  # the folder's content may break the packing
+            log.append(late if time.monotonic() > deadline else explain(error))
             if isinstance(error, APIError) and error.response is not None:
                 error.response.close()  # unread, its connection would stay open
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import secrets
@@ -40,12 +39,10 @@ from pytest_mlebench.sandbox.docker.images import Images
 from pytest_mlebench.sandbox.docker.podman import open_client
 from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE, BuildNetwork
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool
-from pytest_mlebench.sandbox.limits import DiskWatcher, FreeSpaceWatcher, Machine, RunEnd, apply, describe, disk_share
+from pytest_mlebench.sandbox.limits import DiskWatcher, Machine, RunEnd, apply, describe, disk_share
 from pytest_mlebench.sandbox.network.policy import NETWORKS, Network, check_form
 from pytest_mlebench.sandbox.redaction import Redactor, tail
 from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS, HOME, Wiring, raise_descriptor_limit, run_inside, wire
-
-logger = logging.getLogger(__name__)
 
 ACCEPT_PRIVILEGED = "I_ACCEPT_RUNNING_PRIVILEGED_CONTAINERS"
 _NO_MOUNT = re.compile(r"mount", re.IGNORECASE)
@@ -192,8 +189,16 @@ class DockerSandbox:
                 self._test(image, "gpus", gpus=gpus)
 
     def _test(self, image: str, *arguments: str, gpus: Sequence[Gpu] = ()) -> None:
-        runtime = self._options.runtime
-        run_self_test(self._engine, image, *arguments, gpus=gpus, runtime=runtime, reporter=self._reporter)
+        run_self_test(
+            self._engine,
+            image,
+            *arguments,
+            limits=self._share(self._limits),
+            share=self._disk_share,
+            gpus=gpus,
+            runtime=self._options.runtime,
+            reporter=self._reporter,
+        )
 
     def test_gpus(self, image: str) -> int:
         """Compute in a container on each GPU that no run is using. Returns the number of these GPUs."""
@@ -241,11 +246,8 @@ class DockerSandbox:
         stack.callback(container.kill)
         account = self._start(container, wiring, image, stack)
         watcher: DiskWatcher | None = None
-        if task.limits.disk is None:
-            free = partial(free_space, self._info)
-            watcher = FreeSpaceWatcher(free, container.written, container.kill, share=self._disk_share)
-        elif account.disk != "loop":
-            watcher = DiskWatcher(task.limits.disk, container.written, container.kill)
+        if account.disk != "loop":
+            watcher = container.disk_watcher(task.limits.disk, self._disk_share)
         collect = partial(_collect, task, container, wiring.redactor)
         end, seconds = run_inside(
             wiring,

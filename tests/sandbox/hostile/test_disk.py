@@ -158,12 +158,18 @@ def test_an_agent_wants_sparse_files_to_fill_the_hosts_disk(watched: Runner) -> 
     assert free - shutil.disk_usage(watched.folder).free < 4 * LIMIT
 
 
+FREE_SPACE = (
+    *("sandbox.docker.sandbox.free_space", "sandbox.docker.container.free_space"),
+    "extras.apptainer.sandbox.free_bytes",
+)
+
+
 def test_an_agent_without_a_limit_wants_to_fill_the_disk_of_all_runs(
     docker_engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = 4 * MB
-    monkeypatch.setattr("pytest_mlebench.sandbox.docker.sandbox.free_space", lambda info: left)
-    monkeypatch.setattr("pytest_mlebench.extras.apptainer.sandbox.free_space", lambda folder: left)
+    for name in FREE_SPACE:
+        monkeypatch.setattr(f"pytest_mlebench.{name}", lambda _: left)
     run = make_runner(docker_sandbox(), tmp_path)
     write = SUBMIT + "; head -c {} /dev/zero > /home/x; sleep {}"
     greedy = run(write.format(100 * MB, 300), time_limit=200)
@@ -179,8 +185,8 @@ def test_an_agent_without_a_limit_wants_more_than_its_share_of_the_disk(
 ) -> None:
     """The default on any storage driver: here, two runs share the free space."""
     monkeypatch.setattr("pytest_mlebench.sandbox.limits._NEARLY_FULL", 40 * MB)
-    for module in ("sandbox.docker.sandbox", "extras.apptainer.sandbox"):
-        monkeypatch.setattr(f"pytest_mlebench.{module}.free_space", lambda _: 39 * MB)
+    for name in FREE_SPACE:
+        monkeypatch.setattr(f"pytest_mlebench.{name}", lambda _: 39 * MB)
     run = make_runner(docker_sandbox.__wrapped__(), tmp_path)
     write = SUBMIT + "; head -c {} /dev/zero > /home/x; sleep {}"
     greedy = run(write.format(100 * MB, 300), time_limit=200)
