@@ -7,7 +7,6 @@ your user's rights: it can read your files, including the answers, and reach the
 from __future__ import annotations
 
 import json
-import logging
 import os
 import secrets
 import select
@@ -102,8 +101,6 @@ def _copy_times(source: Path, target: Path) -> None:
     status = source.stat()
     os.utime(target, ns=(status.st_mtime_ns, status.st_mtime_ns))
 
-
-logger = logging.getLogger(__name__)
 
 _BLOCK = 1 << 16
 _STOP_SECONDS = 0.2
