@@ -224,7 +224,7 @@ def record_by(group: Path, key: RunKey, jobs: Collection[str]) -> RunRecord | No
     """The record of a run by one of these jobs; None if there is none, or it cannot be read yet."""
     for path in sorted(group.glob(f"{escape(key.run_prefix)}*/{RECORD}")):
         with suppress(OSError, ValueError):
-            if (record := read_json(path, RunRecord)).key == key and record.job.get("name") in jobs:
+            if (record := RunRecord.read(path.parent)).key == key and record.job.get("name") in jobs:
                 return record
     return None
 

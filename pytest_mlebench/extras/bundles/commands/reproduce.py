@@ -16,7 +16,7 @@ from pytest_mlebench.data.dataset import OBFUSCATED
 from pytest_mlebench.errors import DataError, SandboxError, UsageError, reason
 from pytest_mlebench.extras.bundles.reproduce import Likeness, as_agent, compare, program_of
 from pytest_mlebench.io.units import one_line
-from pytest_mlebench.io.values import read_json, write_json
+from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.record import RECORD, RUN_LOG, RunRecord
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.runs.run import run_agent
@@ -42,7 +42,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     settings = bench.settings
     run_dir = find_run(options.run, settings.runs_dir)
     try:
-        record = read_json(run_dir / RECORD, RunRecord)
+        record = RunRecord.read(run_dir)
     except (OSError, ValueError) as error:
         raise UsageError(f"{run_dir / RECORD} is not a run record: {reason(error)}") from error
     if not record.report.submission_exists:
