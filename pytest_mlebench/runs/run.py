@@ -417,6 +417,8 @@ def _notes(run: _Run) -> Iterator[str]:
         yield _UNCONFINED
     if run.task.gateway:
         yield from _write_trajectory(run.task.run_dir, run.task.agent, run.options)
+        if unrecorded := Usage.of(run.task.gateway.account()).left_out:
+            yield f"the recording lacks {pluralize(unrecorded, 'model call')}, or their contents: it would be too large"
 
 
 def _common_fields(

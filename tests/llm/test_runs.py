@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from pytest_mlebench.errors import AgentError, SandboxError
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.llm.accounting import GatewaySettings
 from pytest_mlebench.llm.budget import BudgetLimits as Budget
-from pytest_mlebench.llm.ledger import BODIES, CALLS, read_bodies, read_calls
+from pytest_mlebench.llm.ledger import BODIES, CALLS, Ledger, read_bodies, read_calls
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.run_details import ending_in_words, failure_text
@@ -116,6 +117,17 @@ def test_an_agent_calls_a_model_with_a_token_instead_of_the_key(
     assert len(files) < 12 and files == FILES_OF_A_RUN
     assert [step["message"] for step in trajectory["steps"]] == ["Which model first?", REPLY]
     assert trajectory["final_metrics"]["total_cost_usd"] == record.llm["cost"]
+
+
+def test_the_record_notes_calls_that_are_missing_from_the_recording(
+    upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("pytest_mlebench.llm.accounting.Ledger", partial(Ledger, max_body_bytes=100))
+        record, _ = run(local_sandbox(), tmp_path)
+    assert "the recording lacks 1 model call, or their contents: it would be too large" in record.sandbox.notes
+    record, _ = run(local_sandbox(), tmp_path)
+    assert not any("lacks" in note for note in record.sandbox.notes)
 
 
 def test_a_failure_to_create_a_trajectory_does_not_fail_the_run(
