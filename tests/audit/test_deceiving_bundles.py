@@ -31,6 +31,7 @@ from tests.audit.test_verify import (
     in_record,
     run_json,
     tables,
+    with_files,
     world,
 )
 from tests.plugin.conftest import TOYS
@@ -121,7 +122,7 @@ def _stray_snapshot(group: Path) -> None:
 
 def _stray_files(group: Path) -> None:
     (group / "more").mkdir()
-    (group / "more/x.txt").write_text("x")
+    (group / "more/run.log").write_text("x")
 
 
 def _code(text: str) -> Callable[[Path], None]:
@@ -241,9 +242,9 @@ def test_a_bundle_from_the_future_is_a_difference(
 
 
 def test_unverifiable_claims_are_always_listed(world: World, copy: Path, tmp_path: Path) -> None:
-    (copy / "VERIFIED.txt").write_text("by us")
     in_record(lambda v: v.update(certified=True))(copy)
-    card = card_of(world, copy, tmp_path)
+    world.pack(copy, tmp_path / "b.tar.zst")
+    card = world.card(with_files(tmp_path / "b.tar.zst", "c.tar.zst", {"VERIFIED.txt": b"by us"}), tmp_path)
     text = "\n".join(card.not_checked)
     for claim in ("machines:", "times:", "sandboxes:", "agents:", "code and logs:", "completeness:", "not signed"):
         assert claim in text

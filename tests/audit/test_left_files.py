@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.audit.programs import code_of
-from pytest_mlebench.extras.bundles.bundle import read_bundle, write_bundle
+from pytest_mlebench.extras.bundles.bundle import OTHER_FILES, Bundle, is_known, read_bundle, write_bundle
 from pytest_mlebench.extras.interop.mle_bench import export_mle_bench
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.runs.guard import protect
@@ -30,6 +31,7 @@ def run_dir(tmp_path: Path) -> Path:
         ([], {"code/a.py", "logs/a.log", "submission/b.csv"}),
         (["code"], {"logs/a.log", "submission/b.csv"}),
         (["logs", "submissions"], {"code/a.py"}),
+        (["code", "logs", "submissions"], set()),
     ],
 )
 def test_a_bundle_omits_files_excluded_from_archives(
@@ -41,6 +43,40 @@ def test_a_bundle_omits_files_excluded_from_archives(
     assert left(found.folder / run_dir.name).keys() == kept
     assert {own.what for own in found.index.left_out} == set(leave_out)
     assert not [entry.path for entry in found.index.files if entry.path.endswith(".py")]
+
+
+def test_a_bundle_contains_only_files_that_sessions_and_commands_write(run_dir: Path, tmp_path: Path) -> None:
+    ours = {"reproduced.json": "logs", "reproduced.log": "logs", "snapshots/0001.csv": "snapshots"}
+    for name in ("notes.env", ".files.zip.part", "snapshots/.partial", *ours):
+        (run_dir / name).parent.mkdir(exist_ok=True)
+        (run_dir / name).write_text("x")
+    (run_dir.parent / ".jobs/j").mkdir(parents=True)
+    (run_dir.parent / ".jobs/j/plan.json").write_text("{}")
+    made = write_bundle(run_dir.parent, tmp_path / "b.tar.zst")
+    paths = {entry.path for entry in made.index.files}
+    assert {f"{run_dir.name}/{name}" for name in ours} <= paths and all(map(is_known, paths))
+    assert [(own.what, own.files) for own in made.index.left_out] == [(OTHER_FILES, 3)], "the maker's jobs are nothing"
+    less = write_bundle(run_dir.parent, tmp_path / "less.tar.zst", leave_out=set(ours.values()))
+    assert not {entry.path for entry in less.index.files} & {f"{run_dir.name}/{name}" for name in ours}
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [("another", "changed while"), ("x", "shorter while"), (None, "run.log cannot be read")]
+)
+def test_a_file_that_changes_while_it_is_packed_is_an_error(
+    content: str | None, why: str, run_dir: Path, tmp_path: Path
+) -> None:
+    (run_dir / "run.log").write_text("growing")
+
+    def change(_: Bundle) -> tuple[str, ...]:
+        (run_dir / "run.log").unlink()
+        if content is not None:
+            (run_dir / "run.log").write_text(content)
+        return ()
+
+    with pytest.raises(UsageError, match=why):
+        write_bundle(run_dir.parent, tmp_path / "b.tar.zst", check=change)
+    assert not list(tmp_path.glob("*b.tar.zst*"))
 
 
 @pytest.mark.parametrize("content", [b"not an archive", b""])

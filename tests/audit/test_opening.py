@@ -14,8 +14,10 @@ from pytest_mlebench.extras.audit.programs import MAX_PARSED, code_of
 from pytest_mlebench.extras.bundles.bundle import TABLES, write_bundle
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.record import MANIFEST
+from pytest_mlebench.runs.files import open_files
+from pytest_mlebench.runs.guard import has_guard
 from tests.audit.test_deceiving_bundles import READS_ANSWERS, card_of
-from tests.audit.test_verify import HOSTILE, World, copy, members, pack, run_json, tables, world
+from tests.audit.test_verify import HOSTILE, World, copy, members, pack, run_json, tables, with_files, world
 from tests.plugin.conftest import TOYS
 
 __all__ = ["copy", "world"]
@@ -82,21 +84,38 @@ def test_a_hostile_archive_leaves_nothing_behind(
     assert not (bundle.parent / "into").exists() or not list((bundle.parent / "into").iterdir())
 
 
+PLANTED = (
+    *("conftest.py", "test_evil.py", "pytest.ini", "sub/conftest.py", "judge/conftest.py", "familiarity-x.svg"),
+    *(".git/run.json", "x/.git/config", "x/snapshots/conftest.py", "x/submission", "x/llm/x.py", "x/run.json/x.py"),
+)
+
+
 def test_unbundle_writes_only_a_run_group(
     world: World, copy: Path, bundle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("conftest.py", "test_evil.py", "pytest.ini", "sub/conftest.py", f"{run_json(copy).parent.name}/x.py"):
-        (copy / name).parent.mkdir(exist_ok=True)
-        (copy / name).write_text("raise SystemExit('run')")
-    write_bundle(copy, bundle.parent / "evil.tar.zst", extra={TABLES: tables(copy)})
+    run = run_json(copy).parent
+    left_by_agent = {"code/conftest.py": b"raise SystemExit", "code/.git/config": b"x", "logs/test_a.py": b"assert 0"}
+    own = {"judge/votes.jsonl": b"", f"{run.name}/reproduced.json": b"{}", f"{run.name}/snapshots/0001.csv": b"id"}
+    planted = {f"{run.name}/{path}": content for path, content in left_by_agent.items()} | dict.fromkeys(PLANTED, b"x")
+    with_files(bundle, "evil.tar.zst", planted | own)
     assert main(["unbundle", "evil.tar.zst", "--to=into"]) == 0
     group = bundle.parent / "into/toys"
     assert capsys.readouterr().out.strip() == str(Path("into/toys"))
     assert [record.key for record in read_group(group).records] == [r.key for r in read_group(world.group).records]
-    assert not list(group.rglob("*.py")) and not (group / "pytest.ini").exists()
+    found = {path.relative_to(group).as_posix() for path in group.rglob("*") if path.is_file()}
+    assert own.keys() <= found and not found & planted.keys() - {"conftest.py"} and not (group / "x").exists()
+    assert has_guard(group)
+    with open_files(group / run.name) as files:
+        assert left_by_agent.items() <= {file.path: files.read(file.path, file.size) for file in files.below()}.items()
     assert main(["unbundle", "evil.tar.zst", "--to=into"]) == 2
     assert "exists" in capsys.readouterr().err
     assert [path.name for path in group.parent.iterdir()] == ["toys"]
+
+
+def test_unbundle_refuses_a_bundle_without_a_run_group(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with_files(bundle, "evil.tar.zst", {"x/code/conftest.py": b"x", ".x/run.json": b"{}"}, only=True)
+    assert main(["unbundle", "evil.tar.zst", "--to=into"]) == 1
+    assert "has no run group" in capsys.readouterr().err and not list((bundle.parent / "into").iterdir())
 
 
 def test_a_group_is_renamed_with_all_its_files(copy: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:

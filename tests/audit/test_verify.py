@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -382,7 +383,7 @@ SEEN_BY = {
     "a familiarity": "familiarity",
     "a familiarity that is listed twice": "familiarity",
     "calls removed from ledger, record and manifest": "models",
-    "a cost that is not a number": "models",
+    "a cost that is not a number": "records",
     "a duplicate key": "records",
     "a limit below what a run took": "settings",
 }
@@ -642,8 +643,21 @@ def reindexed(found: list[Member], change: Callable[[Values], object]) -> list[M
     return [(name, json.dumps(values).encode()), *others]
 
 
-def _first(key: str, value: Any) -> Callable[[list[Member]], list[Member]]:
-    return lambda found: reindexed(found, lambda v: v["files"][0].update({key: value}))
+def with_files(bundle: Path, name: str, files: dict[str, bytes], *, only: bool = False) -> Path:
+    """Write another bundle next to this one, with these files added, or with these only."""
+    index, *blobs = members(bundle)
+    digests = {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
+    entries = [{"path": path, "size": len(files[path]), "sha256": digest} for path, digest in digests.items()]
+    contents = {f"blobs/{digest}": files[path] for path, digest in digests.items()} | dict([] if only else blobs)
+
+    def change(values: Values) -> None:
+        values["files"] = entries if only else values["files"] + entries
+
+    return pack(reindexed([index, *contents.items()], change), bundle.with_name(name))
+
+
+def _first(key: str, value: Any, **more: Any) -> Callable[[list[Member]], list[Member]]:
+    return lambda found: reindexed(found, lambda v: v["files"][0].update({key: value, **more}))
 
 
 HOSTILE: dict[str, tuple[Callable[[list[Member]], list[Member]], str]] = {
@@ -677,6 +691,9 @@ HOSTILE: dict[str, tuple[Callable[[list[Member]], list[Member]], str]] = {
         "its index has the duplicate path",
     ),
     "an invalid digest": (_first("sha256", "0" * 63 + "G"), "no valid SHA-256"),
+    "a large list of runs in progress": (_first("path", "x/running.json", size=(1 << 20) + 1), "at most 1 MiB are"),
+    "a large record": (_first("path", "x/run.json", size=(16 << 20) + 1), "at most 16 MiB are"),
+    "a large report": (_first("path", "grading_report.json", size=(64 << 20) + 1), "at most 64 MiB are"),
     "a deeply nested index": (lambda m: [("index.json", b"[" * 100_000), *m[1:]], "levels"),
 }
 
@@ -717,6 +734,24 @@ def test_reading_a_bomb_stops_at_the_limit_of_index_or_reader(world: World, tmp_
     (tmp_path / "bomb.tar.zst").write_bytes(zstd.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 24)))
     with pytest.raises(DataError, match="first member"):
         read_bundle(tmp_path / "bomb.tar.zst", tmp_path)
+
+
+def test_small_bundles_cannot_take_much_disk_or_memory(world: World, tmp_path: Path) -> None:
+    world.pack(world.group, tmp_path / "honest.tar.zst")
+
+    def read(files: dict[str, bytes], max_bytes: int = 64 << 20) -> Bundle:
+        (tmp_path / "into").mkdir(exist_ok=True)
+        bundle = with_files(tmp_path / "honest.tar.zst", "b.tar.zst", files, only=True)
+        return read_bundle(bundle, tmp_path / "into", max_bytes=max_bytes)
+
+    deep = {f"{number}/{'a/' * 57}f": b"" for number in range(20)}
+    with pytest.raises(DataError, match=r"it unpacks to 4\.531 MiB, but at most 4 MiB"):
+        read(deep, 4 << 20)
+    full = b"[" + b"[]," * 4_000_000 + b"1]"
+    with pytest.raises(DataError, match=r"x/trajectory\.json has more than 4,000,000 objects and lists"):
+        read({"x/trajectory.json": full})
+    shutil.rmtree(tmp_path / "into")
+    assert read({"x/code/a.json": full, **deep}).index.size == len(full)
 
 
 def test_data_after_the_end_of_an_archive_is_rejected(world: World, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ a new folder.
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import re
 import shutil
@@ -21,13 +20,13 @@ import subprocess
 import tarfile
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import Any
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import DataError, UsageError, reason
@@ -40,7 +39,7 @@ from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records import record
 from pytest_mlebench.results.findings import FINDINGS, PAIRS, PAIRS_PAGE
 from pytest_mlebench.runs.files import FilesError, check_files, copy_files
-from pytest_mlebench.runs.guard import CONFTEST
+from pytest_mlebench.runs.guard import CONFTEST, protect
 from pytest_mlebench.sandbox.collection import FOLDER as SNAPSHOTS
 from pytest_mlebench.sandbox.collection import digest_of
 
@@ -53,10 +52,18 @@ TABLES = "tables.json"
 """File that is added to those of the group: the tables and statistics that its maker saw."""
 MISSING_RUNS = "planned runs without a record"
 ODD_NAMES = "files with names that other systems do not bear"
+OTHER_FILES = "other files"
+REPRODUCED, REPRODUCED_LOG = "reproduced.json", "reproduced.log"
+"""In a run directory: the result of ``mlebench reproduce``, and the output of a program that did not run."""
 MAX_INDEX_BYTES = 64 << 20
 MAX_FILES = 200_000
 MAX_BYTES = 256 << 30
 """Default maximum size of an unpacked bundle."""
+_MAX_SIZES = {record.RUNNING: 1 << 20, REPRODUCED: 1 << 20, record.RECORD: 16 << 20}
+_MAX_JSON_BYTES, _MAX_BRACKETS = 64 << 20, 4_000_000
+"""Maximum size of a JSON file, and number of its objects and lists: parsed, each takes up to 90 bytes of memory."""
+_FOLDER_BYTES = 4096
+"""What a folder counts for the maximum size."""
 _MAX_PATH, _MAX_NAME, _MAX_DEPTH = 2048, 255, 60
 _WINDOW_LOG = 27
 """Base-2 logarithm of the bytes of memory that decompressing a bundle may use."""
@@ -68,13 +75,18 @@ JUDGE = "judge"
 """Folder of a run group with the votes of an audit's judge."""
 _IN_GROUP = (record.MANIFEST, record.METADATA, record.EVENTS, FINDINGS, TABLES)
 _PREFIXES = ("grading_report", "regraded-", "familiarity-")
-_IN_RUN = (record.RECORD, record.RUNNING, record.RUN_LOG, TRAJECTORY, CALLS, BODIES, record.FILES)
+_IN_JUDGE = ("votes.jsonl", CALLS, BODIES)
+_IN_RUN = (
+    *(record.RECORD, record.RUNNING, record.RUN_LOG, record.SUBMISSION, record.FILES),
+    *(TRAJECTORY, CALLS, BODIES, REPRODUCED, REPRODUCED_LOG),
+)
+_SNAPSHOT = re.compile(rf"{SNAPSHOTS}/[0-9]{{4,9}}\.csv")
 _FOLDERS = {"submission": "submissions", SNAPSHOTS: "snapshots", LLM: "ledgers", "code": "code", "logs": "logs"}
 """Kind of the files in each folder of a run."""
 _IN_FILES = {_FOLDERS[name] for name in record.COLLECTED}
 """Kinds of the files in the archive of a run."""
-_NEVER = (record.LOCK, record.WORKERS, record.REPORT, PAIRS, PAIRS_PAGE, CONFTEST)
-"""Files that matter only to the maker, are generated from the rest, or contain other people's notebooks."""
+_NEVER = (record.LOCK, record.WORKERS, record.REPORT, record.JOBS, PAIRS, PAIRS_PAGE, CONFTEST, "__pycache__")
+"""Files and folders that matter only to the maker, are generated from the rest, or have other people's notebooks."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -162,7 +174,9 @@ def kind_of(path: str) -> str:
         return "trajectories"
     if inside == BODIES:
         return "recordings"
-    return _FOLDERS.get(inside.partition("/")[0], "logs" if inside == record.RUN_LOG else "")
+    if inside in (record.RUN_LOG, REPRODUCED, REPRODUCED_LOG):
+        return "logs"
+    return _FOLDERS.get(inside.partition("/")[0], "")
 
 
 def write_bundle(
@@ -227,15 +241,15 @@ def _write(
             shown = "\n  ".join(first(objections, _SHOWN))
             raise UsageError(f"{group_dir} was not packed, since `mlebench verify` would reject the bundle:\n  {shown}")
         with partial.open("wb") as file, ZstdFile(file, "w", options=options) as out:
-            _add(out, INDEX, io.BytesIO(content), len(content))
+            _add(out, INDEX, [content], len(content))
             if signature is not None:
-                _add(out, SIGNATURE, io.BytesIO(signature), len(signature))
+                _add(out, SIGNATURE, [signature], len(signature))
             written = set()
             for entry, (_, source) in zip(files, found, strict=True):
                 if entry.sha256 not in written:
                     written.add(entry.sha256)
-                    with source.open("rb") as reader:
-                        _add(out, BLOBS + entry.sha256, reader, entry.size)
+                    if _add(out, BLOBS + entry.sha256, _chunks(source), entry.size) != entry.sha256:
+                        raise UsageError(f"{source} changed while it was packed: {_WAIT}")
             out.write(bytes(2 * tarfile.BLOCKSIZE))
         partial.replace(target)
     except OSError as error:
@@ -259,7 +273,7 @@ def _survey(
             inside = path.relative_to(group_dir).as_posix()
             status = path.lstat()
             kind = kind_of(inside)
-            if inside in _NEVER or inside.startswith("__pycache__/"):
+            if inside.partition("/")[0] in _NEVER:
                 continue
             if not stat.S_ISREG(status.st_mode):
                 why = ("links and special files", "they are not regular files")
@@ -267,9 +281,13 @@ def _survey(
                 why = (kind, "by --leave-out")
             elif not _is_safe(inside) or inside in reserved:
                 why = (ODD_NAMES, "their names are not plain text")
+            elif not is_known(inside):
+                why = (OTHER_FILES, "no session or command writes files of this name")
+            elif inside.split("/")[1:] == [record.FILES] and leave_out & _IN_FILES:
+                archive = _without(path.parent, leave_out, scratch / str(len(kept)), omitted)
+                kept += [] if archive is None else [(inside, archive)]
+                continue
             else:
-                if inside.split("/")[1:] == [record.FILES] and leave_out & _IN_FILES:
-                    path = _without(path.parent, leave_out, scratch / str(len(kept)), omitted)
                 kept.append((inside, path))
                 continue
             omitted.setdefault(why, []).append(status.st_size)
@@ -277,28 +295,48 @@ def _survey(
     return kept, tuple(left_out)
 
 
-def _without(run_dir: Path, leave_out: frozenset[str], folder: Path, omitted: dict[tuple[str, str], list[int]]) -> Path:
-    """Write a run's archive without some kinds of files, and add these to ``omitted``. Raises DataError."""
+def _without(
+    run_dir: Path, leave_out: frozenset[str], folder: Path, omitted: dict[tuple[str, str], list[int]]
+) -> Path | None:
+    """Write a run's archive without some kinds of files, and add these to ``omitted``; None if no file is left.
+
+    Raises DataError.
+    """
     kept = [name for name in record.COLLECTED if _FOLDERS[name] not in leave_out]
     for file in copy_files(run_dir, folder, kept):
         kind = _FOLDERS[file.path.partition("/")[0]]
         omitted.setdefault((kind, "by --leave-out"), []).append(file.size)
-    return folder / record.FILES
+    archive = folder / record.FILES
+    return archive if archive.exists() else None
 
 
-def _add(out: Any, name: str, reader: IO[bytes], size: int) -> None:
+_WAIT = "wait until the group's sessions have ended"
+
+
+def _chunks(source: Path) -> Iterator[bytes]:
+    try:
+        with source.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                yield chunk
+    except OSError as error:
+        raise UsageError(f"{source} cannot be read: {reason(error)}") from error
+
+
+def _add(out: Any, name: str, chunks: Iterable[bytes], size: int) -> str:
+    """Write the first ``size`` bytes of ``chunks`` as a member. Returns their SHA-256."""
     header = tarfile.TarInfo(name)
     header.size, header.mode = size, 0o644
     # A plain header holds sizes up to 8 GiB. Larger files get GNU's binary sizes, which every tar program reads.
     out.write(header.tobuf(tarfile.GNU_FORMAT))
-    left = size
-    while left:
-        chunk = reader.read(min(left, _CHUNK))
-        if not chunk:
-            raise UsageError("a file became shorter while it was packed: wait until the group's sessions have ended")
-        out.write(chunk)
-        left -= len(chunk)
+    found, left = hashlib.sha256(), size
+    for chunk in chunks:
+        found.update(chunk[:left])
+        out.write(chunk[:left])
+        left -= len(chunk[:left])
+    if left:
+        raise UsageError(f"a file became shorter while it was packed: {_WAIT}")
     out.write(bytes(-size % tarfile.BLOCKSIZE))
+    return found.hexdigest()
 
 
 def _is_safe(path: str) -> bool:
@@ -335,8 +373,9 @@ def read_bundle(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Bu
 def unpack(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Path:
     """Write the run group of a bundle to a new folder below ``parent``, completely or not at all; return that folder.
 
-    Files that are not part of a run group are skipped, so that a bundle cannot plant files that a program would read.
-    Raises UsageError if the folder exists, and the errors of ``read_bundle``.
+    Only files that sessions and commands write are kept, and what agents left is kept in archives, so that a bundle
+    cannot plant files that a program would read. Raises UsageError if the folder exists, DataError if the bundle has no
+    run group, and the errors of ``read_bundle``.
     """
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -345,12 +384,8 @@ def unpack(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Path:
             target = parent / bundle.folder.name
             if target.exists() or target.is_symlink():
                 raise UsageError(f"{target} exists: name another folder with --to, or rename that run group")
-            for entry in bundle.index.files:
-                path = bundle.folder / entry.path
-                if not is_known(entry.path):
-                    path.unlink()
-                elif path.name == record.FILES and entry.path.count("/") == 1:
-                    check_files(path.parent)
+            _keep_run_group(bundle, Path(scratch), source)
+            protect(bundle.folder)
             bundle.folder.rename(target)
     except FilesError as error:  # a run's archive is not one that sessions write
         raise DataError(f"{source}: {str(error).replace(f'{bundle.folder}/', '')}") from error
@@ -359,12 +394,44 @@ def unpack(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Path:
     return target
 
 
+def _keep_run_group(bundle: Bundle, scratch: Path, source: Path) -> None:
+    """Remove all other files, and archive those that agents of earlier versions left in folders."""
+    known = [entry.path for entry in bundle.index.files if is_known(entry.path)]
+    if record.MANIFEST not in known and not any(path.split("/")[1:] == [record.RECORD] for path in known):
+        raise DataError(f"{source} has no run group: it contains neither {record.MANIFEST} nor the record of a run")
+    for number, name in enumerate(sorted({path.partition("/")[0] for path in known if "/" in path})):
+        run_dir, archived = bundle.folder / name, scratch / f".files-{number}"
+        check_files(run_dir)
+        if not (run_dir / record.FILES).exists():
+            copy_files(run_dir, archived, record.COLLECTED)
+            if (archived / record.FILES).exists():
+                (archived / record.FILES).rename(run_dir / record.FILES)
+    for entry in bundle.index.files:
+        if not is_known(entry.path) or _is_unpacked(entry.path):
+            path = bundle.folder / entry.path
+            path.unlink()
+            with suppress(OSError):  # folders that are not empty stay
+                for folder in path.parents:
+                    folder.rmdir()
+
+
 def is_known(path: str) -> bool:
-    """Return whether sessions or commands of this package write group files of this name."""
+    """Return whether sessions or commands of this package, or its earlier versions, write group files of this name."""
     top, _, inside = path.partition("/")
     if not inside:
         return top in _IN_GROUP or (top.endswith(".json") and top.startswith(_PREFIXES))
-    return top == JUDGE or inside in _IN_RUN or inside.partition("/")[0] in (*record.COLLECTED, SNAPSHOTS)
+    if top == JUDGE:
+        return inside in _IN_JUDGE
+    return not top.startswith(".") and (
+        inside in _IN_RUN or _SNAPSHOT.fullmatch(inside) is not None or _is_unpacked(path)
+    )
+
+
+def _is_unpacked(path: str) -> bool:
+    """Return whether this is a file that an agent of an earlier version left in a folder, and not in an archive."""
+    inside = path.partition("/")[2]
+    folder, _, name = inside.partition("/")
+    return folder in record.COLLECTED and bool(name) and inside != record.SUBMISSION
 
 
 def is_bundle(path: Path) -> bool:
@@ -425,8 +492,6 @@ def _check_index(index: BundleIndex, max_bytes: int) -> None:
         raise ValueError(f"{index.run_group[:100]!r} is not the name of a run group")
     if len(index.files) > MAX_FILES:
         raise ValueError(f"it has {len(index.files)} files, but at most {MAX_FILES} are allowed")
-    if any(entry.size < 0 for entry in index.files) or index.size > max_bytes:
-        raise ValueError(f"it unpacks to {format_size(index.size)}, but at most {format_size(max_bytes)} are allowed")
     known: set[str] = set()
     for entry in index.files:
         if not _is_safe(entry.path):
@@ -435,19 +500,36 @@ def _check_index(index: BundleIndex, max_bytes: int) -> None:
             raise ValueError(f"its index has the duplicate path {entry.path}")
         if len(entry.sha256) != 64 or not set(entry.sha256) <= set("0123456789abcdef"):
             raise ValueError(f"its index has no valid SHA-256 for {entry.path}")
+        if entry.size > (most := _max_size(entry.path)):
+            raise ValueError(f"{entry.path} has {format_size(entry.size)}, but at most {format_size(most)} are allowed")
         known.add(entry.path)
-    for path in known:
-        if above := next((str(p) for p in Path(path).parents if str(p) in known), None):
-            raise ValueError(f"its index has {above} as both a file and a folder")
+    folders = {str(folder) for path in known for folder in Path(path).parents}
+    if both := folders & known:
+        raise ValueError(f"its index has {min(both)} as both a file and a folder")
+    size = index.size + _FOLDER_BYTES * (len(folders) - 1)  # the group's own folder is among them
+    if any(entry.size < 0 for entry in index.files) or size > max_bytes:
+        raise ValueError(f"it unpacks to {format_size(size)}, but at most {format_size(max_bytes)} are allowed")
+
+
+def _max_size(path: str) -> int:
+    """Return the maximum size of a file that commands parse as a whole."""
+    _, _, inside = path.partition("/")
+    if not inside and path.endswith(".json"):
+        return _MAX_JSON_BYTES
+    return _MAX_SIZES.get(inside, MAX_BYTES)
 
 
 def _extract(members: _Members, folder: Path, paths: list[str], size: int, digest: str) -> None:
     one, *others = [folder / path for path in paths]
     one.parent.mkdir(parents=True, exist_ok=True)
-    found, left = hashlib.sha256(), size
+    found, left, brackets = hashlib.sha256(), size, 0
+    is_json = any(path.endswith(".json") and is_known(path) and not _is_unpacked(path) for path in paths)
     with one.open("xb") as file:
         while left:
             chunk = members.read(min(left, _CHUNK))
+            brackets += chunk.count(b"[") + chunk.count(b"{")
+            if is_json and brackets > _MAX_BRACKETS:
+                raise ValueError(f"{paths[0]} has more than {_MAX_BRACKETS:,} objects and lists")
             found.update(chunk)
             file.write(chunk)
             left -= len(chunk)
