@@ -7,15 +7,21 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.extras.bundles.reproduce import as_agent
 from pytest_mlebench.grading.grader import Grader
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.sandbox.docker.images import build_network
 from tests.groups import record_with, save_group
 
 pytestmark = pytest.mark.full
@@ -195,6 +201,29 @@ def test_data_other_than_the_runs_is_rejected(run_dir: Path, data: Path, capsys:
     assert "mlebench prepare -c smoke-diabetes" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("image", "is_one"),
+    [
+        ("ghcr.io:443/a/mlebench-env@sha256:0a", True),
+        ("", True),
+        ("mlebench-env\nRUN touch /evil", False),
+        ("a AS b", False),
+        ("--platform=x", False),
+        ("${X}", False),
+    ],
+)
+def test_a_record_adds_no_instructions_to_the_image(image: str, is_one: bool, run_dir: Path, tmp_path: Path) -> None:
+    (run_dir / "code/solution.py").write_text(SAMPLE)
+    record = RunRecord.read(run_dir)
+    record = replace(record, sandbox=replace(record.sandbox, image=image))
+    if is_one:
+        agent = as_agent(record, run_dir, tmp_path, "solution.py")
+        assert agent.dockerfile.read_text().splitlines()[0] == f"FROM {image or 'mlebench-env'}"
+    else:
+        with pytest.raises(UsageError, match="is not the name of an image"):
+            as_agent(record, run_dir, tmp_path, "solution.py")
+
+
 AS_SHOWN = """
 assert "smoke-diabetes" not in open(os.path.join(os.environ["DATA_DIR"], "description.md")).read()
 assert not [value for value in [*os.environ.values(), os.getcwd()] if "diabetes" in value], os.environ
@@ -223,9 +252,16 @@ def test_a_rerun_in_a_container_has_no_network_and_no_models(
     run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a key that stays outside")
+    networks: list[str] = []
+
+    def noted(client: Any, kind: str) -> AbstractContextManager[tuple[str | None, dict[str, str]]]:
+        networks.append(kind)
+        return build_network(client, kind)
+
+    monkeypatch.setattr("pytest_mlebench.sandbox.docker.images.build_network", noted)
     (run_dir / "code/reproduce.sh").write_text("set -e\npython3 parts/alone.py\n" + SHELL)
     (run_dir / "code/parts").mkdir()
     (run_dir / "code/parts/alone.py").write_text("import os\n" + ALONE)
     status = main(["reproduce", str(run_dir), f"--data-dir={data}", "--sandbox=docker", "--json"])
     result = json.loads(capsys.readouterr().out)
-    assert (status, result["likeness"], result["network"]) == (0, "equal", "none")
+    assert (status, result["likeness"], result["network"], networks) == (0, "equal", "none", ["none"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ mkdir -p "$CODE_DIR" && cp -r "$AGENT_DIR/code/." "$CODE_DIR/" && cd "$CODE_DIR"
 command -v {interpreter} > /dev/null || {{ echo "{interpreter} is not installed here"; exit 127; }}
 exec {command}
 """
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,400}")
+"""Third parties may have written the record, and Docker runs what is in a Dockerfile."""
 _SHOWN, _LINE = 8, 200
 
 
@@ -74,7 +77,10 @@ def program_of(run_dir: Path, chosen: str | None = None) -> str:
 
 
 def as_agent(record: RunRecord, run_dir: Path, folder: Path, program: str) -> Agent:
-    """Create an agent in a new folder that runs a program of the run, in the run's image and without models."""
+    """Create an agent in a new folder that runs a program of the run, in the run's image and without models.
+
+    Raises UsageError if the record does not name an image.
+    """
     agent_dir = folder / "reproduce"
     unpack(run_dir, agent_dir, folders=("code",))
     shutil.copyfile(Path(__file__).with_name(_NOTEBOOKS), agent_dir / _NOTEBOOKS)
@@ -82,6 +88,8 @@ def as_agent(record: RunRecord, run_dir: Path, folder: Path, program: str) -> Ag
     start = _START.format(interpreter=interpreter.split()[0], command=f"{interpreter} {shlex.quote(f'./{program}')}")
     (agent_dir / "start.sh").write_text(start, encoding="utf-8")
     image = record.sandbox.image or "mlebench-env"
+    if not _IMAGE.fullmatch(image):
+        raise UsageError(f"{run_dir.name} cannot be reproduced: {image[:100]!r} is not the name of an image")
     (agent_dir / "Dockerfile").write_text(f"FROM {image}\nARG AGENT_DIR\nCOPY . ${{AGENT_DIR}}\n", encoding="utf-8")
     return Agent(id="reproduce", folder=agent_dir, start=agent_dir / "start.sh", dockerfile=agent_dir / "Dockerfile")
 

@@ -14,6 +14,7 @@ from pytest_mlebench.cli.common import add_options, print_json, read_bench
 from pytest_mlebench.cli.groups import find_run
 from pytest_mlebench.data.dataset import OBFUSCATED
 from pytest_mlebench.errors import DataError, SandboxError, UsageError, reason
+from pytest_mlebench.extras.bundles.bundle import REPRODUCED, REPRODUCED_LOG
 from pytest_mlebench.extras.bundles.reproduce import Likeness, as_agent, compare, program_of
 from pytest_mlebench.io.units import one_line
 from pytest_mlebench.io.values import write_json
@@ -48,10 +49,10 @@ def _reproduce(options: argparse.Namespace) -> int:
     if not record.report.submission_exists:
         raise UsageError(f"{run_dir.name} left no submission: there is nothing to compare with")
     chosen = None if options.program is None else program_of(run_dir, options.program)
-    # Building the image fetches nothing: it only adds the code to the run's image.
+    # Building the image needs no network: it only adds the code to the run's image.
     local = settings.sandbox == "local"  # requested by the user for this program
     bench = bench.with_settings(
-        network="llm" if local else "none", build_network="full", trust_agents=("reproduce",) if local else ()
+        network="llm" if local else "none", build_network="none", trust_agents=("reproduce",) if local else ()
     )
     graders = bench.regrader(record.report.bench_version)
     dataset = graders.dataset(record)
@@ -82,10 +83,10 @@ def _reproduce(options: argparse.Namespace) -> int:
             "image": record.sandbox.image,
             "description": again.description,
         }
-        write_json(run_dir / "reproduced.json", result)
+        write_json(run_dir / REPRODUCED, result)
         if found.likeness is Likeness.does_not_run:
-            (run_dir / "reproduced.log").write_bytes((how.folder / again.run_id / RUN_LOG).read_bytes()[-(1 << 20) :])
-            logger.info("its output: %s", run_dir / "reproduced.log")
+            (run_dir / REPRODUCED_LOG).write_bytes((how.folder / again.run_id / RUN_LOG).read_bytes()[-(1 << 20) :])
+            logger.info("its output: %s", run_dir / REPRODUCED_LOG)
     if options.json:
         print_json(result)
     else:
