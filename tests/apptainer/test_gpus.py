@@ -56,7 +56,7 @@ def test_a_run_sees_only_its_own_gpus_of_the_job(gpus: int, visible: str, comman
     images = os.environ["MLEBENCH_TEST_SIF"]
     bench = Bench(sandbox="apptainer", build_network="full", sif=images, reporter=print, **chosen)
     run = make_runner(bench.building_sandbox(), tmp_path / "run")
-    result = run('echo "<$CUDA_VISIBLE_DEVICES>"', gpus=gpus)
+    result = run('echo "<$CUDA_VISIBLE_DEVICES>"', gpus=gpus, environment={"CUDA_VISIBLE_DEVICES": "0,1"})
     account = result.execution.sandbox
     assert account.gpus == tuple(filter(None, [visible]))
     assert f"<{visible}>" in result.log

@@ -7,28 +7,33 @@ Docker but no Apptainer writes an archive, ``NAME.tar``, which the first machine
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
+import stat
 import subprocess
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench import Agent, DockerSandbox, Note, SandboxError, Step
+from pytest_mlebench import Agent, DockerSandbox, Note, SandboxError, Step, default_agents
 from pytest_mlebench import defaults as general
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.extras.apptainer import definition as definition_module
 from pytest_mlebench.extras.apptainer.definition import BUILD, Script, definition
 from pytest_mlebench.extras.apptainer.disk import scratch_folder
-from pytest_mlebench.extras.apptainer.program import InstalledProgram, build_environment, find_program, last_line
+from pytest_mlebench.extras.apptainer.program import InstalledProgram, build_environment, find_program, last_line, run
 from pytest_mlebench.io.files import bundled, publish, write_text
+from pytest_mlebench.io.units import format_size
 from pytest_mlebench.io.values import json_text, loads
 from pytest_mlebench.sandbox import dockerfile
 from pytest_mlebench.sandbox.contract import check_agent_folder
 
-_TAIL_LINES = 40
+_TAIL_LINES, _MAX_LINE = 40, 1000
+_MAX_PATH = 4096
 _NOT_FETCHED = "conveyor failed to get"
 """Text in Apptainer's log if an image cannot be fetched from a registry."""
 _FAST_COMPRESSION = ("--mksquashfs-args", "-comp gzip -Xcompression-level 1")
@@ -57,6 +62,12 @@ class SifImages:
         return self._provide(
             recipe, lambda engine: engine.images.agent(agent), lambda: self.environment(agent.base_image)
         )
+
+    def trusted(self, agent: Agent, image: str) -> str:
+        """The image to probe: the environment's, if it is here, as an agent's own image could report anything."""
+        file = self.file(self._environment(None).tag())
+        here = file.is_file() or file.with_suffix(".tar").is_file()
+        return self.environment() if here and not agent.bundled else image
 
     def built(self, agent: Agent) -> int | None:
         file = self.file(self._agent(agent).tag())
@@ -163,7 +174,10 @@ class SifImages:
             base = self.file(script.base)  # the environment, or the user's file if no registry can be reached
             if not base.is_file():
                 base = self.folder / f"{re.sub(r'[^a-z0-9.]+', '-', script.base)}.sif"
-            (work / "image.def").write_text(definition(str(base) if base.is_file() else script.base))
+            # Any other file could be the image of another agent.
+            named = {self._base, *(agent.base_image for agent in default_agents().load().values())}
+            usable = script.base in {recipe.parent, *named} and base.is_file()
+            (work / "image.def").write_text(definition(str(base) if usable else script.base))
             options = ["--fakeroot", "--bind", f"{work}:{BUILD}", str(work / "image.def")]
             try:
                 self._build_sif(tag, program, options, {}, work)
@@ -171,8 +185,9 @@ class SifImages:
                 if _NOT_FETCHED not in str(error):
                     raise
                 raise SandboxError(
-                    f"{error}\n{script.base} cannot be fetched: if its registry cannot be reached from here, put a SIF "
-                    f"file of it there as {base}"
+                    f"{error}\n{script.base} cannot be fetched: if its registry cannot be reached from here, "
+                    f"{'' if script.base in named else f'add --base-image={script.base} and '}put a SIF file of it "
+                    f"there as {base}"
                 ) from error
 
     def _build_sif(
@@ -183,30 +198,40 @@ class SifImages:
         file = self.file(tag)
         part = file.with_name(f".{file.name}.part")
         part.unlink(missing_ok=True)
+        command = [program.path, "build", "--force", *_FAST_COMPRESSION, *options, str(part), origin]
         try:
-            done = subprocess.run(
-                [program.path, "build", "--force", *_FAST_COMPRESSION, *options, str(part), origin],
-                env=build_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=general.BUILD_SECONDS,
-                check=False,
-            )
+            status, log, _ = run(command, build_environment(), general.BUILD_SECONDS, merged=True)
+            if status or not part.is_file():
+                end = "\n".join(line[:_MAX_LINE] for line in log.splitlines()[-_TAIL_LINES:])
+                raise SandboxError(f"image {tag} does not build: {last_line(log)}; its log ends with:\n{end}")
+            if (size := part.stat().st_size) > general.IMAGE_BYTES:
+                limit = format_size(general.IMAGE_BYTES)
+                raise SandboxError(f"image {tag} has {format_size(size)}; the limit is {limit}")
+            if work is not None:
+                info = {**info, "workdir": _read_workdir(tag, work / "workdir")}
+            with part.open("rb") as built:
+                digest = f"sha256:{hashlib.file_digest(built, 'sha256').hexdigest()}"
+            write_text(file.with_suffix(".json"), json_text({**info, "digest": digest, "builder": program.version}))
+            publish(part, file)
         except subprocess.TimeoutExpired as error:
-            part.unlink(missing_ok=True)
             raise SandboxError(f"image {tag}: the build took longer than {error.timeout:g} s") from error
-        log = done.stdout.decode(errors="replace")
-        if done.returncode or not part.is_file():
+        finally:
             part.unlink(missing_ok=True)
-            end = "\n".join(log.splitlines()[-_TAIL_LINES:])
-            raise SandboxError(f"image {tag} does not build: {last_line(log)}; its log ends with:\n{end}")
-        if work is not None and (work / "workdir").is_file():
-            info = {**info, "workdir": (work / "workdir").read_text()}
-        with part.open("rb") as built:
-            digest = f"sha256:{hashlib.file_digest(built, 'sha256').hexdigest()}"
-        write_text(file.with_suffix(".json"), json_text({**info, "digest": digest, "builder": program.version}))
-        publish(part, file)
+
+
+def _read_workdir(tag: str, file: Path) -> str:
+    """Read the path that a build wrote. Its programs could put anything there, such as a link to another file."""
+    text = ""
+    with suppress(OSError, ValueError), open(file, "rb", opener=_open_quietly) as opened:
+        if stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            text = opened.read(_MAX_PATH + 1).decode()
+    if not text.startswith("/") or not text.isprintable() or len(text) > _MAX_PATH:
+        raise SandboxError(f"image {tag}: its build replaced the file with the path of its working directory")
+    return text
+
+
+def _open_quietly(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 @cache

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import selectors
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +15,9 @@ from pytest_mlebench.errors import SandboxError, reason
 _COMMANDS = ("apptainer", "singularity")
 _KEPT = ("PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 _KEPT_FOR_BUILDS = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_CALL_SECONDS = 900.0
+_MAX_OUTPUT = 1 << 20
+"""Bytes of a command's output that are kept, from its end: the programs of an image may print anything."""
 _SETTINGS = ("APPTAINER_CACHEDIR", "APPTAINER_TMPDIR", "SINGULARITY_CACHEDIR", "SINGULARITY_TMPDIR")
 
 
@@ -23,22 +28,54 @@ class InstalledProgram:
     path: str
     version: str
 
-    def call(self, *arguments: str, timeout: float | None = None) -> str:
-        """Run the command and return its output. Raises SandboxError with its last error."""
+    def call(self, *arguments: str, timeout: float = _CALL_SECONDS) -> str:
+        """Run the command and return the end of its output. Raises SandboxError with its last error."""
         try:
-            done = subprocess.run(
-                [self.path, *arguments],
-                env=environment(),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=timeout,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
+            status, output, errors = run([self.path, *arguments], environment(), timeout)
+        except subprocess.TimeoutExpired as error:
+            raise SandboxError(f"{self.path} took longer than {timeout:g} s") from error
+        except OSError as error:
             raise SandboxError(f"{self.path} failed: {reason(error)}") from error
-        if done.returncode:
-            raise SandboxError(last_line(done.stderr.decode(errors="replace")))
-        return done.stdout.decode(errors="replace")
+        if status:
+            raise SandboxError(last_line(errors))
+        return output
+
+
+def run(
+    command: Sequence[str], variables: Mapping[str, str], seconds: float, *, merged: bool = False
+) -> tuple[int, str, str]:
+    """Run a command. Returns its exit status, and the ends of its output and of its errors, which can be merged.
+
+    Raises OSError or subprocess.TimeoutExpired.
+    """
+    errors = subprocess.STDOUT if merged else subprocess.PIPE
+    deadline = time.monotonic() + seconds
+    with (
+        subprocess.Popen(
+            command, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+        ) as process,
+        selectors.DefaultSelector() as selector,
+    ):
+        ends = (bytearray(), bytearray())
+        for stream, kept in zip((process.stdout, process.stderr), ends, strict=True):
+            if stream is not None:
+                selector.register(stream, selectors.EVENT_READ, kept)
+        try:
+            while selector.get_map():
+                if time.monotonic() > deadline:
+                    raise subprocess.TimeoutExpired(command, seconds)
+                for key, _ in selector.select(deadline - time.monotonic()):
+                    end: bytearray = key.data
+                    if block := os.read(key.fd, 1 << 16):
+                        end += block
+                        del end[:-_MAX_OUTPUT]
+                    else:
+                        selector.unregister(key.fileobj)
+            status = process.wait(max(0.0, deadline - time.monotonic()))
+        except BaseException:
+            process.kill()
+            raise
+    return status, ends[0].decode(errors="replace"), ends[1].decode(errors="replace")
 
 
 def find_program() -> InstalledProgram:

@@ -30,8 +30,10 @@ from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.records.record import RUN_LOG
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
 from pytest_mlebench.sandbox.contract import Task, check_agent_folder, clean_folders
+from pytest_mlebench.sandbox.dockerfile import ENVIRONMENT
 from pytest_mlebench.sandbox.gpus import GpuPool
 from pytest_mlebench.sandbox.limits import (
+    TEST_SECONDS,
     DiskWatcher,
     FreeSpaceWatcher,
     RunEnd,
@@ -93,7 +95,7 @@ class ApptainerSandbox:
     def prepare(self, agent: Agent) -> None:
         self.check(agent)
         clean_folders(reporter=self._reporter)  # left by killed jobs on this node
-        abilities = self._abilities_of(self.images.agent(agent))
+        abilities = self._abilities_of(self.images.trusted(agent, self.images.agent(agent)))
         if abilities.unenforced:
             self._reporter(WarningNote(f"runs have no limit on {listed([*abilities.unenforced])}"))
         if self._settings.network == "full":
@@ -114,23 +116,27 @@ class ApptainerSandbox:
         files = sorted(self.images.folder.glob("*.sif"))
         size = format_size(sum(file.stat().st_size for file in files))
         yield "ok", f"{version}, {pluralize(len(files), 'image')} ({size}) in {self.images.folder}: --sandbox=apptainer"
-        if not files:
+        own = [file.stem for file in files if file.name.startswith("mlebench-")]  # others may lack Python
+        if not own:
             yield "note", "to test what its containers can do, build an image: mlebench build --sif=DIR dummy"
             return
         try:
-            abilities = self._abilities_of(files[0].stem)
+            abilities = self._abilities_of(max(own, key=lambda name: name.startswith(ENVIRONMENT)))
         except SandboxError as error:
             yield "problem", str(error)
         else:
             yield "ok", "; ".join(abilities.notes)
 
     def test_image(self, image: str) -> None:
+        found, limits = self._measured(image), apply(self._limits, workers=self._workers)
         with scratch_folder() as scratch:
-            command = self._command(image, Disk(self._program, scratch, None), network="none", gpus=0)
-            self._program.call(*command[1:], "/opt/agent/bin/python", "-u", "/opt/mlebench/check.py")
+            disk = Disk(self._program, scratch, limits.disk if found.disk else None)
+            command = self._command(image, disk, network="none", gpus=0, group=limits if found.groups else None)
+            program = ["/opt/agent/bin/python", "-u", "/opt/mlebench/check.py"]
+            self._program.call(*command[1:], *program, timeout=TEST_SECONDS)
 
-    def _abilities_of(self, image: str) -> probe.Abilities:
-        """What this image's containers can do, probed once. Raises SandboxError if that is not enough for an agent."""
+    def _measured(self, image: str) -> probe.Abilities:
+        """What this image's containers can do, probed once. Raises SandboxError."""
         if image not in self._abilities:
             found = self._probe(image, None, None)
             if delegated():
@@ -144,7 +150,11 @@ class ApptainerSandbox:
                 except SandboxError as error:
                     self._reporter(Note(f"runs get no disk of their own: {error}"))
             self._abilities[image] = found
-        abilities = self._abilities[image]
+        return self._abilities[image]
+
+    def _abilities_of(self, image: str) -> probe.Abilities:
+        """What this image's containers can do. Raises SandboxError if that is not enough for an agent."""
+        abilities = self._measured(image)
         if abilities.unenforced and not self._settings.allow_unenforced_limits:
             raise SandboxError(
                 f"this installation of Apptainer cannot enforce a limit on {listed([*abilities.unenforced])}: "
@@ -183,7 +193,7 @@ class ApptainerSandbox:
         self.check(task.agent)
         task = replace(task, limits=apply(task.limits, workers=self._workers))
         image = self.images.agent(task.agent)
-        abilities = self._abilities_of(image)
+        abilities = self._abilities_of(self.images.trusted(task.agent, image))
         try:
             with ExitStack() as stack:
                 return self._run(task, image, abilities, stack)
@@ -195,7 +205,7 @@ class ApptainerSandbox:
         gpus = stack.enter_context(self._gpu_pool.lease(task.limits.gpus, self._reporter))
         network = cast("Network", self._settings.network)
         visible = {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in gpus)}
-        task = replace(task, launch=replace(task.launch, environment={**visible, **task.launch.environment}))
+        task = replace(task, launch=replace(task.launch, environment={**task.launch.environment, **visible}))
         allowed = self._settings.allow_hosts
         wiring = wire(task, stack, gpus=gpus, network=network, allow_hosts=allowed, own_network=network != "full")
         task = wiring.task
