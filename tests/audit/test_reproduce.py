@@ -7,21 +7,22 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.agents.registry import Agent
+from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.cli.main import main
+from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.bundles.reproduce import as_agent
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.sandbox.docker.images import build_network
+from pytest_mlebench.runs.run import run_agent
 from tests.groups import record_with, save_group
 
 pytestmark = pytest.mark.full
@@ -254,11 +255,11 @@ def test_a_rerun_in_a_container_has_no_network_and_no_models(
     monkeypatch.setenv("OPENAI_API_KEY", "a key that stays outside")
     networks: list[str] = []
 
-    def noted(client: Any, kind: str) -> AbstractContextManager[tuple[str | None, dict[str, str]]]:
-        networks.append(kind)
-        return build_network(client, kind)
+    def noted(agent: Agent, competition: Competition, dataset: Dataset, sandbox: Any, *others: Any, **more: Any) -> Any:
+        networks.append(sandbox.images.build_network_of(agent))
+        return run_agent(agent, competition, dataset, sandbox, *others, **more)
 
-    monkeypatch.setattr("pytest_mlebench.sandbox.docker.images.build_network", noted)
+    monkeypatch.setattr("pytest_mlebench.extras.bundles.commands.reproduce.run_agent", noted)
     (run_dir / "code/reproduce.sh").write_text("set -e\npython3 parts/alone.py\n" + SHELL)
     (run_dir / "code/parts").mkdir()
     (run_dir / "code/parts/alone.py").write_text("import os\n" + ALONE)
