@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import bz2
-import gzip
+import io
 import json
 import lzma
 import os
@@ -15,7 +15,9 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote, quote_plus, unquote
@@ -25,18 +27,32 @@ from pytest_mlebench.records.outcome import Connection, Validation
 
 MASK = "***"
 _SECRET_NAME = re.compile(
-    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|COOKIE|SESSION|PRIVATE|SIGNATURE|DSN|WEBHOOK|(^|_)PAT($|_)",
+    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH(?!ORS?(_|$))|COOKIE|SESSION|PRIVATE|SIGNATURE|DSN|WEBHOOK|(^|_)PAT($|_)",
     re.IGNORECASE,
 )
 _HARMLESS_NAME = re.compile(
-    r"PATH|PWD|OLDPWD|HOME|HOSTNAME|USER|LOGNAME|SHELL|TERM|LANG|LANGUAGE|TZ|_|SHLVL|(LC|XDG|SSH|DBUS|PYTEST|PYTHON)_.*"
+    r"PATH|PWD|OLDPWD|HOME|HOSTNAME|USER|LOGNAME|SHELL|TERM|LANG|LANGUAGE|TZ|_|SHLVL|(LC|XDG|DBUS|PYTEST|PYTHON)_(?!.*(KEY|TOKEN|SECRET|PASSW)).*"
     r"|PYTHON[A-Z]*|.*_(PATH|DIR|HOME|SHA|SOCK|FILE)|VIRTUAL_ENV|CI|GITHUB_(SHA|REF|RUN_ID|REPOSITORY|WORKFLOW).*"
 )
 _LOOKS_RANDOM = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])[A-Za-z0-9_+=.~-]{16,}")
 _LOGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/:@\s]*:([^/\s]+)@")
 _BLOCK = 1 << 20
 _MAX_VERDICT, _MAX_HOST, _MAX_METHOD, _MAX_REASON = 1000, 255, 20, 500
-_PACKED: dict[bytes, Callable[[Any], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
+_INPUT = 1 << 16
+_MAX_DIRECTORY = 8 << 20
+"""Maximum bytes of a zip archive's list of members."""
+_MEMORY = 128 << 20
+"""Maximum memory to decompress LZMA data; level 9 of xz needs 65 MiB."""
+_PACKED: dict[bytes, Callable[[], Any]] = {
+    b"\x1f\x8b": partial(zlib.decompressobj, 16 + zlib.MAX_WBITS),
+    b"BZh": bz2.BZ2Decompressor,
+    b"\xfd7zXZ\0": partial(lzma.LZMADecompressor, memlimit=_MEMORY),
+}
+_METHODS: dict[int, Callable[[], Any]] = {
+    zipfile.ZIP_DEFLATED: partial(zlib.decompressobj, -zlib.MAX_WBITS),
+    zipfile.ZIP_BZIP2: bz2.BZ2Decompressor,
+    zipfile.ZIP_LZMA: partial(lzma.LZMADecompressor, lzma.FORMAT_ALONE, memlimit=_MEMORY),
+}
 
 
 def bounded(text: str, length: int) -> str:
@@ -170,30 +186,88 @@ def _unpacked(file: IO[Any], overlap: int, left: int, members: int) -> Iterator[
     try:
         magic = _read_at(file, 0, 6)
         file.seek(0)
-        opener = next((opener for prefix, opener in _PACKED.items() if magic.startswith(prefix)), None)
-        if opener is not None:
-            with opener(file) as stream:
-                yield from _blocks(stream, left, overlap)
+        source = _Source(file, 2 * left)
+        new = next((new for prefix, new in _PACKED.items() if magic.startswith(prefix)), None)
+        if new is not None:
+            yield from _blocks(_decompressed(source, new, members), left, overlap)
         elif magic[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-            with zipfile.ZipFile(file) as archive:
+            with zipfile.ZipFile(source) as archive:
                 for member in archive.infolist()[:members]:
                     yield member.filename.encode("utf-8", "replace")
-                    with archive.open(member) as stream:
-                        for block in _blocks(stream, left, overlap):
+                    with archive.open(_as_stored(member)) as stream:
+                        for block in _blocks(_content(stream, member.compress_type), left, overlap):
                             left -= len(block)
                             yield block
                     if left <= 0:
                         return
-    except (OSError, EOFError, ValueError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile):
-        return  # damaged or encrypted: a secret in it is not read by accident
+    except (OSError, EOFError, ValueError, RuntimeError, MemoryError, zlib.error, lzma.LZMAError, zipfile.BadZipFile):
+        return  # damaged, encrypted or huge: a secret in it is not read by accident
 
 
-def _blocks(stream: IO[bytes], limit: int, overlap: int) -> Iterator[bytes]:
+class _Source(io.RawIOBase):
+    """A file of which only ``left`` bytes can be read, in bounded pieces: ``zipfile`` reads a directory as one."""
+
+    def __init__(self, file: IO[Any], left: int) -> None:
+        self._file, self._left = file, left
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def read(self, size: int = -1, /) -> bytes:
+        if size > _MAX_DIRECTORY or self._left <= 0:
+            raise ValueError("the archive is too large to be searched")
+        data: bytes = self._file.read(size if size >= 0 else _MAX_DIRECTORY)
+        self._left -= len(data)
+        return data
+
+
+def _as_stored(member: zipfile.ZipInfo) -> zipfile.ZipInfo:
+    """A description of a member that yields its compressed bytes: ``zipfile`` decompresses some without a bound."""
+    stored = copy(member)
+    stored.compress_type, stored.file_size = zipfile.ZIP_STORED, member.compress_size
+    del stored.CRC
+    return stored
+
+
+def _content(stream: IO[bytes], method: int) -> Iterator[bytes]:
+    """Yield a member's content in blocks, from its compressed bytes; nothing if it is not compressed, or unknown."""
+    start = b""
+    if method == zipfile.ZIP_LZMA:  # it begins with a version and the size of the properties
+        properties = stream.read(int.from_bytes(stream.read(4)[2:], "little"))
+        start = properties + b"\xff" * 8  # an unknown size
+    if method in _METHODS:
+        yield from _decompressed(stream, _METHODS[method], 1, start)
+
+
+def _decompressed(
+    source: IO[bytes] | _Source, new: Callable[[], Any], streams: int, data: bytes = b""
+) -> Iterator[bytes]:
+    """Decompress consecutive streams, a block at a time."""
+    for _ in range(streams):
+        decompressor = new()
+        while not decompressor.eof:
+            if not data and getattr(decompressor, "needs_input", True):
+                data = source.read(_INPUT)
+            block = decompressor.decompress(data, _BLOCK)
+            if not data and not block:
+                return
+            yield block
+            data = getattr(decompressor, "unconsumed_tail", b"")
+        data = decompressor.unused_data
+
+
+def _blocks(contents: Iterator[bytes], limit: int, overlap: int) -> Iterator[bytes]:
     last = b""
-    while limit > 0 and (block := stream.read(_BLOCK)):
+    while limit > 0 and (block := next(contents, None)) is not None:
         limit -= len(block)
-        yield last + block
-        last = block[-overlap:] if overlap else b""
+        yield (last := last + block)
+        last = last[-overlap:] if overlap else b""
 
 
 _HEAD_SHARE = 4

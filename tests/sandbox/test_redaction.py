@@ -10,6 +10,7 @@ import io
 import json
 import lzma
 import tarfile
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -162,6 +163,65 @@ def test_archives_are_searched_up_to_a_limit(tmp_path: Path) -> None:
     assert is_kept(b"", b"", secret, redactor=first)
 
 
+def _pack(path: Path, kind: str, size: int = 0, end: bytes = b"", members: int = 1) -> None:
+    block = bytes(1 << 20)
+    if kind == "xz":
+        with lzma.open(path, "wb", preset=1) as file:
+            for _ in range(size >> 20):
+                file.write(block)
+            file.write(end)
+        return
+    with zipfile.ZipFile(path, "w", getattr(zipfile, f"ZIP_{kind.upper()}")) as archive:
+        for number in range(members):
+            with archive.open(f"{number:0200}", "w") as member:
+                for _ in range(size >> 20):
+                    member.write(block)
+                member.write(end)
+
+
+@pytest.mark.parametrize("kind", ["deflated", "bzip2", "lzma", "xz"])
+def test_a_secret_in_an_archive_is_found_however_it_is_compressed(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "archive"
+    _pack(path, kind, 3 << 20, SECRET.encode())
+    assert not Redactor([SECRET]).file(path)
+    _pack(path, kind, 3 << 20)
+    assert Redactor([SECRET]).file(path)
+
+
+def test_streams_in_one_file_are_searched_up_to_the_number_of_members(tmp_path: Path) -> None:
+    path, redactor = tmp_path / "archive", Redactor([SECRET], members=3)
+    half = len(SECRET) // 2
+    for compress in (gzip.compress, bz2.compress, lzma.compress):
+        first, second = compress(SECRET[:half].encode()), compress(SECRET[half:].encode())
+        path.write_bytes(compress(b"") + first + second)
+        assert not redactor.file(path), "it continues in the next stream"
+        path.write_bytes(compress(b"") * 2 + first + second)
+        assert redactor.file(path)
+
+
+@pytest.mark.parametrize("kind", ["deflated", "bzip2", "lzma", "xz"])
+def test_an_archive_bomb_takes_little_memory(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "archive"
+    _pack(path, kind, 48 << 20)
+    assert _memory_taken(path) < 16 << 20
+
+
+def test_the_directory_of_an_archive_takes_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "archive"
+    _pack(path, "stored", members=40_000)
+    assert path.stat().st_size > 18 << 20
+    assert _memory_taken(path) < 16 << 20
+
+
+def _memory_taken(path: Path) -> int:
+    tracemalloc.start()
+    try:
+        assert Redactor([SECRET]).file(path)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 def test_values_that_would_match_by_chance_are_not_masked() -> None:
     assert Redactor(["5", "", "1234567"]).text("0.5 and 1234567") == "0.5 and 1234567"
 
@@ -240,6 +300,12 @@ def test_file_names_are_masked(tmp_path: Path) -> None:
         ("my_password", "words without numbers", True),
         ("PAT", "words without numbers", True),
         ("PATTERN", "words without numbers", False),
+        ("SSH_PRIVATE_KEY", "words without numbers", True),
+        ("PYTHON_INDEX_TOKEN", "words without numbers", True),
+        ("PYTEST_XDIST_TESTRUNUID", "0123456789abcdef0123456789abcdef", False),
+        ("AUTHORIZATION", "words without numbers", True),
+        ("SSH_CONNECTION", "10.0.0.1 50000 10.0.0.2 22", False),
+        ("GIT_AUTHOR_NAME", "words without numbers", False),
         ("SSH_AUTH_SOCK", "/tmp/ssh-0123456789abcdef", False),
         ("SESSION_FILE", "ghp0123456789abcdef", False),
         ("DATABASE", "postgres://me:hunter2-hunter2@db.example/x", True),
