@@ -33,7 +33,8 @@ _SYNTAX = re.compile(r"(docker\.io/)?docker/dockerfile(:[\w.-]+)?")
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 _ARGUMENT = re.compile(r"""([A-Za-z_]\w*)(?:=("[^"'\\]*"|'[^"'\\]*'|[^"'\\]*))?""", re.ASCII)
 _STAGE = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
-_HERE_DOCUMENT = re.compile(r"(?<![<\w])\d*<<-?[\"']?[A-Za-z_]|(?<!\S)\d*<<(?!<)")
+_HERE_DOCUMENT = re.compile(r"""(?<![<\w])\d*<<-?["']?[A-Za-z_]|(?<!\S)\d*<<-?\s*[^\s<]*["'\\`#]""")
+"""Also one whose end would be a comment here, or continue on the next line, but not ``1 << 2``."""
 _IMAGE = re.compile(r"(?P<repository>[a-z0-9][a-z0-9._/-]*)(?::(?P<tag>\w[\w.-]*))?(?P<digest>@sha256:[0-9a-f]{64})?")
 _REGISTRIES = ("docker.io", "ghcr.io", "quay.io", "gcr.io", "mcr.microsoft.com", "nvcr.io", "public.ecr.aws")
 _TRANSPORTS = ("containers-storage", "dir", "docker", "docker-archive", "docker-daemon", "oci", "oci-archive", "sif")
@@ -173,7 +174,7 @@ class _Checking:
         if name not in _INSTRUCTIONS:
             raise SandboxError(f"{name[:50]!r} is not an instruction of a Dockerfile")
         if not self.stages and name not in ("ARG", "FROM"):
-            raise SandboxError(f"{name} must come after FROM")
+            raise SandboxError(f"there must be a FROM before {name}")
         if name in ("RUN", "COPY", "ADD") and _HERE_DOCUMENT.search(rest):
             raise SandboxError(f"{name} has a here-document, which not every builder supports: COPY a file instead")
         flags, words = _words(rest)

@@ -41,7 +41,8 @@ STAGE = "FROM debian AS base\n"
         f"# syntax=docker/dockerfile:1\n# escape=`\n{STAGE}": "line 2: .* escape directive",
         f"# escape=` x\n{STAGE}RUN true \\\n{COPY}": "line 1: .* escape directive",
         f" # escape=`\n{STAGE}": "line 1: .* escape directive",
-        f"{STAGE}RUN << 1\n{COPY}\n1": "line 2: RUN has a here-document",
+        f"{STAGE}RUN << #x\nRUN true \\\n#x\n{COPY}": "line 2: RUN has a here-document",
+        f"{STAGE}RUN 3<<-1\\\\x\n": "line 2: RUN has a here-document",
         f'{STAGE}RUN <<" RUN \\\\"\n RUN \\\n{COPY}': "line 2: RUN has a here-document",
         # Build arguments.
         "ARG Y=X\nARG X=debian\nARG $Y=victim\nFROM $X": r"line 3: ARG '\$Y=victim' before FROM must be a new NAME",
@@ -57,7 +58,7 @@ STAGE = "FROM debian AS base\n"
         "FROM debian AS Victim\nFROM victim": f"line 2: FROM: .* {BUILT_HERE}",
         f"FROM debian AS $X\n{STAGE}ARG X=victim\nCOPY --from=$X /x /x": r"line 1: FROM … AS '\$X': the name",
         f'FROM ["debian", "AS", "victim"]\n{STAGE}{COPY}': "line 1: FROM takes an image",
-        f"ONBUILD RUN true\n{STAGE}": "line 1: ONBUILD must come after FROM",
+        f"ONBUILD RUN true\n{STAGE}": "line 1: there must be a FROM before ONBUILD",
         f"{STAGE}COPY --from={'9' * 5000} /x /x": "line 2: COPY: 9{20} is not the number",
         # Triggers.
         f"{STAGE}ONBUILD FROM debian AS victim\n{COPY}": "line 2: ONBUILD FROM is not supported",
@@ -81,7 +82,7 @@ def test_lists_of_add_are_read_in_both_ways() -> None:
     [
         "# escape=`\nARG A=debian B='x' C=\"y\" D\nFROM --platform=linux/amd64 $A AS Base\nRUN true `\n  # x\n && x\n"
         "FROM debian:${A}\nCOPY --from=Base /x /x\nCOPY --from=0 /x /x\nRUN --mount=from=Base,target=/m true\n",
-        "\ufeff# Übersicht\u3000\nFROM debian\r\nRUN echo '# escape=x' \\\r\n $((1<<3)) <<<x && echo é \\\n\n",
+        "\ufeff# Übersicht\u3000\nFROM debian\r\nRUN echo '# escape=x' \\\r\n $((1<<3)) <<<x $(( 1 << 3 ))é \\\n\n",
         *(agent.dockerfile.read_text() for agent in default_agents().load().values()),
     ],
 )

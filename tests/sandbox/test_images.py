@@ -260,9 +260,9 @@ def test_a_failing_build_is_an_error_with_the_end_of_its_log(workshop: Workshop)
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "does not build"),
+        ("", "Dockerfile: line 2: there must be a FROM before USER"),
         ("FROM\n", "Dockerfile: line 1: FROM takes an image"),
-        ("RUN true\n", "does not build"),
+        ("RUN true\n", "Dockerfile: line 1: there must be a FROM before RUN"),
         ("# x\n\nNONSENSE\n", "Dockerfile: line 3: 'NONSENSE' is not an instruction"),
         ("FROM no-such-image-anywhere\n", "does not build"),
     ],

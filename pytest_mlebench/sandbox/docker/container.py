@@ -23,7 +23,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import requests
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest, DriverConfig, LogConfig, Mount, Ulimit
 
@@ -425,11 +424,10 @@ class Container:
                 raise SandboxError("a link")
             yield response.iter_content(1 << 20)
 
-    def _get(self, path: str, parameters: Mapping[str, Any]) -> requests.Response:
+    def _get(self, path: str, parameters: Mapping[str, Any]) -> Any:
         api = self._client.api
         url = f"{api.base_url}/v{api.api_version}/{path}"
-        response: requests.Response = api.get(url, params=parameters, stream=True, timeout=api.timeout)
-        return response
+        return api.get(url, params=parameters, stream=True, timeout=api.timeout)
 
     def close(self) -> None:
         """Close its output, even if it was not read to its end."""
