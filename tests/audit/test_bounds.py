@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import ast
+import base64
+import csv
+import json
 import re
+import resource
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.extras.audit import fingerprints
 from pytest_mlebench.extras.audit.fingerprints import Fingerprinter, Parameters
 from pytest_mlebench.extras.audit.programs import Program
+from pytest_mlebench.extras.audit.run import AuditedRun
+from pytest_mlebench.extras.audit.scanners import audit
+from pytest_mlebench.records.outcome import Validation
+from pytest_mlebench.records.record import SUBMISSION
+from tests.groups import record_with
 
 
 class Looking:
@@ -78,3 +92,107 @@ def test_larger_programs_are_not_passed_to_the_comparing_process(
         assert take(text, **{"suffix": ".py", **options}) is None
         with pytest.raises(AssertionError):
             take("x" * 400_000, ".py")
+
+
+@pytest.fixture
+def audited(tmp_path: Path) -> Callable[..., list[tuple[str, int | None]]]:
+    """Audits a run that left these files and submitted this table. Returns the texts and lines of its findings."""
+
+    def found(
+        files: Mapping[str, str], rows: Sequence[str] = (), leak: str = "", **of_account: Any
+    ) -> list[tuple[str, int | None]]:
+        run_dir = tmp_path / "run"
+        for name, text in {**files, SUBMISSION: "\n".join(["id,label", *rows])}.items():
+            (run_dir / name).parent.mkdir(parents=True, exist_ok=True)
+            (run_dir / name).write_text(text, newline="")
+        own = record_with(default_catalogue()["smoke-diabetes"], "gold")
+        own = replace(own, sandbox=replace(own.sandbox, **of_account))
+        competition = replace(default_catalogue()["smoke-diabetes"], known_leak=leak)
+        findings = audit([AuditedRun(record=own, run_dir=run_dir, competition=competition, dataset=None)]).findings
+        return [(one.text, one.line) for one in findings if one.scanner not in ("submission", "times")]
+
+    return found
+
+
+EVIL = 'y = open("/private/answers.csv")\n'
+ANSWERS, NOT_PARSED = "it reads the answers", "this code cannot be parsed: only its lines were searched"
+DOCUMENTED = f'{EVIL}"""\n' + "text\n" * 6 + '"""\n'
+JOINED = "y = open('/pri' + 'vate/answers.csv')\n"
+
+
+def notebook(source: str) -> str:
+    return json.dumps({"cells": [{"cell_type": "code", "source": source}]})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.py", f"# page\f\f\f\f\f\n{DOCUMENTED}", [(ANSWERS, 2)]),
+        ("a.py", f"x = '\u2028\u2028\u2028\u2028\u2028'\n{DOCUMENTED}", [(ANSWERS, 2)]),
+        ("a.py", f"x = 1\r\ny = 2\r{DOCUMENTED}", [(ANSWERS, 3)]),
+        ("a.py", f'"""ä"""; {EVIL}', [(ANSWERS, 1)]),
+        ("a.py", f'"""\n/private/ \n"""; {EVIL}"/private/"; \'\'\'/private/\'\'\'  # /private/\n', [(ANSWERS, 3)]),
+        ("a.PY", JOINED, [(ANSWERS, 1)]),
+        ("a.py", f"{EVIL}def\n", [(ANSWERS, 1), (NOT_PARSED, None)]),
+        ("a.py", "x = " + "+1" * 20_000, [(NOT_PARSED, None)]),
+        ("a.ipynb", notebook(f"%matplotlib inline\nfound = !ls\n{JOINED}"), [(ANSWERS, 3)]),
+        ("a.IPYNB", notebook(f"!cat /private/x\n{JOINED}"), [(ANSWERS, 1), (ANSWERS, 2)]),
+        ("a.ipynb", notebook("%%bash\nls /"), [(NOT_PARSED, None)]),
+        ("a.ipynb", '{"worksheets": []}', [("this code cannot be read, or is too large to be audited", None)]),
+        ("a.sh", "echo ' #' && cat /private/answers.csv\n", [(ANSWERS, 1)]),
+    ],
+)
+def test_code_does_not_hide_from_the_parser(
+    name: str, text: str, expected: list[tuple[str, int | None]], audited: Callable[..., list[tuple[str, int | None]]]
+) -> None:
+    assert audited({f"code/{name}": text}) == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "rows", "expected"),
+    [
+        ({"code/a.py": f"x = '{base64.b64encode(b'os.environ ' * 12_000).decode()}'\n"}, [], "encoded data"),
+        ({"code/a.py": "".join(f"x{k} = ['span_log']\n" for k in range(20_000))}, [], "known leak"),
+        ({"code/a.py": f"x = {[str(k) for k in range(30)]}\n" * 1500},
+         [f"id{k},{k % 50}" for k in range(150_000)], None),
+        ({"code/a.py": f"x = {1 << 40}\n" * 2000}, [f"{k},0" for k in range(150_000)], None),
+        ({"run.log": ("resol" * 2000 + "xkaggle.com\n") * 200 + ("Errno 13" * 1200 + "\n") * 200}, [], None),
+        ({"code/a.py": f"x = [{'0x' + 'f' * 9000}, {', '.join(map(str, range(29)))}]\n"},
+         [f"id{k},{k}" for k in range(30)], None),
+        ({"code/a.py": "x = 1\n"}, [f"{k},{'1,' * 300_000}" for k in range(30)], None),
+        ({"run.log": "ab\n" * 10_000_000 + "connect to kaggle.com\n"}, [], "reach Kaggle"),
+    ],
+    ids=["encoded", "lists", "classes", "bits", "log", "large number", "cells", "lines"],
+)  # fmt: skip
+def test_an_audit_takes_linear_time_and_little_memory(
+    files: dict[str, str], rows: list[str], expected: str | None, audited: Callable[..., Any]
+) -> None:
+    before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    found = audited(files, rows, leak="the field span_log")
+    assert time.process_time() - started < 8
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 << 10
+    assert any(expected in text for text, _ in found) if expected else found == []
+
+
+def test_rows_with_long_cells_are_read_and_checks_of_the_submission_are_counted(
+    audited: Callable[..., list[tuple[str, int | None]]],
+) -> None:
+    masks = [f"image{k},{k} {'7 ' * 70_000}" for k in range(20)]
+    table = "".join(f"'image{k}': {k}, " for k in range(20))
+    limit = csv.field_size_limit()
+    assert audited({"code/a.py": f"x = {{{table}}}\n"}, masks) == [("it has predictions for test rows in its code", 1)]
+    assert csv.field_size_limit() == limit
+    checks = tuple(Validation(at=k / 100, verdict="") for k in range(20_000))
+    (one,) = audited({"code/a.py": ""}, validations=checks[:21])
+    assert one == ("it asked the submission checker 21 times within 0.2 s, 21 of them in a minute", None)
+    started = time.process_time()
+    assert audited({}, validations=checks, notes=("9" * 5000 + " earlier validations are not recorded",))
+    assert time.process_time() - started < 5
+
+
+def test_lines_of_the_log_are_found_with_their_number(audited: Callable[..., list[tuple[str, int | None]]]) -> None:
+    lines = ["Errno 13: /private/a", "/private/ Errno 13", "x", "Permission denied, Errno 13: /private/", "Errno 13"]
+    late = "No such file" + " " * 10_000 + "/private/"
+    log = "\n".join([*lines, late, "", "Unresolved host Kaggle.com"])
+    reads = "it tried to read the answers"
+    assert audited({"run.log": log}) == [(reads, 1), (reads, 4), ("it tried to reach Kaggle or a similar site", 8)]

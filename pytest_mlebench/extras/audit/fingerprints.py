@@ -26,7 +26,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Self
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.extras.audit.programs import notebook_code
+from pytest_mlebench.extras.audit.programs import MAGIC, notebook_code
 from pytest_mlebench.io.values import loads
 
 LIBRARY = "copydetect"
@@ -43,7 +43,6 @@ _CPU_SECONDS, _WALL_SECONDS = 30, 900.0
 _MEMORY = 2 << 30
 _SIMPLE = 4
 """Token sequences with at most this many different characters are ignored: long lists of values all look alike."""
-_MAGIC = re.compile(r"^[ \t]{0,40}[%!?].*$", re.M)
 _SHARED = re.compile(
     r"[ \t]*(?:(?:import|from)\s.*|(?:library|require)\(.*)"
     r"|.*\b(?:ArgumentParser|add_argument|parse_args|read_csv|to_csv)\("
@@ -219,11 +218,11 @@ def _reply(request: dict[str, Any]) -> dict[str, Any] | None:
 def code_of_file(text: str, suffix: str, *, raw: bool) -> str:
     """Return the code of a file: the cells of a notebook without magics, or the chunks of R Markdown."""
     if raw and suffix in _NOTEBOOKS:
-        text = notebook_code(text)
+        text = notebook_code(text) or ""
     elif suffix == ".rmd":
         text = "\n".join(_CHUNK.findall(text))
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _MAGIC.sub("", text) if suffix in _NOTEBOOKS else text
+    return MAGIC.sub("", text) if suffix in _NOTEBOOKS else text
 
 
 def _without_shared(text: str) -> str:

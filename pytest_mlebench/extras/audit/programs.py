@@ -1,6 +1,7 @@
 """Reads an agent's programs: constants, imports and calls of its code, and the commands that it gave.
 
-Comments and docstrings are ignored, so that a comment such as "never read the answers" does not count as reading them.
+Comments and docstrings of Python code are ignored, so that a comment such as "never read the answers" does not count as
+reading them. In code that cannot be parsed, every line counts.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import binascii
 import io
 import json
 import re
+import sys
 import tokenize
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,10 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.io.values import as_object, as_objects, loads
+from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.record import FILES
 from pytest_mlebench.reports.run_details import steps_of
 from pytest_mlebench.runs.files import FilesError, open_files
 
+MAX_TRAJECTORY_BYTES = 64 << 20
 MAX_FILES = 2000
 MAX_FILE_BYTES = 4 << 20
 MAX_TOTAL_BYTES = 64 << 20
@@ -41,7 +45,11 @@ _MAX_STEPS, _MAX_PARTS, _MAX_DEPTH = 300_000, 50, 20
 _SUFFIXES = (".py", ".sh", ".bash", ".ipynb", ".r", ".jl", ".pl", ".js", ".cpp", ".c", ".txt", "")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{40,}={0,2}")
 _MAX_DECODED = 1 << 20
-_COMMENT = re.compile(r"(^|\s)#.*$")
+_WORD = re.compile(r"\w+")
+MAGIC = re.compile(r"^[ \t]{0,40}[%!?].*$", re.M)
+"""A line of a notebook that is not Python: a magic, a shell command or a request for help."""
+_ASSIGNED_MAGIC = re.compile(r"^([ \t]{0,40}[\w., \t]{1,100}=[ \t]{0,40})[%!].*$", re.M)
+_DROPPED = re.compile(r"\b(?:drop|difference|pop)\(([^()\n]*)|\bnot in (\w+)")
 
 
 @dataclass(frozen=True)
@@ -65,45 +73,58 @@ class Program:
 
     def line(self, number: int) -> str:
         """Return the text of a line, counted from 1."""
-        return self._source[number - 1].strip() if 0 < number <= len(self._source) else ""
+        return self._lines[number - 1].strip() if 0 < number <= len(self._lines) else ""
 
     def search(self, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
         """Yield the number and text of each line that matches a pattern. Long lines are cut to the matching part."""
-        for number, line in enumerate(self.facts.lines, 1):
-            for start in range(0, max(1, min(len(line), MAX_LINE) - _OVERLAP), _WINDOW - _OVERLAP):
-                part = line[start : start + _WINDOW]
-                if pattern.search(part):
-                    yield number, part.strip()
-                    break
+        yield from _search(pattern, enumerate(self.facts.lines, 1))
+
+    def search_strings(self, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+        """Like ``search``, for strings that are joined from constants or decoded from them."""
+        yield from _search(pattern, (*self.facts.joined, *self.facts.decoded))
 
     @cached_property
-    def _source(self) -> list[str]:
-        return self.text.splitlines()
+    def dropped(self) -> frozenset[str]:
+        """Names and words in calls of ``drop``, ``difference`` and ``pop``, and after ``not in``."""
+        found = _DROPPED.finditer(self.text)
+        return frozenset(word for match in found for word in _WORD.findall(match[1] or match[2] or ""))
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        """Its lines as Python counts them: a form feed, for example, does not end a line."""
+        return self._python.split("\n")
+
+    @cached_property
+    def _python(self) -> str:
+        return self.text.replace("\r\n", "\n").replace("\r", "\n")
+
+    @property
+    def _is_python(self) -> bool:
+        return self.file.lower().endswith((".py", ".ipynb"))
 
     @property
     def _is_too_large(self) -> bool:
         return len(self.text) > MAX_PARSED or not self.may_parse
 
     def _tree(self) -> ast.Module | None:
-        if not self.file.endswith((".py", ".ipynb")) or self._is_too_large:
+        if not self._is_python or self._is_too_large:
             return None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the agent's code may have invalid escapes and the like
-            try:
-                return ast.parse(self.text)
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                return None
+        tree = _parsed(self._python)
+        if tree is None and self.file.lower().endswith(".ipynb"):
+            tree = _parsed(MAGIC.sub("", _ASSIGNED_MAGIC.sub(r"\1None", self._python)))
+        return tree
 
     @cached_property
     def facts(self) -> ProgramFacts:
         tree, unread = self._tree(), []
-        if self.file.endswith((".py", ".ipynb")) and self._is_too_large:
+        if self._is_python and self._is_too_large:
             unread.append("this code is too large to be parsed: only its lines were searched")
-        if any(len(line) > MAX_LINE for line in self._source):
+        elif self._is_python and tree is None:
+            unread.append("this code cannot be parsed: only its lines were searched")
+        if any(len(line) > MAX_LINE for line in self._lines):
             unread.append("this code has a line that is too long to be searched completely")
         if tree is None:
-            lines = tuple(_COMMENT.sub("", line[:MAX_LINE]) for line in self._source)
-            return ProgramFacts(lines=lines, unread=tuple(unread))
+            return ProgramFacts(lines=tuple(line[:MAX_LINE] for line in self._lines), unread=tuple(unread))
         nodes = list(islice(ast.walk(tree), self.max_nodes + 1))
         budget = _NodeBudget()
         joined = tuple(_joined(nodes[: self.max_nodes], budget))
@@ -118,17 +139,49 @@ class Program:
         )
 
     def _without_comments(self, nodes: Iterable[ast.AST]) -> tuple[str, ...]:
-        found = list(self._source)
+        found = list(self._lines)
         with suppress(tokenize.TokenError, SyntaxError, IndexError):
-            for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
+            for token in tokenize.generate_tokens(io.StringIO(self._python).readline):
                 if token.type == tokenize.COMMENT:
                     row, column = token.start
                     found[row - 1] = found[row - 1][:column]
-        for node in nodes:
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                last = min(node.end_lineno or node.lineno, len(found))
-                found[node.lineno - 1 : last] = [""] * (last - node.lineno + 1)
+        for number, spans in _docstrings(nodes).items():
+            line = bytearray(found[number - 1].encode())
+            for start, end in spans:
+                line[start:end] = b" " * (min(end, len(line)) - start)
+            found[number - 1] = line.decode("utf-8", "replace")
         return tuple(found)
+
+
+def _docstrings(nodes: Iterable[ast.AST]) -> dict[int, list[tuple[int, int]]]:
+    """Return where lines have unused constants, as offsets in bytes: other code may be on the same line."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            last = node.end_lineno or node.lineno
+            for number in range(node.lineno, last + 1):
+                start = node.col_offset if number == node.lineno else 0
+                end = node.end_col_offset if number == last else None
+                found.setdefault(number, []).append((start, sys.maxsize if end is None else end))
+    return found
+
+
+def _search(pattern: re.Pattern[str], texts: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    for number, text in texts:
+        for start in range(0, max(1, min(len(text), MAX_LINE) - _OVERLAP), _WINDOW - _OVERLAP):
+            part = text[start : start + _WINDOW]
+            if pattern.search(part):
+                yield number, part.strip()
+                break
+
+
+def _parsed(text: str) -> ast.Module | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the agent's code may have invalid escapes and the like
+        try:
+            return ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +262,7 @@ def code_of(run_dir: Path) -> tuple[list[Program], list[str]]:
     try:
         with open_files(run_dir) as files:
             for file in files.below("code"):
-                if file.suffix.lower() not in _SUFFIXES:
+                if file.suffix not in _SUFFIXES:
                     continue
                 if file.size > MAX_FILE_BYTES or count >= MAX_FILES or size < file.size:
                     left_out.append(file.path)
@@ -220,7 +273,11 @@ def code_of(run_dir: Path) -> tuple[list[Program], list[str]]:
                 if b"\0" in content:
                     continue
                 text = content.decode("utf-8", "replace")
-                text = notebook_code(text) if file.suffix.lower() == ".ipynb" else text
+                if file.suffix == ".ipynb":
+                    if (code := notebook_code(text)) is None:
+                        left_out.append(file.path)
+                        continue
+                    text = code
                 parsed -= len(text) if len(text) <= MAX_PARSED else 0
                 found.append(Program(file.path, text, may_parse=parsed >= 0))
     except FilesError:
@@ -228,14 +285,26 @@ def code_of(run_dir: Path) -> tuple[list[Program], list[str]]:
     return found, left_out
 
 
-def notebook_code(text: str) -> str:
-    """Return the code of a notebook's cells; empty if it cannot be read."""
+def notebook_code(text: str) -> str | None:
+    """Return the code of a notebook's cells; None if it cannot be read."""
     try:
         cells = loads(text)["cells"]
         sources = [cell["source"] for cell in cells if cell.get("cell_type") == "code"]
         return "\n".join("".join(source) for source in sources)
     except (ValueError, TypeError, LookupError, AttributeError):
-        return ""
+        return None
+
+
+def read_trajectory(run_dir: Path, max_bytes: int = MAX_TRAJECTORY_BYTES) -> Mapping[str, Any] | None:
+    """Return a run's trajectory; None if there is none, or it is too large or not valid."""
+    path = run_dir / TRAJECTORY
+    try:
+        if path.is_symlink() or path.stat().st_size > max_bytes:
+            return None
+        found = loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def commands_of(trajectory: Mapping[str, Any] | None) -> Iterator[Program]:

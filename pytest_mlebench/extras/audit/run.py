@@ -8,21 +8,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.extras.audit.programs import Program, code_of, commands_of
-from pytest_mlebench.io.values import loads
-from pytest_mlebench.llm.trajectory import TRAJECTORY
+from pytest_mlebench.extras.audit.programs import Program, code_of, commands_of, read_trajectory
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import SUBMISSION, RunRecord
 from pytest_mlebench.runs.regrade import Regrader
 from pytest_mlebench.sandbox.collection import digest_of
 
-_TRAJECTORY_BYTES = 256 << 20
-_ROWS = 200_000
-"""Maximum rows of a submission that are compared."""
+_ROWS, _CELLS, _TABLE_BYTES = 200_000, 4_000_000, 256 << 20
+"""Maximum rows, cells and bytes of a submission that are compared."""
+_CLASSES = 100
+"""Maximum different predictions in a submission whose classes are compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +57,7 @@ class AuditedRun:
 
     @cached_property
     def trajectory(self) -> Mapping[str, Any] | None:
-        path = self.run_dir / TRAJECTORY
-        try:
-            if path.is_symlink() or path.stat().st_size > _TRAJECTORY_BYTES:
-                return None
-            found = loads(path.read_bytes())
-        except (OSError, ValueError):
-            return None
-        return found if isinstance(found, dict) else None
+        return read_trajectory(self.run_dir)
 
     @cached_property
     def submission(self) -> Path | None:
@@ -87,6 +79,36 @@ class AuditedRun:
         return [] if self.dataset is None else _rows(self.dataset.perfect_submission)
 
     @cached_property
+    def classes(self) -> frozenset[frozenset[str]]:
+        """The ids, and the positions from 0 and from 1, of all rows with the same prediction; empty if it has other
+        columns or many predictions."""
+        by_prediction: dict[str, list[int]] = {}
+        for position, row in enumerate(self.rows):
+            if len(row) != 2 or len(by_prediction) > _CLASSES:
+                return frozenset()
+            by_prediction.setdefault(row[1], []).append(position)
+        found = set[frozenset[str]]()
+        for positions in by_prediction.values() if len(by_prediction) > 1 else ():
+            found.add(frozenset(self.rows[k][0] for k in positions))
+            found.update(frozenset(str(k + first) for k in positions) for first in (0, 1))
+        return frozenset(found)
+
+    @cached_property
+    def labels(self) -> frozenset[str]:
+        """The second and the last column, if each of its cells has one character, as one text."""
+        found = []
+        for part in (slice(1, 2), slice(-1, None)):
+            cells = ["".join(row[part]) for row in self.rows]
+            if cells and all(len(cell) == 1 for cell in cells):
+                found.append("".join(cells))
+        return frozenset(found)
+
+    @cached_property
+    def label_numbers(self) -> frozenset[int]:
+        """The numbers whose bits are such a column."""
+        return frozenset(int(text, 2) for text in self.labels if not text.strip("01"))
+
+    @cached_property
     def test_ids(self) -> frozenset[str]:
         """The ids to predict, from the sample submission or, without one, from the submission."""
         return frozenset(row[0] for row in self.sample_rows or self.rows if row and len(row[0]) > 1)
@@ -95,11 +117,25 @@ class AuditedRun:
 def _rows(path: Path | None) -> list[list[str]]:
     if path is None or path.suffix != ".csv":
         return []
+    limit = csv.field_size_limit(_TABLE_BYTES)  # masks of images are longer than the default
     try:
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            return list(islice(csv.reader(file), 1, _ROWS + 1))
+            return list(islice(csv.reader(_lines(file)), 1, _ROWS + 1))
     except (OSError, csv.Error):
         return []
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    """Yield the lines of a table until a limit on cells or characters is reached."""
+    cells = size = 0
+    while (line := file.readline(_TABLE_BYTES + 1 - size)) and size + len(line) <= _TABLE_BYTES:
+        size += len(line)
+        cells += line.count(",") + 1
+        if cells > _CELLS:
+            return
+        yield line
 
 
 def runs_of(group: RunGroup, graders: Regrader | None = None) -> Iterator[AuditedRun]:
