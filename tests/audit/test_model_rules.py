@@ -180,7 +180,10 @@ RULES: dict[str, tuple[list[Change], list[str]]] = {
     "a step of another call": ([lambda w: w.trajectory([0, 7, 8])], [
         "its trajectory has the call 7, which its ledger lacks"]),
     "steps without a call": ([lambda w: w.trajectory([None, "x", 1])], []),
-    "a trajectory that is a list": ([lambda w: (w.run_dir / "trajectory.json").write_text("[]")], []),
+    "a step of a subagent's other call": (
+        [lambda w: (w.run_dir / "trajectory.json").write_text(
+            '{"subagent_trajectories": [{"steps": [{"is_copied_context": true, "extra": {"call": 7}}]}]}')],
+        ["its trajectory has the call 7, which its ledger lacks"]),
     "steps that are not objects": (
         [lambda w: (w.run_dir / "trajectory.json").write_text('{"steps": [1, {"extra": 2}]}')], []),
     "no steps": ([lambda w: (w.run_dir / "trajectory.json").write_text('{"steps": null}')], []),
@@ -232,7 +235,11 @@ def test_a_trajectory_is_compared_up_to_a_size(world: World) -> None:
     world.trajectory([7])
     size = (world.run_dir / "trajectory.json").stat().st_size
     assert world.differs(max_trajectory=size) == ["its trajectory has the call 7, which its ledger lacks"]
-    assert world.differs(max_trajectory=size - 1) == []
+    too_large = f"{RUN.run_id}: its trajectory cannot be read, or is too large to be compared"
+    for text, most in (('{"steps": []}', 1), ("[]", size), ("{", size)):
+        (world.run_dir / "trajectory.json").write_text(text)
+        check = world.check(max_trajectory=most)
+        assert (check.result, check.reasons) == (CheckResult.unchecked, (too_large,))
 
 
 def test_a_failed_call_needs_no_recording(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.extras.bundles.verify_settings import counts, settings
+from pytest_mlebench.extras.bundles.verify_settings import _settings_by_session, counts, settings
 from pytest_mlebench.io.values import parse
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Canonical, Manifest, PlannedRun, SessionRecord, canonical_differences
@@ -612,3 +613,19 @@ IMPORTED: dict[str, tuple[Change, list[str]]] = {
 def test_an_imported_group_has_no_claims_that_only_a_session_can_make(name: str) -> None:
     change, expected = IMPORTED[name]
     assert found(imported, change) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "expected"),
+    [
+        ("x was [" + "', is '," * 450 + "], is 1", 20, "has a change of settings that no session writes"),
+        ("x was 1, is 1", 100_000, "more changes of settings than any session writes"),
+    ],
+)
+def test_changes_are_read_in_limited_time(text: str, number: int, expected: str) -> None:
+    own = honest().manifest.sessions[0]
+    manifest = replace(honest().manifest, settings={"x": 1}, sessions=(own, replace(own, changes=(text,) * number)))
+    started = time.process_time()
+    found = _settings_by_session(manifest)
+    assert isinstance(found, str) and expected in found
+    assert time.process_time() - started < 0.3

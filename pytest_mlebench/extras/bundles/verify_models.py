@@ -6,17 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pytest_mlebench.extras.audit.programs import MAX_TRAJECTORY_BYTES, read_trajectory
 from pytest_mlebench.extras.bundles.bundle import Bundle
 from pytest_mlebench.extras.bundles.card import Check, CheckResult
 from pytest_mlebench.extras.bundles.verify_settings import SLACK_SECONDS, counts
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.io.values import loads
+from pytest_mlebench.io.values import as_object
 from pytest_mlebench.llm.ledger import BODIES, CALLS, MAX_CALLS_BYTES, Call, Totals, read_bodies, read_calls
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.reports.run_details import conversations, steps_of
 
-MAX_TRAJECTORY_BYTES = 64 << 20
 _TOLERANCE = 1e-6
 _NOT_IN_LEDGERS = ("replay_misses", "budget_ended", "left_out")
 _GATEWAYS = (None, "on", "off", "replay")
@@ -29,20 +30,23 @@ def models(
     asked = [record for record in group.records if record.llm.get("calls")]
     if bundle.lacks("ledgers"):
         return Check("models", CheckResult.unchecked, "the ledgers were left out")
-    wrong, lacking = list(_gateways(group)), list[str]()
+    wrong, lacking, unread = list(_gateways(group)), list[str](), list[str]()
     for record in group.records:
         path = bundle.folder / record.run_id / CALLS
         if path.is_file() and path.stat().st_size <= max_calls:
-            found = [f"{record.run_id}: {why}" for why in _run(record, path.parents[1], bundle, max_trajectory)]
+            trajectory = read_trajectory(path.parents[1], max_trajectory)
+            found = [f"{record.run_id}: {why}" for why in _run(record, path.parents[1], bundle, trajectory)]
             # A run that was ended from outside has a ledger, but its record has no counts.
             (wrong if record.sandbox.name or record.llm else lacking).extend(found)
+            if trajectory is None and (path.parents[1] / TRAJECTORY).exists():
+                unread.append(f"{record.run_id}: its trajectory cannot be read, or is too large to be compared")
         elif record.llm.get("calls") or (path.parents[1] / BODIES).exists():
             lacking.append(f"{record.run_id}: it has no ledger of its calls")
         elif any(record.llm.get(name) for name in ("known_cost", "cost", "models")):
             wrong.append(f"{record.run_id}: it has costs or models without a call")
     detail = f"ledgers of {pluralize(len(asked), 'run')} match the calls of the records"
-    unchecked = "calls were not recorded" if lacking else ""
-    return Check.of("models", wrong, detail, unchecked=unchecked, lacking=lacking)
+    unchecked = "calls were not recorded" if lacking else "trajectories cannot be compared" if unread else ""
+    return Check.of("models", wrong, detail, unchecked=unchecked, lacking=[*lacking, *unread])
 
 
 def _gateways(group: RunGroup) -> Iterator[str]:
@@ -61,7 +65,7 @@ def _gateways(group: RunGroup) -> Iterator[str]:
                 yield f"{record.run_id}: its gateway was {gateway}, but that of the group {str(expected)[:50]}"
 
 
-def _run(record: RunRecord, run_dir: Path, bundle: Bundle, max_trajectory: int) -> Iterator[str]:
+def _run(record: RunRecord, run_dir: Path, bundle: Bundle, trajectory: Mapping[str, Any] | None) -> Iterator[str]:
     """Yield contradictions between a run's record, ledger, recording and trajectory."""
     lines = read_calls(run_dir, only_valid=False)
     numbers = [line.get("number") for line in lines]
@@ -80,7 +84,7 @@ def _run(record: RunRecord, run_dir: Path, bundle: Bundle, max_trajectory: int) 
     yield from _unlike(totals, record)
     if calls and not all(0 <= call.seconds <= record.seconds + SLACK_SECONDS for call in calls):
         yield "a call took longer than the run, or a negative time"
-    if unknown := _steps_without_call(run_dir / TRAJECTORY, numbers, max_trajectory):
+    if unknown := _steps_without_call(trajectory, numbers):
         yield f"its trajectory has the call {unknown[0]}, which its ledger lacks"
     answered = {call.number for call in calls if call.kind == "generate" and (call.status or 999) < 400}
     if (run_dir / BODIES).is_file():
@@ -124,15 +128,8 @@ def _same(one: Any, other: Any, *, tolerance: float = _TOLERANCE) -> bool:
     return bool(one == other)
 
 
-def _steps_without_call(path: Path, known: Iterable[Any], max_bytes: int) -> list[int]:
+def _steps_without_call(trajectory: Mapping[str, Any] | None, known: Iterable[Any]) -> list[int]:
     """Return the numbers of calls that a run's trajectory has but its ledger lacks."""
-    if not path.is_file() or path.stat().st_size > max_bytes:
-        return []
-    trajectory, numbers = loads(path.read_bytes()), set(known)
-    found = set()
-    for step in trajectory.get("steps") or () if isinstance(trajectory, dict) else ():
-        extra = step.get("extra") if isinstance(step, dict) else None
-        number = extra.get("call") if isinstance(extra, dict) else None
-        if isinstance(number, int) and number not in numbers:
-            found.add(number)
-    return sorted(found)
+    steps = (step for one in conversations(trajectory or {}) for step in steps_of(one))
+    found = (as_object(step.get("extra")).get("call") for step in steps)
+    return sorted({number for number in found if type(number) is int} - set(known))

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, NamedTuple
 
 from pytest_mlebench.io.values import parse
@@ -34,8 +35,8 @@ SLACK_SECONDS = 120.0
 """Maximum difference between the clocks of the machines that took part."""
 _SLACK_SHARE = 0.05
 """Share of the time limit that a run may take longer, to end its agent and collect its files."""
-_MAX_CHANGE = 4000
-"""Maximum characters of a recorded change."""
+_MAX_CHANGE, _MAX_CHANGES, _MAX_SEPARATORS = 4000, 1 << 20, 50
+"""Maximum characters of a recorded change, of all, and number of places in one that may separate its values."""
 
 
 class _Period(NamedTuple):
@@ -137,6 +138,8 @@ def _settings_by_session(manifest: Manifest) -> list[dict[str, Any]] | str:
     """Return the settings of each session by undoing the changes, last first; or an error in the changes."""
     current = dict(flatten(manifest.settings))
     found = [current]
+    if sum(len(text) for session in manifest.sessions for text in session.changes) > _MAX_CHANGES:
+        return "the sessions have more changes of settings than any session writes"
     for number in range(len(manifest.sessions) - 1, -1, -1):
         before = dict(current)
         for text in manifest.sessions[number].changes:
@@ -157,7 +160,7 @@ def _settings_by_session(manifest: Manifest) -> list[dict[str, Any]] | str:
 def _change(text: str) -> tuple[str, Any, Any] | None:
     """Return the path, earlier value and later value of a change, as ``records.manifest.changes`` writes it."""
     path, _, rest = text[:_MAX_CHANGE].partition(" was ")
-    for found in re.finditer(", is ", rest):
+    for found in islice(re.finditer(", is ", rest), _MAX_SEPARATORS):
         try:
             return path, ast.literal_eval(rest[: found.start()]), ast.literal_eval(rest[found.end() :])
         except (ValueError, SyntaxError, MemoryError, RecursionError):
