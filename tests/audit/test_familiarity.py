@@ -112,6 +112,29 @@ def test_answered_questions_are_not_asked_again(
     assert len(server.requests) == 16, "another text is another question"
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--key=MY_KEY", "abc\n", "--key: $MY_KEY has a space, a line break or a non-ASCII character"),
+        ("--key=MY_KEY", "ключ", "--key: $MY_KEY has a space, a line break or a non-ASCII character"),
+        ("--base-url=http://localhost:1/ü", "", "is not a URL"),
+        ("--base-url=http://localhost:1/a b", "", "is not a URL"),
+    ],
+)
+def test_keys_and_urls_that_cannot_be_sent_are_rejected_before_any_call(
+    option: str,
+    value: str,
+    said: str,
+    folder: Path,
+    server: Scripted,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MY_KEY", value)
+    assert call(folder, server, option) == 2
+    assert said in capsys.readouterr().err and not server.requests
+
+
 def test_fewer_than_four_competitions_are_rejected_before_any_call(
     folder: Path, server: Scripted, capsys: pytest.CaptureFixture[str]
 ) -> None:

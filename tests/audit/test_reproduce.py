@@ -20,6 +20,7 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.bundles.reproduce import as_agent
+from pytest_mlebench.extras.bundles.run_notebook import _plain_lines
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.runs.run import run_agent
@@ -143,6 +144,25 @@ def test_a_notebook_is_run_with_ipython_and_without(hidden: str, tmp_path: Path)
     done = ran()
     assert done.returncode == 1 and "ValueError: 1" in done.stdout + done.stderr
     assert "\x1b" not in done.stdout + done.stderr and not (tmp_path / "later").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("%matplotlib inline", "pass"),
+        ("  %env KEY=a b", "  __import__('os').environ['KEY'] = 'a b'"),
+        ("%env KEY a=b", "__import__('os').environ['KEY'] = 'a=b'"),
+        ("%set_env KEY = a", "__import__('os').environ['KEY'] = 'a'"),
+        ("%env KEY", "pass"),
+        *((f"%{name} x", None) for name in ("R", "sql", "bash", "run", "timeit", "unknown")),
+    ],
+)
+def test_a_magic_works_has_no_effect_or_is_an_error(line: str, code: str | None) -> None:
+    if code is not None:
+        assert list(_plain_lines(line, 7)) == [code]
+    else:
+        with pytest.raises(SystemExit, match=r"^cell 7: %\w+ needs IPython, which is not installed here$"):
+            list(_plain_lines(line, 7))
 
 
 @pytest.mark.parametrize("programs", [[], ["a.py", "b.py"]])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.error import HTTPError
+
 import pytest
 
 from pytest_mlebench.extras.audit.completions import CHARACTERS, CompletionsError, CompletionsServer
@@ -33,6 +35,17 @@ def test_the_request_format_that_worked_is_tried_first_afterwards() -> None:
 def test_a_busy_server_is_retried(status: int) -> None:
     with serving(Scripted(statuses=[status, status])) as scripted:
         assert len(ask(scripted)) == 4 and len(scripted.requests) == 3
+
+
+def test_a_connection_that_breaks_during_an_error_message_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reset(*_: object) -> bytes:
+        raise ConnectionResetError
+
+    monkeypatch.setattr(HTTPError, "read", reset, raising=False)
+    with serving(Scripted(statuses=[503])) as scripted:
+        assert len(ask(scripted)) == 4 and len(scripted.requests) == 2
+    with serving(Scripted(statuses=[401])) as scripted, pytest.raises(CompletionsError, match=r"returned status 401$"):
+        ask(scripted)
 
 
 @pytest.mark.parametrize(

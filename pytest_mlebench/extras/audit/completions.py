@@ -106,7 +106,9 @@ class CompletionsServer:
                 with urllib.request.build_opener(_NoRedirects).open(request, timeout=_SECONDS) as answer:
                     data = answer.read(_MAX_ANSWER + 1)
             except urllib.error.HTTPError as error:
-                message = error_text(error.read(1 << 16))
+                message = ""
+                with suppress(OSError, http.client.HTTPException), error:
+                    message = error_text(error.read(1 << 16))
                 if error.code in (400, 422):
                     raise _RefusedError(message or f"status {error.code}") from None
                 if 300 <= error.code < 400:

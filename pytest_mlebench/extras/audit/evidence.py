@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +28,7 @@ _LOG = 200_000
 _LOG_FILES, _LOG_SUFFIXES = 50, {".log", ".txt", ".md", ".json", ".jsonl", ""}
 _UNPACKED_LOG = 64 << 20
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,9 @@ def case_of(run: AuditedRun) -> Case:
 def _about(run: AuditedRun) -> str:
     competition = run.competition
     if competition is None:
-        return run.record.competition_id
+        # Third parties may have written the record, and this text is not marked as evidence.
+        id = run.record.competition_id
+        return id if _ID.fullmatch(id) else "an unknown competition"
     leak = f" Known leak: {competition.known_leak}" if competition.known_leak else ""
     return f"{competition.title} ({competition.id}), scored by {competition.metric}.{leak}"
 

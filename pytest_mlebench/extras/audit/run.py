@@ -13,6 +13,7 @@ from typing import Any, TextIO
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.extras.audit.programs import Program, code_of, commands_of, read_trajectory
+from pytest_mlebench.llm.ledger import read_calls
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import SUBMISSION, RunRecord
 from pytest_mlebench.runs.regrade import Regrader
@@ -58,6 +59,11 @@ class AuditedRun:
     @cached_property
     def trajectory(self) -> Mapping[str, Any] | None:
         return read_trajectory(self.run_dir)
+
+    @cached_property
+    def calls(self) -> list[dict[str, Any]]:
+        """The model calls in its ledger."""
+        return read_calls(self.run_dir)
 
     @cached_property
     def submission(self) -> Path | None:

@@ -23,7 +23,7 @@ from pytest_mlebench.extras.audit.programs import Program
 from pytest_mlebench.extras.audit.run import AuditedRun
 from pytest_mlebench.io.units import format_duration, pluralize
 from pytest_mlebench.io.values import as_object, as_objects
-from pytest_mlebench.llm.ledger import read_bodies, read_calls
+from pytest_mlebench.llm.ledger import read_bodies
 from pytest_mlebench.llm.providers import call_content
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.record import FILES, RUN_LOG, SUBMISSION
@@ -390,7 +390,7 @@ def asked_models(run: AuditedRun) -> Found:
 
 def _short_answers(run: AuditedRun) -> Found:
     short = 0
-    for call in read_calls(run.run_dir):
+    for call in run.calls:
         output = as_object(call.get("tokens")).get("output")
         short += call.get("kind") == "generate" and isinstance(output, int) and 0 < output <= _SHORT_TOKENS
     if short >= _SHORT_ANSWERS:
@@ -403,7 +403,7 @@ def _answered_rows(run: AuditedRun) -> Found:
     expected = {row[0]: row[1] for row in run.rows if len(row) > 1 and len(row[0]) > 1}
     if len(expected) < _TABLE:
         return
-    flavours = {call.get("number"): str(call.get("flavour")) for call in read_calls(run.run_dir)}
+    flavours = {call.get("number"): str(call.get("flavour")) for call in run.calls}
     for body in read_bodies(run.run_dir):
         number = body.get("number")
         reply = call_content(flavours.get(number, ""), body)

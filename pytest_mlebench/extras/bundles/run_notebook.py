@@ -2,7 +2,7 @@
 
 It is copied next to an agent's code and run by the Python of the sandbox, which may not have this package, so it only
 uses the standard library. With IPython, the cells run as in Jupyter. Without it, shell commands and the most common
-magics work, and magics that only display something are ignored. Any other magic is an error.
+magics work, and magics that only display or configure something are ignored. Any other magic is an error.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ _R = "cells-of-the-notebook.R"
 _SHELLS = ("bash", "sh", "script")
 _TRANSPARENT = ("time", "timeit", "capture", "prun")
 _DISPLAY_ONLY = ("html", "javascript", "js", "latex", "markdown", "svg")
+_WITHOUT_EFFECT = (
+    *("aimport", "autoreload", "autosave", "colors", "config", "env", "load_ext", "matplotlib", "pdb", "pprint"),
+    *("precision", "pwd", "reload_ext", "unload_ext", "who", "who_ls", "whos", "xmode"),
+)
 _MAGIC = re.compile(r"(?P<indent>\s*)%(?P<name>\w+)[ \t]*(?P<rest>.*)")
 _COMMAND = re.compile(r"(?P<indent>\s*)(?P<names>[\w., ]+=\s*)?!(?P<rest>.*)")
 _HELP = re.compile(r"\s*(\?{1,2}[\w.]+|[\w.]+\?{1,2})\s*")
@@ -136,12 +140,11 @@ def _line_magic(name: str, rest: str, number: int) -> str:
         return f"_shell({name + ' ' + rest!r})"
     if name == "cd":
         return f"__import__('os').chdir({rest.strip()!r})"
-    if name == "env" and "=" in rest:
-        key, _, value = rest.partition("=")
-        return f"__import__('os').environ[{key.strip()!r}] = {value.strip()!r}"
+    if name in ("env", "set_env") and (found := re.fullmatch(r"\s*(\w+)(?:\s*=|\s)(.*)", rest)):
+        return f"__import__('os').environ[{found[1]!r}] = {found[2].strip()!r}"
     if name in ("time", "prun"):
         return rest
-    if name in ("run", "load", "timeit", "store", "macro", "sx", "system"):
+    if name not in _WITHOUT_EFFECT:
         raise SystemExit(f"cell {number}: %{name} needs IPython, which is not installed here")
     return "pass"
 

@@ -27,7 +27,7 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.extras.audit.api import PlagiarismOptions, audit
 from pytest_mlebench.extras.audit.calibration import Calibration, calibrate
-from pytest_mlebench.extras.audit.judge import FOLDER, Judge, JudgeOptions
+from pytest_mlebench.extras.audit.judge import FOLDER, MAX_VOTES, Judge, JudgeOptions
 from pytest_mlebench.extras.audit.page import account_text, pairs_text
 from pytest_mlebench.extras.audit.plagiarism import Pairs
 from pytest_mlebench.io.units import first, format_duration, pluralize
@@ -77,8 +77,8 @@ def _dollars(text: str) -> Decimal:
 
 
 def _votes(text: str) -> int:
-    if not (text.isdecimal() and text.isascii() and 1 <= int(text[:3]) <= 15):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 15")
+    if not (text.isdecimal() and text.isascii() and len(text) < 4 and 1 <= int(text) <= MAX_VOTES):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MAX_VOTES}")
     return int(text)
 
 

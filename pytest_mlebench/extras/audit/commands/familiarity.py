@@ -28,6 +28,7 @@ from pytest_mlebench.extras.audit import familiarity
 from pytest_mlebench.extras.audit.completions import CHARACTERS, TOP, CompletionsServer
 from pytest_mlebench.io.units import one_line
 from pytest_mlebench.io.values import write_json
+from pytest_mlebench.llm.api import VISIBLE
 from pytest_mlebench.records.group import find_group, read_group
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.tables import Table, terminal_width
@@ -62,6 +63,8 @@ def _familiarity(options: argparse.Namespace) -> int:
     key = "" if options.key is None else os.environ.get(options.key, "")
     if options.key is not None and not key:
         raise UsageError(f"--key: the environment variable {options.key} is not set")
+    if key and not VISIBLE.fullmatch(key):
+        raise UsageError(f"--key: ${options.key} has a space, a line break or a non-ASCII character, which no key has")
     group = read_group(find_group(options.group, bench.settings.runs_dir))
     catalogue = bench.with_settings(bench_version=group.version.removeprefix("v")).catalogue
     here = {id: catalogue[id] for id in {record.competition_id for record in group.records} if id in catalogue}
@@ -111,7 +114,8 @@ def _familiarity(options: argparse.Namespace) -> int:
 def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        return is_http and VISIBLE.fullmatch(text) is not None
     except ValueError:  # an invalid port, or brackets
         return False
 
