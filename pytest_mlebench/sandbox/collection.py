@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Protocol, Self
@@ -495,33 +496,54 @@ _SKIP = 4 << 30
 _MORE_ENTRIES = 1000
 """Entries such as links that are read in addition to admitted files and folders."""
 
+_READ = 1 << 14
+_MAX_HEADERS = 2 * _READ
+"""Maximum bytes between the content of two entries: ``tarfile`` keeps them in memory, and reads a block ahead."""
+
+_DAMAGE = (tarfile.TarError, ValueError, RecursionError)
+"""What ``tarfile`` raises for malformed entries."""
+
 
 class _TooMuch(Exception):
     """The stream is longer than its budget."""
 
 
 class _Stream(io.RawIOBase):
-    """Presents the chunks as a file of at most ``budget`` bytes."""
+    """Presents the chunks as a file of at most ``budget`` bytes, which can be read up to ``end`` for now."""
 
     def __init__(self, chunks: Iterator[bytes], budget: int) -> None:
         self._chunks, self.budget = chunks, budget
         self._buffer = b""
+        self._position, self.end = 0, _MAX_HEADERS
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1, /) -> bytes:
+        if self._position + size > self.end:
+            raise _TooMuch
         while len(self._buffer) < size and (chunk := next(self._chunks, b"")):
             self.budget -= len(chunk)
             if self.budget < 0:
                 raise _TooMuch
             self._buffer += chunk
         block, self._buffer = self._buffer[:size], self._buffer[size:]
+        self._position += len(block)
         return block
 
 
 def _tar(stream: _Stream) -> tarfile.TarFile:
-    return tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK)
+    return tarfile.open(fileobj=stream, mode="r|", bufsize=_READ)
+
+
+def _next(tar: tarfile.TarFile, stream: _Stream) -> tarfile.TarInfo | None:
+    """Return the next entry, and forget the previous ones: their names may be long."""
+    member = tar.next()
+    tar.members, tar.pax_headers = [], {}  # type: ignore[attr-defined]
+    stream.end = tar.offset + _MAX_HEADERS
+    if member is not None and member.size < 0:
+        raise tarfile.ReadError("an entry has a negative size")
+    return member
 
 
 def collect_archive(chunks: Iterator[bytes], folders: Sequence[str], collector: Collector) -> None:
@@ -536,7 +558,7 @@ def collect_archive(chunks: Iterator[bytes], folders: Sequence[str], collector: 
     last = folders[0]
     try:
         with _tar(stream) as tar:
-            for number, member in enumerate(tar):
+            for number, member in enumerate(iter(partial(_next, tar, stream), None)):
                 last = member.name
                 if member.isreg() and member.size > stream.budget:
                     collector.note(f"{shown(last)} ({member.size:,} bytes), and all that follows it")
@@ -547,7 +569,7 @@ def collect_archive(chunks: Iterator[bytes], folders: Sequence[str], collector: 
                 _member(tar, member, folders, collector)
     except _TooMuch:
         collector.note(f"all after {shown(last)} (too much data to read)")
-    except tarfile.TarError as error:
+    except _DAMAGE as error:
         collector.note(f"all after {shown(last)} (the archive is damaged: {error})")
 
 
@@ -556,11 +578,12 @@ def collect_submission(chunks: Iterator[bytes], collector: Collector) -> None:
     if not (start := next(chunks, b"")):
         return
     try:
-        with _tar(_Stream(chain([start], chunks), _SKIP)) as tar:
-            member = tar.next()
+        stream = _Stream(chain([start], chunks), _SKIP)
+        with _tar(stream) as tar:
+            member = _next(tar, stream)
             if member is not None and member.isreg() and collector.admit(SUBMISSION, member.size):
                 _keep(tar, member, SUBMISSION.split("/"), collector)
-    except (_TooMuch, tarfile.TarError):
+    except (_TooMuch, *_DAMAGE):
         collector.note(f"{SUBMISSION} (the archive is damaged)")
 
 
