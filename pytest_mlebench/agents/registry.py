@@ -67,8 +67,8 @@ class Agent:
     @property
     def version(self) -> str:
         """The version of the agent's program, from the line ``ARG VERSION=…`` of its Dockerfile; empty without it."""
-        with suppress(OSError, UnicodeDecodeError):
-            if found := _VERSION.search(self.dockerfile.read_text(encoding="utf-8")):
+        with suppress(OSError, ValueError):
+            if found := _VERSION.search(_read(self.dockerfile)):
                 return found[1]
         return ""
 
@@ -87,8 +87,8 @@ class Agent:
     def reads_until(self) -> bool:
         """Whether a file in its folder may support ``--until``: it contains ``UNTIL``, or ``ask.sh``, which does."""
         for file in self.folder.iterdir():
-            with suppress(OSError, UnicodeDecodeError):
-                if file.is_file() and _ASKS.search(file.read_text(encoding="utf-8")):
+            with suppress(OSError, ValueError):
+                if _ASKS.search(_read(file)):
                     return True
         return False
 
@@ -222,15 +222,24 @@ def read_config(file: Path) -> list[Agent]:
 
 def _load(file: Path) -> Any:
     try:
-        if (size := file.stat().st_size) > _MAX_BYTES:
-            raise AgentError(f"{file}: has {size:,} bytes; the limit is {_MAX_BYTES:,}")
-        text = file.read_text(encoding="utf-8")
+        text = _read(file)
         _check_size(file, text)
         return load_yaml(text)
     except yaml.YAMLError as error:
         raise AgentError(f"{file}: is not YAML: {' '.join(str(error).split())}") from error
     except (OSError, ValueError, ArithmeticError) as error:
         raise AgentError(f"{file}: cannot be read: {reason(error)}") from error
+
+
+def _read(file: Path) -> str:
+    """Return a file's text. Raises OSError, or ValueError if it is a device or pipe, too large, or not UTF-8."""
+    if not stat.S_ISREG(file.stat().st_mode):
+        raise ValueError("it is not a regular file")
+    with file.open("rb") as opened:
+        content = opened.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise ValueError(f"it has more than {_MAX_BYTES:,} bytes")
+    return content.decode("utf-8")
 
 
 def _check_size(file: Path, text: str) -> None:
@@ -490,13 +499,19 @@ class AgentRegistry:
     def __getitem__(self, id: str) -> Agent:
         """Return an agent. Raises UsageError with close matches if its id is unknown."""
         expect(id, str, "an agent's id", "as in default_agents()['baseline']")
-        name = id.split("/")[0]
-        files = [file for file in self.files if file.parent.name == name] or self.files
-        for file in reversed(files):
-            for agent in read_config(file):
+        for file in reversed(self.files):
+            for agent in read_config(file) if _may_define(file, id) else ():
                 if agent.id == id:
                     return agent
         raise unknown("agent", id, self.load(), advice=_HINT)
+
+
+def _may_define(file: Path, id: str) -> bool:
+    """Whether a file mentions an id; if it cannot be read, whether its folder has the id's name."""
+    try:
+        return id in _read(file)
+    except (OSError, ValueError):
+        return file.parent.name == id.split("/")[0]
 
 
 def _configs(folder: Path) -> list[Path]:

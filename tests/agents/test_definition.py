@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
@@ -233,7 +234,7 @@ def test_a_folder_without_agents_or_of_a_single_agent_is_rejected(agents: Path, 
             + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)),
             "more than 20,000 values",
         ),
-        ("#" * (1 << 20) + "\n\n", "the limit is 1,048,576"),
+        ("#" * (1 << 20) + "\n\n", "it has more than 1,048,576 bytes"),
         (
             "scaffold: {start: scaffold/start.sh, kwargs_type: argparse, kwargs: {key: 'x${{ secrets.KEY }}'}}",
             "kwargs: key requests the secret KEY, .* list of processes: request it in env_vars",
@@ -268,6 +269,39 @@ def test_the_error_for_an_invalid_definition_names_file_and_key(agents: Path, te
     with pytest.raises(AgentError, match=f"config.yaml.*{message}") as caught:
         AgentRegistry(agents).load()
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"), [("device", "not a regular"), ("pipe", "not a regular"), ("huge", "more")]
+)
+def test_a_definition_that_cannot_be_read_whole_is_rejected(agents: Path, kind: str, message: str) -> None:
+    scaffold, config = AgentRegistry(agents)["scaffold"], agents / "scaffold/config.yaml"
+    config.unlink()
+    if kind == "device":
+        config.symlink_to("/dev/zero")
+    elif kind == "pipe":
+        os.mkfifo(config)
+    else:
+        config.write_text("#" * (1 << 20) + CONFIG)
+    assert not scaffold.reads_until and not replace(scaffold, dockerfile=config).version
+    for read in (AgentRegistry(agents).load, lambda: AgentRegistry(agents)["scaffold"]):
+        with pytest.raises(AgentError, match=f"config.yaml: cannot be read: it .*{message}"):
+            read()
+
+
+def test_an_agent_is_the_same_alone_and_among_all_whatever_its_folder_is_called(agents: Path) -> None:
+    other = agents / "zoo"
+    other.mkdir()
+    (other / "start.sh").write_text("true")
+    one = "{start: zoo/start.sh, dockerfile: zoo/Dockerfile}"
+    (other / "config.yaml").write_text(f"scaffold: {one}\nscaffold/new: {one}\naide: {one}")
+    registry = default_agents(agents)
+    found = registry.load()
+    for id in ("scaffold", "scaffold/new", "scaffold/dev", "aide", "aide/dev", "baseline"):
+        assert registry[id] == found[id]
+    assert registry["aide"].folder == registry["scaffold/new"].folder == other
+    (other / "config.yaml").write_text("broken: [")
+    assert AgentRegistry(agents)["scaffold"].folder == agents / "scaffold", "another agent's mistake does not matter"
 
 
 def test_circular_links_are_rejected(agents: Path) -> None:
