@@ -102,10 +102,11 @@ class Wiring:
     log: LogWriter
 
     def account(self) -> dict[str, Any]:
-        """Return the validations, connections and GPU usage, as fields of a ``SandboxAccount``."""
+        """Return the validations, connections and GPU usage, as fields of a ``SandboxAccount``. Stops the proxy."""
         fields = {"validations": validations(self.checker.history, self.redactor), "gpu_usage": self.usage.summary}
         if self.proxy is None:
             return fields
+        self.proxy.stop()  # the connections that are still open are recorded at their end
         return fields | {
             "connections": connections(self.proxy.connections, self.redactor),
             "unrecorded_connections": self.proxy.unrecorded,

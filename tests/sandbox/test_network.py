@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from pytest_mlebench.agents.registry import Launch
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox.network.policy import Destination, endpoints
 from pytest_mlebench.sandbox.network.proxy import Proxy, Refused, server_name
+from pytest_mlebench.sandbox.redaction import Redactor
+from pytest_mlebench.sandbox.wiring import Wiring
 from tests.sandbox.scripted import Runner, docker_sandbox, make_runner, script_agent
 
 
@@ -654,12 +657,16 @@ def test_the_record_of_connections_is_bounded(tmp_path: Path) -> None:
     assert (len(client.proxy.connections), client.proxy.unrecorded) == (5, 3)
 
 
-def test_a_proxy_ends_while_connections_are_open(tmp_path: Path, server: Server) -> None:
+def test_a_proxy_ends_while_connections_are_open_and_the_account_lists_them(tmp_path: Path, server: Server) -> None:
     with Client(tmp_path, f"127.0.0.1:{server.port}") as client:
         idle = socket.socket(socket.AF_UNIX)
         idle.connect(str(client.path))
         idle.sendall(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         idle.recv(100)
         started = time.monotonic()
+        checker, usage = SimpleNamespace(history=[]), SimpleNamespace(summary=None)
+        wiring: Any = SimpleNamespace(proxy=client.proxy, checker=checker, usage=usage, redactor=Redactor())
+        (connection,) = Wiring.account(wiring)["connections"]
+        assert connection.reason == "still open when the run ended" and connection.port == server.port
     assert time.monotonic() - started < 5
     idle.close()

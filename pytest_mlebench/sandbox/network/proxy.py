@@ -282,11 +282,15 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(TimeoutError):
-            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
+        self.stop()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
+
+    def stop(self) -> None:
+        """End all connections, which are then recorded. Can be called again."""
+        with contextlib.suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
 
     async def _serve(self) -> None:
         if self._path is None:
