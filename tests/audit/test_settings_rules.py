@@ -216,8 +216,8 @@ def test_a_bundle_is_created_after_its_sessions_and_not_in_the_future() -> None:
     assert found(session(ended_at=None), made_at=at(-121)) == [
         "session 1 begins after its end, the next session or the bundle"
     ]
-    assert found(made_at=(NOW + timedelta(seconds=100)).isoformat()) == []
-    (said,) = found(made_at=(NOW + timedelta(seconds=500)).isoformat())
+    assert found(made_at=(datetime.now(UTC) + timedelta(seconds=100)).isoformat()) == []
+    (said,) = found(made_at=(datetime.now(UTC) + timedelta(seconds=500)).isoformat())
     assert said.startswith("the bundle was created in the future: 2")
     for strange in ("soon", "2026-01-01T00:00:00"):
         assert found(made_at=strange) == ["the index does not say when the bundle was created"]
