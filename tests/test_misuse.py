@@ -83,7 +83,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "a sandbox's class": (lambda: run(sandbox=LocalSandbox), TypeError, "LocalSandbox() is one"),
     "options as text": (lambda: run(options="group"), TypeError, "RunOptions(folder="),
     "a negative seed": (lambda: run(seed=-1), UsageError, "the seed must be an integer of at least 0, not -1"),
-    "a seed that no database can store": (lambda: run(seed=1 << 62), UsageError, "the seed must be less than 2^62"),
+    "a seed that no database can store": (lambda: run(seed=1 << 63), UsageError, "the seed must be less than 2^63"),
     "a seed as text": (lambda: run(seed="1"), UsageError, "not '1'"),
     "a time limit as text": (
         lambda: Limits(time_limit=any_("24h")),

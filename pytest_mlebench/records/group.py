@@ -137,9 +137,10 @@ class GroupReader:
 
     def received(self, values: Mapping[str, Any]) -> RunRecord:
         """Add a record that another process sent as JSON values, and return it."""
-        if values["run_id"] not in self._added:
-            self.add(RunRecord.from_json(values))
-        return self._added[values["run_id"]]
+        if (id := values["run_id"]) not in self._added:
+            _, known = self._read.get(self.folder / id / RECORD, (None, None))
+            self.add(known or RunRecord.from_json(values))
+        return self._added[id]
 
     def record(self, run_id: str) -> RunRecord:
         """The record of a finished run; raises UsageError if it cannot be read."""

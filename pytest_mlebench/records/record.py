@@ -185,10 +185,14 @@ _MAX_AMOUNT = 1e15
 """Largest number of calls, of seconds that calls took together, or of dollars."""
 
 
-def check_seed(seed: int) -> None:
+SEEDS = 1 << 63
+"""Number of possible seeds: what a database can store."""
+
+
+def check_seed(seed: object, name: str = "seed") -> None:
     """Raise ValueError unless this can be a run's seed."""
-    if as_count(seed) is None:
-        raise ValueError(f"seed must be from 0 to 2^62 - 1, not {str(seed)[:40]}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < SEEDS:
+        raise ValueError(f"{name} must be from 0 to 2^63 - 1, not {str(seed)[:40]}")
 
 
 def _check_seconds(name: str, seconds: float) -> None:
@@ -390,8 +394,8 @@ class RunRecord:
         for point in self.timeline:
             _check_seconds("timeline.seconds", point.seconds)
             _check_amounts("timeline", point.calls, point.cost)
-        if (run_seed := self.twin.get("run_seed")) is not None and as_count(run_seed) is None:
-            raise ValueError("twin.run_seed must be a whole number")
+        if (run_seed := self.twin.get("run_seed")) is not None:
+            check_seed(run_seed, "twin.run_seed")
 
     @classmethod
     def read(cls, run_dir: Path) -> RunRecord:

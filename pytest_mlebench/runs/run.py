@@ -29,10 +29,10 @@ from pytest_mlebench.grading.grader import FormChecker, Grader, GradingLimits
 from pytest_mlebench.io.files import expanded
 from pytest_mlebench.io.processes import dead_folders, owned_prefix
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.io.values import as_count, write_json
+from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.group import GroupReader, mark_running, runs_in_progress
 from pytest_mlebench.records.outcome import NO_SUBMISSION, Report, SandboxAccount
-from pytest_mlebench.records.record import RUNNING, SUBMISSION, VALIDATION, RunKey, RunRecord, Usage, bounded
+from pytest_mlebench.records.record import RUNNING, SEEDS, SUBMISSION, VALIDATION, RunKey, RunRecord, Usage, bounded
 from pytest_mlebench.runs.files import open_files, read_validation_score, timeline
 from pytest_mlebench.sandbox import Ending, Execution, Limits, Sandbox, Task
 from pytest_mlebench.sandbox.collection import FOLDER, SnapshotPolicy, Snapshots
@@ -256,8 +256,8 @@ def check_seed(seed: object) -> None:
     """Raises UsageError unless this is a valid seed."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise UsageError(f"the seed must be an integer of at least 0, not {seed!r}")
-    if as_count(seed) is None:
-        raise UsageError("the seed must be less than 2^62")
+    if seed >= SEEDS:
+        raise UsageError("the seed must be less than 2^63")
 
 
 def run_agent(

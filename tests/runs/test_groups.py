@@ -72,7 +72,7 @@ def test_model_usage_in_a_record_is_parsed() -> None:
 
 FOREIGN: dict[str, tuple[tuple[str | int, ...], Any, str]] = {
     "another folder": (("run_id",), "../../outside", "run_id must be the name of its folder, not '../../outside'"),
-    "a huge seed": (("seed",), 1 << 70, "seed must be from 0 to 2^62 - 1, not 1180591620717411303424"),
+    "a huge seed": (("seed",), 1 << 70, "seed must be from 0 to 2^63 - 1, not 1180591620717411303424"),
     "a negative seed": (("seed",), -1, "seed must be from 0"),
     "a start in words": (("started_at",), "yesterday", "started_at must be an ISO 8601 time, not 'yesterday'"),
     "no end": (("ended_at",), "", "ended_at must be an ISO 8601 time, not ''"),
@@ -91,7 +91,7 @@ FOREIGN: dict[str, tuple[tuple[str | int, ...], Any, str]] = {
     "too many calls": (("llm", "calls"), 1e300, "llm has an impossible number of calls"),
     "a price of nothing": (("llm", "cost"), math.nan, "llm has an impossible number of calls"),
     "negative calls": (("llm", "models", "m", "calls"), -1, "llm.models must be"),
-    "a twin's seed in words": (("twin", "run_seed"), "x", "twin.run_seed must be a whole number"),
+    "a twin's seed in words": (("twin", "run_seed"), "x", "twin.run_seed must be from 0 to 2^63 - 1, not x"),
 }
 
 
