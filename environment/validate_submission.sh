@@ -9,7 +9,9 @@ if [ ! -f "$1" ]; then
     echo "$1 is not a file" >&2
     exit 2
 fi
-curl --silent --show-error --max-time 600 --form "file=@$1" "${VALIDATION_URL:-http://localhost:5000}/validate"
+name=${1//\\/\\\\}  # quoted, since curl splits names at , and ;
+name=${name//\"/\\\"}
+curl --silent --show-error --max-time 600 --form "file=@\"$name\"" "${VALIDATION_URL:-http://localhost:5000}/validate"
 status=$?
 echo
 exit $status

@@ -89,7 +89,8 @@ def test_an_interrupted_session_leaves_nothing(session: Session, number: int) ->
 @pytest.mark.full
 @pytest.mark.parametrize("victims", ["harness", "supervisor", "all but the agent"])
 def test_a_local_agent_ends_with_the_processes_that_started_it(victims: str, tmp_path: Path) -> None:
-    session = Session(tmp_path / "session", session=LOCAL_SESSION)
+    script = "mkdir -p $(printf 'd/%.0s' $(seq 1500)); echo ready; sleep 600"
+    session = Session(tmp_path / "session", session=LOCAL_SESSION, script=script)
     harness = psutil.Process(session.process.pid)
     supervisor = next(child for child in harness.children() if "supervisor.py" in " ".join(child.cmdline()))
     (agent,) = supervisor.children()
@@ -101,6 +102,10 @@ def test_a_local_agent_ends_with_the_processes_that_started_it(victims: str, tmp
         session.process.wait(60)
         psutil.wait_procs([agent], timeout=60)
         assert not agent.is_running() or agent.status() == psutil.STATUS_ZOMBIE
+        deadline = time.monotonic() + 60
+        while homes := list((tmp_path / "session").glob("run-1/.home-*")):
+            assert time.monotonic() < deadline, homes
+            time.sleep(0.1)
     finally:
         for process in (harness, supervisor, agent):
             with suppress(psutil.NoSuchProcess):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import threading
 import time
 import uuid
@@ -14,9 +15,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.sandbox import Ending, Sandbox
+from pytest_mlebench.sandbox.local.sandbox import LocalSandbox
 from tests.left import left
-from tests.sandbox.scripted import MB, SAMPLE, VALID, Runner
+from tests.sandbox.scripted import MB, SAMPLE, VALID, Runner, make_runner
 
 pytestmark = pytest.mark.serial
 
@@ -127,6 +131,27 @@ def test_the_submission_checker_answers_the_agent(run: Runner) -> None:
     assert '{"status": "running"}' in result.log
     assert result.log.index(VALID) < result.log.index("wrong columns")
     assert [made.verdict for made in result.execution.sandbox.validations] == result.verdicts != []
+
+
+def test_a_submission_of_any_name_is_checked(run: Runner) -> None:
+    name = r"""$LOGS_DIR/a,b;1 'x'\"y\"\\z=@.csv"""
+    result = run(f'cp "$DATA_DIR/sample_submission.csv" "{name}"; bash "$HOME/../validate_submission.sh" "{name}"')
+    assert VALID in result.log, result.log
+
+
+def test_a_local_agent_with_too_long_an_argument_is_an_error_without_a_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SandboxError, match="start script could not be started: Argument list too long"):
+        make_runner(LocalSandbox(), tmp_path)("true", "x" * 200_000)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["create -n x -c", "install numpy --channel", "create -n", "run --cwd", "run -n"])
+def test_an_option_of_conda_without_its_value_is_an_error(command: str) -> None:
+    conda = ["bash", str(bundled("environment") / "conda"), *command.split()]
+    ended = subprocess.run(conda, capture_output=True, text=True, timeout=20, check=False)
+    assert (ended.returncode, ended.stderr) == (1, f"conda: {conda[-1]} needs a value\n")
 
 
 def test_an_exit_with_zero_is_finished(run: Runner) -> None:

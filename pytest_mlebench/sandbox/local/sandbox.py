@@ -265,6 +265,8 @@ def _supervise(home: Path, task: contract.Task, environment: dict[str, str], red
         supervisor.clean_up(order)
         raise SandboxError(f"the agent's supervisor ended with status {process.returncode} and no result")
     result: dict[str, Any] = json.loads(answer)
+    if "error" in result:
+        raise SandboxError(f"the agent's start script could not be started: {result['error']}")
     return result
 
 

@@ -15,12 +15,11 @@ import math
 import os
 import resource
 import select
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import KeysView, Mapping
+from collections.abc import Callable, KeysView, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,16 +61,13 @@ def main() -> None:
     group = _memory_group(task)
 
     started = time.monotonic()
-    agent = subprocess.Popen(
-        task["command"],
-        cwd=task["home"],
-        env=task["environment"],
-        stdin=subprocess.DEVNULL,
-        stdout=task["output"],
-        stderr=task["output"],
-        start_new_session=True,
-        preexec_fn=limit,
-    )
+    try:
+        agent = _start(task, limit)
+    except (OSError, subprocess.SubprocessError) as error:
+        _remove_group(group)
+        os.write(guard, b".")
+        print(json.dumps({"error": getattr(error, "strerror", None) or str(error)}))
+        return
     os.close(task["output"])
     reason = _watch(agent, task, started, checks_memory=group is None)
     left_behind = _stop(agent, task["grace"] if reason else 0)
@@ -79,7 +75,7 @@ def main() -> None:
     oom_kills = _remove_group(group)
     os.write(guard, b".")
     if reason == "harness died":
-        shutil.rmtree(task["home"], ignore_errors=True)
+        _remove(task["home"])
         return
     result = {
         "exit_code": agent.returncode,
@@ -90,6 +86,31 @@ def main() -> None:
     }
     sys.stdout.write(json.dumps(result) + "\n")
     sys.stdout.flush()
+
+
+def _start(task: Mapping[str, Any], limit: Callable[[], None]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        task["command"],
+        cwd=task["home"],
+        env=task["environment"],
+        stdin=subprocess.DEVNULL,
+        stdout=task["output"],
+        stderr=task["output"],
+        start_new_session=True,
+        preexec_fn=limit,
+    )
+
+
+def _remove(home: str) -> None:
+    """Remove the agent's files, however deep its folders are: ``shutil.rmtree`` opens all on the way, and recurses."""
+    with contextlib.suppress(OSError):
+        subprocess.run(
+            ["rm", "-rf", "--", home],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
 
 
 def _guard(home: str) -> int:
@@ -115,7 +136,7 @@ def _guard(home: str) -> int:
         if not os.read(0, 1):
             _sweep(os.fsencode(home))
             if not _status(harness):  # a living harness still collects the files
-                shutil.rmtree(home, ignore_errors=True)
+                _remove(home)
     finally:
         os._exit(0)
 

@@ -82,11 +82,11 @@ class Destination:
         return cls(host, port, plain=parts.scheme == "http")
 
     @classmethod
-    def of_agent(cls, text: str) -> Destination:
-        """Like ``parse``, for an agent's definition. Also rejects this machine, its cloud, and shared wildcards."""
+    def of_agent(cls, text: str, where: str = "llm_hosts") -> Destination:
+        """Like ``parse``, for a place in an agent's definition. Also rejects this machine, its cloud, and wildcards."""
         endpoint = cls.parse(text)
         if why := endpoint._too_wide():
-            raise SandboxError(f"llm_hosts may not list {text!r:.300}: {why}")
+            raise SandboxError(f"{where} may not name {text!r:.300}: {why}")
         return endpoint
 
     def _too_wide(self) -> str:
@@ -175,7 +175,8 @@ def endpoints(
     permitted = tuple(map(Destination.parse, more))
     key_hosts = {_PROVIDERS[name] for name in agent.secret_names if name in _PROVIDERS}
     hosts = agent.llm_hosts or tuple(sorted(key_hosts))
-    listed = map(Destination.of_agent, (*hosts, *_urls(launch.environment)))
+    urls = _urls(launch.environment)
+    listed = [*map(Destination.of_agent, hosts), *(Destination.of_agent(url, name) for name, url in urls.items())]
     direct = []
     for endpoint in listed:
         if endpoint.host in without or any(known.covers(endpoint) for known in permitted):
@@ -198,7 +199,11 @@ def check_form(agent: Agent, more: Iterable[str] = ()) -> None:
         Destination.parse(text)
 
 
-def _urls(environment: Mapping[str, str]) -> list[str]:
-    """Return the URLs of models, except those at ``localhost``: they are in the sandbox and bypass the proxy."""
-    urls = [value for name, value in environment.items() if _URL_VARIABLE.search(name) and "://" in value]
-    return [url for url in urls if not re.match(r"https?://(localhost|127\.0\.0\.1|\[::1\])(?=[:/]|$)", url)]
+def _urls(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the URLs of models by variable, without those at ``localhost``, inside the sandbox: no proxy is used."""
+    urls = {name: value for name, value in environment.items() if _URL_VARIABLE.search(name) and "://" in value}
+    return {
+        name: url
+        for name, url in urls.items()
+        if not re.match(r"https?://(localhost|127\.0\.0\.1|\[::1\])(?=[:/]|$)", url)
+    }
