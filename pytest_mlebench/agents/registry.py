@@ -18,7 +18,7 @@ import yaml
 
 from pytest_mlebench.catalog.catalogue import unknown
 from pytest_mlebench.errors import AgentError, UsageError, expect, reason
-from pytest_mlebench.io.files import AnyPath, bundled, expanded
+from pytest_mlebench.io.files import AnyPath, bundled, expanded, read_regular
 from pytest_mlebench.io.units import format_size, pluralize
 from pytest_mlebench.io.values import LOADER, load_yaml
 
@@ -68,7 +68,7 @@ class Agent:
     def version(self) -> str:
         """The version of the agent's program, from the line ``ARG VERSION=…`` of its Dockerfile; empty without it."""
         with suppress(OSError, ValueError):
-            if found := _VERSION.search(_read(self.dockerfile)):
+            if found := _VERSION.search(read_regular(self.dockerfile, _MAX_BYTES)):
                 return found[1]
         return ""
 
@@ -88,7 +88,7 @@ class Agent:
         """Whether a file in its folder may support ``--until``: it contains ``UNTIL``, or ``ask.sh``, which does."""
         for file in self.folder.iterdir():
             with suppress(OSError, ValueError):
-                if _ASKS.search(_read(file)):
+                if _ASKS.search(read_regular(file, _MAX_BYTES)):
                     return True
         return False
 
@@ -222,24 +222,13 @@ def read_config(file: Path) -> list[Agent]:
 
 def _load(file: Path) -> Any:
     try:
-        text = _read(file)
+        text = read_regular(file, _MAX_BYTES)
         _check_size(file, text)
         return load_yaml(text)
     except yaml.YAMLError as error:
         raise AgentError(f"{file}: is not YAML: {' '.join(str(error).split())}") from error
     except (OSError, ValueError, ArithmeticError) as error:
         raise AgentError(f"{file}: cannot be read: {reason(error)}") from error
-
-
-def _read(file: Path) -> str:
-    """Return a file's text. Raises OSError, or ValueError if it is a device or pipe, too large, or not UTF-8."""
-    if not stat.S_ISREG(file.stat().st_mode):
-        raise ValueError("it is not a regular file")
-    with file.open("rb") as opened:
-        content = opened.read(_MAX_BYTES + 1)
-    if len(content) > _MAX_BYTES:
-        raise ValueError(f"it has more than {_MAX_BYTES:,} bytes")
-    return content.decode("utf-8")
 
 
 def _check_size(file: Path, text: str) -> None:
@@ -509,7 +498,7 @@ class AgentRegistry:
 def _may_define(file: Path, id: str) -> bool:
     """Whether a file mentions an id; if it cannot be read, whether its folder has the id's name."""
     try:
-        return id in _read(file)
+        return id in read_regular(file, _MAX_BYTES)
     except (OSError, ValueError):
         return file.parent.name == id.split("/")[0]
 

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import yaml
 
 from pytest_mlebench.errors import CompetitionError
+from pytest_mlebench.io.files import read_regular
 from pytest_mlebench.io.values import LOADER, load_yaml
 
 Medal = Literal["gold", "silver", "bronze"]
@@ -221,18 +222,19 @@ _SMALL = 4000
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file; raises CompetitionError with a one-line message. Rejects aliases and deep nesting."""
     try:
-        if (size := path.stat().st_size) > _MAX_BYTES:
-            raise CompetitionError(f"{path}: has {size:,} bytes; the limit is {_MAX_BYTES:,}")
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path, _MAX_BYTES)
+    except OSError as error:
+        raise CompetitionError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise CompetitionError(f"{path}: is not UTF-8 text") from error
+    except ValueError as error:
+        raise CompetitionError(f"{path}: {error}") from error
+    try:
         if len(text) > _SMALL or re.search(r"[&*]\w", text):
             _reject_bombs(text, path)
         if duplicate := _duplicate_key(text):
             raise CompetitionError(f"{path}, line {duplicate[1]}: duplicate key {duplicate[0]!r}")
         return _load(text)
-    except OSError as error:
-        raise CompetitionError(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise CompetitionError(f"{path}: is not UTF-8 text") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""

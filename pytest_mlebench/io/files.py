@@ -120,13 +120,28 @@ def expanded(path: AnyPath) -> Path:
         raise UnknownHome(f"there is no home folder {Path(path).parts[0]}") from error
 
 
+def read_regular(path: Path, max_bytes: int) -> str:
+    """The text of a file in UTF-8. Raises OSError, or ValueError if it is a device or pipe, too large, or not UTF-8."""
+    with open(path, "rb", opener=_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("it is not a regular file")
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise ValueError(f"it has more than {max_bytes:,} bytes")
+    return content.decode("utf-8")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)  # otherwise, opening a pipe waits for a writer
+
+
 def secret_lines(file: Path) -> Iterator[tuple[int, str]]:
     """The numbered lines of a file with secrets, without blank lines and comments.
 
     Raises UsageError if another user owns the file or can read it.
     """
     try:
-        with file.open(encoding="utf-8") as opened:
+        with open(file, encoding="utf-8", opener=_without_waiting) as opened:
             about = os.fstat(opened.fileno())
             if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o077:
                 raise UsageError(f"{file} must be a file that you own and only you can read: chmod 600 {file}")

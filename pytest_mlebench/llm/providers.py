@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.io.files import read_regular
 from pytest_mlebench.io.values import as_object, load_yaml
 from pytest_mlebench.llm.anthropic import Anthropic
 from pytest_mlebench.llm.api import API, VISIBLE, CallContent, Provider, checked_url
@@ -20,6 +21,7 @@ APIS: Mapping[str, API] = {"openai": OpenAI(), "anthropic": Anthropic(), "gemini
 """APIs by the ``flavour`` of a provider."""
 BUNDLED = Path(__file__).parent / "providers.yaml"
 
+_MAX_BYTES = 1 << 20
 _HEADER_NAME = r"[A-Za-z][A-Za-z0-9-]*"
 _LISTS = {
     "keys": ("names of variables", r".+"),
@@ -59,8 +61,8 @@ def call_content(flavour: str, body: Mapping[str, Any]) -> CallContent:
 def read_mapping(file: Path, what: str, form: str) -> dict[Any, Any]:
     """Read a YAML file of ``what``, a mapping of the given form. Raises UsageError."""
     try:
-        values = load_yaml(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        values = load_yaml(read_regular(file, _MAX_BYTES))
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise UsageError(f"{what} in {file} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
         raise UsageError(f"{file}: must be a mapping of {form}")

@@ -205,7 +205,7 @@ def _unpacked(file: IO[Any], overlap: int, left: int, members: int) -> Iterator[
 
 
 class _Source(io.RawIOBase):
-    """A file of which only ``left`` bytes can be read, in bounded pieces: ``zipfile`` reads a directory as one."""
+    """A file that ends the search once ``left`` bytes are read, or if ``zipfile`` asks for a huge directory at once."""
 
     def __init__(self, file: IO[Any], left: int) -> None:
         self._file, self._left = file, left

@@ -85,7 +85,7 @@ def test_a_changed_cell_is_shown_before_and_after(
         (b"x\n10\n20\n30\n", "x\n0.35\n0.71\n"),  # computed
         (b"x\ncaf\xe9\n", "x\ncaf\xc3\xa9\n"),  # Latin-1, read as Latin-1
         (b"y\n007\n", "x\n7\n"),
-        (b"x\n1\n2\n", "x\n0e462097\n5ab3e01f\n"),  # hexadecimal ids, one of which is a number
+        (b"x\n1\n2\n", "x\n0e462097\n5ab3e01f\n"),  # hexadecimal ids; the first can be read as a number
     ],
 )
 def test_equal_numbers_and_computed_values_are_not_reported(

@@ -104,7 +104,7 @@ def read_bytes(path: Path, below: Path, limit: int) -> bytes | None:
 
 
 def read_object(path: Path, below: Path, limit: int = MAX_JSON) -> dict[str, Any] | None:
-    """Read the object in a JSON file; returns None if there is no file. Raises JobError if the content is invalid."""
+    """Parse a JSON file; returns None if it does not exist. Raises JobError if it does not contain an object."""
     content = read_bytes(path, below, limit)
     if content is None:
         return None
