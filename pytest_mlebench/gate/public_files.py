@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.authoring.archives import ArchiveError, archive_errors
 from pytest_mlebench.authoring.tables import module
 
 _SHOWN = 500
@@ -321,7 +322,7 @@ def _of_image(content: bytes) -> dict[str, str]:
 def _with_members(entry: PublicFile, depth: int) -> Iterator[PublicFile]:
     yield entry
     if depth:
-        with suppress(Exception):  # readers raise all kinds of errors
+        with suppress(ArchiveError, OSError), archive_errors(entry.name):
             yield from (found for member in _members(entry) for found in _with_members(member, depth - 1))
 
 
