@@ -400,8 +400,13 @@ class RunRecord:
     @classmethod
     def read(cls, run_dir: Path) -> RunRecord:
         """Read ``run.json``. Raises OSError, or ValueError if it is not the record of the run with this directory."""
-        record = cls.from_json(loads((run_dir / RECORD).read_text(encoding="utf-8")))
-        if record.run_id != run_dir.name:  # readers find the run's files by its id
+        return cls.of_run(run_dir.name, (run_dir / RECORD).read_bytes())
+
+    @classmethod
+    def of_run(cls, folder: str, content: bytes) -> RunRecord:
+        """Parse a record. Raises ValueError if it is not that of the run with a folder of this name."""
+        record = cls.from_json(loads(content))
+        if record.run_id != folder:  # readers find the run's files by its id
             raise ValueError(f"run_id must be the name of its folder, not {record.run_id[:100]!r}")
         return record
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_mlebench.io.files import NotReadable, is_name, opened
-from pytest_mlebench.io.values import loads
 from pytest_mlebench.records.record import RECORD, RunRecord
 
 MAX_ENTRIES = 2000
@@ -39,10 +38,7 @@ def read(root: Path, *parts: str, start: int = 0, size: int) -> tuple[bytes, int
 
 def read_record(group_dir: Path, run: str) -> RunRecord:
     """Return the record of a run. Raises NotReadable if it has none, ValueError if it is not one of this run."""
-    record = RunRecord.from_json(loads(read(group_dir, run, RECORD, size=_MAX_RECORD)[0]))
-    if record.run_id != run:
-        raise ValueError(f"run_id must be the name of its folder, not {record.run_id[:100]!r}")
-    return record
+    return RunRecord.of_run(run, read(group_dir, run, RECORD, size=_MAX_RECORD)[0])
 
 
 def size_of(root: Path, *parts: str) -> int | None:
