@@ -86,7 +86,7 @@ def test_an_unusable_competition_does_not_stop_the_others(tmp_path: Path) -> Non
         ({"real_data": True}, "--real-data checks graders"),
         ({"min_medal": "gold"}, "--min-medal needs a pytest session, which Bench.run does not start"),
         ({"resume": "last", "detach": True}, "--resume and --detach need a pytest session"),
-        ({"cluster": "local", "max_parallel": 2}, "--cluster and --max-parallel need a pytest session"),
+        ({"max_parallel": 2}, "--max-parallel needs a pytest session"),
         ({"otlp": "http://localhost:1", "otlp_content": True}, "--otlp and --otlp-content need a pytest session"),
     ],
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.errors import ClusterError, UsageError
 from pytest_mlebench.extras.engines.contract import Cause, Job, JobState, QueueFull, Resources, Status
@@ -304,3 +305,9 @@ def test_invalid_lines_of_a_keys_file_are_rejected_without_quoting_them(tmp_path
         with pytest.raises(UsageError, match="line 2: must be NAME=value") as raised:
             load_keys(keys)
         assert "s3cr3t" not in str(raised.value)
+
+
+def test_a_bench_does_not_submit_runs(tmp_path: Path) -> None:
+    bench = Bench(data_dir=tmp_path, cluster="local", max_parallel=2)
+    with pytest.raises(UsageError, match="--cluster and --max-parallel need a pytest session"):
+        bench.run("dummy", "smoke-digits")
