@@ -332,6 +332,21 @@ def test_an_audit_without_a_judge_keeps_earlier_findings_of_one(group: Path, ups
     assert after is not None and opinions(after) == opinions(before) != [] and after.judge == before.judge
 
 
+def test_a_bundle_has_no_votes_and_findings_of_its_readers_judge(
+    group: Path, upstream: Upstream, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upstream.play = Scripted(sees_answers)
+    judged(group)
+    write_bundle(group, file := tmp_path / "b.tar.zst")
+    capsys.readouterr()
+    assert main(["audit", str(file), f"--data-dir={tmp_path}"]) == 0
+    assert "judge" not in capsys.readouterr().out
+    assert main(["unbundle", str(file), f"--to={tmp_path / 'into'}"]) == 0
+    asked = len(upstream.seen)
+    found = judged(tmp_path / "into/group")
+    assert found.judge is not None and found.judge.votes_kept == 0 and len(upstream.seen) == 2 * asked
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -86,7 +86,7 @@ def test_a_hostile_archive_leaves_nothing_behind(
 
 PLANTED = (
     *("conftest.py", "test_evil.py", "pytest.ini", "sub/conftest.py", "judge/conftest.py", "familiarity-x.svg"),
-    *(".git/run.json", "x/.git/config", "x/snapshots/conftest.py", "x/submission", "x/llm/x.py", "x/run.json/x.py"),
+    *("audit.json", "judge/votes.jsonl", ".git/run.json", "x/.git/config", "x/snapshots/conftest.py", "x/submission", "x/llm/x.py", "x/run.json/x.py"),
 )
 
 
@@ -95,7 +95,7 @@ def test_unbundle_writes_only_a_run_group(
 ) -> None:
     run = run_json(copy).parent
     left_by_agent = {"code/conftest.py": b"raise SystemExit", "code/.git/config": b"x", "logs/test_a.py": b"assert 0"}
-    own = {"judge/votes.jsonl": b"", f"{run.name}/reproduced.json": b"{}", f"{run.name}/snapshots/0001.csv": b"id"}
+    own = {f"{run.name}/reproduced.json": b"{}", f"{run.name}/snapshots/0001.csv": b"id"}
     planted = {f"{run.name}/{path}": content for path, content in left_by_agent.items()} | dict.fromkeys(PLANTED, b"x")
     with_files(bundle, "evil.tar.zst", planted | own)
     assert main(["unbundle", "evil.tar.zst", "--to=into"]) == 0

@@ -374,7 +374,8 @@ def unpack(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Path:
     """Write the run group of a bundle to a new folder below ``parent``, completely or not at all; return that folder.
 
     Only files that sessions and commands write are kept, and what agents left is kept in archives, so that a bundle
-    cannot plant files that a program would read. Raises UsageError if the folder exists, DataError if the bundle has no
+    cannot plant files that a program would read. Its audit and its judge's votes are not kept, since a later audit
+    would take them for those of this machine's user. Raises UsageError if the folder exists, DataError if the bundle has no
     run group, and the errors of ``read_bundle``.
     """
     try:
@@ -407,7 +408,7 @@ def _keep_run_group(bundle: Bundle, scratch: Path, source: Path) -> None:
             if (archived / record.FILES).exists():
                 (archived / record.FILES).rename(run_dir / record.FILES)
     for entry in bundle.index.files:
-        if not is_known(entry.path) or _is_unpacked(entry.path):
+        if not is_known(entry.path) or _is_unpacked(entry.path) or entry.path.partition("/")[0] in (FINDINGS, JUDGE):
             path = bundle.folder / entry.path
             path.unlink()
             with suppress(OSError):  # folders that are not empty stay

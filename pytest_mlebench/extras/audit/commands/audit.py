@@ -99,6 +99,8 @@ def _audit_group(options: argparse.Namespace) -> int:
     judge, is_bundle = _judge(options), is_opened_bundle(group.folder)
     if judge is not None and is_bundle:
         raise UsageError("--judge stores its votes in the run group: unpack the bundle with `mlebench unbundle` first")
+    if is_bundle:  # an audit keeps earlier findings of a judge, but these are its maker's
+        (group.folder / FINDINGS).unlink(missing_ok=True)
     found = audit(bench, group, judge=judge, plagiarism=_compared_with(options, bench.settings))
     if options.plagiarism and found.plagiarism is not None:
         _warn_of_missing(found.plagiarism.notebooks, bench.store)
