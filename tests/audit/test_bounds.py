@@ -161,8 +161,9 @@ def test_code_does_not_hide_from_the_parser(
          [f"id{k},{k}" for k in range(30)], None),
         ({"code/a.py": "x = 1\n"}, [f"{k},{'1,' * 300_000}" for k in range(30)], None),
         ({"run.log": "ab\n" * 10_000_000 + "connect to kaggle.com\n"}, [], "reach Kaggle"),
+        ({"code/a.sh": ("/a" * 90_000 + "\n") * 20}, [], None),
     ],
-    ids=["encoded", "lists", "classes", "bits", "log", "large number", "cells", "lines"],
+    ids=["encoded", "lists", "classes", "bits", "log", "large number", "cells", "lines", "folders"],
 )  # fmt: skip
 def test_an_audit_takes_linear_time_and_little_memory(
     files: dict[str, str], rows: list[str], expected: str | None, audited: Callable[..., Any]
@@ -172,6 +173,15 @@ def test_an_audit_takes_linear_time_and_little_memory(
     assert time.process_time() - started < 8
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 << 10
     assert any(expected in text for text, _ in found) if expected else found == []
+
+
+def test_the_findings_of_one_run_are_limited_and_the_worst_of_them_kept(
+    audited: Callable[..., list[tuple[str, int | None]]],
+) -> None:
+    found = audited({f"code/{k:03}.sh": "find / -name x\n" * (k < 300) + EVIL * (k >= 300) for k in range(500)})
+    *kept, (left_out, _) = found
+    assert kept.count((ANSWERS, 1)) == 200 and 200 < len(kept) < 500
+    assert left_out == f"{500 - len(kept)} more findings were left out"
 
 
 def test_rows_with_long_cells_are_read_and_checks_of_the_submission_are_counted(

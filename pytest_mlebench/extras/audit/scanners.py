@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.extras.audit.programs import Program
 from pytest_mlebench.extras.audit.run import AuditedRun
 from pytest_mlebench.io.units import format_duration, pluralize
-from pytest_mlebench.io.values import as_object, as_objects
+from pytest_mlebench.io.values import as_object, as_objects, json_text
 from pytest_mlebench.llm.ledger import read_bodies
 from pytest_mlebench.llm.providers import call_content
 from pytest_mlebench.llm.trajectory import TRAJECTORY
@@ -34,6 +34,8 @@ from pytest_mlebench.sandbox.collection import digest_of
 _QUOTE = 200
 _MOST = 5
 """Maximum findings of one kind in one file."""
+_RUN_BYTES = 100_000
+"""Maximum size of the findings in one run, as JSON. Readers of an audit accept 64 MiB for all runs."""
 _LOG_BYTES, _LOG_LINE = 64 << 20, 10_000
 _BURST, _MANY_CHECKS, _ORACLE = 20, 50, 200
 """Submission checks that are many in a minute (30 are allowed), many in a run, and a search for the answers."""
@@ -63,8 +65,9 @@ def audit(runs: Iterable[AuditedRun], *readers: Callable[[AuditedRun], object]) 
         ids.append(run.record.run_id)
         for read in readers:
             read(run)
-        for name, scanner in SCANNERS.items():
-            found += [replace(finding, scanner=name) for finding in _bounded(scanner(run))]
+        found += _worst(
+            [replace(finding, scanner=name) for name, scanner in SCANNERS.items() for finding in _bounded(scanner(run))]
+        )
     return Findings(
         version=__version__,
         audited_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -83,6 +86,17 @@ def _bounded(found: Found) -> Iterator[Finding]:
         if key not in known and seen[finding.text, finding.file] <= _MOST:
             known.add(key)
             yield replace(finding, quote=finding.quote[:_QUOTE], file=finding.file[:300], text=finding.text[:300])
+
+
+def _worst(found: list[Finding]) -> list[Finding]:
+    """Return the findings in one run, without the least severe ones if they are too large."""
+    size = 0
+    for kept, finding in enumerate(ranked := sorted(found, key=lambda one: -one.verdict.rank)):
+        size += len(json_text(asdict(finding)))
+        if size > _RUN_BYTES:
+            text = f"{len(found) - kept:,} more findings were left out"
+            return [*ranked[:kept], Finding(run_id=finding.run_id, scanner="hidden", verdict=_LOOK, text=text)]
+    return found
 
 
 def _finding(run: AuditedRun, verdict: Verdict, text: str, **evidence: Any) -> Finding:
@@ -110,7 +124,7 @@ _OUTSIDE = _patterns(
     (r"\.\./\S*(?:snapshots/|submission/submission\.csv|run\.json)|glob\([^)]*run\.json", _VIOLATION,
      "it reads other runs"),
     (r"\*\S*/(?:run\.json|submission/submission\.csv)", _VIOLATION, "it reads other runs"),
-    (r"(?:/[^\s\"'/]+){2,}(?<!/home)/submission/submission\.csv", _LOOK, "it may read another run's submission"),
+    (r"(?:/[^\s\"'/]+){2}(?<!/home)/submission/submission\.csv", _LOOK, "it may read another run's submission"),
     (r"kaggle\.json|\.kaggle\b", _VIOLATION, "it reads Kaggle credentials"),
     (r"(?:/home/data|DATA_DIR|data_dir\b)\S{0,100}[\"'/)]*\s*[,+/]*\s*[\"']?(?:/?\.\./)", _VIOLATION,
      "it leaves the data folder"),
