@@ -116,6 +116,7 @@ def audited(tmp_path: Path) -> Callable[..., list[tuple[str, int | None]]]:
 
 EVIL = 'y = open("/private/answers.csv")\n'
 ANSWERS, NOT_PARSED = "it reads the answers", "this code cannot be parsed: only its lines were searched"
+ENCODED = "this code declares an encoding other than UTF-8, so it may differ from what was searched"
 DOCUMENTED = f'{EVIL}"""\n' + "text\n" * 6 + '"""\n'
 JOINED = "y = open('/pri' + 'vate/answers.csv')\n"
 
@@ -137,7 +138,21 @@ def notebook(source: str) -> str:
         ("a.py", "x = " + "+1" * 20_000, [(NOT_PARSED, None)]),
         ("a.ipynb", notebook(f"%matplotlib inline\nfound = !ls\n{JOINED}"), [(ANSWERS, 3)]),
         ("a.IPYNB", notebook(f"!cat /private/x\n{JOINED}"), [(ANSWERS, 1), (ANSWERS, 2)]),
-        ("a.ipynb", notebook("%%bash\nls /"), [(NOT_PARSED, None)]),
+        ("a.ipynb", notebook("%%cython\nls /"), [(NOT_PARSED, None)]),
+        ("a.ipynb", notebook("%%bash\nls it's\n# /private/a\nls /"), [(ANSWERS, 3)]),
+        ("a.ipynb", notebook("!echo \\\n  it's\n# Never read /private/a\n"), []),
+        ("a.py", "\ufeff# Never read /private/a\nx = 1\n", []),
+        ("a.py", "# coding: utf-7\nx = 1 #+AAo-print(open('/private/a'))\n", [(ENCODED, None)]),
+        ("a.txt", "#!/usr/bin/python\r# vim: fileencoding=unicode_escape\n", [(ENCODED, None)]),
+        ("a.py", "#\r#\r# coding: utf-7\nx = 1\n", [(ENCODED, None)]),
+        ("a.py", "# coding: unknown-7\nx = 1", [(ENCODED, None)]),
+        ("a.py", "# -*- coding: latin-1 -*-\nx = 1\n# coding: utf-7", []),
+        ("a.sh", f"{EVIL}# \0", [(ANSWERS, 1)]),
+        ("a", f"#!/bin/sh\0\n{EVIL}", [(ANSWERS, 2)]),
+        ("a", "\x7fELF" + "\0" * 99 + EVIL, []),
+        ("a.pyw", JOINED, [(ANSWERS, 1)]),
+        ("a.xyz", f"#!/usr/bin/python\n{EVIL}", [(ANSWERS, 2)]),
+        ("a.irnb", notebook(EVIL), [(ANSWERS, 1)]),
         ("a.ipynb", '{"worksheets": []}', [("this code cannot be read, or is too large to be audited", None)]),
         ("a.sh", "echo ' #' && cat /private/answers.csv\n", [(ANSWERS, 1)]),
     ],

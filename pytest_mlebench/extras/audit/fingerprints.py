@@ -26,7 +26,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Self
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.extras.audit.programs import MAGIC, notebook_code
+from pytest_mlebench.extras.audit.programs import notebook_code, without_magics
 from pytest_mlebench.io.values import loads
 
 LIBRARY = "copydetect"
@@ -222,7 +222,7 @@ def code_of_file(text: str, suffix: str, *, raw: bool) -> str:
     elif suffix == ".rmd":
         text = "\n".join(_CHUNK.findall(text))
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return MAGIC.sub("", text) if suffix in _NOTEBOOKS else text
+    return without_magics(text) if suffix in _NOTEBOOKS else text
 
 
 def _without_shared(text: str) -> str:

@@ -42,13 +42,25 @@ MAX_LINE = 200_000
 _WINDOW, _OVERLAP = 1000, 200
 _MAX_STEPS, _MAX_PARTS, _MAX_DEPTH = 300_000, 50, 20
 """Limits on joining constants to strings: nodes of a program, and the parts and depth of one string."""
-_SUFFIXES = (".py", ".sh", ".bash", ".ipynb", ".r", ".jl", ".pl", ".js", ".cpp", ".c", ".txt", "")
+_NOTEBOOKS = (".ipynb", ".irnb", ".ijlnb")
+_SUFFIXES = {
+    *(".py", ".pyw", ".pyx", ".sh", ".bash", ".zsh", ".ksh", ".r", ".rmd", ".qmd", ".jl", ".pl", ".js", ".mjs", ".cjs"),
+    *(".ts", ".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".cu", ".go", ".rs", ".java", ".rb", ".php", ".lua", ".awk"),
+    *(*_NOTEBOOKS, ".txt", ""),
+}
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{40,}={0,2}")
 _MAX_DECODED = 1 << 20
 _WORD = re.compile(r"\w+")
-MAGIC = re.compile(r"^[ \t]{0,40}[%!?].*$", re.M)
-"""A line of a notebook that is not Python: a magic, a shell command or a request for help."""
+_MAGIC = re.compile(r"^[ \t]{0,40}[%!?](?:.*\\\n)*.*$", re.M)
+"""Lines of a notebook that are not Python: a magic, a shell command or a request for help."""
 _ASSIGNED_MAGIC = re.compile(r"^([ \t]{0,40}[\w., \t]{1,100}=[ \t]{0,40})[%!].*$", re.M)
+_OTHER_LANGUAGE = re.compile(
+    r"\s*%%(?:bash|sh|sx|system|!|html|HTML|javascript|js|latex|markdown|perl|R|ruby|svg|SVG)\b"
+)
+"""The beginning of a notebook's cell that is not Python."""
+_ASCII = bytes(range(32, 127)) + b"\t\n\f\r"
+_READ_ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso-8859-1")
+"""Encodings whose ASCII characters mean the same in UTF-8."""
 _DROPPED = re.compile(r"\b(?:drop|difference|pop)\(([^()\n]*)|\bnot in (\w+)")
 
 
@@ -100,19 +112,21 @@ class Program:
 
     @property
     def _is_python(self) -> bool:
-        return self.file.lower().endswith((".py", ".ipynb"))
+        return self.file.lower().endswith((".py", ".pyw", ".ipynb"))
 
     @property
     def _is_too_large(self) -> bool:
         return len(self.text) > MAX_PARSED or not self.may_parse
 
     def _tree(self) -> ast.Module | None:
-        if not self._is_python or self._is_too_large:
-            return None
-        tree = _parsed(self._python)
-        if tree is None and self.file.lower().endswith(".ipynb"):
-            tree = _parsed(MAGIC.sub("", _ASSIGNED_MAGIC.sub(r"\1None", self._python)))
-        return tree
+        return None if not self._is_python or self._is_too_large else _parsed(self._parsable)
+
+    @cached_property
+    def _parsable(self) -> str:
+        """Its text, without magics if it is a notebook that needs IPython."""
+        if not self.file.lower().endswith(".ipynb") or _parsed(self._python) is not None:
+            return self._python
+        return without_magics(_ASSIGNED_MAGIC.sub(r"\1None", self._python))
 
     @cached_property
     def facts(self) -> ProgramFacts:
@@ -123,6 +137,8 @@ class Program:
             unread.append("this code cannot be parsed: only its lines were searched")
         if any(len(line) > MAX_LINE for line in self._lines):
             unread.append("this code has a line that is too long to be searched completely")
+        if self.call is None and not (_is_utf8(self.text) and _is_utf8(self._python)):
+            unread.append("this code declares an encoding other than UTF-8, so it may differ from what was searched")
         if tree is None:
             return ProgramFacts(lines=tuple(line[:MAX_LINE] for line in self._lines), unread=tuple(unread))
         nodes = list(islice(ast.walk(tree), self.max_nodes + 1))
@@ -141,7 +157,7 @@ class Program:
     def _without_comments(self, nodes: Iterable[ast.AST]) -> tuple[str, ...]:
         found = list(self._lines)
         with suppress(tokenize.TokenError, SyntaxError, IndexError):
-            for token in tokenize.generate_tokens(io.StringIO(self._python).readline):
+            for token in tokenize.generate_tokens(io.StringIO(self._parsable).readline):
                 if token.type == tokenize.COMMENT:
                     row, column = token.start
                     found[row - 1] = found[row - 1][:column]
@@ -173,6 +189,15 @@ def _search(pattern: re.Pattern[str], texts: Iterable[tuple[int, str]]) -> Itera
             if pattern.search(part):
                 yield number, part.strip()
                 break
+
+
+def _is_utf8(text: str) -> bool:
+    """Return whether Python reads this as UTF-8, or in an encoding that differs only in characters beyond ASCII."""
+    head = io.BytesIO(text[:MAX_LINE].encode("utf-8", "replace"))
+    try:
+        return tokenize.detect_encoding(head.readline)[0] in _READ_ENCODINGS
+    except SyntaxError:  # an unknown encoding, which code may have registered
+        return False
 
 
 def _parsed(text: str) -> ast.Module | None:
@@ -262,7 +287,7 @@ def code_of(run_dir: Path) -> tuple[list[Program], list[str]]:
     try:
         with open_files(run_dir) as files:
             for file in files.below("code"):
-                if file.suffix not in _SUFFIXES:
+                if file.suffix not in _SUFFIXES and files.read(file.path, 2) != b"#!":
                     continue
                 if file.size > MAX_FILE_BYTES or count >= MAX_FILES or size < file.size:
                     left_out.append(file.path)
@@ -270,10 +295,10 @@ def code_of(run_dir: Path) -> tuple[list[Program], list[str]]:
                 count += 1
                 size -= file.size
                 content = files.read(file.path, file.size)
-                if b"\0" in content:
-                    continue
-                text = content.decode("utf-8", "replace")
-                if file.suffix == ".ipynb":
+                if not file.suffix and b"\0" in content and len(content.translate(None, _ASCII)) > len(content) // 2:
+                    continue  # a compiled program or compressed data, but not a script
+                text = content.decode("utf-8-sig", "replace")
+                if file.suffix in _NOTEBOOKS:
                     if (code := notebook_code(text)) is None:
                         left_out.append(file.path)
                         continue
@@ -285,12 +310,18 @@ def code_of(run_dir: Path) -> tuple[list[Program], list[str]]:
     return found, left_out
 
 
+def without_magics(text: str) -> str:
+    """Return the code of a notebook with empty lines in place of those that are not Python."""
+    return _MAGIC.sub(lambda found: "\n" * found[0].count("\n"), text)
+
+
 def notebook_code(text: str) -> str | None:
-    """Return the code of a notebook's cells; None if it cannot be read."""
+    """Return the code of a notebook's cells, in which lines of other languages begin with ``!``; None if it cannot be
+    read."""
     try:
         cells = loads(text)["cells"]
-        sources = [cell["source"] for cell in cells if cell.get("cell_type") == "code"]
-        return "\n".join("".join(source) for source in sources)
+        sources = ["".join(cell["source"]) for cell in cells if cell.get("cell_type") == "code"]
+        return "\n".join(re.sub("(?m)^", "!", one) if _OTHER_LANGUAGE.match(one) else one for one in sources)
     except (ValueError, TypeError, LookupError, AttributeError):
         return None
 
