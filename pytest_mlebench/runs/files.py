@@ -95,11 +95,7 @@ class RunFiles:
     def _opened(self, path: str) -> IO[bytes]:
         if self._archive is not None:
             return self._archive.open(path)
-        file = os.fdopen(os.open(self.run_dir / path, _REGULAR), "rb")
-        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return file
-        file.close()
-        raise ValueError("it is not a regular file")
+        return _open_regular(self.run_dir / path)
 
     def read(self, path: str, size: int, start: int = 0) -> bytes:
         """Return at most ``size`` bytes of a file, from offset ``start``. Raises FilesError."""
@@ -119,13 +115,13 @@ def open_files(run_dir: Path, *, max_files: int = _MAX_FILES) -> Iterator[RunFil
     []
     """
     try:
-        descriptor = os.open(run_dir / FILES, _REGULAR)
+        opened = _open_regular(run_dir / FILES)
     except FileNotFoundError:
         yield RunFiles(run_dir, _in_folders(run_dir, max_files))
         return
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise FilesError(f"{run_dir / FILES} cannot be read: {_why(error)}") from error
-    with os.fdopen(descriptor, "rb") as file:
+    with opened as file:
         try:
             archive = _open_archive(file, max_files)
             files = _checked(archive)
@@ -135,14 +131,21 @@ def open_files(run_dir: Path, *, max_files: int = _MAX_FILES) -> Iterator[RunFil
             yield RunFiles(run_dir, files, archive)
 
 
+def _open_regular(path: Path) -> IO[bytes]:
+    """Open a file without waiting for a writer. Raises OSError, or ValueError if it is a folder or a special file."""
+    descriptor = os.open(path, _REGULAR)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise ValueError("it is not a regular file")
+
+
 def _why(error: Exception) -> str:
     return unusable(error) if isinstance(error, OSError) else str(error) or type(error).__name__
 
 
 def _open_archive(file: IO[bytes], max_files: int) -> zipfile.ZipFile:
     """Open an archive after checking the size of its list of members. Raises ValueError."""
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        raise ValueError("it is not a regular file")
     total = file.seek(0, os.SEEK_END)
     tail_size = min(total, _END.size + _LOCATOR.size + _END_64.size)
     file.seek(total - tail_size)

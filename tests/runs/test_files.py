@@ -327,8 +327,9 @@ def test_a_folder_that_becomes_a_link_while_files_are_written_is_not_followed(
     assert not list((tmp_path / "outside").iterdir())
 
 
-def test_special_files_do_not_block_reading(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "files.zip")
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_folders_and_special_files_are_not_read_as_an_archive(make: Callable[[Path], None], tmp_path: Path) -> None:
+    make(tmp_path / "files.zip")
     with pytest.raises(FilesError, match="it is not a regular file"), open_files(tmp_path):
         pass
 
