@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.cli.main import main
+from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.audit.programs import MAX_PARSED, code_of
 from pytest_mlebench.extras.bundles.bundle import TABLES, write_bundle
 from pytest_mlebench.records.group import read_group
@@ -86,7 +89,16 @@ def test_a_hostile_archive_leaves_nothing_behind(
 
 PLANTED = (
     *("conftest.py", "test_evil.py", "pytest.ini", "sub/conftest.py", "judge/conftest.py", "familiarity-x.svg"),
-    *("audit.json", "judge/votes.jsonl", ".git/run.json", "x/.git/config", "x/snapshots/conftest.py", "x/submission", "x/llm/x.py", "x/run.json/x.py"),
+    *(
+        "audit.json",
+        "judge/votes.jsonl",
+        ".git/run.json",
+        "x/.git/config",
+        "x/snapshots/conftest.py",
+        "x/submission",
+        "x/llm/x.py",
+        "x/run.json/x.py",
+    ),
 )
 
 
@@ -116,6 +128,22 @@ def test_unbundle_refuses_a_bundle_without_a_run_group(bundle: Path, capsys: pyt
     with_files(bundle, "evil.tar.zst", {"x/code/conftest.py": b"x", ".x/run.json": b"{}"}, only=True)
     assert main(["unbundle", "evil.tar.zst", "--to=into"]) == 1
     assert "has no run group" in capsys.readouterr().err and not list((bundle.parent / "into").iterdir())
+
+
+def test_a_folder_that_cannot_be_read_is_not_left_out_of_a_bundle(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, scandir = str(run_json(copy).parent), os.scandir
+
+    def denied(path: str) -> object:
+        if path == folder:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    with pytest.raises(UsageError, match=f"{folder} cannot be packed: Permission denied"):
+        write_bundle(copy, tmp_path / "toys.tar.zst")
+    assert not (tmp_path / "toys.tar.zst").exists()
 
 
 def test_a_group_is_renamed_with_all_its_files(copy: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,9 +74,12 @@ def test_notebooks_are_downloaded_once_to_a_folder_that_agents_do_not_see(
 ) -> None:
     first, second, *_ = competition.kernels
     kaggle.notebooks[second] = ServedNotebook(source="x = 1\n", kind="script")
+    dataset = DataStore(tmp_path).dataset(competition)
+    (dataset.kernels / ".ipynb_checkpoints").mkdir(parents=True)
+    (dataset.kernels / ".a.part").touch()
     found = fetch(competition, tmp_path)
     assert tuple(found.files) == competition.kernels and not found.gone and not found.missing
-    dataset = DataStore(tmp_path).dataset(competition)
+    assert not (dataset.kernels / ".a.part").exists()
     assert found.files[first] == dataset.kernels / f"{first}.ipynb"
     assert found.files[second] == dataset.kernels / f"{second}.py" and found.files[second].read_text() == "x = 1\n"
     assert dataset.prepared not in dataset.kernels.parents

@@ -93,7 +93,8 @@ def download(
         try:
             dataset.kernels.mkdir(exist_ok=True)
             for partial in dataset.kernels.rglob(".*"):  # left by a killed call
-                partial.unlink(missing_ok=True)
+                if not partial.is_dir():  # such as Jupyter's .ipynb_checkpoints
+                    partial.unlink(missing_ok=True)
             in_parallel(job, wanted, _PARALLEL)
             files.write_text(dataset.kernels / _GONE, json_text(dict(sorted(job.gone.items()))) + "\n")
         except OSError as error:

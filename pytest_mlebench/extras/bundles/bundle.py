@@ -266,7 +266,7 @@ def _survey(
     """Return the files to pack, by path, and those that are left out."""
     kept: list[tuple[str, Path]] = []
     omitted: dict[tuple[str, str], list[int]] = {}
-    for folder, folders, names in os.walk(group_dir):
+    for folder, folders, names in os.walk(group_dir, onerror=_refuse):
         folders.sort()
         for name in sorted(names) + [name for name in folders if (Path(folder) / name).is_symlink()]:
             path = Path(folder) / name
@@ -293,6 +293,10 @@ def _survey(
             omitted.setdefault(why, []).append(status.st_size)
     left_out = [LeftOut(what=what, files=len(own), size=sum(own), why=why) for (what, why), own in omitted.items()]
     return kept, tuple(left_out)
+
+
+def _refuse(error: OSError) -> None:
+    raise UsageError(f"{error.filename} cannot be packed: {reason(error)}") from error
 
 
 def _without(
