@@ -6,12 +6,14 @@ tests show how answers are processed, not how well a real model judges.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +26,7 @@ from pytest_mlebench.cli.main import main
 from pytest_mlebench.extras.audit.calibration import labelled_cases
 from pytest_mlebench.extras.audit.completions import error_text
 from pytest_mlebench.extras.audit.evidence import case_of
-from pytest_mlebench.extras.audit.judge import VOTES, questions
+from pytest_mlebench.extras.audit.judge import VOTES, _votes, questions
 from pytest_mlebench.extras.audit.run import AuditedRun
 from pytest_mlebench.extras.bundles.bundle import write_bundle
 from pytest_mlebench.llm.ledger import read_calls
@@ -471,6 +473,12 @@ def long_runs(group: Path) -> None:
     """Two runs with several parts to judge."""
     for code in group.glob("*/code/solution.py"):
         code.write_text(code.read_text() + "".join(f"value_{k} = {k}\n" for k in range(7000)))
+
+
+def test_a_file_of_votes_is_read_in_limited_time() -> None:
+    started = time.process_time()
+    found = _votes(io.BytesIO(b"\n" * 800_000 + b"[],\n" * 100_000 + b'{"vote": "a"}\n{"vote": "cut o'))
+    assert found == {"a": {"vote": "a"}} and time.process_time() - started < 1
 
 
 def votes_in(group: Path) -> int:

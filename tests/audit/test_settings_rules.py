@@ -629,3 +629,14 @@ def test_changes_are_read_in_limited_time(text: str, number: int, expected: str)
     found = _settings_by_session(manifest)
     assert isinstance(found, str) and expected in found
     assert time.process_time() - started < 0.3
+
+
+def test_settings_of_many_sessions_take_limited_memory() -> None:
+    own, values = honest().manifest.sessions[0], {str(number): 1 for number in range(2000)}
+    manifest = replace(honest().manifest, settings=values, sessions=(own,) * 10_000)
+    found = _settings_by_session(manifest)
+    assert len(found) == 10_000 and all(one is found[0] for one in found), "they are not copied"
+    changing = (own, *[replace(own, changes=("0 was 1, is 1",))] * 1001)
+    found = _settings_by_session(replace(manifest, sessions=changing))
+    assert isinstance(found, str) and "more changes of settings than any session writes" in found
+    assert len(_settings_by_session(replace(manifest, sessions=changing[:-1]))) == 1001

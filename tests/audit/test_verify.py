@@ -25,7 +25,7 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog import Catalogue, Competition
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.errors import DataError
+from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.extras.audit.familiarity import scores
 from pytest_mlebench.extras.bundles.api import group_files
 from pytest_mlebench.extras.bundles.bundle import TABLES, Bundle, read_bundle, write_bundle
@@ -694,6 +694,7 @@ HOSTILE: dict[str, tuple[Callable[[list[Member]], list[Member]], str]] = {
     "a large list of runs in progress": (_first("path", "x/running.json", size=(1 << 20) + 1), "at most 1 MiB are"),
     "a large record": (_first("path", "x/run.json", size=(16 << 20) + 1), "at most 16 MiB are"),
     "a large report": (_first("path", "grading_report.json", size=(64 << 20) + 1), "at most 64 MiB are"),
+    "a large index": (lambda m: reindexed(m, lambda v: v.update(x=[[]] * 1_000_001)), "too many objects and lists"),
     "a deeply nested index": (lambda m: [("index.json", b"[" * 100_000), *m[1:]], "levels"),
 }
 
@@ -748,10 +749,26 @@ def test_small_bundles_cannot_take_much_disk_or_memory(world: World, tmp_path: P
     with pytest.raises(DataError, match=r"it unpacks to 4\.531 MiB, but at most 4 MiB"):
         read(deep, 4 << 20)
     full = b"[" + b"[]," * 4_000_000 + b"1]"
-    with pytest.raises(DataError, match=r"x/trajectory\.json has more than 4,000,000 objects and lists"):
-        read({"x/trajectory.json": full})
-    shutil.rmtree(tmp_path / "into")
+    for name in ("x/trajectory.json", "judge/votes.jsonl"):
+        with pytest.raises(DataError, match=rf"{name} has more than 4,000,000 objects and lists"):
+            read({name: full})
+        shutil.rmtree(tmp_path / "into")
     assert read({"x/code/a.json": full, **deep}).index.size == len(full)
+
+
+def test_files_that_no_reader_accepts_are_not_packed(world: World, copy: Path, tmp_path: Path) -> None:
+    """The harness keeps messages of such a size, so an agent can cause it."""
+    (run_json(copy).parent / "trajectory.json").write_bytes(b'"' + b"[" * 4_000_001 + b'"')
+    world.pack(copy, tmp_path / "b.tar.zst")
+    (own,) = read_bundle(tmp_path / "b.tar.zst", tmp_path).index.left_out
+    assert (own.what, own.files, own.why) == ("trajectories", 1, "more than 4,000,000 objects and lists")
+    with (copy / FINDINGS).open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    with pytest.raises(UsageError, match=r"was not packed: audit\.json has 64 MiB, but at most 64 MiB are allowed"):
+        world.pack(copy, tmp_path / "c.tar.zst")
+    (copy / FINDINGS).write_bytes(b"[" * 4_000_001)
+    with pytest.raises(UsageError, match=r"audit\.json cannot be packed: it has more than 4,000,000 objects"):
+        world.pack(copy, tmp_path / "c.tar.zst")
 
 
 def test_data_after_the_end_of_an_archive_is_rejected(world: World, tmp_path: Path) -> None:

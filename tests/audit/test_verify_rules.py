@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.extras.bundles import verify
 from pytest_mlebench.extras.bundles.bundle import Bundle, BundleIndex
 from pytest_mlebench.extras.bundles.card import Check, CheckResult
+from pytest_mlebench.records.outcome import Report, TimelinePoint
+from pytest_mlebench.records.record import SUBMISSION, RunRecord
+from tests.groups import record_with
 
 
 def unequal(told: Any, found: Any) -> list[str]:
@@ -89,3 +95,21 @@ def test_the_index_and_the_signature_are_separate_checks(tmp_path: Path) -> None
     assert other.reasons[0].startswith("you gave ab13; ")
     unsigned = "it is not signed, but --allowed-signers requires a signature"
     assert [*verify._origin(bundle, None, tmp_path)] == [whole, Check("signature", CheckResult.differs, unsigned)]
+
+
+def test_a_timeline_is_graded_once_for_each_content(tmp_path: Path) -> None:
+    record = record_with(default_catalogue()["smoke-digits"], "gold")
+    (tmp_path / SUBMISSION).parent.mkdir()
+    (tmp_path / SUBMISSION).write_text("id")
+    graded: list[Path] = []
+
+    def grade(record: RunRecord, path: Path) -> Report:
+        graded.append(path)
+        return record.report
+
+    def wrong(points: int) -> list[tuple[str, bool]]:
+        own = replace(record, timeline=(TimelinePoint(seconds=1.0, file=SUBMISSION, score=0.5),) * points)
+        return [*verify._timeline(own, tmp_path, cast("Any", SimpleNamespace(grade=grade)), False)]
+
+    assert len(wrong(201)) > 200 and len(graded) == 1
+    assert wrong(202) == [("its timeline has 202 points, more than any session takes", False)]

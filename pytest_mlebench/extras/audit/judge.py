@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import secrets
 import tempfile
@@ -21,11 +22,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
-from functools import cache
-from itertools import product
+from functools import cache, partial
+from itertools import islice, product
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -43,6 +44,8 @@ FOLDER = "judge"
 """Folder in a run group with the ledger of the judge's calls, and its votes."""
 VOTES = "votes.jsonl"
 _MAX_VOTES_BYTES = 256 << 20
+_MAX_LINE, _MAX_LINES = 1 << 20, 1_000_000
+"""Maximum bytes of a line in the file of votes, and number of lines."""
 SCANNER = "judge"
 MAX_VOTES = 15
 """Maximum votes on one part."""
@@ -319,7 +322,7 @@ def recount(account: JudgeAccount, cases: Sequence[Case], folder: Path) -> tuple
     A finding may show another vote's reason than before, because the order of the votes was random. Raises OSError.
     """
     with (folder / VOTES).open("rb") as file:
-        known = _votes(file.read(_MAX_VOTES_BYTES))
+        known = _votes(file)
     tally = _Tally()
     for number, case in enumerate(cases):
         for at, vote in product(range(len(case.chunks)), range(account.votes)):
@@ -329,10 +332,16 @@ def recount(account: JudgeAccount, cases: Sequence[Case], folder: Path) -> tuple
     return list(tally.findings(cases, account.votes)), tally.incomplete(cases, account.votes)
 
 
-def _votes(content: bytes) -> dict[str, Any]:
+def _votes(file: IO[bytes]) -> dict[str, Any]:
     """Return votes by key. Invalid lines, such as a truncated one, are skipped."""
     known: dict[str, Any] = {}
-    for line in content.splitlines():
+    left = _MAX_VOTES_BYTES
+    for line in islice(iter(partial(file.readline, _MAX_LINE), b""), _MAX_LINES):
+        left -= len(line)
+        if left < 0:
+            break
+        if b'"vote"' not in line:
+            continue
         with suppress(ValueError):
             value = loads(line, depth=10)
             if isinstance(value, dict):
@@ -351,12 +360,13 @@ class _VoteFile:
         try:
             self._file = self._path.open("ab+")
             self._file.seek(0)
-            content = self._file.read(_MAX_VOTES_BYTES)
-            if content and not content.endswith(b"\n"):  # a truncated line of a killed writer
-                self._file.write(b"\n")
+            self.known = _votes(self._file)
+            if size := self._file.seek(0, os.SEEK_END):
+                self._file.seek(size - 1)
+                if self._file.read(1) != b"\n":  # a truncated line of a killed writer
+                    self._file.write(b"\n")
         except OSError as error:
             raise UsageError(f"{self._path} cannot be written: {unusable(error)}") from error
-        self.known = _votes(content)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -62,6 +62,8 @@ MAX_BYTES = 256 << 30
 _MAX_SIZES = {record.RUNNING: 1 << 20, REPRODUCED: 1 << 20, record.RECORD: 16 << 20}
 _MAX_JSON_BYTES, _MAX_BRACKETS = 64 << 20, 4_000_000
 """Maximum size of a JSON file, and number of its objects and lists: parsed, each takes up to 90 bytes of memory."""
+_MAX_BRACKETS_OF_FILE = 5
+"""Mean number of objects and lists in the index for each file, of which its path may have some."""
 _FOLDER_BYTES = 4096
 """What a folder counts for the maximum size."""
 _MAX_PATH, _MAX_NAME, _MAX_DEPTH = 2048, 255, 60
@@ -228,6 +230,10 @@ def _write(
     content = json_text(asdict(index)).encode()
     if len(content) > MAX_INDEX_BYTES or len(files) > MAX_FILES:
         raise UsageError(f"{group_dir} has too many files for a bundle: {len(files)}")
+    try:
+        _check_index(index, max_bytes=1 << 62)
+    except ValueError as error:
+        raise UsageError(f"{group_dir} was not packed: {error}") from error
     signature = None if key is None else sign(content, key)
     bundle = Bundle(index, hashlib.sha256(content).hexdigest(), content, signature, group_dir)
     partial = target.with_name(f".{target.name}.part")
@@ -283,6 +289,10 @@ def _survey(
                 why = (ODD_NAMES, "their names are not plain text")
             elif not is_known(inside):
                 why = (OTHER_FILES, "no session or command writes files of this name")
+            elif status.st_size > _MAX_BRACKETS and _is_parsed(inside) and _has_many_brackets(path):
+                if kind != "trajectories":
+                    raise UsageError(f"{path} cannot be packed: it has more than {_MAX_BRACKETS:,} objects and lists")
+                why = (kind, f"more than {_MAX_BRACKETS:,} objects and lists")
             elif inside.split("/")[1:] == [record.FILES] and leave_out & _IN_FILES:
                 archive = _without(path.parent, leave_out, scratch / str(len(kept)), omitted)
                 kept += [] if archive is None else [(inside, archive)]
@@ -293,6 +303,20 @@ def _survey(
             omitted.setdefault(why, []).append(status.st_size)
     left_out = [LeftOut(what=what, files=len(own), size=sum(own), why=why) for (what, why), own in omitted.items()]
     return kept, tuple(left_out)
+
+
+def _is_parsed(path: str) -> bool:
+    """Return whether this is a file of JSON whose objects and lists are limited."""
+    is_json = path.endswith(".json") and not _is_unpacked(path)
+    return path == f"{JUDGE}/{_IN_JUDGE[0]}" or (is_json and is_known(path))
+
+
+def _brackets(content: bytes) -> int:
+    return content.count(b"[") + content.count(b"{")
+
+
+def _has_many_brackets(path: Path) -> bool:
+    return sum(map(_brackets, _chunks(path))) > _MAX_BRACKETS
 
 
 def _refuse(error: OSError) -> None:
@@ -379,8 +403,8 @@ def unpack(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Path:
 
     Only files that sessions and commands write are kept, and what agents left is kept in archives, so that a bundle
     cannot plant files that a program would read. Its audit and its judge's votes are not kept, since a later audit
-    would take them for those of this machine's user. Raises UsageError if the folder exists, DataError if the bundle has no
-    run group, and the errors of ``read_bundle``.
+    would take them for those of this machine's user. Raises UsageError if the folder exists, DataError if the bundle
+    has no run group, and the errors of ``read_bundle``.
     """
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -453,6 +477,8 @@ def _unpack(members: _Members, parent: Path, max_bytes: int) -> Bundle:
     if name != INDEX or size > MAX_INDEX_BYTES:
         raise ValueError(f"its first member is not an {INDEX}")
     content = members.read(size)
+    if _brackets(content) > _MAX_BRACKETS_OF_FILE * MAX_FILES:
+        raise ValueError("its index has too many objects and lists")
     values = loads(content, decoder=UNIQUE_KEYS)
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise ValueError(f"its index is not that of a {FORMAT}")
@@ -528,12 +554,12 @@ def _extract(members: _Members, folder: Path, paths: list[str], size: int, diges
     one, *others = [folder / path for path in paths]
     one.parent.mkdir(parents=True, exist_ok=True)
     found, left, brackets = hashlib.sha256(), size, 0
-    is_json = any(path.endswith(".json") and is_known(path) and not _is_unpacked(path) for path in paths)
+    is_parsed = any(map(_is_parsed, paths))
     with one.open("xb") as file:
         while left:
             chunk = members.read(min(left, _CHUNK))
-            brackets += chunk.count(b"[") + chunk.count(b"{")
-            if is_json and brackets > _MAX_BRACKETS:
+            brackets += _brackets(chunk)
+            if is_parsed and brackets > _MAX_BRACKETS:
                 raise ValueError(f"{paths[0]} has more than {_MAX_BRACKETS:,} objects and lists")
             found.update(chunk)
             file.write(chunk)

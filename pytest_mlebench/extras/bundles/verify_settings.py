@@ -37,6 +37,8 @@ _SLACK_SHARE = 0.05
 """Share of the time limit that a run may take longer, to end its agent and collect its files."""
 _MAX_CHANGE, _MAX_CHANGES, _MAX_SEPARATORS = 4000, 1 << 20, 50
 """Maximum characters of a recorded change, of all, and number of places in one that may separate its values."""
+_MAX_SETTINGS = 2_000_000
+"""Maximum number of settings of all sessions that changed any."""
 
 
 class _Period(NamedTuple):
@@ -138,10 +140,11 @@ def _settings_by_session(manifest: Manifest) -> list[dict[str, Any]] | str:
     """Return the settings of each session by undoing the changes, last first; or an error in the changes."""
     current = dict(flatten(manifest.settings))
     found = [current]
-    if sum(len(text) for session in manifest.sessions for text in session.changes) > _MAX_CHANGES:
+    texts = sum(len(text) for session in manifest.sessions for text in session.changes)
+    if texts > _MAX_CHANGES or len(current) * sum(bool(one.changes) for one in manifest.sessions) > _MAX_SETTINGS:
         return "the sessions have more changes of settings than any session writes"
     for number in range(len(manifest.sessions) - 1, -1, -1):
-        before = dict(current)
+        before = dict(current) if manifest.sessions[number].changes else current
         for text in manifest.sessions[number].changes:
             change = _change(text)
             if number == 0 or change is None:
