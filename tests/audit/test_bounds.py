@@ -177,8 +177,9 @@ def test_code_does_not_hide_from_the_parser(
         ({"code/a.py": "x = 1\n"}, [f"{k},{'1,' * 300_000}" for k in range(30)], None),
         ({"run.log": "ab\n" * 10_000_000 + "connect to kaggle.com\n"}, [], "reach Kaggle"),
         ({"code/a.sh": ("/a" * 90_000 + "\n") * 20}, [], None),
+        ({"code/a.py": f"x = [{'1, ' * 29}2]\n" * 2000}, [f"{k}{',1' * 1000}" for k in range(30)], "too many lists"),
     ],
-    ids=["encoded", "lists", "classes", "bits", "log", "large number", "cells", "lines", "folders"],
+    ids=["encoded", "lists", "classes", "bits", "log", "large number", "cells", "lines", "folders", "columns"],
 )  # fmt: skip
 def test_an_audit_takes_linear_time_and_little_memory(
     files: dict[str, str], rows: list[str], expected: str | None, audited: Callable[..., Any]

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,8 @@ _TABLE = 30
 _KNOWN_IDS = 10
 """Minimum test ids in a literal that cannot be there by chance."""
 _BIG_LITERAL = 400
-_COLUMNS = 1000
-"""Maximum columns of a submission that lists are compared with."""
+_COLUMNS, _MAX_COMPARED = 1000, 5_000_000
+"""Maximum columns of a submission that lists are compared with, and cells for all lists of a run."""
 _BLOB = 4000
 _MAX_BITS = 10_000
 _SOON = 60.0
@@ -224,10 +224,10 @@ def _drops_list(line: str, program: Program) -> bool:
 
 def handwritten(run: AuditedRun) -> Found:
     """Find labels or predictions written into code by hand."""
-    ids = run.test_ids
+    ids, budget = run.test_ids, _CellBudget()
     for program in run.programs:
         for node in program.nodes():
-            yield from _literal(run, program, node, ids)
+            yield from _literal(run, program, node, ids, budget)
         if not program.facts.is_python and len(rows := _csv_lines(program.text, ids)) >= _TABLE:
             where = "code" if program.call is None else "commands"
             yield _finding(run, _VIOLATION, f"it has predictions for test rows in its {where}", file=program.file,
@@ -236,9 +236,11 @@ def handwritten(run: AuditedRun) -> Found:
             if len(rows := _csv_lines(text, ids)) >= _KNOWN_IDS:
                 yield _finding(run, _VIOLATION, "it has predictions for test rows in its code, encoded",
                     file=program.file, line=line, quote=rows[0][1])  # fmt: skip
+    if budget.left < 0:
+        yield _finding(run, _LOOK, "its code has too many lists to compare all of them with its submission")
 
 
-def _literal(run: AuditedRun, program: Program, node: ast.AST, ids: frozenset[str]) -> Found:
+def _literal(run: AuditedRun, program: Program, node: ast.AST, ids: frozenset[str], budget: _CellBudget) -> Found:
     line = getattr(node, "lineno", 1)
 
     def found(verdict: Verdict, text: str) -> Finding:
@@ -256,7 +258,7 @@ def _literal(run: AuditedRun, program: Program, node: ast.AST, ids: frozenset[st
             if isinstance(e, ast.Tuple | ast.List) and e.elts and isinstance(e.elts[0], ast.Constant)]  # fmt: skip
         if len(set(map(_text, pairs)) & ids) >= _KNOWN_IDS:
             yield found(_VIOLATION, "it has predictions for test rows in its code")
-        elif len(values) == len(run.rows) and _is_column(values, run.rows):
+        elif len(values) == len(run.rows) and _is_column(values, run.rows, budget):
             yield found(_VIOLATION, "the predictions of its submission are written in its code")
         elif len(values) >= _TABLE and frozenset(map(_text, values)) in run.classes:
             yield found(_VIOLATION, "it lists the test rows of one prediction in its code")
@@ -275,16 +277,29 @@ def _literal(run: AuditedRun, program: Program, node: ast.AST, ids: frozenset[st
             yield found(_LOOK, "it has a large block of encoded data in its code")
 
 
-def _is_column(values: Sequence[Any], rows: Sequence[Sequence[str]]) -> bool:
+@dataclass
+class _CellBudget:
+    """How many more cells of a submission may be compared with lists in the code of a run."""
+
+    left: int = _MAX_COMPARED
+
+
+def _is_column(values: Sequence[Any], rows: Sequence[Sequence[str]], budget: _CellBudget) -> bool:
     """Return whether these values are a column of a submission, other than its ids or a constant."""
     if len(values) < _TABLE or len(set(map(_text, values))) < 2:
         return False
     width = min((len(row) for row in rows), default=0)
     first = int(len({row[0] for row in rows}) == len(rows)) if width else 0
-    return any(
-        all(_same(value, row[k]) for value, row in zip(values, rows, strict=True))
-        for k in range(first, min(width, _COLUMNS))
-    )
+    for k in range(first, min(width, _COLUMNS)):
+        same = 0
+        for value, row in zip(values, rows, strict=True):
+            budget.left -= 1
+            if budget.left < 0 or not _same(value, row[k]):
+                break
+            same += 1
+        if same == len(rows):
+            return True
+    return False
 
 
 def _same(value: Any, cell: str) -> bool:
