@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -73,6 +74,7 @@ def test_words_are_split_outside_quotes() -> None:
         ("FROM a\nCOPY --from=b x y\n", "line 2: COPY --from=b"),
         ("FROM a\n\n\nCOPY missing /x\n", "line 4: COPY of 'missing': the folder has no such file"),
         ("FROM a\nCOPY ../secret /x\n", "line 2: COPY of '../secret': this is outside"),
+        (f"FROM a\nCOPY {'x/' * 1500} /x\n", "line 2: COPY of .*: it has more than 64 parts"),
         ("FROM a\nCOPY $FILE /x\n", r"line 2: COPY of '\$FILE' is not supported"),
         ("FROM a\nADD https://example.org/x /x\n", "line 2: ADD of 'https://example.org/x'"),
         ("FROM a\nADD x.tar.gz /x\n", "line 2: ADD of 'x.tar.gz'"),
@@ -100,14 +102,40 @@ def test_two_stars_match_one_level_as_in_docker(tmp_path: Path) -> None:
     assert script("FROM a\nCOPY **/x /to\n", tmp_path).count("/mnt/context/") == 1
 
 
+@pytest.mark.timeout(30)
+def test_links_do_not_multiply_the_sources_of_a_copy(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/start.sh").touch()
+    (tmp_path / "out").symlink_to("/")
+    for number in range(8):
+        (tmp_path / f"link{number}").symlink_to(".")
+        (tmp_path / f"real/back{number}").symlink_to("..")
+    for pattern, sources in (
+        (f"{'*/' * 12}start.sh", ["start.sh"]),
+        (f"{'*/back*/' * 12}*/*.sh", ["start.sh"]),
+        ("link0/rea[l]/start.sh", ["start.sh"]),
+        ("link*", [f"link{number}" for number in range(8)]),
+    ):
+        copied = re.findall(r"/mnt/context/(\S+)", script(f"FROM a\nCOPY {pattern} /x/\n", tmp_path))
+        assert [Path(source).name for source in copied] == sources
+    with pytest.raises(SandboxError, match="the folder has no such file"):
+        script("FROM a\nCOPY out/etc/passwd /x\n", tmp_path)
+
+
 def test_arguments_before_from_name_the_base(tmp_path: Path) -> None:
-    own = Script("ARG BASE=debian:x\nARG TAG=1\nFROM ${BASE}\nARG TAG\nRUN true\n", tmp_path, {"BASE": "other"})
-    own.script()
-    assert own.base == "other"
+    """An agent's build does not replace its defaults, which were checked, by arguments."""
+    text = "ARG BASE=debian:x\nARG TAG=1\nFROM ${BASE}\nARG TAG\nRUN true\n"
+    for trusted, base in ((True, "other"), (False, "debian:x")):
+        own = Script(text, tmp_path, {"BASE": "other"}, trusted)
+        own.script()
+        assert own.base == base
 
 
-@pytest.mark.parametrize(("base", "kind"), [("debian:bookworm-slim", "docker"), ("/a/b.sif", "localimage")])
-def test_a_base_image_comes_from_a_registry_or_a_file(base: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("base", "kind"),
+    [("debian:bookworm-slim", "docker"), ("/a/b.sif", "docker"), (Path("/a/b.sif"), "localimage")],
+)
+def test_a_base_image_comes_from_a_registry_or_a_file(base: str | Path, kind: str) -> None:
     assert definition(base).startswith(f"Bootstrap: {kind}\nFrom: {base}\n")
 
 
@@ -130,7 +158,7 @@ def test_every_bundled_dockerfile_is_supported() -> None:
     for agent in default_agents().load().values():
         assert script(agent.dockerfile.read_text(), agent.folder, **CONTAINER_DIRS)
     folder = bundled("environment")
-    assert Script((folder / "Dockerfile").read_text(), folder, {"BASE_IMAGE": "x"}, entrypoint=True).script()
+    assert Script((folder / "Dockerfile").read_text(), folder, {"BASE_IMAGE": "x"}, trusted=True).script()
 
 
 def test_scripts_are_valid_shell(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from pytest_mlebench import Bench, default_agents
@@ -14,6 +16,7 @@ from pytest_mlebench.extras.apptainer import probe
 from pytest_mlebench.extras.apptainer.images import SifImages
 from pytest_mlebench.extras.apptainer.program import InstalledProgram
 from pytest_mlebench.extras.apptainer.sandbox import ApptainerSandbox
+from tests.processes import processes_of
 from tests.sandbox.scripted import script_agent
 
 APPTAINER = """#!/bin/sh
@@ -84,6 +87,7 @@ def test_what_an_image_does_during_its_build_is_bounded(
         (PRIVATE, None, "docker"),
         (PRIVATE.replace("private-", "private:"), None, "docker"),
         ("mycompany/base", None, "docker"),
+        ("${AGENT_DIR}/../../shared/private.sif", None, "docker"),  # not a build argument, but its default
         ("mycompany/base", "mycompany/base", "localimage"),
         ("debian:trixie-slim", None, "localimage"),  # bundled agents use it
     ],
@@ -97,7 +101,7 @@ def test_an_agents_base_is_a_local_file_only_if_the_user_or_this_package_names_i
     for name in (PRIVATE, "mycompany-base", "debian-trixie-slim"):
         (built.folder / f"{name}.sif").touch()
     agent.folder.mkdir()
-    agent.dockerfile.write_text(f"FROM {base}\n")
+    agent.dockerfile.write_text(f"ARG AGENT_DIR=python\nFROM {base}\n")
     recipe = built._agent(agent)
     built._build(recipe, recipe.tag(), built._program)  # type: ignore[arg-type]
     found = (tmp_path / "log").read_text()
@@ -107,6 +111,39 @@ def test_an_agents_base_is_a_local_file_only_if_the_user_or_this_package_names_i
     else:
         built.environment(base)  # the same for its base_image
         assert (tmp_path / "log").read_text().startswith(f"Bootstrap: {source}\n")
+
+
+@pytest.mark.parametrize("way", ["Docker", "Dockerfile"])
+def test_the_image_that_is_probed_is_made_with_an_agents_own(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own base image could report anything too."""
+    made: list[str] = []
+
+    def make(self: SifImages, tag: str, *_: object) -> None:
+        made.append(tag)
+        self.file(tag).touch()
+
+    monkeypatch.setattr(SifImages, "_build_sif", make)
+    found = images(tmp_path)
+    agent = script_agent(base_image="debian:trixie-slim")
+    expected = [found._environment(None).tag(), found._agent(agent).tag()]
+    if way == "Docker":
+        stand_in = SimpleNamespace(
+            environment=lambda base: base, agent=str, workdir=str, save=lambda image, archive: archive.touch()
+        )
+        vars(found)["_engine"] = SimpleNamespace(images=stand_in)
+    else:
+        expected.insert(0, found._environment(agent.base_image).tag())
+    assert found.trusted(agent, found.agent(agent)) == found._environment(None).tag()
+    assert made == expected
+
+
+def test_a_folder_of_images_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    found = images(tmp_path)
+    found.folder = Path("/proc/sif")
+    with pytest.raises(SandboxError, match=r"cannot be stored in /proc/sif: .*; name another folder with --sif"):
+        found.environment()
 
 
 ABLE = probe.Abilities(writable=True, filtered=True, pinned=True, counted=True)
@@ -148,3 +185,11 @@ def test_the_output_of_a_command_is_kept_in_part_and_its_time_limited() -> None:
         shell.call("-c", "echo FATAL: why >&2; echo output; exit 1")
     with pytest.raises(SandboxError, match=r"^/bin/sh took longer than 0\.5 s$"):
         shell.call("-c", "while true; do echo x; done", timeout=0.5)
+
+
+def test_a_command_that_takes_too_long_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # a mark of its processes
+    with pytest.raises(SandboxError, match="took longer"):
+        InstalledProgram("/bin/sh", "1.0").call("-c", "sh -c 'sleep 600; true' & wait", timeout=1)
+    psutil.wait_procs(left := processes_of(tmp_path), timeout=5)
+    assert not [process for process in left if process in processes_of(tmp_path)]

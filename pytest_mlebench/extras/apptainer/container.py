@@ -8,12 +8,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.extras.apptainer.program import environment
+from pytest_mlebench.extras.apptainer.program import environment, family
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.sandbox.limits import Watcher, memory_limit, oom_events, oom_kills
 from pytest_mlebench.sandbox.redaction import LogWriter
@@ -147,17 +147,6 @@ class ApptainerContainer:
             stats = os.fstatvfs(self._files)
             files = (stats.f_blocks - stats.f_bfree) * stats.f_frsize
         return private + max(mapped, files)
-
-
-def family(pid: int) -> Iterator[int]:
-    """Yield a process and all its descendants. A container's processes stay descendants of its first one."""
-    waiting = [pid]
-    while waiting:
-        yield (pid := waiting.pop())
-        with suppress(OSError):
-            for thread in Path(f"/proc/{pid}/task").iterdir():
-                with suppress(OSError):
-                    waiting += map(int, (thread / "children").read_text().split())
 
 
 def _pid_inside(pid: int) -> int | None:

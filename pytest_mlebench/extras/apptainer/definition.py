@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from pytest_mlebench import SandboxError
@@ -21,6 +22,9 @@ BUILD = "/mnt"
 """Folder in which the script finds ``context`` and writes ``workdir``. In most images it exists and is empty."""
 _IGNORED = frozenset("CMD EXPOSE HEALTHCHECK LABEL MAINTAINER STOPSIGNAL VOLUME ENTRYPOINT".split())
 _ARCHIVE = re.compile(r"\.(tar|tgz|tbz2?|txz|tar\.\w+)$")
+_WILDCARD = re.compile(r"[*?[]")
+_MAX_PARTS = 64
+"""In the path of one source."""
 _NOT_LOCAL = re.compile(r"\$|://|^git@")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _WORD = re.compile(r"""(?:\\.|\\\Z|"(?:\\.|[^"\\])*(?:"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\\"'])+""", re.DOTALL)
@@ -83,13 +87,14 @@ done
 class Script:
     """Translates one Dockerfile. ``context`` is the build context on this machine.
 
-    ``base`` is the image of ``FROM``, with build arguments substituted. ``entrypoint`` permits an ``ENTRYPOINT``.
+    ``base`` is the image of ``FROM``. ``trusted`` permits an ``ENTRYPOINT``, and build arguments in ``FROM``: an agent
+    may have only its own defaults there, which were checked.
     """
 
     text: str
     context: Path
     arguments: Mapping[str, str]
-    entrypoint: bool = False
+    trusted: bool = False
     base: str = ""
     _lines: list[str] = field(default_factory=list)
     _shell: Sequence[str] = ("/bin/sh", "-c")
@@ -117,7 +122,7 @@ class Script:
             case "ARG":
                 self._arguments(instruction.rest)
                 return
-            case "ENTRYPOINT" if not self.entrypoint:
+            case "ENTRYPOINT" if not self.trusted:
                 raise ValueError("ENTRYPOINT would not run, since the container starts the agent's start script: call "
                                  "it there, and remove the ENTRYPOINT")  # fmt: skip
         if instruction.name in _IGNORED:
@@ -145,8 +150,8 @@ class Script:
         words = [word for word in rest.split() if not word.startswith("--")]
         if self.base:
             raise ValueError("several stages are not supported by builds without Docker")
-        given = {name: self.arguments[name] for name in self._base_arguments if name in self.arguments}
-        known = {**self._base_arguments, **given}
+        given = self.arguments if self.trusted else {}
+        known = {name: given.get(name, default) for name, default in self._base_arguments.items()}
         self.base = re.sub(r"\$\{(\w+)\}|\$(\w+)", lambda match: known.get(match[1] or match[2], ""), words[0])
 
     def _arguments(self, rest: str) -> None:
@@ -208,20 +213,37 @@ class Script:
                 f"{kind} of {pattern!r:.100} is not supported by builds without Docker: name files in the folder, and "
                 "download or unpack others with RUN"
             )
-        relative = (
-            re.sub(r"\*+", "*", pattern.strip("\"'").lstrip("/")) or "."
-        )  # Docker's ** is a *, and pathlib's slow
-        if ".." in Path(relative).parts:
+        parts = Path(pattern.strip("\"'").lstrip("/")).parts
+        if ".." in parts:
             raise ValueError(f"{kind} of {pattern!r:.100}: this is outside the folder")
-        found = [self.context] if relative in (".", "./") else sorted(self.context.glob(relative))
+        if len(parts) > _MAX_PARTS:
+            raise ValueError(f"{kind} of {pattern!r:.100}: it has more than {_MAX_PARTS} parts")
+        found = _matches(self.context, parts)
         if not found:
             raise ValueError(f"{kind} of {pattern!r:.100}: the folder has no such file")
         return [f"{BUILD}/context/{path.relative_to(self.context)}" for path in found]
 
 
-def definition(base: str) -> str:
+def _matches(folder: Path, parts: Sequence[str]) -> list[Path]:
+    """The paths in a folder that match a pattern, which has a part for each level.
+
+    Each folder is entered once for each part, through whatever links: their number grows exponentially.
+    """
+    found, root = [folder], folder.resolve()
+    for part in parts:
+        entered = {path.resolve(): path for path in reversed(found) if path.is_dir()}
+        inside = [path for real, path in entered.items() if real.is_relative_to(root)]
+        if _WILDCARD.search(part):
+            found = [path for inner in inside for path in inner.iterdir() if fnmatchcase(path.name, part)]
+        else:
+            found = [inner / part for inner in inside if (inner / part).exists()]
+        found.sort()
+    return found
+
+
+def definition(base: str | Path) -> str:
     """The definition file that runs the script. ``base`` is an image in a registry, or the path of a SIF file."""
-    kind = "localimage" if base.startswith("/") else "docker"
+    kind = "localimage" if isinstance(base, Path) else "docker"
     return f"Bootstrap: {kind}\nFrom: {base}\n\n%post\n    /bin/sh {BUILD}/build.sh\n"
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from pytest_mlebench import Agent, DockerSandbox, Note, SandboxError, Step, default_agents
 from pytest_mlebench import defaults as general
 from pytest_mlebench.bench import Bench
+from pytest_mlebench.errors import unusable
 from pytest_mlebench.extras.apptainer import definition as definition_module
 from pytest_mlebench.extras.apptainer.definition import BUILD, Script, definition
 from pytest_mlebench.extras.apptainer.disk import scratch_folder
@@ -59,12 +60,27 @@ class SifImages:
         check_agent_folder(agent)
         dockerfile.Rules(_NoImages(), (self._base,)).check_base_image(agent)
         recipe = self._agent(agent)
-        return self._provide(
-            recipe, lambda engine: engine.images.agent(agent), lambda: self.environment(agent.base_image)
-        )
+
+        def from_engine(engine: DockerSandbox) -> str:
+            self._provide_trusted(agent)
+            return engine.images.agent(agent)
+
+        def build_parent() -> None:
+            self.environment(agent.base_image)
+            self._provide_trusted(agent)
+
+        return self._provide(recipe, from_engine, build_parent)
+
+    def _provide_trusted(self, agent: Agent) -> None:
+        """Provide the environment for ``trusted``, while images can be built."""
+        if not agent.bundled:
+            self.environment()
 
     def trusted(self, agent: Agent, image: str) -> str:
-        """The image to probe: the environment's, if it is here, as an agent's own image could report anything."""
+        """The image to probe: the environment's, as an agent's own image could report anything.
+
+        The folder lacks it only if it was copied in part.
+        """
         file = self.file(self._environment(None).tag())
         here = file.is_file() or file.with_suffix(".tar").is_file()
         return self.environment() if here and not agent.bundled else image
@@ -124,6 +140,17 @@ class SifImages:
     def _provide(
         self, recipe: dockerfile.Recipe, from_engine: Callable[[DockerSandbox], str], build_parent: Callable[[], object]
     ) -> str:
+        try:
+            return self._provided(recipe, from_engine, build_parent)
+        except OSError as error:
+            raise SandboxError(
+                f"image {recipe.tag()} cannot be stored in {self.folder}: {unusable(error)}; name another folder with "
+                "--sif"
+            ) from error
+
+    def _provided(
+        self, recipe: dockerfile.Recipe, from_engine: Callable[[DockerSandbox], str], build_parent: Callable[[], object]
+    ) -> str:
         tag = recipe.tag()
         if self.file(tag).is_file():
             return tag
@@ -164,7 +191,7 @@ class SifImages:
             _copy_context(recipe, context)
             # The end of the script does this for SIF files.
             text = recipe.dockerfile.removesuffix(dockerfile.OWNED_BY_AGENT)
-            script = Script(text, context, recipe.arguments, entrypoint=recipe.name == dockerfile.ENVIRONMENT)
+            script = Script(text, context, recipe.arguments, trusted=not recipe.parent)
             try:
                 if recipe.parent:
                     dockerfile.Rules(_NoImages(), (recipe.parent,)).check(recipe.dockerfile)
@@ -177,7 +204,9 @@ class SifImages:
             # Any other file could be the image of another agent.
             named = {self._base, *(agent.base_image for agent in default_agents().load().values())}
             usable = script.base in {recipe.parent, *named} and base.is_file()
-            (work / "image.def").write_text(definition(str(base) if usable else script.base))
+            if script.base == self._base and script.base.startswith("/"):
+                base, usable = Path(script.base), True
+            (work / "image.def").write_text(definition(base if usable else script.base))
             options = ["--fakeroot", "--bind", f"{work}:{BUILD}", str(work / "image.def")]
             try:
                 self._build_sif(tag, program, options, {}, work)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import selectors
 import shutil
+import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from pytest_mlebench.errors import SandboxError, reason
 
@@ -46,7 +49,7 @@ def run(
 ) -> tuple[int, str, str]:
     """Run a command. Returns its exit status, and the ends of its output and of its errors, which can be merged.
 
-    Raises OSError or subprocess.TimeoutExpired.
+    After an error, none of its processes is left. Raises OSError or subprocess.TimeoutExpired.
     """
     errors = subprocess.STDOUT if merged else subprocess.PIPE
     deadline = time.monotonic() + seconds
@@ -73,9 +76,22 @@ def run(
                         selector.unregister(key.fileobj)
             status = process.wait(max(0.0, deadline - time.monotonic()))
         except BaseException:
-            process.kill()
+            for pid in list(family(process.pid)):
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
             raise
     return status, ends[0].decode(errors="replace"), ends[1].decode(errors="replace")
+
+
+def family(pid: int) -> Iterator[int]:
+    """Yield a process and all its descendants. A container's processes stay descendants of its first one."""
+    waiting = [pid]
+    while waiting:
+        yield (pid := waiting.pop())
+        with suppress(OSError):
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                with suppress(OSError):
+                    waiting += map(int, (thread / "children").read_text().split())
 
 
 def find_program() -> InstalledProgram:
