@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -29,6 +30,8 @@ from pytest_mlebench.extras.engines.plan import (
     write_plan,
 )
 from pytest_mlebench.extras.engines.queue import RunQueue, stop
+from pytest_mlebench.extras.engines.session import _secret_names
+from pytest_mlebench.extras.engines.slurm import SlurmEngine
 from pytest_mlebench.io.processes import LABEL, owner_labels, start_time
 from pytest_mlebench.io.progress import Event, event_text
 from pytest_mlebench.io.values import write_json
@@ -262,6 +265,59 @@ def test_an_adopted_job_that_is_lost_is_resubmitted_with_the_options_of_this_ses
     ((plan, job),) = open_plans(tmp_path)
     assert len(engine.jobs) == 2 and plan.attempt == 1 and plan.earlier == (engine.jobs[0].name,)
     assert current == replace(plan, name="", engine="", attempt=0, earlier=(), submitted=0.0) and job.id == "2"
+
+
+def test_a_job_whose_submission_was_interrupted_is_cancelled(tmp_path: Path) -> None:
+    def interrupt(job: Job) -> None:
+        if len(engine.jobs) == 2:
+            raise KeyboardInterrupt
+
+    engine = Scripted()
+    engine.on_submit = interrupt
+    queue = queue_of(tmp_path, engine, [], [])
+    for seed in range(3):
+        queue.add(replace(PLAN, seed=seed))
+    with pytest.raises(KeyboardInterrupt):
+        queue.step()
+    assert queue.cancel() == 2 and engine.cancelled == [job.name for job in engine.jobs]
+    assert open_plans(tmp_path) == [] and queue.is_empty
+
+
+@pytest.mark.parametrize("id", ["1234", "1234 5", "x y z a b"])
+def test_an_incomplete_id_of_a_local_job_is_unknown(id: str, tmp_path: Path) -> None:
+    engine, job = LocalEngine(), Job(name="job", folder=tmp_path, id=id)
+    engine.cancel([job])
+    assert engine.poll([job]) == {}
+
+
+@pytest.mark.parametrize("gateway", ["on", "off"])
+def test_no_variable_with_a_secret_name_is_left_to_the_engine(gateway: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = {"KAGGLE_KEY", "HF_TOKEN", "OPENAI_API_KEY"}
+    needed = {"AWS_ACCESS_KEY_ID", "SLURM_AUTH", "RAY_AUTH_TOKEN", "_ModuleTable001_", "KRB5CCNAME"}
+    for name in secrets | needed:
+        monkeypatch.setenv(name, "1a2b3c4d5e6f7a8b9c0d")
+    found = set(_secret_names(Bench(llm_gateway=gateway)))
+    assert secrets <= found and not needed & found
+
+
+@pytest.mark.parametrize(("status", "error"), [(0, None), (1, ClusterError)])
+def test_a_slurm_job_keeps_its_name_and_its_submission_leaves_no_script(
+    status: int, error: type[Exception] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's options follow ours, so that they can replace the requested resources."""
+    (tmp_path / "sbatch").write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/given\necho 77\nexit {status}\n')
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    engine, job = SlurmEngine("--job-name=mine --time=5"), Job(name="ours", folder=tmp_path)
+    with pytest.raises(error) if error else nullcontext():
+        assert engine.submit(job, ["true"], Resources(seconds=60)) == "77"
+    words = (tmp_path / "given").read_text().split()
+    assert [word for word in words if word.startswith(("--job-name", "--time"))] == [
+        *("--time=1", "--job-name=mine", "--time=5", "--job-name=ours")
+    ]
+    assert not list(tmp_path.glob("*.sh"))
+    with pytest.raises(ClusterError, match="remove --array"):
+        SlurmEngine("--array=1-3")
 
 
 @pytest.mark.parametrize("refusal", [QueueFull("full"), ClusterError("busy")])

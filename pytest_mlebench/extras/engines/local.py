@@ -117,7 +117,10 @@ def _owner(job: Job) -> Mapping[str, str] | None:
         return alive.owner
     if not job.id:
         return None
-    return {LABEL + key: value for key, value in zip(("pid", "pid-start", *_MACHINE), job.id.split(" "), strict=False)}
+    names, values = ("pid", "pid-start", *_MACHINE), job.id.split(" ")
+    if len(values) < len(names) or not values[0].isdecimal():  # the file was not written completely
+        return None
+    return {LABEL + name: value for name, value in zip(names, values, strict=False)}
 
 
 def _running(jobs: Sequence[Job]) -> Iterator[int]:

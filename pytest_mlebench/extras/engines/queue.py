@@ -138,9 +138,11 @@ class RunQueue:
                 job = plans.write_plan(folder, plan)
                 plans.remove_end(self._group, earlier.name)  # the new plan suffices to stop a job of that name
                 self._waiting[0] = plan
+                self._live[plan.name] = _Live(plan, job)  # already now: Ctrl-C may interrupt the submission
                 id = self._engine.submit(job, self._command(folder / plans.PLAN, plan.name), self._resources(plan))
             except QueueFull as error:
                 # The job may have reached the engine nevertheless.
+                self._live.pop(plan.name, None)
                 _report_end(self._group, plan.name, JobEnd())
                 self._full_until = time.monotonic() + self._full_seconds
                 if not self._live and self._reported_full != str(error):  # with live jobs, a place becomes free
@@ -148,6 +150,7 @@ class RunQueue:
                     self._reporter(Note(f"{self._engine.name} accepts no more jobs for now: {error}"))
                 return
             except ClusterError as error:
+                self._live.pop(plan.name, None)
                 _report_end(self._group, plan.name, JobEnd())
                 self._refused[plan.key] = tries = self._refused.get(plan.key, 0) + 1
                 if tries >= _ATTEMPTS or str(error) in self._final:  # other runs were refused for the same reason

@@ -5,6 +5,7 @@ The plugin finds this module by its entry point. ``plugin.session.Engines`` defi
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import time
@@ -34,6 +35,7 @@ from pytest_mlebench.plugin.session import Session, session_of, usage_errors
 from pytest_mlebench.records.manifest import folder_digest
 from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.runs import run
+from pytest_mlebench.sandbox.redaction import environment_secrets
 
 if TYPE_CHECKING:
     from pytest_mlebench.data.dataset import Dataset
@@ -46,6 +48,8 @@ __all__ = ["check", "check_none_runs", "description", "fetched", "load_keys", "l
 _RESULTS = pytest.StashKey["dict[RunKey, RunResult]"]()
 _ENGINE: pytest.StashKey[Engine] = pytest.StashKey()
 _PAUSE_SECONDS = 0.25
+_NEEDED = ("RAY_", "SLURM_", "AWS_ACCESS_KEY_ID")
+"""Beginnings of variables that sound secret, but that an engine or its jobs may need; the last one is no secret."""
 _RUN_ONE = (sys.executable, "-m", "pytest_mlebench.cli", "run-one")
 
 
@@ -67,9 +71,11 @@ def check(config: pytest.Config) -> None:
 
 
 def _secret_names(bench: Bench) -> tuple[str, ...]:
-    """The environment variables that hold secrets of agents, or keys of model providers and data sources."""
+    """The environment variables that hold secrets of agents, or keys of model providers and data sources, and those
+    that are secrets by their name."""
     settings = bench.settings
     names = {name for agent in bench.chosen_agents for name in agent.secret_names}
+    names |= {name for name in os.environ if environment_secrets({name: "x"}) and not name.startswith(_NEEDED)}
     if settings.llm_gateway != "off":
         providers = bench.gateway.providers.values()
         names |= {key for provider in providers for key in provider.keys}

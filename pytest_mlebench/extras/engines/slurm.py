@@ -59,6 +59,8 @@ class SlurmEngine:
             self._options = shlex.split(options)
         except ValueError as error:
             raise ClusterError(f"--cluster-options: {options!r} is invalid: {error}") from error
+        if any(word.startswith("--array") for word in self._options):
+            raise ClusterError(f"--cluster-options: {options!r} is invalid: remove --array, as each run is a job")
         self._setup = setup
         self.poll_seconds = self.settle_seconds = _interval()
         self._environment = {name: value for name, value in os.environ.items() if name not in secrets}
@@ -94,13 +96,15 @@ class SlurmEngine:
             script.write_text(f"#!/bin/bash\n{lines}\n{start}\n")
         except (OSError, UnicodeError) as error:
             raise ClusterError(f"the job's script cannot be written: {reason(error)}") from error
-        output = self._call(
-            *("sbatch", "--parsable", "--requeue", "--open-mode=append", f"--job-name={job.name}"),
-            *(f"--output={job.folder / OUTPUT}", f"--chdir={job.folder}", *requests(resources)),
-            *self._options,
-            str(script),
-        )
-        script.unlink(missing_ok=True)  # Slurm has a copy
+        try:
+            output = self._call(
+                *("sbatch", "--parsable", "--requeue", "--open-mode=append", f"--output={job.folder / OUTPUT}"),
+                *(f"--chdir={job.folder}", *requests(resources), *self._options),
+                f"--job-name={job.name}",  # the last name counts, and ``poll`` looks for this one
+                str(script),
+            )
+        finally:
+            script.unlink(missing_ok=True)  # Slurm has a copy
         return output.strip().partition(";")[0]
 
     def poll(self, jobs: Sequence[Job]) -> Mapping[str, Status]:
