@@ -7,18 +7,21 @@ import itertools
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from pytest_mlebench import Bench, UsageError, read_group
-from pytest_mlebench.extras.training.channel import EpisodeOver, StepChannel
+from pytest_mlebench.extras.training.channel import MAX_ANSWER, EpisodeOver, StepChannel
 from pytest_mlebench.extras.training.episode import Episode
 from pytest_mlebench.extras.training.halves import halves
 from pytest_mlebench.extras.training.observation import Observation, printed
@@ -256,6 +259,9 @@ def test_the_result_of_a_step_does_not_depend_on_the_test_half(bench: Bench, tmp
             (lambda bench, name=name: bench.episode(REAL, **{name: 10**5000}), f"{name} is longer than a hundred years")
             for name in ("time_limit", "step_timeout", "answer_timeout")
         ),
+        (lambda bench: bench.episode(REAL, world=10**5000), "world has too many digits"),
+        (lambda bench: bench.episode(REAL, output_bytes=-(10**5000)), "output_bytes has too many digits"),
+        (lambda bench: bench.episode(REAL, data="real").write_file("x", "a\ud800"), "x: the text has a character that"),
         (
             lambda bench: bench.episode(REAL, data="real").step("ls", timeout=float("inf")),
             "timeout is longer than a hundred years",
@@ -302,19 +308,52 @@ def test_rewards_are_pure_functions_that_rise_with_the_result() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [b"nonsense\n", b"[]\n", b"[" * 100_000 + b"\n", b"", b'{"seconds": 1%s}\n' % (b"0" * 400), b'{"\xff": 1}\n'],
+    [
+        *(b"nonsense\n", b"[]\n", b"[" * 100_000 + b"\n", b"", b'{"seconds": 1%s}\n' % (b"0" * 400), b'{"\xff": 1}\n'),
+        b'{"head": "%s"}\n' % (b"x" * MAX_ANSWER),
+    ],
+    ids=range(7),
 )
 def test_responses_of_a_sandbox_are_not_trusted(answer: bytes, tmp_path: Path) -> None:
-    import socket
-
     channel = StepChannel()
     with channel.open() as path, socket.socket(socket.AF_UNIX) as sandbox:
         sandbox.connect(path)
         assert channel.wait(5)
-        sandbox.sendall(answer)
-        sandbox.shutdown(socket.SHUT_WR)
+        threading.Thread(target=_send, args=(sandbox, answer), daemon=True).start()
         with pytest.raises(EpisodeOver):
             channel.receive(5)
+
+
+def _send(sandbox: socket.socket, answer: bytes) -> None:
+    with suppress(OSError):  # the episode is over
+        sandbox.sendall(answer)
+        sandbox.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize("order", ["run", "read", "write"])
+def test_a_sandbox_cannot_make_the_harness_use_much_memory(order: str, bench: Bench) -> None:
+    """An answer may be as long as what was asked for, but not in many parts."""
+    with bench.episode(REAL, data="real") as episode:
+        episode.reset(seed=0)
+        channel = episode._current._channel
+        ours, sandbox = socket.socketpair()
+        connection, channel._connection = channel._connection, ours
+        forged = b'{"submission": [%s{}]}\n' % (b"{}," * (10 << 20))
+        threading.Thread(target=_send, args=(sandbox, forged), daemon=True).start()
+        tracemalloc.start()
+        try:
+            if order == "run":
+                assert episode.step("true").terminated
+            else:
+                with pytest.raises(EpisodeOver):
+                    episode.read_file("x") if order == "read" else episode.write_file("x", "")
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+            sandbox.close()
+            ours.close()
+            channel._connection = connection
+    assert peak < 150 << 20
 
 
 def test_episodes_are_played_concurrently_and_one_failure_affects_no_other(bench: Bench) -> None:

@@ -19,8 +19,10 @@ from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.io.processes import owned_prefix
 from pytest_mlebench.io.values import loads
 
-MAX_ANSWER = 64 << 20
-"""Maximum bytes of one answer."""
+MAX_ANSWER = 1 << 20
+"""Maximum bytes of an answer, besides what was asked for."""
+_MAX_VALUES = 1000
+"""In a longer answer with one long value: objects take thirty times the memory of their text."""
 _POLL_SECONDS = 0.2
 _BLOCK = 1 << 16
 
@@ -78,8 +80,11 @@ class StepChannel:
         except OSError as error:
             raise EpisodeOver("the sandbox accepts no more commands") from error
 
-    def receive(self, seconds: float) -> dict[str, Any]:
-        """Return the next answer. Raises EpisodeOver if none comes in time, or it is invalid."""
+    def receive(self, seconds: float, limit: int = MAX_ANSWER, *, one_value: bool = False) -> dict[str, Any]:
+        """Return the next answer, of at most ``limit`` bytes. ``one_value``: only one of its values may be long.
+
+        Raises EpisodeOver if none comes in time, or it is invalid.
+        """
         connection, deadline, parts = self._open_connection(), time.monotonic() + seconds, [self._rest]
         size = len(self._rest)
         while b"\n" not in parts[-1]:
@@ -94,10 +99,12 @@ class StepChannel:
             except OSError as error:
                 raise EpisodeOver("the sandbox runs no more commands") from error
             size += len(block)
-            if not block or size > MAX_ANSWER:
+            if not block or size > limit:
                 raise EpisodeOver("the sandbox's answer is too long" if block else "the sandbox's processes ended")
             parts.append(block)
         line, _, self._rest = b"".join(parts).partition(b"\n")
+        if one_value and len(line) > MAX_ANSWER and line.count(b",") > _MAX_VALUES:
+            raise EpisodeOver("the sandbox's answer has too many values")
         try:
             answer = loads(line)
         except ValueError as error:

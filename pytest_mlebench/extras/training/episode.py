@@ -12,7 +12,7 @@ from typing import Any, Self
 from pytest_mlebench.agents import Agent, AgentRegistry
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.errors import UsageError
+from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.extras.training.observation import CommandResult, Observation
 from pytest_mlebench.extras.training.options import EpisodeOptions, check_seconds, with_options
 from pytest_mlebench.extras.training.recording import EpisodeRecording
@@ -122,7 +122,10 @@ class Episode:
     def write_file(self, path: str, data: bytes | str) -> None:
         """Write a file in the sandbox, and create its folders. Raises EpisodeOver, and UsageError if the file cannot be
         written."""
-        content = data.encode() if isinstance(data, str) else data
+        try:
+            content = data.encode() if isinstance(data, str) else data
+        except UnicodeEncodeError as error:
+            raise UsageError(f"{path}: the text has a character that UTF-8 lacks: {reason(error)}") from error
         if len(content) > MAX_FILE:
             raise UsageError(f"{path}: at most {MAX_FILE:,} bytes can be written, not {len(content):,}")
         self._current.write_file(path, content)

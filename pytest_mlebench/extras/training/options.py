@@ -13,6 +13,8 @@ from pytest_mlebench.grading.rewards import REWARDS, Reward
 from pytest_mlebench.io.units import MAX_SECONDS
 from pytest_mlebench.options import from_python
 
+_MAX_BITS = 1024
+
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeOptions:
@@ -40,6 +42,8 @@ class EpisodeOptions:
                 raise UsageError(f"{name}: {value!r} is not one of {', '.join(known)}")
         for name, minimum in (("world", 0), ("output_bytes", 1)):
             value = getattr(self, name)
+            if isinstance(value, int) and value.bit_length() > _MAX_BITS:  # Python would not print it
+                raise UsageError(f"{name} has too many digits")
             if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
                 raise UsageError(f"{name}: {value!r} is not a whole number of at least {minimum}")
         for name in ("time_limit", "step_timeout", "answer_timeout"):
@@ -48,10 +52,10 @@ class EpisodeOptions:
 
 def check_seconds(name: str, value: object) -> None:
     """Raise UsageError unless this is a valid time limit."""
+    if isinstance(value, int | float) and abs(value) > MAX_SECONDS:
+        raise UsageError(f"{name} is longer than a hundred years")
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise UsageError(f"{name}: {value!r} is not a positive number of seconds")
-    if value > MAX_SECONDS:
-        raise UsageError(f"{name} is longer than a hundred years")
 
 
 def with_options(bench: Bench, options: Mapping[str, Any]) -> tuple[Bench, EpisodeOptions]:

@@ -19,7 +19,7 @@ from pytest_mlebench.bench import Bench
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import SandboxError, UsageError
 from pytest_mlebench.extras.training import observation
-from pytest_mlebench.extras.training.channel import EpisodeOver, StepChannel
+from pytest_mlebench.extras.training.channel import MAX_ANSWER, EpisodeOver, StepChannel
 from pytest_mlebench.extras.training.halves import Half, halves
 from pytest_mlebench.extras.training.options import EpisodeOptions
 from pytest_mlebench.extras.training.recording import EpisodeRecording, Trajectory
@@ -32,6 +32,10 @@ from pytest_mlebench.runs.run import run_agent
 
 MAX_FILE = 32 << 20
 """Maximum bytes of a file for ``read_file`` and ``write_file``."""
+_MAX_ASKED = 64 << 20
+"""Maximum bytes of an answer, besides ``MAX_ANSWER``."""
+_ESCAPED = 6
+"""Bytes of JSON for one byte of output: at most ``\\u0000``."""
 _START_SECONDS = 600.0
 _LIMIT_MARGIN = 1.0
 """If a sandbox ends this many seconds before the time limit or later, the limit may be the cause."""
@@ -136,7 +140,8 @@ class RunningEpisode:
             return self._rewarded("the episode's time is over", truncated=True)
         limit = min(timeout, remaining)
         try:
-            answer = self._ask({"run": command, "timeout": limit, "keep": self._options.output_bytes}, limit)
+            keep = self._options.output_bytes
+            answer = self._ask({"run": command, "timeout": limit, "keep": keep}, limit, most=_ESCAPED * keep)
             self._measure_submission(answer.get("submission"))
         except EpisodeOver as error:
             if self._seconds_left() < _LIMIT_MARGIN:  # the sandbox has its own clock
@@ -214,7 +219,8 @@ class RunningEpisode:
             self._trajectory.add("write_file", {"path": path, "data": data.decode("utf-8", "replace")}, "")
 
     def _read(self, path: str, limit: int, *, plain: bool = False) -> bytes:
-        answer = self._ask({"read": path, "most": limit, "plain": plain}, self._options.answer_timeout)
+        order = {"read": path, "most": limit, "plain": plain}
+        answer = self._ask(order, self._options.answer_timeout, most=2 * limit, one_value=True)
         if "error" in answer:
             raise UsageError(f"{path} cannot be read: {observation.error_of(answer)}")
         try:
@@ -225,10 +231,12 @@ class RunningEpisode:
             raise EpisodeOver("the sandbox's answer is longer than requested")
         return data
 
-    def _ask(self, order: dict[str, Any], seconds: float) -> dict[str, Any]:
+    def _ask(self, order: dict[str, Any], seconds: float, *, most: int = 0, one_value: bool = False) -> dict[str, Any]:
+        """Give the sandbox an order that asks for at most this many bytes, and return the answer."""
         try:
             self._channel.send(order)
-            return self._channel.receive(seconds + self._options.answer_timeout)
+            wait, limit = seconds + self._options.answer_timeout, MAX_ANSWER + min(most, _MAX_ASKED)
+            return self._channel.receive(wait, limit, one_value=one_value)
         except EpisodeOver:
             self._channel.is_over.set()
             raise
