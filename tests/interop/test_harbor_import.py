@@ -153,6 +153,17 @@ def test_a_reward_that_differs_from_our_grade_is_reported(
     assert note in caplog.text
 
 
+def test_the_logs_of_a_trial_are_limited_in_total(job: Path) -> None:
+    trial = add_trial(job)
+    for number in range(12):
+        with (trial / f"agent/{number:02}.log").open("wb") as file:
+            file.truncate(8 << 20)
+    group = imported(job)
+    (record,) = group.records
+    assert (group.folder / record.run_id / RUN_LOG).stat().st_size < 48 << 20
+    assert "the log is incomplete: of a trial's logs, 32 MiB are read" in record.sandbox.notes
+
+
 def test_a_reward_that_matches_our_grade_is_not_mentioned(job: Path, dataset: Dataset) -> None:
     rewards = {"reward": 0.99, "valid": 1, "above_median": 1, "bronze": 1, "silver": 1, "gold": 1}
     add_trial(job, submission=dataset.perfect_submission, rewards=rewards, report={"score": 0.0})

@@ -40,6 +40,8 @@ logger = logging.getLogger("pytest_mlebench")
 
 _LOG_BYTES = 8 << 20
 """Maximum bytes of each log of a trial."""
+_LOGS_BYTES = 32 << 20
+"""Maximum bytes of all logs of a trial."""
 _MAX_COST = 1e15
 """In dollars, as in a record."""
 
@@ -211,6 +213,9 @@ def _copy_files(trial: Trial, run_dir: Path, max_bytes: int) -> Iterator[str]:
         yield f"no trajectory: {reason(error)}"
     with (run_dir / RUN_LOG).open("wb") as log:
         for path in jobs.logs(trial):
+            if log.tell() >= _LOGS_BYTES:
+                yield f"the log is incomplete: of a trial's logs, {_LOGS_BYTES >> 20} MiB are read"
+                break
             try:
                 text = jobs.read_bytes(path, trial.folder, _LOG_BYTES)
             except JobError as error:
