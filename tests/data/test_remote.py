@@ -10,6 +10,7 @@ import random
 import shlex
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -254,6 +255,14 @@ def test_an_index_cannot_be_larger_than_declared(toy: Competition) -> None:
     for wrong in (replace(part, files=4), replace(part, bytes=49), replace(part, sha256="1" * 64)):
         with pytest.raises(IndexDamaged):
             read_list(packed, wrong)
+    for names, is_possible in (
+        (["a", "a b", "ab", "b/a"], True),
+        (["a", "a b", "a b/c"], False),
+        (["a", "a-b", "a/b"], False),
+    ):
+        listed = [ListedFile(name, 1, "0" * 64) for name in names]
+        with nullcontext() if is_possible else pytest.raises(IndexDamaged, match="in a folder with the name of a file"):
+            assert read_list(*write_list(listed)) == listed
     for others in (entries[::-1], [entries[0], entries[0]]):
         with pytest.raises(IndexDamaged, match="not sorted, or one is a duplicate"):
             read_list(*write_list(others))

@@ -139,12 +139,19 @@ def write_list(entries: Iterable[ListedFile]) -> tuple[bytes, IndexPart]:
 def read_list(packed: bytes, part: IndexPart) -> list[ListedFile]:
     """Parse a part's list. Raises IndexDamaged unless all its files can be written below a folder."""
     entries: list[ListedFile] = []
+    prefixes: list[str] = []
+    """Earlier names with which this one begins."""
     digest, total = hashlib.sha256(), 0
     for line in _lines(packed, part):
         digest.update(line)
         entry = _entry(line)
         if entries and entry.name <= entries[-1].name:
             raise IndexDamaged("its names are not sorted, or one is a duplicate")
+        while prefixes and not entry.name.startswith(prefixes[-1]):
+            prefixes.pop()
+        if any(entry.name[len(prefix)] == "/" for prefix in prefixes):
+            raise IndexDamaged(f"{entry.name[:200]!r} is in a folder with the name of a file")
+        prefixes.append(entry.name)
         entries.append(entry)
         total += entry.size
         if len(entries) > part.files or total > part.bytes:
