@@ -43,7 +43,7 @@ from pytest_mlebench.records.manifest import (
 )
 from pytest_mlebench.records.outcome import Limits
 from pytest_mlebench.records.record import EVENTS, LOCK, MANIFEST, METADATA, RECORD, REPORT, WORKERS, RunRecord
-from pytest_mlebench.runs.guard import CONFTEST, has_guard, protect, protect_all
+from pytest_mlebench.runs.guard import CONFTEST, has_guard, is_group, protect, protect_all
 from pytest_mlebench.runs.regrade import REGRADED
 from pytest_mlebench.sandbox.contract import LOCAL_HOME
 from pytest_mlebench.sandbox.gpus import this_machine
@@ -314,7 +314,7 @@ _MAX_NAME_BYTES = 200
 def existing_group(name: str, runs_dir: Path) -> Path:
     """Return the run group with exactly this name, or at this path. Raises UsageError."""
     for folder in (runs_dir / name, Path(name)):
-        if name and (folder / MANIFEST).is_file():
+        if name and (folder / MANIFEST).is_file() and is_group(folder):
             return folder.resolve()
     known = ", ".join(path.name for path in group_folders(runs_dir)[-5:]) or "none"
     raise UsageError(f"there is no run group {name!r} below {runs_dir}; the latest are: {known}")

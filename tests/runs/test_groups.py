@@ -21,7 +21,7 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.records.group import GroupReader, find_group, mark_running, read_group, runs_in_progress
 from pytest_mlebench.records.outcome import Connection, Outcome, SandboxAccount, Validation
 from pytest_mlebench.records.record import ModelUsage, RunKey, Usage
-from pytest_mlebench.runs.writer import delete_group, make_runs_dir, rename_group
+from pytest_mlebench.runs.writer import delete_group, existing_group, make_runs_dir, rename_group
 from tests.groups import make_group, record_with, save_group, with_timeline
 from tests.left import dig
 
@@ -250,6 +250,13 @@ def test_a_group_is_deleted_with_the_folder_of_an_agent_that_was_killed(tmp_path
     dig(tmp_path / "group/run/.home-1", 1100, "d")
     delete_group(tmp_path / "group")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_with_a_manifest_of_another_program_is_not_a_group(tmp_path: Path) -> None:
+    (tmp_path / "webapp").mkdir()
+    (tmp_path / "webapp/manifest.json").write_text('{"name": "My app", "icons": []}')
+    with pytest.raises(UsageError, match="there is no run group 'webapp'"):
+        existing_group("webapp", tmp_path)
 
 
 def test_git_ignores_groups_only_in_a_folder_created_for_them(tmp_path: Path) -> None:
