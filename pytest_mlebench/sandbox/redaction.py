@@ -130,9 +130,14 @@ def environment_secrets(environment: Mapping[str, str] = os.environ) -> set[str]
     passwords = {password for value in environment.values() for password in _LOGIN.findall(value)}
     found = passwords | set(map(unquote, passwords))
     for name, value in environment.items():
-        if _HARMLESS_NAME.fullmatch(name) is None and (_SECRET_NAME.search(name) or _LOOKS_RANDOM.fullmatch(value)):
+        if has_secret_name(name) or (_LOOKS_RANDOM.fullmatch(value) and not _HARMLESS_NAME.fullmatch(name)):
             found |= {value, *value.splitlines()}
     return found
+
+
+def has_secret_name(name: str) -> bool:
+    """Return whether a variable of this name may be a secret, whatever its value."""
+    return _SECRET_NAME.search(name) is not None and _HARMLESS_NAME.fullmatch(name) is None
 
 
 def validations(history: Iterable[tuple[float, str]], redactor: Redactor) -> tuple[Validation, ...]:

@@ -35,7 +35,7 @@ from pytest_mlebench.plugin.session import Session, session_of, usage_errors
 from pytest_mlebench.records.manifest import folder_digest
 from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.runs import run
-from pytest_mlebench.sandbox.redaction import environment_secrets
+from pytest_mlebench.sandbox.redaction import has_secret_name
 
 if TYPE_CHECKING:
     from pytest_mlebench.data.dataset import Dataset
@@ -71,11 +71,10 @@ def check(config: pytest.Config) -> None:
 
 
 def _secret_names(bench: Bench) -> tuple[str, ...]:
-    """The environment variables that hold secrets of agents, or keys of model providers and data sources, and those
-    that are secrets by their name."""
+    """The environment variables that hold agents' secrets or keys of model providers, or that sound like secrets."""
     settings = bench.settings
     names = {name for agent in bench.chosen_agents for name in agent.secret_names}
-    names |= {name for name in os.environ if environment_secrets({name: "x"}) and not name.startswith(_NEEDED)}
+    names |= {name for name in os.environ if has_secret_name(name) and not name.startswith(_NEEDED)}
     if settings.llm_gateway != "off":
         providers = bench.gateway.providers.values()
         names |= {key for provider in providers for key in provider.keys}
