@@ -140,6 +140,7 @@ def notebook(source: str) -> str:
         ("a.IPYNB", notebook(f"!cat /private/x\n{JOINED}"), [(ANSWERS, 1), (ANSWERS, 2)]),
         ("a.ipynb", notebook("%%cython\nls /"), [(NOT_PARSED, None)]),
         ("a.ipynb", notebook("%%bash\nls it's\n# /private/a\nls /"), [(ANSWERS, 3)]),
+        ("a.ipynb", notebook("%%!\nls it's\n# /private/a\nls /"), [(ANSWERS, 3)]),
         ("a.ipynb", notebook("!echo \\\n  it's\n# Never read /private/a\n"), []),
         ("a.py", "\ufeff# Never read /private/a\nx = 1\n", []),
         ("a.py", "# coding: utf-7\nx = 1 #+AAo-print(open('/private/a'))\n", [(ENCODED, None)]),

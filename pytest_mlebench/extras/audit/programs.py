@@ -55,7 +55,7 @@ _MAGIC = re.compile(r"^[ \t]{0,40}[%!?](?:.*\\\n)*.*$", re.M)
 """Lines of a notebook that are not Python: a magic, a shell command or a request for help."""
 _ASSIGNED_MAGIC = re.compile(r"^([ \t]{0,40}[\w., \t]{1,100}=[ \t]{0,40})[%!].*$", re.M)
 _OTHER_LANGUAGE = re.compile(
-    r"\s*%%(?:bash|sh|sx|system|!|html|HTML|javascript|js|latex|markdown|perl|R|ruby|svg|SVG)\b"
+    r"\s*%%(?:!|(?:bash|sh|sx|system|html|HTML|javascript|js|latex|markdown|perl|R|ruby|svg|SVG)\b)"
 )
 """The beginning of a notebook's cell that is not Python."""
 _ASCII = bytes(range(32, 127)) + b"\t\n\f\r"
@@ -316,8 +316,7 @@ def without_magics(text: str) -> str:
 
 
 def notebook_code(text: str) -> str | None:
-    """Return the code of a notebook's cells, in which lines of other languages begin with ``!``; None if it cannot be
-    read."""
+    """Return the code of a notebook's cells; None if it cannot be read. Lines of other languages begin with ``!``."""
     try:
         cells = loads(text)["cells"]
         sources = ["".join(cell["source"]) for cell in cells if cell.get("cell_type") == "code"]

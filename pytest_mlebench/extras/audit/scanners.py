@@ -283,6 +283,11 @@ class _CellBudget:
 
     left: int = _MAX_COMPARED
 
+    def take(self) -> bool:
+        """Return whether one more cell may be compared."""
+        self.left -= 1
+        return self.left >= 0
+
 
 def _is_column(values: Sequence[Any], rows: Sequence[Sequence[str]], budget: _CellBudget) -> bool:
     """Return whether these values are a column of a submission, other than its ids or a constant."""
@@ -290,16 +295,10 @@ def _is_column(values: Sequence[Any], rows: Sequence[Sequence[str]], budget: _Ce
         return False
     width = min((len(row) for row in rows), default=0)
     first = int(len({row[0] for row in rows}) == len(rows)) if width else 0
-    for k in range(first, min(width, _COLUMNS)):
-        same = 0
-        for value, row in zip(values, rows, strict=True):
-            budget.left -= 1
-            if budget.left < 0 or not _same(value, row[k]):
-                break
-            same += 1
-        if same == len(rows):
-            return True
-    return False
+    return any(
+        all(budget.take() and _same(value, row[k]) for value, row in zip(values, rows, strict=True))
+        for k in range(first, min(width, _COLUMNS))
+    )
 
 
 def _same(value: Any, cell: str) -> bool:
