@@ -255,6 +255,11 @@ def test_the_result_of_a_step_does_not_depend_on_the_test_half(bench: Bench, tmp
         (lambda bench: bench.episode(REAL, memory="lots"), "memory: 'lots'"),
         (lambda bench: bench.episode(REAL, reward="x"), "reward: 'x' is not one of milestones"),
         (lambda bench: bench.episode(REAL, step_timeout=0), "step_timeout: 0 is not a positive number"),
+        (
+            lambda bench: bench.episode(REAL, step_timeout=-1e12),
+            "step_timeout: -1000000000000.0 is not a positive number",
+        ),
+        (lambda bench: bench.episode(REAL, step_timeout=-(10**5000)), "step_timeout: it is not a positive number"),
         *(
             (lambda bench, name=name: bench.episode(REAL, **{name: 10**5000}), f"{name} is longer than a hundred years")
             for name in ("time_limit", "step_timeout", "answer_timeout")

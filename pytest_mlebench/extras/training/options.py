@@ -52,10 +52,11 @@ class EpisodeOptions:
 
 def check_seconds(name: str, value: object) -> None:
     """Raise UsageError unless this is a valid time limit."""
-    if isinstance(value, int | float) and abs(value) > MAX_SECONDS:
+    if isinstance(value, int | float) and value > MAX_SECONDS:
         raise UsageError(f"{name} is longer than a hundred years")
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise UsageError(f"{name}: {value!r} is not a positive number of seconds")
+        shown = repr(value) if not isinstance(value, int) or value.bit_length() <= _MAX_BITS else "it"
+        raise UsageError(f"{name}: {shown} is not a positive number of seconds")
 
 
 def with_options(bench: Bench, options: Mapping[str, Any]) -> tuple[Bench, EpisodeOptions]:
