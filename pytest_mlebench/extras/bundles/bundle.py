@@ -17,6 +17,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 import tarfile
 import tempfile
 from collections import Counter
@@ -63,7 +64,7 @@ _MAX_SIZES = {record.RUNNING: 1 << 20, REPRODUCED: 1 << 20, record.RECORD: 16 <<
 _MAX_JSON_BYTES, _MAX_BRACKETS = 64 << 20, 4_000_000
 """Maximum size of a JSON file, and number of its objects and lists: parsed, each takes up to 90 bytes of memory."""
 _MAX_BRACKETS_OF_FILE = 5
-"""Mean number of objects and lists in the index for each file, of which its path may have some."""
+"""Maximum brackets of the index for each file that it may list. Those in the names of files count too."""
 _FOLDER_BYTES = 4096
 """What a folder counts for the maximum size."""
 _MAX_PATH, _MAX_NAME, _MAX_DEPTH = 2048, 255, 60
@@ -77,7 +78,8 @@ JUDGE = "judge"
 """Folder of a run group with the votes of an audit's judge."""
 _IN_GROUP = (record.MANIFEST, record.METADATA, record.EVENTS, FINDINGS, TABLES)
 _PREFIXES = ("grading_report", "regraded-", "familiarity-")
-_IN_JUDGE = ("votes.jsonl", CALLS, BODIES)
+_VOTES = "votes.jsonl"
+_IN_JUDGE = (_VOTES, CALLS, BODIES)
 _IN_RUN = (
     *(record.RECORD, record.RUNNING, record.RUN_LOG, record.SUBMISSION, record.FILES),
     *(TRAJECTORY, CALLS, BODIES, REPRODUCED, REPRODUCED_LOG),
@@ -228,10 +230,10 @@ def _write(
         left_out=omitted,
     )
     content = json_text(asdict(index)).encode()
-    if len(content) > MAX_INDEX_BYTES or len(files) > MAX_FILES:
+    if len(content) > MAX_INDEX_BYTES:
         raise UsageError(f"{group_dir} has too many files for a bundle: {len(files)}")
     try:
-        _check_index(index, max_bytes=1 << 62)
+        _check_index(index, max_bytes=sys.maxsize)
     except ValueError as error:
         raise UsageError(f"{group_dir} was not packed: {error}") from error
     signature = None if key is None else sign(content, key)
@@ -308,7 +310,7 @@ def _survey(
 def _is_parsed(path: str) -> bool:
     """Return whether this is a file of JSON whose objects and lists are limited."""
     is_json = path.endswith(".json") and not _is_unpacked(path)
-    return path == f"{JUDGE}/{_IN_JUDGE[0]}" or (is_json and is_known(path))
+    return path == f"{JUDGE}/{_VOTES}" or (is_json and is_known(path))
 
 
 def _brackets(content: bytes) -> int:
