@@ -227,7 +227,8 @@ class Script:
 def _matches(folder: Path, parts: Sequence[str]) -> list[Path]:
     """The paths in a folder that match a pattern, which has a part for each level.
 
-    Each folder is entered once for each part, through whatever links: their number grows exponentially.
+    Each folder is entered once for each part, though several paths may lead to it: with links to folders, the number of
+    paths grows exponentially.
     """
     found, root = [folder], folder.resolve()
     for part in parts:

@@ -139,8 +139,7 @@ def write_list(entries: Iterable[ListedFile]) -> tuple[bytes, IndexPart]:
 def read_list(packed: bytes, part: IndexPart) -> list[ListedFile]:
     """Parse a part's list. Raises IndexDamaged unless all its files can be written below a folder."""
     entries: list[ListedFile] = []
-    prefixes: list[str] = []
-    """Earlier names with which this one begins."""
+    prefixes: list[str] = []  # earlier names with which this one begins
     digest, total = hashlib.sha256(), 0
     for line in _lines(packed, part):
         digest.update(line)
