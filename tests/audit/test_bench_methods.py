@@ -38,5 +38,7 @@ def test_unknown_kinds_of_files_groups_and_bundles_are_rejected(bench: Bench, tm
         bench.bundle(group, tmp_path / "mine.tar.zst", leave_out=["weights"])
     with pytest.raises(UsageError, match="is not a bundle"):
         bench.verify(group.folder / MANIFEST)
+    with pytest.raises(UsageError, match=f"^file not found: {tmp_path / 'missing'}$"):
+        bench.verify(tmp_path / "missing")
     with pytest.raises(UsageError, match="nowhere"):
         bench.audit("nowhere")

@@ -12,7 +12,15 @@ from typing import Any
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.bundles import verify as verification
-from pytest_mlebench.extras.bundles.bundle import KINDS, MAX_BYTES, TABLES, Bundle, is_bundle, read_bundle, write_bundle
+from pytest_mlebench.extras.bundles.bundle import (
+    KINDS,
+    MAX_BYTES,
+    TABLES,
+    Bundle,
+    check_is_bundle,
+    read_bundle,
+    write_bundle,
+)
 from pytest_mlebench.extras.bundles.card import Card
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.values import json_text, loads
@@ -64,8 +72,7 @@ def verify(
     changed.
     """
     file = expanded(path)
-    if not is_bundle(file):
-        raise UsageError(f"{file} is not a bundle: create one with `mlebench bundle`")
+    check_is_bundle(file)
     if digest is not None and not re.fullmatch("(sha256:)?[0-9a-fA-F]{64}", digest):
         raise UsageError(f"digest: {digest!r} is not 64 hexadecimal digits, as `mlebench bundle` prints them")
     with tempfile.TemporaryDirectory(prefix="mlebench-verify-") as scratch:

@@ -474,6 +474,14 @@ def is_bundle(path: Path) -> bool:
         return False
 
 
+def check_is_bundle(path: Path) -> None:
+    """Raise UsageError unless this is a bundle, by how it begins."""
+    if not path.exists():
+        raise UsageError(f"file not found: {path}")
+    if not is_bundle(path):
+        raise UsageError(f"{path} is not a bundle: create one with `mlebench bundle`")
+
+
 def _unpack(members: _Members, parent: Path, max_bytes: int) -> Bundle:
     name, size = members.next() or ("", 0)
     if name != INDEX or size > MAX_INDEX_BYTES:

@@ -11,11 +11,21 @@ from typing import Any
 from pytest_mlebench.cli.common import GROUP_HELP, add_options, print_json, read_bench, user_path, warn_if_missing
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.bundles import api
-from pytest_mlebench.extras.bundles.bundle import KINDS, MAX_BYTES, SUFFIX, is_bundle, read_bundle, unpack
+from pytest_mlebench.extras.bundles.bundle import (
+    KINDS,
+    MAX_BYTES,
+    SUFFIX,
+    check_is_bundle,
+    is_bundle,
+    read_bundle,
+    unpack,
+)
 from pytest_mlebench.extras.bundles.card import CheckResult, card_sections
 from pytest_mlebench.io.units import format_size, parse_size, pluralize
 from pytest_mlebench.records.group import find_group, read_group
 from pytest_mlebench.reports.tables import has_colours, terminal_width
+
+__all__ = ["add", "add_verify", "check_unused", "is_bundle", "largest", "opened", "verify"]
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -131,8 +141,7 @@ def largest(size: str | None) -> int:
 
 
 def _unbundle(options: argparse.Namespace) -> int:
-    if not is_bundle(options.bundle):
-        raise UsageError(f"{options.bundle} is not a bundle: create one with `mlebench bundle`")
+    check_is_bundle(options.bundle)
     print(unpack(options.bundle, options.to, max_bytes=largest(options.max_size)))
     return 0
 
