@@ -316,8 +316,10 @@ def test_a_slurm_job_keeps_its_name_and_its_submission_leaves_no_script(
         *("--time=1", "--job-name=mine", "--time=5", "--job-name=ours")
     ]
     assert not list(tmp_path.glob("*.sh"))
-    with pytest.raises(ClusterError, match="remove --array"):
-        SlurmEngine("--array=1-3")
+    for options in ("--array=1-3", "--arr 1-3", "-a 1-3", "--time=5 -a1"):
+        with pytest.raises(ClusterError, match="leave out job arrays"):
+            SlurmEngine(options)
+    assert SlurmEngine("-A account --account=account")
 
 
 @pytest.mark.parametrize("refusal", [QueueFull("full"), ClusterError("busy")])

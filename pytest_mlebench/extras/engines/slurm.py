@@ -36,6 +36,8 @@ _FULL = re.compile(
 """Errors after which ``sbatch`` may succeed later: a full queue, a drained partition, a controller that restarts."""
 _HELD = re.compile(r"launch.failed.requeued.held|JobHoldMaxRequeue", re.IGNORECASE)
 """Reasons of a waiting job that Slurm could not start on its node and will not retry."""
+_ARRAY = ("-a", "--ar")
+"""How an option for an array of jobs may begin; ``sbatch`` accepts abbreviations."""
 _NO_NODES = "Requested node configuration is not available"
 _RUNNING = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING"})
 _PENDING = frozenset(
@@ -59,8 +61,8 @@ class SlurmEngine:
             self._options = shlex.split(options)
         except ValueError as error:
             raise ClusterError(f"--cluster-options: {options!r} is invalid: {error}") from error
-        if any(word.startswith("--array") for word in self._options):
-            raise ClusterError(f"--cluster-options: {options!r} is invalid: remove --array, as each run is a job")
+        if any(word.startswith(_ARRAY) for word in self._options):
+            raise ClusterError(f"--cluster-options: {options!r} is invalid: each run is a job, so leave out job arrays")
         self._setup = setup
         self.poll_seconds = self.settle_seconds = _interval()
         self._environment = {name: value for name, value in os.environ.items() if name not in secrets}
