@@ -334,7 +334,8 @@ def _comparison(comparison: SplitComparison) -> dict[str, Any]:
         "theirs": comparison.theirs.label,
         **_difference(comparison.difference),
         "adjusted_p_value": comparison.adjusted_p,
-        "percentile": comparison.percentile and _difference(comparison.percentile),
+        "percentile": comparison.percentile
+        and {**_difference(comparison.percentile), "adjusted_p_value": comparison.adjusted_percentile_p},
     }
 
 

@@ -244,8 +244,12 @@ def paired_sections(view: Overview, *, details: bool) -> Iterator[Section]:
     if not shown:
         return
     several = len({(pair.ours.label, pair.theirs.label) for pair in view.comparisons}) > 1
-    tables = [_pairs([(pair, pair.difference) for pair in shown], several=several)]
-    if percentiles := [(pair, pair.percentile) for pair in shown if pair.percentile is not None]:
+    tables = [_pairs([(pair, pair.difference, pair.adjusted_p) for pair in shown], several=several)]
+    if percentiles := [
+        (pair, pair.percentile, pair.adjusted_percentile_p)
+        for pair in shown
+        if pair.percentile is not None and pair.adjusted_percentile_p is not None
+    ]:
         tables.append(_pairs(percentiles, several=several, what="percentile"))
     first = shown[0]
     subject = "The first agent minus the second" if several else f"{first.ours.label} minus {first.theirs.label}"
@@ -267,7 +271,7 @@ def _most_important(comparisons: Sequence[SplitComparison]) -> Sequence[SplitCom
 
 
 def _pairs(
-    found: Sequence[tuple[SplitComparison, PairedDifference]], *, several: bool, what: str = "any medal"
+    found: Sequence[tuple[SplitComparison, PairedDifference, float]], *, several: bool, what: str = "any medal"
 ) -> Table:
     names = ("first", "second") if several else ()
     counts = ("wins", "ties", "losses")
@@ -283,9 +287,9 @@ def _pairs(
             str(difference.wins),
             str(difference.ties),
             str(difference.losses),
-            _p_value(comparison.adjusted_p if what == "any medal" else difference.p_value),
+            _p_value(adjusted_p),
         )
-        for comparison, difference in found
+        for comparison, difference, adjusted_p in found
     ]
     spare = (*reversed(counts), "over seeds")
     return Table(heads, rows, frozenset(heads[len(names) + 1 :]), spare)

@@ -100,6 +100,8 @@ class SplitComparison:
     """Difference of the mean percentiles; None if no pair of runs has them."""
     adjusted_p: float
     """p-value of ``difference``, adjusted by Holm's method for the number of pairs of agents on the split."""
+    adjusted_percentile_p: float | None
+    """The same of ``percentile``, for the number of pairs that have it."""
 
     @property
     def is_conclusive(self) -> bool:
@@ -211,16 +213,19 @@ def compare(summaries: Sequence[SplitSummary]) -> list[SplitComparison]:
             if (difference := _paired(ours, theirs, "any_medal")) is not None
         ]
         adjusted = statistics.holm([difference.p_value for _, _, difference in pairs])
+        percentiles = [_paired(ours, theirs, "percentile") for ours, theirs, _ in pairs]
+        adjusted_percentiles = iter(statistics.holm([one.p_value for one in percentiles if one is not None]))
         found += [
             SplitComparison(
                 split=split,
                 ours=ours,
                 theirs=theirs,
                 difference=difference,
-                percentile=_paired(ours, theirs, "percentile"),
+                percentile=percentile,
                 adjusted_p=p,
+                adjusted_percentile_p=None if percentile is None else next(adjusted_percentiles),
             )
-            for (ours, theirs, difference), p in zip(pairs, adjusted, strict=True)
+            for (ours, theirs, difference), p, percentile in zip(pairs, adjusted, percentiles, strict=True)
         ]
     return found
 

@@ -13,12 +13,15 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Canonical, Manifest, PlannedRun
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.reports.formats import to_json
+from pytest_mlebench.reports.tables import paired_sections
 from pytest_mlebench.results.overview import (
     Standing,
     compare,
     flags,
     mean_scores,
     not_ranked,
+    overview,
     published_results,
     standings,
 )
@@ -187,6 +190,27 @@ def test_p_values_are_adjusted_for_the_pairs_of_agents() -> None:
     assert [own.difference.p_value for own in found] == pytest.approx([2 / 2**8, 2 / 2**8, 1])
     assert [own.adjusted_p for own in found] == pytest.approx([6 / 2**8, 6 / 2**8, 1])
     assert [own.is_conclusive for own in found] == [True, True, False]
+    assert [own.adjusted_percentile_p for own in found] == pytest.approx([6 / 2**8, 6 / 2**8, 1])
+    view = overview([best, *others])
+    (section,) = paired_sections(view, details=True)
+    assert [[row[-1] for row in table.rows] for table in section.tables] == [["0.023", "0.023", "1.000"]] * 2
+    shown = [pair["percentile"]["adjusted_p_value"] for pair in to_json(view)["comparisons"]]
+    assert shown == pytest.approx([6 / 2**8, 6 / 2**8, 1])
+
+
+def test_a_pair_without_percentiles_does_not_count_in_their_adjustment() -> None:
+    best, middle = (
+        group(dict.fromkeys(IDS["low"][:8], outcome), agent=outcome, name=outcome) for outcome in ("gold", "no_medal")
+    )
+    without = replace(
+        middle,
+        folder=Path("without"),
+        records=tuple(
+            replace(run, agent="without", report=replace(run.report, percentile=None)) for run in middle.records
+        ),
+    )
+    found = compare(summarise([best, middle, without]))
+    assert [own.adjusted_percentile_p for own in found] == [pytest.approx(2 / 2**8), None, None]
 
 
 def test_runs_are_paired_by_competition_and_seed() -> None:
