@@ -13,7 +13,7 @@ one line of JSON per message:
     init -> harness   {"started": true}
                       or {"gpus_seen": number}, if that is fewer than ordered; the agent is then not started
     harness -> init   {"signal": "SIGTERM"}
-    init -> harness   {"exit_code": 1} or {"signal": "SIGKILL"}, with "oom_kills": number or null
+    init -> harness   {"exit_code": 1} or {"signal": 9}, with "oom_kills": number or null
 
 The agent's inputs, including its secrets, come over this channel, so they are not in the container's configuration.
 When the channel closes because the harness died, the container ends. Only the standard library is needed.
@@ -94,7 +94,7 @@ async def main():
     code = ended.result()
     for task in background:
         task.cancel()
-    report = {"signal": signal.Signals(-code).name} if code < 0 else {"exit_code": code}
+    report = {"signal": -code} if code < 0 else {"exit_code": code}
     send(writer, report | {"oom_kills": oom_kills()})
     await writer.drain()
     await asyncio.wait([commands], timeout=60)  # the harness reads the control group, which ends with this process

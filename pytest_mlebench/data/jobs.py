@@ -16,7 +16,7 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import MLEBenchError
-from pytest_mlebench.io.processes import end_with
+from pytest_mlebench.io.processes import end_with, signal_name
 from pytest_mlebench.io.progress import Event, Reporter, log_reported
 
 logger = logging.getLogger("pytest_mlebench")
@@ -106,6 +106,6 @@ def _work(sender: Connection, store: DataStore, competition: Competition, option
 def _failure(competition: Competition, exit_code: int | None) -> str:
     cause = f"exit status {exit_code}"
     if exit_code is not None and exit_code < 0:
-        cause = signal.Signals(-exit_code).name
+        cause = signal_name(-exit_code)
         cause += ", perhaps because memory ran out (try fewer --jobs)" if -exit_code == signal.SIGKILL else ""
     return f"{competition.id}: the process that prepared it ended with {cause}; call again to resume"

@@ -49,7 +49,7 @@ from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.data.preparing import heavy_imports, python_paths
 from pytest_mlebench.errors import GraderDefect, InvalidSubmission, MLEBenchError
-from pytest_mlebench.io.processes import end_with, kill_group, preload, read_only
+from pytest_mlebench.io.processes import end_with, kill_group, preload, read_only, signal_name
 from pytest_mlebench.io.values import loads
 
 MAX_REPLY = 1 << 17
@@ -187,7 +187,7 @@ class _Worker:
             return {"beyond": "memory"}
         if ended_by == signal.SIGKILL:
             return {"killed": True}
-        return {"defect": f"grading ended with {signal.Signals(ended_by).name if ended_by else 'no reply'}"}
+        return {"defect": f"grading ended with {signal_name(ended_by) if ended_by else 'no reply'}"}
 
     def kill(self) -> None:
         if self.alive:
@@ -252,10 +252,10 @@ def _handle(worker: _Worker, request: Reply, control: _Lines) -> Reply:
 def _memory(pid: int) -> int:
     """Return the bytes that a process uses, without mapped files; 0 if unknown."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/status").read_bytes().split(b"\n")  # the name may have other line breaks
     except OSError:
         return 0
-    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith((b"RssAnon:", b"RssShmem:")))
 
 
 def _machine_memory() -> int:

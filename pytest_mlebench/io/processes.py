@@ -63,11 +63,19 @@ def is_dead(labels: Mapping[str, str]) -> bool:
 def start_time(pid: int) -> str:
     """When a process started, in clock ticks since boot; empty if it is not running. Process ids are reused."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_bytes()  # the program's name in it may be any bytes
     except OSError:
         return ""
-    state, *fields = stat.rpartition(")")[2].split()
+    state, *fields = stat.rpartition(b")")[2].decode().split()
     return "" if state in "ZX" else fields[18]
+
+
+def signal_name(number: int) -> str:
+    """A signal's name, such as SIGKILL; for most real-time signals, which have none, such as "signal 35"."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def owned_prefix(prefix: str) -> str:

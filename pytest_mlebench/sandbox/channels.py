@@ -10,7 +10,6 @@ nor trace it. Its messages are bounded and checked, because the image around it 
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, Self, TypeGuard
 
 from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.io.processes import signal_name
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.sandbox.collection import Identity
 
@@ -134,8 +134,8 @@ def parse_message(line: bytes) -> Started | AgentEnded | GpusMissing:
             return GpusMissing(seen)
         case {"exit_code": code} if _is_number(code, 256) and _counts_kills(message):
             return AgentEnded(code, None, message.get("oom_kills"))
-        case {"signal": str(name)} if name in signal.Signals.__members__ and _counts_kills(message):
-            return AgentEnded(None, name, message.get("oom_kills"))
+        case {"signal": number} if _is_number(number, 128) and number > 0 and _counts_kills(message):
+            return AgentEnded(None, signal_name(number), message.get("oom_kills"))
     raise ControlChannelClosed("it sent a message that is not in the protocol")
 
 

@@ -165,10 +165,11 @@ def test_an_exit_code_is_reported(run: Runner) -> None:
     assert "7" in execution.detail
 
 
-def test_a_signal_is_reported(run: Runner) -> None:
-    execution = run(f"{SUBMIT}; kill -SEGV $$").execution
-    assert (execution.ending, execution.signal) == (Ending.CRASHED, "SIGSEGV")
-    assert "SIGSEGV" in execution.detail
+@pytest.mark.parametrize(("number", "name"), [(11, "SIGSEGV"), (40, "signal 40")], ids=["usual", "real-time"])
+def test_a_signal_is_reported(run: Runner, number: int, name: str) -> None:
+    execution = run(f"{SUBMIT}; kill -{number} $$").execution
+    assert (execution.ending, execution.signal) == (Ending.CRASHED, name)
+    assert name in execution.detail
 
 
 def test_a_start_script_that_cannot_start_its_program_is_a_crash(run: Runner) -> None:

@@ -139,7 +139,7 @@ class ApptainerContainer:
         private = mapped = 0
         for pid in family(self.first_pid):
             with suppress(OSError, ValueError):
-                for line in Path(f"/proc/{pid}/{name}").read_bytes().splitlines():
+                for line in Path(f"/proc/{pid}/{name}").read_bytes().split(b"\n"):  # names may have other line breaks
                     private += int(line.split()[1]) << 10 if line.startswith(private_label) else 0
                     mapped += int(line.split()[1]) << 10 if line.startswith(shared_label) else 0
         files = 0
@@ -152,8 +152,8 @@ class ApptainerContainer:
 def _pid_inside(pid: int) -> int | None:
     """The PID of a process in its own namespace; None if that is the namespace of this process."""
     with suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("NSpid:"):
+        for line in Path(f"/proc/{pid}/status").read_bytes().split(b"\n"):
+            if line.startswith(b"NSpid:"):
                 pids = line.split()[1:]
                 return int(pids[-1]) if len(pids) > 1 else None
     return None

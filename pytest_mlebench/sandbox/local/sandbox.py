@@ -11,7 +11,6 @@ import os
 import secrets
 import select
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from pytest_mlebench import defaults
 from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.errors import SandboxError, number
 from pytest_mlebench.io.files import remove_tree
-from pytest_mlebench.io.processes import owned_prefix, sigterm_interrupts
+from pytest_mlebench.io.processes import owned_prefix, signal_name, sigterm_interrupts
 from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.records.outcome import Limits, SandboxAccount
@@ -300,7 +299,7 @@ def _end(result: dict[str, Any], task: contract.Task) -> RunEnd:
         out_of_memory = f"its processes used more than {format_size(limits.memory)}"
     return RunEnd(
         exit_code=code if code >= 0 else None,
-        signal=signal.Signals(-code).name if code < 0 else None,
+        signal=signal_name(-code) if code < 0 else None,
         oom_kills=result["oom_kills"],
         time_limit=limits.time_limit if reason == "timed out" else None,
         out_of_memory=out_of_memory,

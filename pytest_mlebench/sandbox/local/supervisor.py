@@ -340,7 +340,7 @@ def _memory_in_use(*, exactly: bool = False) -> int:
     total = 0
     for pid in _descendants():
         with contextlib.suppress(OSError, ValueError):
-            lines = Path(f"/proc/{pid}/{file}").read_bytes().splitlines()
+            lines = Path(f"/proc/{pid}/{file}").read_bytes().split(b"\n")  # the name may have other line breaks
             total += sum(int(line.split()[1]) << 10 for line in lines if line.startswith(kinds))
     return total
 
