@@ -282,8 +282,10 @@ def _spent(group: RunGroup, running: Iterable[Path]) -> str:
             costs += [call.get("cost") for call in read_calls(run_dir) if (call.get("status") or 500) < 400]
     if not costs:
         return ""
-    known = format_dollars(sum(cost for cost in costs if cost is not None))
-    return f"cost so far: {known}" + (", plus unknown costs" if None in costs else "")
+    known = sum(cost for cost in costs if cost is not None)
+    if None not in costs:
+        return f"cost so far: {format_dollars(known)}"
+    return f"cost so far: {format_dollars(known)}, plus unknown costs" if known else "cost so far: unknown"
 
 
 def _row(run: RunInProgress) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.llm.ledger import CALLS
 from pytest_mlebench.records.group import GroupReader, mark_running, runs_in_progress
 from pytest_mlebench.records.record import RUNNING, RunKey
 from pytest_mlebench.reports.progress import pulse
@@ -48,6 +49,17 @@ def test_a_progress_line_has_runs_medals_time_and_cost(group: Path) -> None:
     with running(group / "toy_1"):
         said = pulse(GroupReader(group), 7800.0)
     assert said == "2 of 7 runs finished, 1 running; 1 gold, 1 no medal; 2:10:00; cost so far: $3.20"
+
+
+def test_unknown_costs_of_runs_in_progress_are_called_unknown(group: Path) -> None:
+    with running(group / "toy_1"):
+        ledger = group / "toy_1" / CALLS
+        ledger.parent.mkdir()
+        ledger.write_text(f"{json.dumps({'number': 1, 'kind': 'generate', 'status': 200})}\n")
+        assert pulse(GroupReader(group), 7800.0).endswith("cost so far: unknown")
+        with ledger.open("a") as file:
+            file.write(f"{json.dumps({'number': 2, 'kind': 'generate', 'status': 200, 'cost': 0.5})}\n")
+        assert pulse(GroupReader(group), 7800.0).endswith("cost so far: $0.50, plus unknown costs")
 
 
 def test_a_run_is_shown_with_its_worker_its_time_and_the_end_of_its_log(group: Path) -> None:

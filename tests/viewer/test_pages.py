@@ -263,6 +263,30 @@ def test_audit_findings_link_to_their_evidence(ask: Ask) -> None:
     assert "not audited" not in text and "Audit" not in ask("/group/one").text
 
 
+def test_unknown_costs_are_not_shown_as_free(tmp_path: Path, asked_of: Callable[[], Ask]) -> None:
+    records = [record_with(default_catalogue()[SMOKE[0]], "gold", seed=seed) for seed in range(2)]
+    without = replace(records[0], llm={"calls": 3, "cost": None, "tokens": {}})
+    save_group(tmp_path / "g", [without])
+    run_dir = tmp_path / "g" / "toy_1"
+    ledger = run_dir / CALLS
+    ledger.parent.mkdir(parents=True)
+    call = {"started_at": "2026-03-01T12:00:00+00:00", "status": 200, "cost": None}
+    ledger.write_text(f"{json.dumps(call)}\n" * 2)
+    ask = asked_of()
+    with mark_running(run_dir, RunKey("a", "toy", 3), worker="gw0", time_limit=86400.0):
+        assert "<span>2 calls, cost unknown</span>" in ask("/group/g").text
+        assert "<span>2 calls, cost unknown</span>" in ask("/run/g/toy_1").text
+        with ledger.open("a") as file:
+            file.write(f"{json.dumps(call | {'cost': 0.5})}\n{json.dumps(call | {'status': 500})}\n")
+        assert "<span>4 calls, cost ≥ $0.50</span>" in ask("/group/g").text
+    assert "$0" not in ask("/").text and 'order=-cost">unknown</a>' in ask("/").text
+    assert re.search(r'<td [^>]*data-label="Cost"[^>]*>unknown</td>', ask("/runs").text)
+    with_cost = replace(records[1], llm={"calls": 3, "cost": 2.5, "tokens": {}})
+    save_group(tmp_path / "h", [without, with_cost])
+    shown = ask("/").text
+    assert shown.count(">≥ $2.50</a>") == 2 and shown.count(">unknown</a>") == 1
+
+
 def test_a_competition_ranks_all_groups_runs_on_the_leaderboard(ask: Ask) -> None:
     text = ask("/competition/smoke-breast-cancer").text
     assert text.index(">agent-one<") < text.index(">agent-two<") and "≈ " in text and 'id="leaderboard-title"' in text
@@ -547,11 +571,12 @@ def test_all_calls_of_a_long_ledger_are_counted(tmp_path: Path, monkeypatch: pyt
         started = f"2026-03-01T12:00:{number % 60:02}+00:00"
         return json.dumps({"started_at": started, "cost": 0.25, "tokens": {"input": 5}, "status": 200} | more) + "\n"
 
-    ledger.write_text("".join(map(line, range(100))) + line(1, cost=math.inf, tokens={"input": math.inf}) + "{}\n[]\n{")
+    impossible = line(1, cost=math.inf, tokens={"input": math.inf})
+    ledger.write_text("".join(map(line, range(100))) + impossible + "{}\n[]\n{")
     calls = live.Calls()
     for _ in range(2):
         found = calls.of(tmp_path, "run")
-        assert (found.count, found.cost, len(found.marks)) == (101, 25.0, 70)
+        assert (found.count, found.cost, found.cost_is_complete, len(found.marks)) == (101, 25.0, False, 70)
     with ledger.open("a") as file:
         file.write("}\n" + line(2, status=500))
     assert (calls.of(tmp_path, "run").count, calls.of(tmp_path, "run").cost) == (102, 25.25)

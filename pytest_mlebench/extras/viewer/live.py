@@ -37,8 +37,7 @@ class LiveRun:
 
     run: RunInProgress
     elapsed: float
-    calls: int
-    cost: float | None
+    calls: CallsSoFar
     log: list[str]
 
     @property
@@ -61,6 +60,8 @@ class CallsSoFar:
     marks: tuple[CallMark, ...] = ()
     count: int = 0
     cost: float = 0.0
+    """The sum of the known costs."""
+    cost_is_complete: bool = True
     size: int = 0
     """Bytes of the ledger that have been read."""
 
@@ -69,7 +70,8 @@ class CallsSoFar:
         return CallsSoFar(
             marks=(*self.marks, *calls[: _MAX_MARKS - len(self.marks)]),
             count=self.count + len(calls),
-            cost=self.cost + sum(call.cost for call in calls),
+            cost=self.cost + sum(call.cost or 0.0 for call in calls),
+            cost_is_complete=self.cost_is_complete and all(call.failed or call.cost is not None for call in calls),
             size=self.size + len(content),
         )
 
@@ -113,7 +115,7 @@ def _mark(line: bytes) -> CallMark | None:
     return CallMark(
         seconds=seconds,
         tokens=sum(as_count(tokens.get(name)) or 0 for name in ("input", "output")),
-        cost=as_number(call.get("cost")) or 0.0,
+        cost=as_number(call.get("cost")),
         failed=not isinstance(status, int) or status >= 400,
     )
 
@@ -122,12 +124,10 @@ def running(group_dir: Path, calls: Calls) -> tuple[list[LiveRun], list[LiveRun]
     """Return the runs of a group that are in progress, and those that were interrupted."""
     found: tuple[list[LiveRun], list[LiveRun]] = [], []
     for run in runs_in_progress(group_dir):
-        model_calls = calls.of(group_dir, run.run_dir.name)
         shown = LiveRun(
             run=run,
             elapsed=max(0.0, time.time() - run.started),
-            calls=model_calls.count,
-            cost=model_calls.cost if model_calls.count else None,
+            calls=calls.of(group_dir, run.run_dir.name),
             log=log_end(group_dir, run.run_dir.name),
         )
         found[run.interrupted].append(shown)

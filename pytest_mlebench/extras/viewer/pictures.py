@@ -25,16 +25,16 @@ _BUCKETS = 120
 
 @dataclass(frozen=True)
 class CallMark:
-    """A model call in a picture: when it began in seconds, its tokens and cost, and whether it failed."""
+    """A model call in a picture: when it began in seconds, its tokens and cost, if known, and whether it failed."""
 
     seconds: float
     tokens: int
-    cost: float
+    cost: float | None
     failed: bool
 
 
 def run_timeline(
-    record: RunRecord, calls: Sequence[CallMark], link: str, *, cost: float = 0.0, name: str = "timeline"
+    record: RunRecord, calls: Sequence[CallMark], link: str, *, cost: str = "", name: str = "timeline"
 ) -> Markup:
     """Draw the scores of a run's submissions over time, with the medal thresholds and the model calls.
 
@@ -55,7 +55,7 @@ def run_timeline(
         foot = bottom + 22 + _CALLS
         body += _calls(calls, end, foot)
         if cost:
-            body.append(_at_the_end(foot - 2, format_dollars(cost)))
+            body.append(_at_the_end(foot - 2, cost))
     for k in range(int(end / size / distance + 1e-9) + 1):
         x = at(min(1.0, k * distance * size / end))
         body.append(line(x, foot, x, foot + 4, "s-muted"))

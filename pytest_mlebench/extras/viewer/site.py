@@ -238,21 +238,29 @@ def _when(seconds: float) -> Markup:
     return moment(datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")) if seconds else Markup(NOTHING)
 
 
-def _optional(shown: Callable[[Any], str]) -> Callable[[Any], str]:
+def _optional(shown: Callable[[Any], str], *, missing: str = NOTHING) -> Callable[[Any], str]:
     def text(value: Any) -> str:
         try:
-            return NOTHING if value is None else shown(value)
+            return missing if value is None else shown(value)
         except (TypeError, ValueError, OverflowError):  # a record by another program
             return str(value)
 
     return text
 
 
+def spent(cost: float, is_complete: bool) -> str:
+    """Return the sum of the known costs as a lower bound if others are unknown, and ``unknown`` if all are."""
+    if is_complete:
+        return units.format_dollars(cost)
+    return f"≥ {units.format_dollars(cost)}" if cost else "unknown"
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "seg": seg,
     "moment": moment,
     "when": _optional(_when),
-    "dollars": _optional(units.format_dollars),
+    "dollars": _optional(units.format_dollars, missing="unknown"),
+    "spent": spent,
     "duration": _optional(units.format_duration),
     "clock": _optional(units.format_seconds),
     "score": _optional(units.format_score),

@@ -34,6 +34,7 @@ def groups(site: Site, request: Request) -> Response:
             "runs": sum(group.finished for group in found),
             "medals": sum(group.medals for group in found),
             "cost": sum(group.cost or 0 for group in found),
+            "cost_is_complete": all(group.cost_is_complete for group in found),
             "live": sum(group.running for group in found),
         },
     )

@@ -17,7 +17,7 @@ from pytest_mlebench.extras.viewer.folder import read
 from pytest_mlebench.extras.viewer.index import FACETS, ORDERS, Group, ListedRun, Search
 from pytest_mlebench.extras.viewer.live import log_end, log_state, running
 from pytest_mlebench.extras.viewer.pictures import run_timeline
-from pytest_mlebench.extras.viewer.site import Site, whole_number
+from pytest_mlebench.extras.viewer.site import Site, spent, whole_number
 from pytest_mlebench.extras.viewer.steps import timestamp
 from pytest_mlebench.extras.viewer.text import code
 from pytest_mlebench.io.files import NotReadable
@@ -111,7 +111,8 @@ def run(site: Site, request: Request) -> Response:
             "ended": ending_as_sentence(record),
         }
         if record.timeline or calls:
-            about["timeline"] = run_timeline(record, calls, f"{place.base}/trajectory?at=", cost=made.cost)
+            cost = spent(made.cost, made.cost_is_complete) if made.cost else ""
+            about["timeline"] = run_timeline(record, calls, f"{place.base}/trajectory?at=", cost=cost)
     active, stopped = running(folder, site.calls)
     now = [one for one in (*active, *stopped) if one.id == run_id]
     return site.page(
