@@ -11,7 +11,7 @@ import json
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -375,20 +375,23 @@ def withheld_tool(name: str) -> Refusal:
 
 def merge_messages(messages: Iterable[Message]) -> list[Message]:
     """Merge consecutive messages that belong together: an agent's reasoning, text and calls, or several results."""
-    grouped: list[Message] = []
+    groups: list[list[Message]] = []
     for message in messages:
-        last = grouped[-1] if grouped else None
-        if last is not None and last.role == message.role and message.role in ("agent", "results"):
-            grouped[-1] = replace(
-                last,
-                text=joined((last.text, message.text)),
-                reasoning=joined((last.reasoning, message.reasoning)),
-                calls=last.calls + message.calls,
-                results=last.results + message.results,
-            )
+        if groups and groups[-1][0].role == message.role and message.role in ("agent", "results"):
+            groups[-1].append(message)
         else:
-            grouped.append(message)
-    return grouped
+            groups.append([message])
+    return [group[0] if len(group) == 1 else _merged(group) for group in groups]
+
+
+def _merged(group: Sequence[Message]) -> Message:
+    return Message(
+        role=group[0].role,
+        text=joined(message.text for message in group),
+        reasoning=joined(message.reasoning for message in group),
+        calls=tuple(call for message in group for call in message.calls),
+        results=tuple(result for message in group for result in message.results),
+    )
 
 
 def called(id: Any, name: Any, arguments: Any) -> ToolCall:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -254,7 +255,7 @@ class Gemini(api.API):
     def said(self, path: str, request: Body, answer: Body) -> api.CallContent:
         system = as_object(request.get("systemInstruction") or request.get("system_instruction"))
         messages = [Message(role="system", text=prompt)] if (prompt := api.content_text(system.get("parts"))) else []
-        number, open_calls = 0, dict[str, list[str]]()
+        number, open_calls = 0, dict[str, deque[str]]()
         for content in as_objects(request.get("contents")):
             message, number = _content_messages(content, number, open_calls)
             messages += message
@@ -321,7 +322,7 @@ def _continues(part: Any, last: Any) -> bool:
 
 
 def _content_messages(
-    content: Mapping[str, Any], number: int, open_calls: dict[str, list[str]]
+    content: Mapping[str, Any], number: int, open_calls: dict[str, deque[str]]
 ) -> tuple[list[Message], int]:
     """Convert a content to messages. Without ids, calls are numbered, and results match the oldest call of the name."""
     parts = as_objects(content.get("parts"))
@@ -331,11 +332,11 @@ def _content_messages(
             number += 1
             name = api.as_string(call.get("name"))
             id = api.as_string(call.get("id")) or f"call-{number}"
-            open_calls.setdefault(name, []).append(id)
+            open_calls.setdefault(name, deque()).append(id)
             calls.append(api.called(id, name, call.get("args")))
         if result := as_object(part.get("functionResponse") or part.get("function_response")):
-            waiting = open_calls.get(api.as_string(result.get("name"))) or [""]
-            id = api.as_string(result.get("id")) or waiting.pop(0)
+            waiting = open_calls.get(api.as_string(result.get("name"))) or deque([""])
+            id = api.as_string(result.get("id")) or waiting.popleft()
             results.append(api.ToolResult(id=id, content=api.content_text(result.get("response"))))
     text = api.content_text([part for part in parts if not part.get("thought") and not part.keys() & _FUNCTIONS])
     if content.get("role") == "model":

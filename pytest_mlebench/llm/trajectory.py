@@ -8,17 +8,17 @@ conversations: of sub-agents, a call for a title, a fresh start. The longest is 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.io.values import MAX_DEPTH, as_object, loads
+from pytest_mlebench.io.values import MAX_DEPTH, as_object, as_objects, loads
 from pytest_mlebench.llm.api import CallContent, Message
 from pytest_mlebench.llm.ledger import common_length, read_calls, read_sized_bodies
 from pytest_mlebench.llm.providers import call_content
@@ -33,7 +33,10 @@ MAX_CHARACTERS = 16 << 20
 MAX_TEXT = 256 << 10
 """Maximum number of characters of one message, result or argument list."""
 MAX_CONVERSATIONS = 1000
-_MAX_TOOLS = 1 << 20
+MAX_ENTRIES = 100_000
+"""Maximum number of messages, tool calls and results in a trajectory."""
+_MAX_TOOLS, _MAX_ALL_TOOLS = 1 << 20, 16 << 20
+"""Maximum number of characters of one conversation's tool definitions, and of all conversations'."""
 _MAX_WAITING, _MAX_WAITING_BYTES = 16, 64 << 20
 _MAX_DEPTH = MAX_DEPTH - 10
 """Maximum nesting of arguments and of tools' definitions: they are a few levels deep in a trajectory."""
@@ -59,16 +62,21 @@ class _Conversation:
 class _Builder:
     """Builds conversations from calls. ``clean`` removes secrets from a text."""
 
-    def __init__(self, clean: Callable[[str], str], max_characters: int, max_text: int) -> None:
+    def __init__(self, clean: Callable[[str], str], max_characters: int, max_text: int, max_entries: int) -> None:
         self.conversations: list[_Conversation] = []
         self.left_out = 0
         """Number of calls that are in no conversation, because there were too many."""
         self._clean = clean
         self._remaining, self._max_text = max_characters, max_text
+        self._entries, self._tools_left = max_entries, _MAX_ALL_TOOLS
         self._by_id: dict[str, _Conversation] = {}
 
+    @property
+    def is_full(self) -> bool:
+        return self._entries < 0
+
     def add(self, said: CallContent, call: Mapping[str, Any]) -> None:
-        """Add a call. Calls must be added in order."""
+        """Add a call. Calls must be added in order. If it makes the trajectory too long, the rest is left out."""
         messages = [message for message in said.messages if message.role != "system"]
         fingerprints = [message.fingerprint for message in messages]
         conversation, known = self._find(said, messages, fingerprints)
@@ -77,13 +85,15 @@ class _Builder:
             if len(self.conversations) >= MAX_CONVERSATIONS:
                 self.left_out += 1
                 return
-            conversation = _Conversation(tools=said.tools)
+            conversation = _Conversation(tools=self._tools(said.tools))
             self.conversations.append(conversation)
             for message in said.messages:
                 if message.role == "system":
                     self._message(conversation, message, call)
             copied = next((at + 1 for at in reversed(range(len(messages))) if messages[at].role == "agent"), 0)
         for at, message in enumerate(messages[known:]):
+            if self.is_full:
+                return
             conversation.fingerprints.append(fingerprints[known + at])
             self._message(conversation, message, call, copied=at < copied)
         if said.answer is not None:
@@ -108,7 +118,7 @@ class _Builder:
         best: tuple[int, _Conversation] | None = None
         for conversation in self.conversations:
             earlier, rest = conversation.fingerprints, conversation.fingerprints[conversation.answered :]
-            if fingerprints[last + 1 :][: len(rest)] != rest or (last < 0) != (not conversation.answered):
+            if (last < 0) != (not conversation.answered) or fingerprints[last + 1 : last + 1 + len(rest)] != rest:
                 continue
             common = common_length(earlier, fingerprints)
             repeats = last >= 0 and earlier[conversation.answered - 1] == fingerprints[last]
@@ -133,9 +143,11 @@ class _Builder:
         copied: bool = False,
     ) -> None:
         """Add a message to the conversation: as a step, or as the results of earlier tool calls."""
+        if not self._fits():
+            return
         marks: dict[str, Any] = {"is_copied_context": True} if copied else {}
         if message.role == "results":
-            for result in message.results:
+            for result in takewhile(self._fits, message.results):
                 content = self._text(result.content)
                 if (step := conversation.waiting.pop(result.id, None)) is not None:
                     results = step.setdefault("observation", {"results": []})["results"]
@@ -151,11 +163,13 @@ class _Builder:
             step["reasoning_content"] = self._text(message.reasoning)
         if message.calls:
             step["tool_calls"] = []
-            for number, tool_call in enumerate(message.calls, 1):
+            known = set[str]()
+            for number, tool_call in enumerate(takewhile(self._fits, message.calls), 1):
                 id = tool_call.id or f"call-{len(conversation.steps)}-{number}"
-                if any(other["tool_call_id"] == self._id(id) for other in step["tool_calls"]):
+                if (shown := self._id(id)) in known:
                     continue
-                entry = {"tool_call_id": self._id(id), "function_name": self._text(tool_call.name)}
+                known.add(shown)
+                entry = {"tool_call_id": shown, "function_name": self._text(tool_call.name)}
                 step["tool_calls"].append({**entry, "arguments": self._arguments(tool_call.arguments)})
                 conversation.waiting[id] = step
         if is_answer:
@@ -166,6 +180,11 @@ class _Builder:
                 step["model_name"] = self._clean(model)
             step["metrics"] = _metrics(call)
             step["extra"] = {"call": call.get("number")}
+
+    def _fits(self, _: object = None) -> bool:
+        """Count a message, tool call or result. Returns False if there are too many."""
+        self._entries -= 1
+        return self._entries >= 0
 
     @staticmethod
     def _step(
@@ -183,6 +202,16 @@ class _Builder:
         self._remaining -= length
         kept = text[:length]
         return kept if length == len(text) else f"{kept}… [{len(text) - length:,} characters left out]"
+
+    def _tools(self, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        text = json.dumps(tools, ensure_ascii=False, default=str) if tools else ""
+        if not text or len(text) > min(_MAX_TOOLS, self._tools_left):
+            return []
+        self._tools_left -= len(text)
+        try:
+            return as_objects(loads(self._clean(text), depth=_MAX_DEPTH))
+        except ValueError:  # nested too deeply
+            return []
 
     def _id(self, id: str) -> str:
         return self._clean(id[:200])
@@ -207,19 +236,27 @@ def build(
     seconds: float = SECONDS,
     max_characters: int = MAX_CHARACTERS,
     max_text: int = MAX_TEXT,
+    max_entries: int = MAX_ENTRIES,
 ) -> Trajectory | None:
     """Build the trajectory of a run in the ATIF format; None if no bodies of calls were recorded.
 
-    ``clean`` removes secrets from a text. Reading stops after ``seconds``, which is then mentioned in ``notes``.
+    ``clean`` removes secrets from a text. Reading stops after ``seconds``, or if the trajectory is too long, which is
+    then mentioned in ``notes``.
     """
     calls = {call["number"]: call for call in read_calls(run_dir)}
-    builder, notes = _Builder(clean, max_characters, max_text), []
+    builder, notes = _Builder(clean, max_characters, max_text, max_entries), []
     deadline = time.monotonic() + seconds
     for body in _in_order(run_dir):
         call = calls.get(body["number"], {})
         if call.get("kind") not in ("generate", None):
             continue
         builder.add(call_content(str(call.get("flavour")), body), call)
+        if builder.is_full:
+            notes.append(
+                f"The trajectory ends at call {body['number']}: "
+                f"it contains {max_entries:,} messages, tool calls and results, and the rest is left out."
+            )
+            break
         if time.monotonic() > deadline:
             notes.append(f"The trajectory ends at call {body['number']}: reading the recording took too long.")
             break
@@ -233,7 +270,7 @@ def build(
         notes.append(f"{pluralize(failed, 'call')} had no answer.")
     longest = max(conversations, key=lambda one: (one.answers, len(one.steps)))
     about = {"name": agent, "version": version}
-    trajectories = [_trajectory(one, number, about, clean) for number, one in enumerate(conversations, 1)]
+    trajectories = [_trajectory(one, number, about) for number, one in enumerate(conversations, 1)]
     main = trajectories[conversations.index(longest)]
     main["session_id"] = run_dir.name
     if others := [other for other in trajectories if other is not main]:
@@ -261,16 +298,12 @@ def _in_order(run_dir: Path) -> Iterator[dict[str, Any]]:
         yield waiting[number][0]
 
 
-def _trajectory(
-    conversation: _Conversation, number: int, agent: Mapping[str, Any], clean: Callable[[str], str]
-) -> Trajectory:
+def _trajectory(conversation: _Conversation, number: int, agent: Mapping[str, Any]) -> Trajectory:
     steps = conversation.steps
     model = next((step["model_name"] for step in steps if "model_name" in step), None)
     about: dict[str, Any] = {**agent, **({"model_name": model} if model else {})}
-    tools = json.dumps(conversation.tools, ensure_ascii=False, default=str)
-    if conversation.tools and len(tools) <= _MAX_TOOLS:
-        with contextlib.suppress(ValueError):  # nested too deeply
-            about["tool_definitions"] = loads(clean(tools), depth=_MAX_DEPTH)
+    if conversation.tools:
+        about["tool_definitions"] = conversation.tools
     metrics = [step["metrics"] for step in steps if "metrics" in step]
     final: dict[str, Any] = {"total_steps": len(steps)}
     for name, total in _TOTALS.items():

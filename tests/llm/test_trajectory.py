@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_mlebench.io.values import loads
+from pytest_mlebench.llm.api import Message, ToolResult, merge_messages
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import CALLS, Call, Ledger, read_calls
 from pytest_mlebench.llm.prices import Tokens
@@ -348,6 +349,58 @@ def test_a_trajectory_is_bounded(tmp_path: Path) -> None:
     found = trajectory(tmp_path, *calls, max_characters=4000, max_text=1000)
     assert found["steps"][0]["message"] == "a" * 1000 + "… [4,000 characters left out]"
     assert len(json.dumps(found)) < 12_000
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [user("x")] * 60,
+        [{"role": "tool", "tool_call_id": "1", "content": "x"}] * 60,
+        [{"role": "assistant", "tool_calls": [{"id": str(k), "function": {}} for k in range(60)]}],
+    ],
+    ids=["messages", "results", "calls"],
+)
+def test_a_trajectory_has_a_limited_number_of_entries(tmp_path: Path, messages: list[Body]) -> None:
+    found = trajectory(tmp_path, ([user("a")], "b"), (messages, "c"), ([user("d")], "e"), max_entries=50)
+    assert json.dumps(found).count('"message":') + json.dumps(found).count('"tool_call_id":') in (49, 50)
+    assert "ends at call 2: it contains 50 messages, tool calls and results" in found["notes"]
+    assert "notes" not in trajectory(tmp_path / "other", (messages, "c"), max_entries=62)
+
+
+def test_tools_of_many_conversations_take_limited_memory(tmp_path: Path) -> None:
+    tools = [{"type": "function", "function": {"name": "f", "description": "x" * 1_000_000}}]
+    calls = (([user(str(k))], "b") for k in range(20))
+    found = build(recorded(tmp_path, *calls, tools=tools), agent="toy")
+    assert found is not None and len(json.dumps(found)) < 17 << 20
+
+
+def test_many_tool_calls_of_one_message_take_linear_time(tmp_path: Path) -> None:
+    cleaned = []
+
+    def clean(text: str) -> str:
+        cleaned.append(text)
+        return text
+
+    calls = [{"id": str(k), "function": {"name": "f", "arguments": "{}"}} for k in range(1000)]
+    found = trajectory(tmp_path, ([{"role": "assistant", "tool_calls": calls}], "b"), clean=clean)
+    assert len(found["steps"][0]["tool_calls"]) == 1000 and len(cleaned) < 5000
+
+
+def test_many_messages_of_an_agent_are_merged_in_linear_time() -> None:
+    class Results(tuple[ToolResult, ...]):
+        copied = 0
+
+        def __add__(self, other: Any) -> Any:
+            Results.copied += len(self) + len(other)
+            return Results((*self, *other))
+
+        def __iter__(self) -> Iterator[ToolResult]:
+            Results.copied += len(self)
+            return super().__iter__()
+
+    results = [ToolResult(id=str(k), content="x") for k in range(1000)]
+    (merged,) = merge_messages(Message(role="results", results=Results((result,))) for result in results)
+    assert merged.results == tuple(results) and Results.copied == 1000
 
 
 def test_the_time_limit_is_respected(tmp_path: Path) -> None:
