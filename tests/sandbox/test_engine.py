@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import socketserver
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from unittest.mock import Mock
@@ -86,7 +87,10 @@ class Engine(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        text = b'{"stream": "Step 1/2 : RUN sleep 999\\n"}\n'
+        self.print("Step 1/2 : RUN sleep 999")
+
+    def print(self, line: str) -> None:
+        text = json.dumps({"stream": f"{line}\n"}).encode()
         self.wfile.write(b"%x\r\n%s\r\n" % (len(text), text))
 
     def do_GET(self) -> None:
@@ -117,6 +121,19 @@ class Dying(Engine):
         self.close_connection = True
 
 
+class Blank(Engine):
+    """Prints blank lines during a build, for three seconds."""
+
+    def do_POST(self) -> None:
+        self.begin()
+        with suppress(OSError):  # the client left
+            for _ in range(60):
+                self.print("")
+                time.sleep(0.05)
+            self.wfile.write(b"0\r\n\r\n")
+        self.close_connection = True
+
+
 @contextmanager
 def serving(path: Path, handler: type[Engine]) -> Iterator[str]:
     handler.ended.clear()
@@ -132,7 +149,12 @@ def serving(path: Path, handler: type[Engine]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("handler", "problem"), [(Engine, "the build takes longer than 1 second"), (Dying, "Connection broken")]
+    ("handler", "problem"),
+    [
+        (Engine, "the build takes longer than 1 second"),
+        (Blank, "the build takes longer than 1 second"),
+        (Dying, "Connection broken"),
+    ],
 )
 def test_a_build_whose_output_ends_early_or_never_is_an_error(
     handler: type[Engine], problem: str, tmp_path: Path

@@ -239,18 +239,20 @@ class Images:
                     labels={f"{LABEL}image": recipe.name, f"{LABEL}build-network": recipe.network},
                     network_mode=mode,
                     container_limits={"memory": memory, "memswap": memory} if self._limit_memory else None,
-                    timeout=math.ceil(self._build_seconds),  # also for each read: a builder may be silent
+                    timeout=math.ceil(self._build_seconds),  # of each read: ends a build that prints nothing
                     rm=True,
                     forcerm=True,
                     decode=True,
                 )
                 with closing(messages):  # ends an unfinished build, and closes its connection
                     for line in _lines(messages):
+                        if time.monotonic() > deadline:
+                            raise _BuildError(late)
+                        if not line:
+                            continue
                         log.append(line[:_MAX_LINE])
                         step = line if line.startswith(("Step ", "STEP ")) else step
                         logger.debug("%s", line[:_MAX_LINE])
-                        if time.monotonic() > deadline:
-                            raise _BuildError(late)
         except _BuildError as error:
             log.append(str(error))
         except (DockerException, HTTPError, OSError, ValueError) as error:  # the folder's content may break the packing
@@ -321,4 +323,4 @@ def _lines(messages: Iterator[dict[str, Any]]) -> Iterator[str]:
         if "error" in message:
             raise _BuildError(str(message["error"]))
         text = message.get("stream") or message.get("status") or ""
-        yield from (line.rstrip() for line in re.split(r"[\r\n]+", str(text)) if line.strip())
+        yield from map(str.rstrip, re.split(r"[\r\n]", str(text)))
