@@ -720,12 +720,16 @@ def test_markdown_is_rendered_without_external_loads_links_or_hidden_text() -> N
     shown = markdown("# Plan\n\n1. **fit**\n\n|a|b|\n|-|-|\n|1|2|\n\n```python\nx = 1 # <i>\n```")
     assert '<p class="heading">Plan</p>' in shown and "<li><strong>fit</strong></li>" in shown
     assert "<td>1</td>" in shown and '<span class="k-c"># &lt;i&gt;</span>' in shown and "<h1" not in shown
+    assert "<td>c|d</td>" in markdown("|a|b|\n|-|-|\n|c\\|d|e||\n|f"), "empty cells may be omitted"
     for text in (
         "[a](javascript:alert(1)) [b](http://evil.example) [c][d]\n\n[d]: http://evil.example",
         "![a](http://evil.example/x.png) <http://evil.example> http://evil.example",
         "<script>alert(1)</script> <!-- hidden --> <img src=x onerror=alert(1)>",
         '```" onclick=alert(1) <b>\n<script>\n```',
         "> " * 5000 + "deep",
+        "|a|b|\n|-|-|\n|c|d|hidden|\n|e|\n\nlast",
+        "> - a|b\n>   -|-\n>   \u00a0|c|hidden|\n>   d\\|e|f|g",
+        "|a|\n|-|\n||hidden|",
         "\n".join(" " * 2 * k + "- deep" for k in range(90)),
     ):
         shown = markdown(text)

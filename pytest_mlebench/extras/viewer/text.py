@@ -10,6 +10,7 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
+from markdown_it.rules_block import StateBlock, table
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
@@ -182,6 +183,29 @@ def _fence(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any
     return f'{name}<pre tabindex="0">{code(token.content)}</pre>\n'
 
 
+_BAR = re.compile(r"(?<!\\)\|")
+
+
+def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Parse a table. If a row has more cells than the head, show the source, because the parser would omit them."""
+    before = len(state.tokens)
+    is_table = table(state, start, end, silent)
+    if is_table and not silent:
+        columns = sum(token.type == "th_open" for token in state.tokens[before:])
+        lines = [state.src[state.bMarks[k] + state.tShift[k] : state.eMarks[k]] for k in range(start, state.line)]
+        if any(_has_more_cells(line, columns) for line in lines):
+            del state.tokens[before:]
+            state.push("fence", "code", 0).content = "\n".join(lines)
+    return is_table
+
+
+def _has_more_cells(line: str, columns: int) -> bool:
+    cells = _BAR.split(line.strip(" \t"))
+    further = cells[columns + (cells[0] == "") :]
+    return any(cell.strip() for cell in further)
+
+
 _MARKDOWN = MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": _DEEP}).enable("table")
 _MARKDOWN.disable(["link", "image", "autolink", "html_block", "html_inline", "reference", "code", "lheading"])
+_MARKDOWN.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
 _MARKDOWN.add_render_rule("fence", _fence)
