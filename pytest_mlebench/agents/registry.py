@@ -194,7 +194,12 @@ class Permissions:
 _KEYS = {"start", "dockerfile", "kwargs_type", "kwargs", "env_vars", "privileged", "trusted", "llm_hosts", "base_image"}
 _ANCHORS = {"vars", "defaults"}
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)*")
-_IMAGE = re.compile(r"[a-z0-9][\w.\-]*(:\d+)?(/[a-z0-9][\w.\-]*)*(:[\w][\w.\-]*)?(@sha256:[0-9a-f]{64})?")
+_PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+IMAGE = re.compile(
+    rf"(?P<repository>{_PART}(?::[0-9]+(?=/))?(?:/{_PART})*)(?::\w[\w.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?",
+    re.ASCII,
+)
+"""The name of an image: Docker's grammar of references, without the other digests and upper-case hosts."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_ID = 200
 _MAX_PATH = 200
@@ -379,7 +384,7 @@ def _are_strings(value: Any) -> bool:
 
 
 def _is_image(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and _IMAGE.fullmatch(value) is not None)
+    return value is None or (isinstance(value, str) and IMAGE.fullmatch(value) is not None)
 
 
 _FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {

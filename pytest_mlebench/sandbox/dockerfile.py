@@ -19,7 +19,7 @@ from typing import IO, Literal, Protocol
 
 from docker.utils.build import create_archive, exclude_paths
 
-from pytest_mlebench.agents.registry import Agent
+from pytest_mlebench.agents.registry import IMAGE, Agent
 from pytest_mlebench.errors import SandboxError, reason
 from pytest_mlebench.io.locks import hold_lock
 from pytest_mlebench.io.progress import Reporter
@@ -35,7 +35,6 @@ _ARGUMENT = re.compile(r"""([A-Za-z_]\w*)(?:=("[^"'\\]*"|'[^"'\\]*'|[^"'\\]*))?"
 _STAGE = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
 _HERE_DOCUMENT = re.compile(r"""(?<![<\w])\d*<<-?["']?[A-Za-z_]|(?<!\S)\d*<<-?\s*[^\s<]*["'\\`#]""")
 """Also one whose end would be a comment here, or continue on the next line, but not ``1 << 2``."""
-_IMAGE = re.compile(r"(?P<repository>[a-z0-9][a-z0-9._/-]*)(?::(?P<tag>\w[\w.-]*))?(?P<digest>@sha256:[0-9a-f]{64})?")
 _REGISTRIES = ("docker.io", "ghcr.io", "quay.io", "gcr.io", "mcr.microsoft.com", "nvcr.io", "public.ecr.aws")
 _TRANSPORTS = ("containers-storage", "dir", "docker", "docker-archive", "docker-daemon", "oci", "oci-archive", "sif")
 """Prefixes (before a colon) that make Podman's builder look for an image in local files."""
@@ -247,7 +246,7 @@ class _Checking:
 
     def check_image(self, image: str, what: str) -> None:
         is_listed = image in self.rules.own
-        match = _IMAGE.fullmatch(image)
+        match = IMAGE.fullmatch(image)
         repository = _full_name(match["repository"]) if match else ""
         in_files = match is not None and match["repository"] in _TRANSPORTS
         if not is_listed and (in_files or repository.partition("/")[0] not in _REGISTRIES):
@@ -284,7 +283,7 @@ def _full_name(repository: str) -> str:
     first, _, rest = repository.partition("/")
     if not rest:
         return f"docker.io/library/{first}"
-    if "." in first or first == "localhost":
+    if "." in first or ":" in first or first == "localhost":
         return f"docker.io/{rest if '/' in rest else f'library/{rest}'}" if first == "docker.io" else repository
     return f"docker.io/{repository}"
 

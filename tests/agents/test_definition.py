@@ -212,6 +212,7 @@ def test_a_folder_without_agents_or_of_a_single_agent_is_rejected(agents: Path, 
         ("scaffold: {start: scaffold/start.sh, env_vars: {A: [1]}}", "A must be a string or number, not the list"),
         ("scaffold: {start: scaffold/start.sh, base_image: 3.12}", "base_image must be the name .* not the value 3.12"),
         ("scaffold: {start: scaffold/start.sh, base_image: 'a b'}", "base_image must be the name .* the string 'a b'"),
+        ("scaffold: {start: scaffold/start.sh, base_image: 'a..b'}", "base_image must be the name .* 'a..b'"),
         ("scaffold: {start: scaffold/start.sh, env_vars: {'A=B': 1}}", "not a valid variable name"),
         ('scaffold: {start: scaffold/start.sh, env_vars: {A: "x\\0y"}}', "A contains a NUL character"),
         (
