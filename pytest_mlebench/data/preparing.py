@@ -22,6 +22,7 @@ import json
 import os
 import re
 import secrets
+import signal
 import stat
 import sys
 import tempfile
@@ -378,7 +379,10 @@ def _reply(job: bytes, preload: Sequence[str]) -> tuple[bytes, int]:
                 jobs.write(job)
             reply = replies.readline(_MAX_REPLY)
         finally:
-            status = process.end()
+            try:
+                status = process.end()
+            except OSError:  # what the code has detached may still change files
+                reply, status = b"", -signal.SIGKILL
     return reply, status
 
 

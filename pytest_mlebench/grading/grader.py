@@ -111,7 +111,8 @@ class GradingProcess:
             self._requests.close()  # the process ends when its input is closed
         with suppress(OSError, ValueError):
             select.select([self._replies], [], [], _STOP_SECONDS)
-        self._process.end()
+        with suppress(OSError):  # its server has ended
+            self._process.end()
         self.abandon()
 
     def abandon(self) -> None:

@@ -49,7 +49,15 @@ from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.data.preparing import heavy_imports, python_paths
 from pytest_mlebench.errors import GraderDefect, InvalidSubmission, MLEBenchError
-from pytest_mlebench.io.processes import end_with, kill_group, preload, read_only, signal_name
+from pytest_mlebench.io.processes import (
+    adopt_orphans,
+    end_orphans,
+    end_with,
+    kill_group,
+    preload,
+    read_only,
+    signal_name,
+)
 from pytest_mlebench.io.values import loads
 
 MAX_REPLY = 1 << 17
@@ -85,6 +93,7 @@ def main() -> None:
         line = control.next(_IDLE_SECONDS if workers else None)
         if line is None:  # idle: release their memory
             _prune(workers, 0)
+            _end_orphans([])
             continue
         request = json.loads(line)
         if "cancel" in request:  # its request has already been answered
@@ -103,6 +112,7 @@ def main() -> None:
         reply = _handle(worker, request, control)
         if "beyond" in reply:
             worker.kill()
+        _end_orphans(workers.values())
         os.write(replies, json.dumps(reply).encode() + b"\n")
 
 
@@ -113,6 +123,11 @@ def _prune(workers: dict[str, _Worker], most: int) -> None:
         if len(workers) > most or not worker.alive or _memory(worker.pid) > _LARGE_WORKER:
             worker.kill()
             del workers[key]
+
+
+def _end_orphans(workers: Iterable[_Worker]) -> None:
+    """Kill the processes that other workers have left."""
+    end_orphans([worker.pid for worker in workers if worker.alive])
 
 
 def _import(names: Iterable[str]) -> None:
@@ -266,6 +281,7 @@ def _confine(memory: int, parent: int) -> None:
     """Limit this worker's memory, and end it with its parent."""
     os.setsid()
     end_with(parent)
+    adopt_orphans()
     with suppress(OSError):  # if memory runs out, the kernel kills this before the harness
         Path("/proc/self/oom_score_adj").write_text("1000")
     with suppress(OSError, ValueError):

@@ -21,7 +21,7 @@ import sys
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -191,12 +191,12 @@ class Forked:
     pid: int
 
     def end(self) -> int:
-        """Let the server kill the process, if it is still running, and its process group. Returns its exit status, or
-        the negative number of the signal."""
-        try:
-            return self.server.order(str(self.pid))
-        except OSError:  # it has ended with its server
-            return -signal.SIGKILL
+        """Let the server kill the process, if it is still running, and all that it started. Returns its exit status,
+        or the negative number of the signal.
+
+        Raises OSError if the server has ended: the process ended with it, but detached ones may still run.
+        """
+        return self.server.order(str(self.pid))
 
 
 def _end(orders: socket.socket, process: subprocess.Popen[bytes], owner: int) -> None:
@@ -214,11 +214,11 @@ def serve() -> NoReturn:
     """Execute orders from standard input until it is closed, as the process of a ``ForkServer``."""
     orders, server = socket.socket(fileno=os.dup(0)), os.getpid()
     children = set[int]()
+    adopt_orphans()
     while True:
         order, descriptors, *_ = socket.recv_fds(orders, 1 << 16, 4)
         if not order:
-            for child in children:
-                kill_group(child)
+            end_orphans([])
             os._exit(0)
         if descriptors:
             function, *names = order.decode().split()
@@ -234,6 +234,7 @@ def serve() -> NoReturn:
             children.remove(int(order))
             kill_group(int(order))
             answer = os.waitstatus_to_exitcode(os.waitpid(int(order), 0)[1])
+            end_orphans(children)
         orders.send(str(answer).encode())
 
 
@@ -242,6 +243,39 @@ def kill_group(child: int) -> None:
     for kill in (os.killpg, os.kill):  # it may not lead its group yet
         with suppress(ProcessLookupError):
             kill(child, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of its descendants whose own parent ends. Its children do not inherit this."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def end_orphans(children: Collection[int]) -> None:
+    """Kill all descendants of this process, which adopts orphans, except ``children`` and their descendants.
+
+    The children of a killed process become children of this one, so this continues until there are no others.
+    """
+    while orphans := [pid for pid in _child_ids() if pid not in children]:
+        for pid in orphans:
+            kill_group(pid)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _child_ids() -> list[int]:
+    pid = os.getpid()
+    try:
+        return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+    except OSError:  # the kernel lacks this file; searching all processes is slower
+        return [int(folder.name) for folder in Path("/proc").glob("[1-9]*") if _parent(folder) == pid]
+
+
+def _parent(process: Path) -> int:
+    try:
+        return int((process / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+    except (OSError, IndexError):  # it has ended
+        return 0
 
 
 def preload(names: Iterable[str]) -> None:
@@ -258,6 +292,7 @@ def _run_child(function: str, descriptors: Sequence[int], server: int) -> NoRetu
     try:
         os.setsid()
         end_with(server)
+        adopt_orphans()
         for number, descriptor in enumerate(descriptors[:3]):
             os.dup2(descriptor, number)
             os.close(descriptor)

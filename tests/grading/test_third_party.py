@@ -253,6 +253,56 @@ def make(raw, seed):
     wait_until(lambda: not any(psutil.pid_exists(int(file.read_text())) for file in files))
 
 
+DETACH = """
+import os, time
+def detach():
+    reader, writer = os.pipe()
+    if child := os.fork():
+        os.close(writer)
+        os.waitpid(child, 0)
+        return os.read(reader, 9).decode()
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.write(writer, str(os.getpid()).encode())
+    os.closerange(0, 64)
+    time.sleep(60)
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("adopts", [True, False], ids=["default", "its process refuses orphans"])
+def test_no_detached_process_can_change_prepared_files(make: Make, adopts: bool, tmp_path: Path) -> None:
+    refuse = "" if adopts else "import ctypes; ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)"
+    prepare = f"""
+first = prepare
+def prepare(raw, public, private):
+    first(raw, public, private)
+    {refuse}
+    public.joinpath("pid").write_text(detach())
+"""
+    competition = make("prepare", DETACH + prepare)
+    dataset = DataStore(tmp_path / "data").prepare(competition, synthetic=1)
+    assert not psutil.pid_exists(int((dataset.public / "pid").read_text()))
+
+
+def test_no_detached_process_survives_its_grader(make: Make, tmp_path: Path) -> None:
+    name = f"left-{os.getpid()}"
+    grade = f"""
+import ctypes
+ctypes.CDLL(None).prctl(15, b{name!r})
+def grade(submission, answers): raise MemoryError(detach())  # its worker is not used again
+"""
+    competition = make("grade", DETACH + grade)
+    dataset = DataStore(tmp_path / "data").prepare(competition, synthetic=1)
+    shutil.copy(dataset.answers, submission := tmp_path / "submission.csv")
+    grader = Grader(competition, dataset)
+    assert "of memory" in str(grader.report(submission).error)
+    alive = [process for process in psutil.process_iter() if process.name() == name]
+    assert len(alive) == 1, "the worker that checked grade.py"
+
+
 LINKS = """
 import os, pathlib, shutil
 def reply():
