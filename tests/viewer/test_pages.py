@@ -34,7 +34,7 @@ from pytest_mlebench.io.values import write_json
 from pytest_mlebench.llm.ledger import CALLS
 from pytest_mlebench.records.group import RunGroup, grading_report, mark_running, read_group
 from pytest_mlebench.records.outcome import Ending
-from pytest_mlebench.records.record import GRADING_REPORT, RUNNING, RunKey
+from pytest_mlebench.records.record import GRADING_REPORT, RUN_LOG, RUNNING, RunKey
 from pytest_mlebench.reports import page as report_page
 from pytest_mlebench.results.overview import Overview, overview
 from tests.groups import make_group, record_with, save_group
@@ -436,6 +436,27 @@ def test_parts_of_a_log_have_no_gaps(ask: Ask) -> None:
         assert start == place and end > start
         place, seen = end, seen + 1
     assert seen > 10
+
+
+def test_the_last_error_of_a_long_log_is_its_last(tmp_path: Path, asked_of: Callable[[], Ask]) -> None:
+    record = record_with(default_catalogue()[SMOKE[0]], "gold")
+    save_group(tmp_path / "g", [record])
+    lines = [f"Error:{number} {'x' * 5000}\n" for number in range(500)]
+    end = f"{'x' * (3 << 20)} fatal"
+    (tmp_path / "g" / record.run_id / RUN_LOG).write_text("".join(lines) + "good\n" * 400_000 + end)
+
+    def hits(query: str) -> list[str]:
+        (found,) = re.findall(r"<ol>(.*?)</ol>", ask(f"/run/g/{record.run_id}/log?{query}").text, re.DOTALL)
+        return [unescape(re.sub(r"<[^>]+>", "", line)).split(" x")[0] for line in found.split("</li>")[:-1]]
+
+    ask = asked_of()
+    assert hits("errors=1") == [f"Error:{number}" for number in range(300)]
+    assert hits("at=error")[:-1] == [f"Error:{number}" for number in range(201, 500)]
+    assert hits("at=error")[-1].endswith("fatal")
+    answer = ask(f"/run/g/{record.run_id}/log?at=error").text
+    assert "300 (the last)</b>" in answer and "and more" in answer
+    (place,) = re.findall(r'data-at="(\d+)"', answer)
+    assert int(place) > sum(map(len, lines))
 
 
 def test_only_read_requests_that_name_this_machine_are_answered(ask: Ask) -> None:

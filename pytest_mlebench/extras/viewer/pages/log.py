@@ -30,13 +30,13 @@ _BLOCK = 1 << 20
 def log(site: Site, request: Request) -> Response:
     run = site.place(request)
     query = request.query_params
-    words = query.get("q", "")[:200]
+    words, last = query.get("q", "")[:200], query.get("at") == "error"
     found, hits, more, shown, place = size_of(run.folder, run.run_id, RUN_LOG), None, False, None, -1
     if found:
         place = whole_number(query.get("at"), -1, found)
-        if "errors" in query or query.get("at") == "error":
-            hits, more = _find(run.folder, run.run_id, None)
-            if query.get("at") == "error" and hits:
+        if "errors" in query or last:
+            hits, more = _find(run.folder, run.run_id, None, last=last)
+            if last and hits:
                 place = hits[-1].number
         elif words:
             hits, more = _find(run.folder, run.run_id, words)
@@ -49,6 +49,7 @@ def log(site: Site, request: Request) -> Response:
         place=place,
         hits=hits,
         more=more,
+        last=last,
         words=words,
         errors="errors" in query,
         live=run.record is None,
@@ -105,32 +106,49 @@ def _around(group_dir: Path, run: str, place: int) -> LogPart:
     return _part(group_dir, run, start=begin)
 
 
-def _find(group_dir: Path, run: str, words: str | None) -> tuple[list[Hit], bool]:
-    """Return lines with this text, ignoring case, or for None lines about failures. ``number`` is their first byte.
+def _find(group_dir: Path, run: str, words: str | None, *, last: bool = False) -> tuple[list[Hit], bool]:
+    """Return the first or ``last`` lines with this text, ignoring case, or for None lines about failures.
 
-    Also return whether there are more. Raises NotReadable.
+    ``number`` of a hit is the first byte of its line. Also return whether there are more. Raises NotReadable.
     """
     needles = ERRORS if words is None else (words.encode("utf-8", "replace").lower(),)
     hits: list[Hit] = []
     with opened(group_dir, run, RUN_LOG) as descriptor:
-        place = 0
-        while place < _MAX_SEARCHED and (block := os.pread(descriptor, _BLOCK, place)):
-            if len(block) == _BLOCK and (last := block.rfind(b"\n")) >= 0:
-                block = block[: last + 1]
+        for place, block in (_blocks_from_the_end if last else _blocks)(descriptor):
             lowered = block.lower()
-            found = sorted({at for needle in needles for at in _each(lowered, needle)})
-            done = -1
-            for at in found:
-                if at < done:
-                    continue  # in the same line as the previous one
+            lines: dict[int, int] = {}
+            for at in sorted({at for needle in needles for at in _each(lowered, needle)}):
+                lines.setdefault(block.rfind(b"\n", 0, at) + 1, at)
+            for begin, at in reversed(lines.items()) if last else lines.items():
                 if len(hits) >= _FOUND:
-                    return hits, True
-                begin, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
-                done = end = len(block) if end < 0 else end
+                    return hits[::-1] if last else hits, True
+                end = block.find(b"\n", at)
+                end = len(block) if end < 0 else end
                 length = max(len(needle) for needle in needles if lowered.startswith(needle, at))
                 hits.append(_hit(block, place, begin, at, min(at + length, end), end))
-            place += len(block)
-    return hits, False
+    return hits[::-1] if last else hits, False
+
+
+def _blocks(descriptor: int) -> Iterator[tuple[int, bytes]]:
+    """Yield parts of a log with their first byte. They begin and end at line ends, unless a line is longer."""
+    place = 0
+    while place < _MAX_SEARCHED and (block := os.pread(descriptor, _BLOCK, place)):
+        if len(block) == _BLOCK and (last := block.rfind(b"\n")) >= 0:
+            block = block[: last + 1]
+        yield place, block
+        place += len(block)
+
+
+def _blocks_from_the_end(descriptor: int) -> Iterator[tuple[int, bytes]]:
+    end = os.fstat(descriptor).st_size
+    least = max(0, end - _MAX_SEARCHED)
+    while end > least:
+        start = max(least, end - _BLOCK)
+        block = os.pread(descriptor, end - start, start)
+        if start and 0 < (first := block.find(b"\n") + 1) < len(block):
+            start, block = start + first, block[first:]
+        yield start, block
+        end = start
 
 
 def _each(content: bytes, needle: bytes) -> Iterator[int]:
