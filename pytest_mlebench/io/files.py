@@ -120,9 +120,9 @@ def expanded(path: AnyPath) -> Path:
         raise UnknownHome(f"there is no home folder {Path(path).parts[0]}") from error
 
 
-def read_regular(path: Path, max_bytes: int) -> str:
+def read_regular(path: Path, max_bytes: int, *, follow_links: bool = True) -> str:
     """The text of a file in UTF-8. Raises OSError, or ValueError if it is a device or pipe, too large, or not UTF-8."""
-    with open(path, "rb", opener=_without_waiting) as file:
+    with open(path, "rb", opener=_without_waiting if follow_links else _without_link) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError("it is not a regular file")
         content = file.read(max_bytes + 1)
@@ -133,6 +133,15 @@ def read_regular(path: Path, max_bytes: int) -> str:
 
 def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)  # otherwise, opening a pipe waits for a writer
+
+
+def _without_link(path: str, flags: int) -> int:
+    try:
+        return _without_waiting(path, flags | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ValueError("it is a link, which is not followed here: copy the file") from error
+        raise
 
 
 def secret_lines(file: Path) -> Iterator[tuple[int, str]]:

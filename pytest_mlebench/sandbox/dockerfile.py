@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal, Protocol
 
-from docker.utils.build import create_archive, exclude_paths
+from docker.utils.build import Pattern, PatternMatcher, create_archive
+from docker.utils.fnmatch import translate
 
 from pytest_mlebench.agents.registry import IMAGE, Agent
 from pytest_mlebench.errors import SandboxError, reason
+from pytest_mlebench.io.files import read_regular
 from pytest_mlebench.io.locks import hold_lock
 from pytest_mlebench.io.progress import Reporter
 from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS
@@ -312,9 +314,13 @@ BASE_IMAGE = "debian:bookworm-slim"
 
 BuildNetwork = Literal["none", "registries", "full"]
 BUILD_NETWORKS: tuple[BuildNetwork, ...] = ("none", "registries", "full")
-_MAX_WILDCARDS = 4
-"""In one pattern of .dockerignore: the time to match it grows exponentially with their number."""
+_MAX_DOCKERFILE = 1 << 20
+_MAX_IGNORE, _MAX_PATTERNS = 1 << 16, 200
+"""Bytes and patterns of a .dockerignore. Each file is matched with each pattern."""
 _IGNORED = ["**/__pycache__", "**/*.pyc", ".git"]
+_INCLUDED = ["!Dockerfile", "!.dockerignore"]
+_ANY_FOLDERS, _ANY_NAME = "(.*/)?", "[^/]*"
+"""What docker translates ** and * to."""
 _FROM = re.compile(
     rf"^([ \t]*FROM[ \t]+(?:--platform=\S+[ \t]+)?){ENVIRONMENT}(?::latest)?(?=\s|$)", re.IGNORECASE | re.MULTILINE
 )
@@ -334,6 +340,35 @@ RUN ["/usr/bin/find", "/", "-xdev", "-path", "/home/data", "-prune", "-o", "(", 
 """
 
 
+class _Pattern(Pattern):
+    """A pattern of .dockerignore that matches as docker's, but whose time does not grow exponentially with wildcards.
+
+    What follows a wildcard only matches at its first place. The next wildcard of the same kind matches everything that
+    follows another place, so the result is the same.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        *blocks, last = translate(self.cleaned_pattern.lower())[1:-1].split(_ANY_FOLDERS)
+        if any(block and not block.endswith("/") for block in blocks):
+            raise ValueError(f".dockerignore: {text!r:.100}: write a / before **")
+        *names, end = last.split(_ANY_NAME)
+        regex = "".join(f"(?>(?:.*?/)??{_first(block)})" for block in blocks[1:])
+        if blocks:
+            regex = f"{_first(blocks[0])}{regex}{_ANY_FOLDERS}"
+        if names:
+            end = f"{_first(_ANY_NAME.join(names))}{_ANY_NAME}{end}"
+        self._regex = re.compile(f"{regex}{end}$")
+
+    def match(self, filepath: str) -> bool:
+        return self._regex.match(filepath.lower()) is not None
+
+
+def _first(block: str) -> str:
+    name, *others = block.split(_ANY_NAME)
+    return name + "".join(f"(?>[^/]*?{other})" for other in others)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """Everything that an image is built from."""
@@ -349,13 +384,18 @@ class Recipe:
 
     def files(self) -> list[str]:
         """Return the files for the builder, as paths relative to the folder. Raises ValueError for a pattern."""
-        ignore = self.folder / ".dockerignore"
-        patterns = ignore.read_text(encoding="utf-8").splitlines() if ignore.is_file() else []
-        patterns = [line.strip() for line in patterns if line.strip() and not line.lstrip().startswith("#")]
-        for pattern in patterns:
-            if len(re.findall(r"\*\*?", pattern)) > _MAX_WILDCARDS:
-                raise ValueError(f".dockerignore: {pattern!r:.100} has more than {_MAX_WILDCARDS} wildcards (* or **)")
-        return sorted(exclude_paths(str(self.folder), [*_IGNORED, *patterns]) - {".dockerignore"})
+        try:
+            text = read_regular(self.folder / ".dockerignore", _MAX_IGNORE, follow_links=False)
+        except FileNotFoundError:
+            text = ""
+        except (OSError, ValueError) as error:
+            raise ValueError(f".dockerignore: {reason(error)}") from error
+        patterns = [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")]
+        if len(patterns) > _MAX_PATTERNS:
+            raise ValueError(f".dockerignore has {len(patterns)} patterns; the limit is {_MAX_PATTERNS}")
+        matcher = PatternMatcher([])
+        matcher.patterns = [one for one in map(_Pattern, [*_IGNORED, *patterns, *_INCLUDED]) if one.dirs]
+        return sorted(set(matcher.walk(str(self.folder))) - {".dockerignore"})
 
     def tag(self) -> str:
         """Return the image's tag, with a digest of its inputs. Raises SandboxError if the folder cannot be packed."""
@@ -420,8 +460,8 @@ def agent_recipe(agent: Agent, environment: str, network: BuildNetwork) -> Recip
 
 def _read(dockerfile: Path) -> str:
     try:
-        return dockerfile.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_regular(dockerfile, _MAX_DOCKERFILE)
+    except (OSError, ValueError) as error:
         raise SandboxError(f"{dockerfile} cannot be read: {reason(error)}") from error
 
 

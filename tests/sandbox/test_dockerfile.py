@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from pytest_mlebench.agents.registry import default_agents
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.sandbox.dockerfile import Recipe, Rules
+from pytest_mlebench.sandbox.dockerfile import Recipe, Rules, environment_recipe
 
 
 class Engine:
@@ -90,13 +91,44 @@ def test_honest_dockerfiles_pass(text: str) -> None:
     Rules(Engine(), ("mlebench-env",)).check(text)
 
 
-def test_patterns_that_would_take_exponential_time_are_rejected(tmp_path: Path) -> None:
-    recipe = Recipe(name="x", folder=tmp_path, dockerfile="", arguments={})
-    for name in ("a" * 60, "a.pyc", "b"):
+def test_many_wildcards_do_not_take_exponential_time(tmp_path: Path) -> None:
+    for name in ("a" * 60, "a.pyc", "b", "d/e/f/x1y2z", "d/e/x1y2"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    ignore = tmp_path / ".dockerignore"
-    ignore.write_text("a*a*a*a*b\n**/*.x/**/*\na*a\n")
-    assert recipe.files() == ["b"]
-    ignore.write_text("x\na*a*a*a*a*b\n")
-    with pytest.raises(SandboxError, match=r"\.dockerignore: 'a\*a\*a\*a\*a\*b' has more than 4 wildcards"):
-        recipe.tag()
+    (tmp_path / ".dockerignore").write_text(
+        f"{'a*' * 40}b\n{'*a/**/' * 9}b\n{'**/' * 40}c\n**/*.x/**/*\na*a\n**/d/**/*x*y*z\n"
+    )
+    assert recipe(tmp_path).files() == ["b", "d", "d/e", "d/e/f", "d/e/x1y2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("x\n" * 201, " has 201 patterns; the limit is 200"),
+        ("#" * (1 << 16) + "\n", ": it has more than 65,536 bytes"),
+        ("x**/y", ": 'x**/y': write a / before **"),
+    ],
+)
+def test_what_takes_long_to_match_is_rejected(text: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / ".dockerignore").write_text(text)
+    with pytest.raises(SandboxError, match=rf"cannot be packed for the builder: \.dockerignore{re.escape(problem)}"):
+        recipe(tmp_path).tag()
+
+
+def test_a_dockerignore_that_is_a_link_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x**/secret")
+    (tmp_path / ".dockerignore").symlink_to("secret")
+    with pytest.raises(SandboxError, match=r"\.dockerignore: it is a link") as caught:
+        recipe(tmp_path).tag()
+    assert "x**" not in str(caught.value)
+
+
+def test_a_huge_dockerfile_is_not_read_whole(tmp_path: Path) -> None:
+    with (tmp_path / "Dockerfile").open("w") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(SandboxError, match="Dockerfile cannot be read: it has more than 1,048,576 bytes"):
+        environment_recipe(tmp_path, {})
+
+
+def recipe(folder: Path) -> Recipe:
+    return Recipe(name="x", folder=folder, dockerfile="", arguments={})

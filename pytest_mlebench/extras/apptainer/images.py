@@ -7,10 +7,8 @@ Docker but no Apptainer writes an archive, ``NAME.tar``, which the first machine
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
-import stat
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,7 +25,7 @@ from pytest_mlebench.extras.apptainer import definition as definition_module
 from pytest_mlebench.extras.apptainer.definition import BUILD, Script, definition
 from pytest_mlebench.extras.apptainer.disk import scratch_folder
 from pytest_mlebench.extras.apptainer.program import InstalledProgram, build_environment, find_program, last_line, run
-from pytest_mlebench.io.files import bundled, publish, write_text
+from pytest_mlebench.io.files import bundled, publish, read_regular, write_text
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.io.values import json_text, loads
 from pytest_mlebench.sandbox import dockerfile
@@ -251,16 +249,11 @@ class SifImages:
 def _read_workdir(tag: str, file: Path) -> str:
     """Read the path that a build wrote. Its programs could put anything there, such as a link to another file."""
     text = ""
-    with suppress(OSError, ValueError), open(file, "rb", opener=_open_quietly) as opened:
-        if stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-            text = opened.read(_MAX_PATH + 1).decode()
-    if not text.startswith("/") or not text.isprintable() or len(text) > _MAX_PATH:
+    with suppress(OSError, ValueError):
+        text = read_regular(file, _MAX_PATH, follow_links=False)
+    if not text.startswith("/") or not text.isprintable():
         raise SandboxError(f"image {tag}: its build replaced the file with the path of its working directory")
     return text
-
-
-def _open_quietly(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 @cache
