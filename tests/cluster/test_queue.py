@@ -316,10 +316,34 @@ def test_a_slurm_job_keeps_its_name_and_its_submission_leaves_no_script(
         *("--time=1", "--job-name=mine", "--time=5", "--job-name=ours")
     ]
     assert not list(tmp_path.glob("*.sh"))
-    for options in ("--array=1-3", "--arr 1-3", "-a 1-3", "--time=5 -a1"):
-        with pytest.raises(ClusterError, match="leave out job arrays"):
-            SlurmEngine(options)
-    assert SlurmEngine("-A account --account=account")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *("--array=1-3", "--arr 1-3", "-a 1-3", "--time=5 -a1", "-Ha1"),
+        *("--output=x", "--out x", "-o x", "-ox", "--error=x", "-e x", "--chdir=x", "-D x", "--open-mode=truncate"),
+        *("--wrap=true", "--wait", "-W", "--quiet", "-Q", "--test-only", "--help", "-V", "--"),
+    ],
+)
+def test_slurm_options_that_hide_a_job_or_its_output_are_refused(options: str, tmp_path: Path) -> None:
+    setup = tmp_path / "setup.sh"
+    setup.write_text(f"#SBATCH {options} # ours\nmodule load cuda\n")
+    with pytest.raises(ClusterError, match="--cluster-options: leave out -"):
+        SlurmEngine(options)
+    with pytest.raises(ClusterError, match=f"--cluster-setup: {setup}: leave out -"):
+        SlurmEngine(setup=setup)
+
+
+def test_other_slurm_options_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = tmp_path / "setup.sh"
+    setup.write_text("#SBATCH --account=lab # it's ours\n# --output=x\nmodule load cuda\n")
+    options = "-A account --account=account --wait-all-nodes=1 -p gpu -C v100 --exclusive --exclude=n1 -kof --hold"
+    monkeypatch.setenv("SBATCH_ERROR", "/dev/null")
+    engine = SlurmEngine(options, setup)
+    assert "SBATCH_ERROR" not in engine._environment
+    with pytest.raises(ClusterError, match=f"--cluster-setup: {tmp_path}/missing cannot be read: No such file"):
+        SlurmEngine(setup=tmp_path / "missing")
 
 
 @pytest.mark.parametrize("refusal", [QueueFull("full"), ClusterError("busy")])

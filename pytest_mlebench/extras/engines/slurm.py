@@ -36,8 +36,9 @@ _FULL = re.compile(
 """Errors after which ``sbatch`` may succeed later: a full queue, a drained partition, a controller that restarts."""
 _HELD = re.compile(r"launch.failed.requeued.held|JobHoldMaxRequeue", re.IGNORECASE)
 """Reasons of a waiting job that Slurm could not start on its node and will not retry."""
-_ARRAY = ("-a", "--ar")
-"""How an option for an array of jobs may begin; ``sbatch`` accepts abbreviations."""
+_OURS = "array chdir error help open-mode output quiet test-only usage version wait wrap".split()
+"""Options of ``sbatch`` that would hide a job's output or id from the session, or submit another number of jobs."""
+_OURS_SHORT = re.compile("-[HOv]*[aDehoQVW]")
 _NO_NODES = "Requested node configuration is not available"
 _RUNNING = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING"})
 _PENDING = frozenset(
@@ -57,15 +58,16 @@ class SlurmEngine:
     max_parallel: int | None = None
 
     def __init__(self, options: str = "", setup: Path | None = None, secrets: Sequence[str] = ()) -> None:
+        self._options = _options(options, "--cluster-options")
         try:
-            self._options = shlex.split(options)
-        except ValueError as error:
-            raise ClusterError(f"--cluster-options: {options!r} is invalid: {error}") from error
-        if any(word.startswith(_ARRAY) for word in self._options):
-            raise ClusterError(f"--cluster-options: {options!r} is invalid: each run is a job, so leave out job arrays")
-        self._setup = setup
+            self._setup = "" if setup is None else setup.read_text(encoding="utf-8")
+        except (OSError, UnicodeError) as error:
+            raise ClusterError(f"--cluster-setup: {setup} cannot be read: {reason(error)}") from error
+        for line in re.findall(r"^#SBATCH(.*)", self._setup, re.MULTILINE):
+            _options(line, f"--cluster-setup: {setup}", comments=True)
         self.poll_seconds = self.settle_seconds = _interval()
-        self._environment = {name: value for name, value in os.environ.items() if name not in secrets}
+        dropped = {*secrets, "SBATCH_ARRAY_INX", "SBATCH_ERROR", "SBATCH_WAIT"}
+        self._environment = {name: value for name, value in os.environ.items() if name not in dropped}
 
     def check(self) -> None:
         """Check that Slurm answers and would accept a job with these options."""
@@ -94,9 +96,8 @@ class SlurmEngine:
         script = job.folder / f"{job.name}.sh"
         start = f'set -- {shlex.join(command)}\nexec "${{MLEBENCH_PYTHON:-$1}}" "${{@:2}}"'
         try:
-            lines = "" if self._setup is None else self._setup.read_text(encoding="utf-8")
-            script.write_text(f"#!/bin/bash\n{lines}\n{start}\n")
-        except (OSError, UnicodeError) as error:
+            script.write_text(f"#!/bin/bash\n{self._setup}\n{start}\n", encoding="utf-8", errors="surrogateescape")
+        except OSError as error:
             raise ClusterError(f"the job's script cannot be written: {reason(error)}") from error
         try:
             output = self._call(
@@ -169,6 +170,20 @@ class SlurmEngine:
             return done.stdout
         text = _line(done.stderr) or f"exit status {done.returncode}"
         raise (QueueFull if _FULL.search(text) else ClusterError)(f"{command[0]}: {text}")
+
+
+def _options(text: str, what: str, *, comments: bool = False) -> list[str]:
+    """The words of options for ``sbatch``. Raises ClusterError for those of ``_OURS``, also if they are abbreviated."""
+    try:
+        words = shlex.split(text, comments=comments)
+    except ValueError as error:
+        raise ClusterError(f"{what}: {text!r} is invalid: {error}") from error
+    for word in words:
+        name = word.partition("=")[0]
+        is_long = name.startswith("--") and any(option.startswith(name[2:]) for option in _OURS)
+        if is_long or _OURS_SHORT.match(word):
+            raise ClusterError(f"{what}: leave out {name}: each run is one job, whose output the session needs")
+    return words
 
 
 def _interval() -> float:
