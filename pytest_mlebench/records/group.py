@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -421,6 +421,13 @@ def runs_in_progress(group_dir: Path) -> list[RunInProgress]:
         interrupted = is_dead(run.owner) or unrefreshed > _LOST_SECONDS
         found.append(replace(run, run_dir=path.parent, interrupted=interrupted))
     return sorted(found, key=lambda run: (run.started, run.run_dir.name))
+
+
+def runs_to_resume(found: Sequence[RunInProgress], done: Collection[RunKey]) -> list[RunInProgress]:
+    """The latest attempt of each interrupted run in ``found`` that has not been resumed: no record, not in progress."""
+    running = {run.key for run in found if not run.interrupted}
+    latest = {run.key: run for run in found if run.interrupted}
+    return [run for key, run in latest.items() if key not in done and key not in running]
 
 
 _READ_BYTES = 1 << 16

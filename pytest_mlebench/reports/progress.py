@@ -22,6 +22,7 @@ from pytest_mlebench.records.group import (
     RunInProgress,
     latest_events,
     runs_in_progress,
+    runs_to_resume,
 )
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import REPORT, RUN_LOG
@@ -218,7 +219,7 @@ def progress(reader: GroupReader, *, width: int = 120) -> str:
     running = [run for run in in_progress if not run.interrupted]
     done = {record.key for record in group.records}
     current = {run.key for run in running}
-    interrupted = {run.key for run in in_progress if run.interrupted} - done - current
+    interrupted = {run.key for run in runs_to_resume(in_progress, done)}
     waiting = len(group.planned - done - current - interrupted)
     broken = [f"left out: {reason.removeprefix(f'{reader.folder}/')}" for reason in group.broken[:_LATEST]]
     spent = _spent(group, [run.run_dir for run in running])

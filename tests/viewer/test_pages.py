@@ -11,7 +11,7 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from html import escape, unescape
 from pathlib import Path
@@ -32,10 +32,11 @@ from pytest_mlebench.extras.viewer.steps import SHOWN, OutlineStep, timestamp
 from pytest_mlebench.extras.viewer.text import code, coloured, markdown
 from pytest_mlebench.io.values import write_json
 from pytest_mlebench.llm.ledger import CALLS
-from pytest_mlebench.records.group import RunGroup, grading_report, mark_running, read_group
+from pytest_mlebench.records.group import GroupReader, RunGroup, grading_report, mark_running, read_group
 from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.records.record import GRADING_REPORT, RUN_LOG, RUNNING, RunKey
 from pytest_mlebench.reports import page as report_page
+from pytest_mlebench.reports.progress import progress
 from pytest_mlebench.results.overview import Overview, overview
 from tests.groups import make_group, record_with, save_group
 from tests.viewer.conftest import EVIL, FORMULA, SMOKE, Ask, asker, write_trajectory
@@ -217,6 +218,42 @@ def test_a_run_without_a_record_shows_its_key_and_its_remaining_time(
         (run_dir / RUNNING).write_text(json.dumps(running | {"owner": {}}))
         os.utime(run_dir / RUNNING, (0, 0))
         assert "interrupted</b> an-agent · seed 2" in ask("/run/g/run").text
+
+
+def test_an_interrupted_run_is_listed_once_and_not_after_it_was_resumed(
+    tmp_path: Path, asked_of: Callable[[], Ask]
+) -> None:
+    record = record_with(default_catalogue()[SMOKE[0]], "gold")
+    group = tmp_path / "g"
+    for name in ("first", "second"):
+        (group / name).mkdir(parents=True)
+        with suppress(KeyboardInterrupt), mark_running(group / name, record.key, worker="", time_limit=60.0):
+            raise KeyboardInterrupt
+        about = json.loads((group / name / RUNNING).read_text())
+        (group / name / RUNNING).write_text(json.dumps(about | {"owner": {}}))
+        os.utime(group / name / RUNNING, (0, 0))
+    (group / "manifest.json").write_text(
+        json.dumps({"run_group": "g", "runs": [record.key._asdict() | {"nodeid": ""}]})
+    )
+
+    def shown() -> tuple[bool, bool, bool]:
+        watched = progress(GroupReader(group))
+        return (
+            "1 interrupted" in asked_of()("/").text,
+            "1 run interrupted" in ask("/group/g").text,
+            "1 interr" in watched,
+        )
+
+    ask = asked_of()
+    assert shown() == (True, True, True)
+    assert "/run/g/second" in ask("/group/g").text and "/run/g/first" not in ask("/group/g").text
+    assert "it was interrupted" in ask("/run/g/first").text and "data-clock" not in ask("/run/g/first").text
+    (group / "third").mkdir()
+    with mark_running(group / "third", record.key, worker="", time_limit=60.0):
+        assert shown() == (False, False, False) and "1 running" in progress(GroupReader(group))
+    assert shown() == (True, True, True)
+    save_group(group, [record])
+    assert shown() == (False, False, False)
 
 
 def test_groups_without_a_common_competition_are_compared_in_a_sentence(

@@ -19,10 +19,10 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.viewer.folder import changed_at, is_utf8, read, read_record
 from pytest_mlebench.io.files import NotReadable
 from pytest_mlebench.io.values import as_count, loads, parse
-from pytest_mlebench.records.group import runs_in_progress
+from pytest_mlebench.records.group import runs_in_progress, runs_to_resume
 from pytest_mlebench.records.manifest import Manifest
 from pytest_mlebench.records.outcome import FAILURES, Outcome
-from pytest_mlebench.records.record import GRADING_REPORT, MANIFEST, RECORD, RUNNING, RunRecord
+from pytest_mlebench.records.record import GRADING_REPORT, MANIFEST, RECORD, RUNNING, RunKey, RunRecord
 
 FILE = ".mlebench-view.sqlite3"
 _VERSION = 5
@@ -307,12 +307,13 @@ class RunIndex:
             ("delete from runs where group_name = ? and folder = ?", (name, run)) for run in known.keys() - seen
         ]
         found = runs_in_progress(folder) if in_progress else []
-        interrupted = sum(run.interrupted for run in found)
-        running = len(found) - interrupted
+        running = sum(not run.interrupted for run in found)
         if statements:
             counted = [(_COUNTED.format(facet, column), (name,)) for facet, column in FACETS.items()]
             latest = [(_ALL_OLD, (name,)), (_LATEST, (name, name))]
             self._write([*statements, *latest, (_DELETE_FACETS, (name,)), *counted])
+        done = {RunKey(run.agent, run.competition_id, run.seed) for run in self.runs(name)} if found else set()
+        interrupted = len(runs_to_resume(found, done))
         group = self._about(name, running=running, interrupted=interrupted, broken=broken)
         self._write([("insert or replace into groups values (?, ?, ?)", (name, stamp, json.dumps(asdict(group))))])
         self._checked[name] = time.monotonic()

@@ -7,7 +7,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from pytest_mlebench.io.files import NotReadable, opened
 from pytest_mlebench.io.units import plain
 from pytest_mlebench.io.values import as_count, as_number, as_object, loads
 from pytest_mlebench.llm.ledger import CALLS
-from pytest_mlebench.records.group import RunInProgress, runs_in_progress
+from pytest_mlebench.records.group import RunInProgress
 from pytest_mlebench.records.record import GRADING_REPORT, MANIFEST, RUN_LOG
 from pytest_mlebench.sandbox.redaction import TAIL_SUFFIX
 
@@ -120,18 +120,18 @@ def _mark(line: bytes) -> CallMark | None:
     )
 
 
-def running(group_dir: Path, calls: Calls) -> tuple[list[LiveRun], list[LiveRun]]:
-    """Return the runs of a group that are in progress, and those that were interrupted."""
-    found: tuple[list[LiveRun], list[LiveRun]] = [], []
-    for run in runs_in_progress(group_dir):
-        shown = LiveRun(
+def running(found: Iterable[RunInProgress], group_dir: Path, calls: Calls) -> list[LiveRun]:
+    """Return what pages show of those runs that are in progress, not interrupted."""
+    return [
+        LiveRun(
             run=run,
             elapsed=max(0.0, time.time() - run.started),
             calls=calls.of(group_dir, run.run_dir.name),
             log=log_end(group_dir, run.run_dir.name),
         )
-        found[run.interrupted].append(shown)
-    return found
+        for run in found
+        if not run.interrupted
+    ]
 
 
 def log_end(group_dir: Path, run: str, lines: int = _LOG_LINES, size: int = 8192) -> list[str]:

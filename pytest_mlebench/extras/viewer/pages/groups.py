@@ -11,7 +11,7 @@ from starlette.responses import Response
 from pytest_mlebench.extras.viewer.folder import is_folder
 from pytest_mlebench.extras.viewer.live import group_state, running
 from pytest_mlebench.extras.viewer.site import Missing, Site, attachment, events, seg
-from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.group import RunGroup, runs_in_progress, runs_to_resume
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.page import page as report_page
 from pytest_mlebench.reports.page import parts
@@ -59,7 +59,8 @@ def group(site: Site, request: Request) -> Response:
             ("The last error in the log", f"{link}/log?at=error"),
         ]
 
-    now, interrupted = running(site.index.runs_dir / group.name, site.calls)
+    folder = site.index.runs_dir / group.name
+    found = runs_in_progress(folder)
     return site.page(
         request,
         "group.html",
@@ -67,8 +68,8 @@ def group(site: Site, request: Request) -> Response:
         crumbs=[("Run groups", "/")],
         group=group,
         state=state,
-        running=now,
-        interrupted=interrupted,
+        running=running(found, folder, site.calls),
+        interrupted=runs_to_resume(found, read.runs.keys()),
         run_link=run_link,
         run_links=run_links,
         **_parts(site, read),

@@ -113,12 +113,12 @@ def run(site: Site, request: Request) -> Response:
         if record.timeline or calls:
             cost = spent(made.cost, made.cost_is_complete) if made.cost else ""
             about["timeline"] = run_timeline(record, calls, f"{place.base}/trajectory?at=", cost=cost)
-    active, stopped = running(folder, site.calls)
-    now = [one for one in (*active, *stopped) if one.id == run_id]
+    context = site.run_context(place, "overview")
+    now = running(filter(None, [context["unfinished"]]), folder, site.calls)
     return site.page(
         request,
         "run.html",
-        **site.run_context(place, "overview"),
+        **context,
         **about,
         state=state,
         findings=findings(folder / run_id)[:100],
