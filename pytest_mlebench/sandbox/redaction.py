@@ -16,13 +16,14 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote, quote_plus, unquote
 
 from pytest_mlebench.agents.registry import MIN_SECRET
+from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.outcome import Connection, Validation
 
 MASK = "***"
@@ -43,6 +44,8 @@ _MAX_DIRECTORY = 8 << 20
 """Maximum bytes of a zip archive's list of members."""
 _MEMORY = 128 << 20
 """Maximum memory to decompress LZMA data; level 9 of xz needs 65 MiB."""
+_MEMBER = 4096
+"""What a search's budget is charged for each member and stream of an archive, in addition to its bytes."""
 _PACKED: dict[bytes, Callable[[], Any]] = {
     b"\x1f\x8b": partial(zlib.decompressobj, 16 + zlib.MAX_WBITS),
     b"BZh": bz2.BZ2Decompressor,
@@ -65,12 +68,20 @@ class Redactor:
     """Masks secrets, in plain text and in encodings that a program might use by accident or on purpose.
 
     These are base64 (both alphabets, at any offset), hexadecimal, URL encoding, JSON, UTF-16 and reversed. Overlapping
-    secrets are masked together. Values shorter than ``MIN_SECRET`` are ignored: they would match by chance. Archives
-    are searched up to ``unpacked_bytes`` and ``members``.
+    secrets are masked together. Values shorter than ``MIN_SECRET`` are ignored: they would match by chance. An archive
+    is searched up to ``unpacked_bytes`` and ``members``, and all archives together up to ``total_bytes``.
     """
 
-    def __init__(self, secrets: Iterable[str] = (), *, unpacked_bytes: int = 256 << 20, members: int = 10_000) -> None:
+    def __init__(
+        self,
+        secrets: Iterable[str] = (),
+        *,
+        unpacked_bytes: int = 256 << 20,
+        members: int = 10_000,
+        total_bytes: int = 4 << 30,
+    ) -> None:
         self._bounds = unpacked_bytes, members
+        self._budget = _Budget(total_bytes)
         long = sorted({secret for secret in secrets if len(secret) >= MIN_SECRET})
         self._needles = sorted({form for secret in long for form in _forms(secret)})
         self.overlap = max((len(needle) for needle in self._needles), default=1) - 1
@@ -119,7 +130,14 @@ class Redactor:
                 file.seek(start + first)
                 file.write(b"*" * (end - first))  # of the same length, so that nothing else moves
             start += _BLOCK
-        return not any(self.spans(block) for block in _unpacked(file, self.overlap, *self._bounds))
+        return not any(self.spans(block) for block in _unpacked(file, self.overlap, self._budget, *self._bounds))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A note for a run's record if the search of archives that were kept did not reach their end."""
+        if not (count := self._budget.unfinished):
+            return ()
+        return (f"{pluralize(count, 'archive')} not searched to the end for secrets: large, damaged or encrypted",)
 
 
 def environment_secrets(environment: Mapping[str, str] = os.environ) -> set[str]:
@@ -186,34 +204,49 @@ def _forms(secret: str) -> Iterator[bytes]:
     yield from (text.encode("utf-8", "surrogateescape") for text in spelled)
 
 
-def _unpacked(file: IO[Any], overlap: int, left: int, members: int) -> Iterator[bytes]:
-    """Yield the contents of a compressed file or a zip archive's members, in overlapping blocks, up to a limit."""
+@dataclass
+class _Budget:
+    """What the search of archives may still read and unpack, and how many archives it did not search to the end."""
+
+    left: int
+    unfinished: int = 0
+
+    def take(self, size: int) -> None:
+        """Charge bytes, or a member. Raises ValueError if nothing is left."""
+        if self.left <= 0:
+            raise ValueError("the archives are too large to be searched")
+        self.left -= size
+
+
+def _unpacked(file: IO[Any], overlap: int, budget: _Budget, left: int, members: int) -> Iterator[bytes]:
+    """Yield the contents of a compressed file or a zip archive's members, in overlapping blocks, up to the limits."""
     try:
         magic = _read_at(file, 0, 6)
         file.seek(0)
-        source = _Source(file, 2 * left)
+        source = _Source(file, 2 * left, budget)
         new = next((new for prefix, new in _PACKED.items() if magic.startswith(prefix)), None)
         if new is not None:
-            yield from _blocks(_decompressed(source, new, members), left, overlap)
+            yield from _blocks(_decompressed(source, new, members, budget), left, overlap)
         elif magic[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
             with zipfile.ZipFile(source) as archive:
-                for member in archive.infolist()[:members]:
+                for number, member in enumerate(archive.infolist()):
+                    if number >= members:
+                        raise ValueError("the archive has too many members to be searched")
+                    budget.take(_MEMBER)
                     yield member.filename.encode("utf-8", "replace")
                     with archive.open(_as_stored(member)) as stream:
-                        for block in _blocks(_content(stream, member.compress_type), left, overlap):
+                        for block in _blocks(_content(stream, member.compress_type, budget), left, overlap):
                             left -= len(block)
                             yield block
-                    if left <= 0:
-                        return
     except (OSError, EOFError, ValueError, RuntimeError, MemoryError, zlib.error, lzma.LZMAError, zipfile.BadZipFile):
-        return  # damaged, encrypted or huge: a secret in it is not read by accident
+        budget.unfinished += 1  # damaged, encrypted or huge: a secret in it is not read by accident
 
 
 class _Source(io.RawIOBase):
     """A file that ends the search once ``left`` bytes are read, or if ``zipfile`` asks for a huge directory at once."""
 
-    def __init__(self, file: IO[Any], left: int) -> None:
-        self._file, self._left = file, left
+    def __init__(self, file: IO[Any], left: int, budget: _Budget) -> None:
+        self._file, self._left, self._budget = file, left, budget
 
     def seekable(self) -> bool:
         return True
@@ -229,6 +262,7 @@ class _Source(io.RawIOBase):
             raise ValueError("the archive is too large to be searched")
         data: bytes = self._file.read(size if size >= 0 else _MAX_DIRECTORY)
         self._left -= len(data)
+        self._budget.take(len(data))
         return data
 
 
@@ -240,21 +274,27 @@ def _as_stored(member: zipfile.ZipInfo) -> zipfile.ZipInfo:
     return stored
 
 
-def _content(stream: IO[bytes], method: int) -> Iterator[bytes]:
-    """Yield a member's content in blocks, from its compressed bytes; nothing if it is not compressed, or unknown."""
+def _content(stream: IO[bytes], method: int, budget: _Budget) -> Iterator[bytes]:
+    """Yield a member's content in blocks, from its compressed bytes; nothing if it is not compressed.
+
+    Raises ValueError if its compression is unknown.
+    """
     start = b""
     if method == zipfile.ZIP_LZMA:  # it begins with a version and the size of the properties
         properties = stream.read(int.from_bytes(stream.read(4)[2:], "little"))
         start = properties + b"\xff" * 8  # an unknown size
     if method in _METHODS:
-        yield from _decompressed(stream, _METHODS[method], 1, start)
+        yield from _decompressed(stream, _METHODS[method], 1, budget, start)
+    elif method != zipfile.ZIP_STORED:
+        raise ValueError("a member is compressed by an unknown method")
 
 
 def _decompressed(
-    source: IO[bytes] | _Source, new: Callable[[], Any], streams: int, data: bytes = b""
+    source: IO[bytes] | _Source, new: Callable[[], Any], streams: int, budget: _Budget, data: bytes = b""
 ) -> Iterator[bytes]:
-    """Decompress consecutive streams, a block at a time."""
+    """Decompress consecutive streams, a block at a time. Raises ValueError if there are more."""
     for _ in range(streams):
+        budget.take(_MEMBER)
         decompressor = new()
         while not decompressor.eof:
             if not data and getattr(decompressor, "needs_input", True):
@@ -262,14 +302,20 @@ def _decompressed(
             block = decompressor.decompress(data, _BLOCK)
             if not data and not block:
                 return
+            budget.take(len(block))
             yield block
             data = getattr(decompressor, "unconsumed_tail", b"")
         data = decompressor.unused_data
+    if data or source.read(1):
+        raise ValueError("there are too many streams to be searched")
 
 
 def _blocks(contents: Iterator[bytes], limit: int, overlap: int) -> Iterator[bytes]:
+    """Join each block with the end of the one before. Raises ValueError if there is more than ``limit`` bytes."""
     last = b""
-    while limit > 0 and (block := next(contents, None)) is not None:
+    for block in contents:
+        if limit <= 0 and block:
+            raise ValueError("the archive is too large to be searched")
         limit -= len(block)
         yield (last := last + block)
         last = last[-overlap:] if overlap else b""

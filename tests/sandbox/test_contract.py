@@ -261,14 +261,15 @@ def test_a_long_log_keeps_its_head_and_tail(run: Runner) -> None:
 def test_secrets_appear_in_no_file(run: Runner) -> None:
     secret = f"sk-{uuid.uuid4().hex}"
     result = run(
-        'echo "key: $KEY"; echo "$KEY" > $LOGS_DIR/key; echo "k=$KEY" > $CODE_DIR/main.py',
+        'echo "key: $KEY"; echo "$KEY" > $LOGS_DIR/key; echo "k=$KEY" > $CODE_DIR/main.py; echo BZhj > $LOGS_DIR/a.bz2',
         environment={"KEY": secret},
         secrets=frozenset([secret]),
     )
     assert "key: ***" in result.log
-    assert secret not in result.log and left(result.run_dir).keys() == {"logs/key", "code/main.py"}
+    assert secret not in result.log and left(result.run_dir).keys() == {"logs/key", "logs/a.bz2", "code/main.py"}
     assert not [path for path, content in left(result.run_dir).items() if secret.encode() in content]
     assert secret not in repr(result.execution)
+    assert [note for note in result.execution.sandbox.notes if "1 archive not searched" in note]
 
 
 def test_links_pipes_and_their_targets_are_not_collected(run: Runner, tmp_path: Path) -> None:

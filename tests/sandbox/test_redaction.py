@@ -163,6 +163,45 @@ def test_archives_are_searched_up_to_a_limit(tmp_path: Path) -> None:
     assert is_kept(b"", b"", secret, redactor=first)
 
 
+@pytest.mark.parametrize("compress", [bz2.compress, lzma.compress, gzip.compress, lambda data: _zip(data)])
+def test_the_archives_of_a_run_share_one_budget(compress: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    searched = []
+
+    class Counting(Redactor):
+        def spans(self, data: bytes | bytearray) -> list[tuple[int, int]]:
+            searched.append(len(data))
+            return super().spans(data)
+
+    redactor = Counting([SECRET], total_bytes=8 << 20)
+    path = tmp_path / "archive"
+    for _ in range(20):
+        path.write_bytes(compress(bytes(1 << 20)))
+        assert redactor.file(path)
+    assert sum(searched) < 10 << 20
+    path.write_bytes(compress(SECRET.encode()))
+    assert redactor.file(path), "nothing is left of the budget"
+    assert redactor.notes[0].startswith(("13 archives not searched", "14 archives not searched"))
+
+
+def test_members_and_streams_without_content_use_up_the_budget(tmp_path: Path) -> None:
+    path, redactor = tmp_path / "archive", Redactor([SECRET], total_bytes=1 << 20)
+    path.write_bytes(bz2.compress(b"") * 200)
+    assert redactor.file(path) and not redactor.notes
+    _pack(path, "stored", members=200)
+    assert redactor.file(path) and redactor.notes
+
+
+@pytest.mark.parametrize(
+    ("content", "is_searched"),
+    [(gzip.compress(b"x"), True), (gzip.compress(b"x") * 2, True), (b"BZhjunk", False), (b"PK\x03\x04junk", False)],
+)
+def test_an_archive_that_cannot_be_searched_is_noted(content: bytes, is_searched: bool, tmp_path: Path) -> None:
+    path, redactor = tmp_path / "archive", Redactor([SECRET])
+    path.write_bytes(content)
+    assert redactor.file(path)
+    assert bool(redactor.notes) is not is_searched
+
+
 def _pack(path: Path, kind: str, size: int = 0, end: bytes = b"", members: int = 1) -> None:
     block = bytes(1 << 20)
     if kind == "xz":

@@ -251,7 +251,7 @@ class ApptainerSandbox:
             gpus=tuple(gpu.uuid for gpu in gpus),
             limits=describe(given),
             disk="image" if disk.is_limited else "watched",
-            notes=(*abilities.notes, *_job_notes()),
+            notes=(*abilities.notes, *_job_notes(), *wiring.redactor.notes),
             left_out=tuple(collector.left_out),
             left_out_unnamed=collector.unnamed,
             kept=str(scratch) if task.keep else "",

@@ -18,7 +18,6 @@ from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import SUBMISSION
 from pytest_mlebench.runs.files import unpack
 from pytest_mlebench.runs.guard import protect
-from pytest_mlebench.sandbox.redaction import Redactor
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -40,7 +39,7 @@ def export_mle_bench(group: RunGroup, target: Path) -> list[Path]:
 
     In MLE-bench, a run group has one attempt at each competition. Raises UsageError and OSError.
     """
-    folders, rows, redactor = [], [], cleaner()
+    folders, rows = [], []
     for agent, seed in sorted({(record.agent, record.seed) for record in group.records}):
         records = [record for record in group.records if (record.agent, record.seed) == (agent, seed)]
         started = min(record.started_at for record in records)
@@ -56,7 +55,7 @@ def export_mle_bench(group: RunGroup, target: Path) -> list[Path]:
                 (target_dir / SUBMISSION).parent.mkdir(exist_ok=True)
                 shutil.copyfile(run_dir / SUBMISSION, target_dir / SUBMISSION)
         write_group(folder, started, records)
-        _clean(folder, redactor)
+        _clean(folder)
         report = folder / "grading_report.json"
         report.rename(folder / f"{stamp(max(record.ended_at for record in records))}_grading_report.json")
         folders.append(folder)
@@ -85,12 +84,15 @@ def count_differences(group: RunGroup) -> Iterator[str]:
             yield f"{what}: an error of the harness, which MLE-bench counts as a failure"
 
 
-def _clean(folder: Path, redactor: Redactor) -> None:
-    """Mask the secrets of this environment in a run's files; an archive that contains one is removed."""
+def _clean(folder: Path) -> None:
+    """Mask the secrets of this environment in the runs' files; an archive that contains one is removed."""
+    redactor = cleaner()
     for path in filter(Path.is_file, list(folder.rglob("*"))):
         if not redactor.file(path):
             path.unlink()
             logger.warning("warning: %s contains a secret of this environment, and is left out", path)
+    for note in redactor.notes:
+        logger.warning("warning: %s: %s", folder, note)
 
 
 def _known_rows(path: Path) -> list[tuple[str, str]]:

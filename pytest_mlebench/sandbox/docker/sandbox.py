@@ -265,7 +265,8 @@ class DockerSandbox:
         end = _complete(end, container, watcher, task)
         if stopped and end.is_unexplained:
             raise SandboxError(f"container {container.name} was stopped from outside")
-        return end.execution(seconds, replace(account, **left_out, **wiring.account()))
+        notes = (*account.notes, *wiring.redactor.notes)
+        return end.execution(seconds, replace(account, notes=notes, **left_out, **wiring.account()))
 
     def _start(self, container: Container, wiring: Wiring, image: str, stack: ExitStack) -> SandboxAccount:
         """Start the container, whose first process then waits for its order. Returns what is known about it."""

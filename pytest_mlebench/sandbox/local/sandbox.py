@@ -198,7 +198,7 @@ class LocalSandbox:
                 gpus=tuple(gpu.name for gpu in gpus),
                 gpu_usage=usage.summary,
                 limits=describe(task.limits),
-                notes=(*_NOT_ENFORCED, *([_NOT_HIDDEN] if task.anonymous else [])),
+                notes=(*_NOT_ENFORCED, *([_NOT_HIDDEN] if task.anonymous else []), *redactor.notes),
                 left_out=tuple(collector.left_out),
                 left_out_unnamed=collector.unnamed,
                 left_behind=0 if result["reason"] else result["left_behind"],
