@@ -93,6 +93,17 @@ def exchange(one: Path, other: Path) -> None:
     _sync_entries(other.parent)
 
 
+def private_folder(folder: Path) -> Path:
+    """Create a folder for this user alone, in one that others can write to, unless it exists. Raises OSError."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        problem = f"it must be a folder you own, closed to others: remove it, or chmod 700 {folder}"
+        raise PermissionError(errno.EACCES, problem, str(folder))
+    return folder
+
+
 def scratch(folder: Path, prefix: str) -> tempfile.TemporaryDirectory[str]:
     """A temporary folder inside ``folder``, whose name begins with ``prefix``."""
     return tempfile.TemporaryDirectory(prefix=prefix, dir=folder, ignore_cleanup_errors=True)

@@ -14,11 +14,13 @@ from pathlib import Path
 from filelock import BaseFileLock, FileLock, SoftFileLease, Timeout
 
 from pytest_mlebench.errors import DataError
+from pytest_mlebench.io.files import read_regular
 from pytest_mlebench.io.progress import Reporter, Step
 
 LEASE_SECONDS = 60.0
 _NO_FLOCK = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
 _POLL_SECONDS = 0.2
+_MAX_NOTE = 4096
 
 
 class LockHeld(DataError):
@@ -42,12 +44,12 @@ def hold_lock(path: Path, activity: str, subject: str, reporter: Reporter | None
     lock = _acquire(path, subject, reporter)
     note = {"pid": os.getpid(), "host": socket.gethostname(), "doing": f"{activity} {subject}"}
     with suppress(OSError):  # if the disk is full, freeing space needs the lock, not the note
-        path.write_text(json.dumps(note), encoding="utf-8")
+        _write(path, json.dumps(note))
     try:
         yield
     finally:
         with suppress(OSError):
-            os.truncate(path, 0)
+            _write(path, "")
         lock.release()
 
 
@@ -110,9 +112,15 @@ def _wait(lock: BaseFileLock, path: Path, subject: str, reporter: Reporter | Non
                 reported = holding
 
 
+def _write(path: Path, note: str) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o666), "w", encoding="utf-8") as file:  # users of a group may share the folder
+        file.write(note)
+
+
 def _note(path: Path) -> str:
     try:
-        note = json.loads(path.read_text(encoding="utf-8"))
+        note = json.loads(read_regular(path, _MAX_NOTE, follow_links=False))
         return f"process {note['pid']} on host {note['host']}, which {note['doing']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"  # it has only just acquired the lock, or its disk is full

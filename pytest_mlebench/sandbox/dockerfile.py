@@ -468,6 +468,5 @@ def _read(dockerfile: Path) -> str:
 @contextmanager
 def one_builder(folder: Path, tag: str, reporter: Reporter) -> Iterator[None]:
     """Allow one builder at a time for each image, by a lock in ``folder``. It is released even if its holder dies."""
-    folder.mkdir(mode=0o700, exist_ok=True)
     with hold_lock(folder / f"{tag.replace(':', '-')}.lock", "builds", tag, reporter):
         yield

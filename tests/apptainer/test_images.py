@@ -87,7 +87,7 @@ def test_what_an_image_does_during_its_build_is_bounded(
         (PRIVATE, None, "docker"),
         (PRIVATE.replace("private-", "private:"), None, "docker"),
         ("mycompany/base", None, "docker"),
-        ("${AGENT_DIR}/../../images/private.sif", None, "docker"),  # not a build argument, but its default
+        ("${AGENT_DIR}/images/private.sif", None, "docker"),  # not a build argument, but its default
         ("mycompany/base", "mycompany/base", "localimage"),
         ("debian:trixie-slim", None, "localimage"),  # bundled agents use it
     ],

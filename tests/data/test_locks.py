@@ -61,6 +61,20 @@ def test_the_holder_is_reported_while_waiting(path: Path) -> None:
     assert lock_holder(path) is None
 
 
+def test_a_link_in_place_of_a_lock_is_neither_read_nor_written(path: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text('{"pid": 1, "host": "x", "doing": "secret"}')
+    before = victim.read_bytes()
+    with hold_lock(path, "removes", "toy"):
+        path.unlink()
+        path.symlink_to(victim)
+        assert "secret" not in (lock_holder(path) or "")
+    assert victim.read_bytes() == before
+    with pytest.raises(OSError, match="symbolic links"), hold_lock(path, "removes", "toy"):
+        pass
+    assert victim.read_bytes() == before
+
+
 @pytest.mark.parametrize("before", ["", WITHOUT_FLOCK], ids=["flock", "no flock"])
 def test_a_killed_holder_releases_its_lock(path: Path, before: str, monkeypatch: pytest.MonkeyPatch) -> None:
     process = start_holder(path, before)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import socketserver
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -49,6 +51,27 @@ def test_a_typo_in_a_dockerfile_is_shown_in_the_builders_words() -> None:
     with pytest.raises(SandboxError) as caught:
         Images(client).environment()
     assert str(caught.value).splitlines()[1:] == ["dockerfile parse error line 2: unknown: RNU"]
+
+
+@pytest.mark.parametrize("kind", ["open", "link", "file"])
+def test_a_folder_of_locks_that_another_user_may_have_made_is_rejected(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder, other = tmp_path / f"mlebench-build-{os.getuid()}", tmp_path / "other"
+    other.mkdir(mode=0o700)
+    match kind:
+        case "open":
+            folder.mkdir()
+            folder.chmod(0o777)
+        case "link":
+            folder.symlink_to(other)
+        case "file":
+            folder.touch(mode=0o700)
+    client = Mock(**{"images.get.side_effect": ImageNotFound("no such image")})
+    with pytest.raises(SandboxError, match=f"{folder}: it must be a folder you own, closed to others"):
+        Images(client).environment()
+    assert not client.api.build.called and list(other.iterdir()) == []
 
 
 @pytest.mark.parametrize("engine", ["docker", "podman"])

@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 import shutil
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -57,13 +56,7 @@ def _user_folder(folder: Path) -> Path:
     private = folder / f"mlebench-{os.getuid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            private.mkdir(mode=0o700)
-        stats = private.lstat()
-        if not stat.S_ISDIR(stats.st_mode) or stats.st_uid != os.getuid() or stats.st_mode & 0o077:
-            raise DataError(
-                f"--node-scratch: {private} must be a folder you own, closed to others: chmod 700 {private}"
-            )
+        io_files.private_folder(private)
         (private / _LOCKS).mkdir(exist_ok=True)
     except OSError as error:
         raise DataError(f"--node-scratch: {private} cannot be used: {reason(error)}") from error

@@ -24,8 +24,8 @@ from urllib3.exceptions import HTTPError
 
 from pytest_mlebench import defaults
 from pytest_mlebench.agents.registry import Agent
-from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.io.files import bundled
+from pytest_mlebench.errors import SandboxError, unusable
+from pytest_mlebench.io.files import bundled, private_folder
 from pytest_mlebench.io.processes import LABEL
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import format_size
@@ -179,7 +179,12 @@ class Images:
         tag = recipe.tag()
         if self._has(tag):
             return tag
-        with dockerfile.one_builder(Path(tempfile.gettempdir()) / f"mlebench-build-{os.getuid()}", tag, self._reporter):
+        folder = Path(tempfile.gettempdir()) / f"mlebench-build-{os.getuid()}"
+        try:
+            private_folder(folder)
+        except OSError as error:
+            raise SandboxError(f"the folder for locks of builds cannot be used: {unusable(error)}") from error
+        with dockerfile.one_builder(folder, tag, self._reporter):
             if not self._has(tag):  # nobody built it during the wait
                 self._reporter(Step(tag, "building"))
                 self._build(recipe, tag)
