@@ -33,7 +33,7 @@ from pytest_mlebench.io.progress import Reporter, WarningNote, silent
 from pytest_mlebench.records.group import LAST, RunGroup, find_group, read_group
 from pytest_mlebench.records.manifest import Manifest, PlannedRun
 from pytest_mlebench.records.record import RunKey
-from pytest_mlebench.runs.writer import OpenGroup, make_runs_dir
+from pytest_mlebench.runs.writer import OpenGroup, check_group_name, make_runs_dir
 from pytest_mlebench.sandbox import Limits
 from pytest_mlebench.sandbox.collection import SnapshotPolicy
 from pytest_mlebench.sandbox.contract import choose
@@ -436,10 +436,10 @@ class Bench:
         numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
         if not numbers:
             raise UsageError("seeds: at least one is needed")
-        named_group = group or self.settings.run_group
+        named_group = self.settings.run_group if group is None else group
+        folder = group_folder(new_group_name() if named_group is None else named_group, self.settings.runs_dir)
         bench = self.with_settings(agents=(chosen_agent.id,), run_group=named_group and str(named_group))
         declared.check_effects(bench.settings, self._given, in_session=False)
-        folder = group_folder(named_group or new_group_name(), self.settings.runs_dir)
         return bench.settle_twins(folder)._run_all(folder, chosen_agent, chosen, numbers)
 
     def _run_all(
@@ -588,9 +588,8 @@ def new_group_name() -> str:
 
 def group_folder(group: AnyPath, runs_dir: Path) -> Path:
     """The folder of a new or existing run group: a path, a name below ``runs_dir``, or ``last``. Raises UsageError."""
-    name = os.fspath(group)
-    if "\0" in name:
-        raise UsageError("the name of the run group contains a NUL character")
+    name = os.path.normpath(group)
+    check_group_name(Path(name).name)
     return (find_group(name, runs_dir) if name == LAST else runs_dir / expanded(name)).absolute()
 
 

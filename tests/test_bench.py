@@ -141,7 +141,7 @@ def test_several_values_can_be_a_list() -> None:
         ({"competition": DIABETES, "seeds": 0}, "seeds: at least one is needed"),
         ({"competition": DIABETES, "seeds": "3"}, "the seed must be an integer of at least 0, not '3'"),
         ({"competition": DIABETES, "seeds": [0, -1]}, "the seed must be an integer of at least 0, not -1"),
-        ({"competition": DIABETES, "group": "a\0b"}, "the name of the run group contains a NUL character"),
+        ({"competition": DIABETES, "group": "a\0b"}, r"'a\\x00b' cannot be the name of a run group"),
         ({"competition": DIABETES, "group": "last"}, "unknown run group .* 'last'"),
         ({"competition": DIABETES, "group": "~nobody-of-this-name/a"}, "no home folder ~nobody-of-this-name"),
     ],
@@ -150,6 +150,47 @@ def test_a_wrong_call_is_explained(bench: Bench, arguments: dict[str, Any], mess
     with pytest.raises(UsageError, match=message):
         bench.run("dummy", **arguments)
     assert not Path("reports").exists()
+
+
+@pytest.mark.parametrize("name", ["", ".", "./", "..", "../..", "a/..", "/", "a/../..", "x" * 201, "a\nb"])
+def test_the_name_of_a_run_group_is_that_of_a_folder(bench: Bench, tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be the name of a run group"):
+        bench.run("dummy", DIABETES, group=name)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_folder_with_other_files_does_not_become_a_run_group(bench: Bench, tmp_path: Path) -> None:
+    project, runs = tmp_path / "project", tmp_path / "runs"
+    project.mkdir()
+    (project / "test_own.py").write_text("def test_own(): pass\n")
+    finished = bench.run("dummy", DIABETES, group=runs / "finished").folder
+    (tmp_path / "linked").symlink_to(finished)
+    for place, message in (
+        (project, "it contains other files, such as test_own.py"),
+        (runs, "it contains other files, such as .gitignore"),
+        (tmp_path, "it contains other files"),
+        (finished / "inner", f"is in the run group {finished}"),
+        (next(finished.glob("*/run.json")).parent, f"is in the run group {finished}"),
+        (tmp_path / "linked/inner", f"is in the run group {finished}"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            bench.run("dummy", DIABETES, group=place)
+    assert [path.name for path in project.iterdir()] == ["test_own.py"] and not (tmp_path / MANIFEST).exists()
+
+
+def test_an_empty_folder_or_one_that_a_killed_session_left_becomes_a_run_group(bench: Bench, tmp_path: Path) -> None:
+    (left := tmp_path / "left").mkdir()
+    for name in (".lock", ".workers"):
+        (left / name).touch()
+    assert bench.run("dummy", DIABETES, group=left).records
+
+
+def test_the_current_folder_does_not_become_a_run_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (empty := tmp_path / "empty").mkdir()
+    monkeypatch.chdir(empty)
+    with pytest.raises(UsageError, match="is the current folder"):
+        Bench(sandbox="local", data_dir=tmp_path / "data").run("dummy", DIABETES, group=empty)
+    assert not [*empty.iterdir()]
 
 
 def test_another_distribution_adds_a_method(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

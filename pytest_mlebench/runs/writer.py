@@ -43,11 +43,12 @@ from pytest_mlebench.records.manifest import (
 )
 from pytest_mlebench.records.outcome import Limits
 from pytest_mlebench.records.record import EVENTS, LOCK, MANIFEST, METADATA, RECORD, REPORT, WORKERS, RunRecord
-from pytest_mlebench.runs.guard import CONFTEST, has_guard, is_group, protect, protect_all
+from pytest_mlebench.runs.guard import CONFTEST, group_of, has_guard, is_group, protect, protect_all
 from pytest_mlebench.runs.regrade import REGRADED
 from pytest_mlebench.sandbox.contract import LOCAL_HOME
 from pytest_mlebench.sandbox.gpus import this_machine
 
+_MAX_NAME_BYTES = 200
 _WAIT_FOR_WORKERS_SECONDS = 120.0
 """How long to wait for the workers of a killed session; they stop their agents before they end."""
 
@@ -85,6 +86,7 @@ class OpenGroup:
         self._twins = twins or {}
         self._competition_file = competition_file
         self._version = str(settings.get("bench_version", FIRST))
+        _check_place(folder)
         make_folder(folder)
         self._lock = _acquire_lock(folder, ", or name another group")
         try:
@@ -110,8 +112,7 @@ class OpenGroup:
             }
             changed = self._changes(comparable, allowed=allow_changes)
             hardware = this_machine()
-            if not self._is_new or not any(folder.rglob("*.py")):  # else the user's own programs are there
-                protect(folder)
+            protect(folder)
             session = SessionRecord(
                 started_at=now,
                 workers=workers,
@@ -229,6 +230,35 @@ class OpenGroup:
             raise UsageError(f"{self.folder} cannot be written: {error.strerror}") from error
 
 
+_STARTED = frozenset({EVENTS, LOCK, WORKERS})
+"""Files that a session writes to a new run group before its manifest."""
+
+
+def _check_place(folder: Path) -> None:
+    """Check that a folder is a run group, or can become one: pytest collects nothing in it then. Raises UsageError."""
+    check_group_name(folder.name)
+    real = Path(os.path.realpath(folder))
+    if (group := group_of(real)) is not None and group != real:
+        raise UsageError(f"{folder} is in the run group {group}: name a folder outside of it")
+    if group is not None or not folder.is_dir():
+        return
+    known = {*_STARTED, CONFTEST} if has_guard(folder) else _STARTED
+    try:
+        other = min((path.name for path in folder.iterdir() if path.name not in known), default=None)
+    except OSError as error:
+        raise UsageError(unusable(error)) from error
+    if other is not None:
+        raise UsageError(f"{folder} is not a run group: it contains other files, such as {other}; name a new folder")
+    if Path.cwd().is_relative_to(real):
+        raise UsageError(f"{folder} is the current folder, or contains it; name a new folder for the run group")
+
+
+def check_group_name(name: str) -> None:
+    """Check the name of a run group's folder. Raises UsageError."""
+    if name in ("", ".", "..") or "/" in name or not name.isprintable() or len(name.encode()) > _MAX_NAME_BYTES:
+        raise UsageError(f"{name!r:.100} cannot be the name of a run group: name a folder, without a path")
+
+
 def make_folder(folder: Path) -> None:
     """Create a folder for run groups if it is missing. Raises UsageError."""
     try:
@@ -308,7 +338,6 @@ def about_competition(file: Path, version: str, *, is_twin: bool) -> dict[str, A
 
 _NAMED = (MANIFEST, METADATA, f"*/{RECORD}", REGRADED)
 """The files that contain the group's name, as ``run_group``."""
-_MAX_NAME_BYTES = 200
 
 
 def existing_group(name: str, runs_dir: Path) -> Path:
@@ -326,8 +355,7 @@ def rename_group(folder: Path, name: str) -> Path:
     If a group's folder was renamed by hand, or renaming was interrupted, renaming it to its current name makes it
     consistent. Raises UsageError if the name is taken or invalid, or the group is in use.
     """
-    if name in ("", ".", "..") or "/" in name or not name.isprintable() or len(name.encode()) > _MAX_NAME_BYTES:
-        raise UsageError(f"{name!r} cannot be the name of a run group: name a folder, without a path")
+    check_group_name(name)
     target = folder.with_name(name)
     if target != folder and (target.exists() or target.is_symlink()):
         raise UsageError(f"{target} exists: choose another name")

@@ -209,6 +209,13 @@ def test_the_plugin_can_be_disabled(project: pytest.Pytester) -> None:
         (["--agent=toy/gold", "--memory=much"], "*'much' is not a size*"),
         (["--agent=toy/gold", "--seeds=0"], "*--seeds: '0' is not a whole number of at least 1*"),
         (["--agent=toy/gold", "--run-group=.a"], "*--run-group: '.a' must not start with a dot*"),
+        *(
+            (
+                ["--agent=toy/gold", "competitions/toy-parity", f"--run-group={name}"],
+                "* is not a run group: it contains *",
+            )
+            for name in ("./", "../{folder}", "competitions/..")
+        ),
         (["--agent=toy/gold", "--runs-dir=typo.txt"], "*--runs-dir: */typo.txt is not a folder*"),
         (["--agent=toy/gold", "--agents-dir=nowhere"], "*--agents-dir: */nowhere is not a folder*"),
     ],
@@ -217,7 +224,7 @@ def test_an_invalid_option_gives_a_one_line_error_and_runs_nothing(
     project: pytest.Pytester, arguments: list[str], message: str
 ) -> None:
     (project.path / "typo.txt").write_text("spaceship-titanik\n")
-    result = project.runpytest_subprocess(*arguments)
+    result = project.runpytest_subprocess(*(text.format(folder=project.path.name) for text in arguments))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([message])
     assert "Traceback" not in result.stderr.str() + result.stdout.str()
