@@ -138,42 +138,38 @@ class SifImages:
     def _provide(
         self, recipe: dockerfile.Recipe, from_engine: Callable[[DockerSandbox], str], build_parent: Callable[[], object]
     ) -> str:
+        tag = recipe.tag()
+        file = self.file(tag)
+        archive = file.with_suffix(".tar")
         try:
-            return self._provided(recipe, from_engine, build_parent)
+            if file.is_file():
+                return tag
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with dockerfile.one_builder(self.folder, tag, self._reporter):
+                if file.is_file():  # another process built it while we waited
+                    return tag
+                if not archive.is_file() and self._engine is not None:
+                    image = from_engine(self._engine)
+                    metadata = {"workdir": self._engine.images.workdir(image)}
+                    write_text(archive.with_suffix(".json"), json_text(metadata))
+                    self._engine.images.save(image, archive)
+                if self._program is None:
+                    if not archive.is_file():
+                        raise SandboxError(f"image {tag} cannot be built: neither Docker nor Apptainer is available")
+                    note = f"{archive}: the first machine with Apptainer that needs it converts it to SIF"
+                    self._reporter(Note(note))
+                    return tag
+                self._reporter(Step(tag, "building"))
+                if archive.is_file():
+                    self._build_sif(tag, self._program, [f"docker-archive:{archive}"], self._metadata(tag))
+                    archive.unlink()
+                else:
+                    build_parent()
+                    self._build(recipe, tag, self._program)
         except OSError as error:
             raise SandboxError(
-                f"image {recipe.tag()} cannot be stored in {self.folder}: {unusable(error)}; name another folder with "
-                "--sif"
+                f"image {tag} cannot be stored in {self.folder}: {unusable(error)}; name another folder with --sif"
             ) from error
-
-    def _provided(
-        self, recipe: dockerfile.Recipe, from_engine: Callable[[DockerSandbox], str], build_parent: Callable[[], object]
-    ) -> str:
-        tag = recipe.tag()
-        if self.file(tag).is_file():
-            return tag
-        self.folder.mkdir(parents=True, exist_ok=True)
-        archive = self.file(tag).with_suffix(".tar")
-        with dockerfile.one_builder(self.folder, tag, self._reporter):
-            if self.file(tag).is_file():  # another process built it while we waited
-                return tag
-            if not archive.is_file() and self._engine is not None:
-                image = from_engine(self._engine)
-                metadata = {"workdir": self._engine.images.workdir(image)}
-                write_text(archive.with_suffix(".json"), json_text(metadata))
-                self._engine.images.save(image, archive)
-            if self._program is None:
-                if not archive.is_file():
-                    raise SandboxError(f"image {tag} cannot be built: neither Docker nor Apptainer is available")
-                self._reporter(Note(f"{archive}: the first machine with Apptainer that needs it converts it to SIF"))
-                return tag
-            self._reporter(Step(tag, "building"))
-            if archive.is_file():
-                self._build_sif(tag, self._program, [f"docker-archive:{archive}"], self._metadata(tag))
-                archive.unlink()
-            else:
-                build_parent()
-                self._build(recipe, tag, self._program)
         return tag
 
     def _build(self, recipe: dockerfile.Recipe, tag: str, program: InstalledProgram) -> None:
@@ -196,14 +192,10 @@ class SifImages:
                 (work / "build.sh").write_text(script.script())
             except SandboxError as error:
                 raise SandboxError(f"{source}: {error}") from None
-            base = self.file(script.base)  # the environment, or the user's file if no registry can be reached
-            if not base.is_file():
-                base = self.folder / f"{re.sub(r'[^a-z0-9.]+', '-', script.base)}.sif"
+            base = self._base_file(script.base)
             # Any other file could be the image of another agent.
-            named = {self._base, *(agent.base_image for agent in default_agents().load().values())}
-            usable = script.base in {recipe.parent, *named} and base.is_file()
-            if script.base == self._base and script.base.startswith("/"):
-                base, usable = Path(script.base), True
+            named = {recipe.parent, self._base, *(agent.base_image for agent in default_agents().load().values())}
+            usable = script.base in named and base.is_file()
             (work / "image.def").write_text(definition(base if usable else script.base))
             options = ["--fakeroot", "--bind", f"{work}:{BUILD}", str(work / "image.def")]
             try:
@@ -216,6 +208,13 @@ class SifImages:
                     f"{'' if script.base in named else f'add --base-image={script.base} and '}put a SIF file of it "
                     f"there as {base}"
                 ) from error
+
+    def _base_file(self, base: str) -> Path:
+        """The SIF file of a base image: the environment, or a file of the user, who may have no registry."""
+        if base == self._base and base.startswith("/"):
+            return Path(base)
+        file = self.file(base)
+        return file if file.is_file() else self.folder / f"{re.sub(r'[^a-z0-9.]+', '-', base)}.sif"
 
     def _build_sif(
         self, tag: str, program: InstalledProgram, source: list[str], info: Mapping[str, Any], work: Path | None = None
