@@ -236,7 +236,7 @@ def _open_group(config: pytest.Config, session: state.Session) -> None:
 
     cluster = session.settings.cluster
     with state.usage_errors():
-        if cluster is None and (session.group / JOBS).is_dir() and state.has_engines():
+        if (session.group / JOBS).is_dir() and state.has_engines():
             state.engines().check_none_runs(session)
     kinds, problems = {}, config.stash.setdefault(_PROBLEMS, {})
     for agent in session.agents:

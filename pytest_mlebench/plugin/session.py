@@ -124,7 +124,7 @@ class Engines(Protocol):
         """Check that runs can be submitted to the engine; raises UsageError."""
 
     def check_none_runs(self, session: Session) -> None:
-        """Before a session executes runs itself: raise UsageError if an engine still executes some."""
+        """Raise UsageError if an engine still executes runs that this session cannot continue."""
 
     def machine_shares(self, settings: Settings) -> int:
         """Return the number of runs that share one machine."""

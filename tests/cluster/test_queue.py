@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -30,7 +32,7 @@ from pytest_mlebench.extras.engines.plan import (
     write_plan,
 )
 from pytest_mlebench.extras.engines.queue import RunQueue, stop
-from pytest_mlebench.extras.engines.session import _secret_names
+from pytest_mlebench.extras.engines.session import _secret_names, check_none_runs
 from pytest_mlebench.extras.engines.slurm import SlurmEngine
 from pytest_mlebench.io.processes import LABEL, owner_labels, start_time
 from pytest_mlebench.io.progress import Event, event_text
@@ -265,6 +267,19 @@ def test_an_adopted_job_that_is_lost_is_resubmitted_with_the_options_of_this_ses
     ((plan, job),) = open_plans(tmp_path)
     assert len(engine.jobs) == 2 and plan.attempt == 1 and plan.earlier == (engine.jobs[0].name,)
     assert current == replace(plan, name="", engine="", attempt=0, earlier=(), submitted=0.0) and job.id == "2"
+
+
+def test_a_session_continues_only_jobs_of_its_own_engine(tmp_path: Path) -> None:
+    write_plan(job_folder(tmp_path, PLAN.key), replace(PLAN, name="theirs", engine="elsewhere"))
+    for cluster in (None, "scripted", "elsewhere"):
+        session: Any = SimpleNamespace(group=tmp_path, settings=SimpleNamespace(cluster=cluster))
+        with nullcontext() if cluster == "elsewhere" else pytest.raises(UsageError, match="--cluster=elsewhere by an"):
+            check_none_runs(session)
+    engine = Scripted()
+    queue = queue_of(tmp_path, engine, [], [])
+    queue.add(PLAN)  # their job has ended
+    queue.step()
+    assert len(engine.jobs) == 1 and [plan.engine for plan, _ in open_plans(tmp_path)] == ["scripted"]
 
 
 def test_a_job_whose_submission_was_interrupted_is_cancelled(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import ClusterError
-from pytest_mlebench.extras.engines import session
+from pytest_mlebench.extras.engines import ray, session
 from pytest_mlebench.extras.engines.contract import Resources
 from pytest_mlebench.extras.engines.resources import check_largest, is_known, job_resources, request_text
 from pytest_mlebench.extras.engines.slurm import SlurmEngine
@@ -91,3 +91,8 @@ def test_the_error_for_impossible_requests_names_the_options(
     assert "Memory specification can not be satisfied" in said
     assert "40 min (--time-limit=10 min plus" in said and "8 GiB of memory (--memory=1 GiB or what grading" in said
     assert "--memory" not in request_text("slurm", replace(settings, memory=None), [Resources(seconds=1)])
+
+
+@pytest.mark.parametrize(("cpus", "expected"), [(None, 1), (4.0, 4), (0.5, 0.5), (1e-5, 1e-4), (1 / 3, 0.3334)])
+def test_processors_are_requested_with_the_precision_of_ray(cpus: float | None, expected: float) -> None:
+    assert ray.requests(Resources(seconds=1, cpus=cpus)) == {"num_cpus": expected}

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.extras.engines.local import LocalEngine
-from pytest_mlebench.extras.engines.plan import ALIVE, job_folder, open_plans
+from pytest_mlebench.extras.engines.plan import ALIVE, JobPlan, job_folder, open_plans, write_plan
 from pytest_mlebench.io.processes import start_time
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.record import JOBS, RUNNING, RunKey, RunRecord
@@ -211,12 +211,24 @@ def test_a_node_that_cannot_execute_a_run_reports_why(sessions: Sessions) -> Non
     assert len(sessions.records()) == 1
 
 
+def test_jobs_of_another_engine_are_an_error_before_the_first_submission(sessions: Sessions) -> None:
+    run: dict[str, Any] = {"agent": "toy/slow", "competition_id": "toy-parity", "seed": 0}
+    job: dict[str, Any] = {"competition_file": "", "options": {}, "version": "", "agent_digest": ""}
+    plan = JobPlan(name="theirs", engine="elsewhere", **run, **job)
+    write_plan(sessions.jobs_folder("slow"), plan)
+    output = sessions.run(*LOCAL, agents=("gold", "slow"))
+    assert "submitted to --cluster=elsewhere by an earlier session" in output and "INTERNALERROR" not in output
+    assert [plan.name for plan, _ in open_plans(sessions.group)] == ["theirs"]
+    assert not sessions.jobs_folder("gold").exists()
+
+
 def test_options_without_effect_are_rejected(sessions: Sessions) -> None:
     for options, said in (
         (("--cluster=local", "-n2"), "leave out -n"),
         (("--max-parallel=2",), "add --cluster=local, slurm or ray"),
         (("--cluster=local", "--cluster-options=--partition=x"), "has no effect with --cluster=local"),
         (("--cluster=slurm", "--cluster-options=--partition='x"), "is invalid: No closing quotation"),
+        (("--cluster=slurm", "--cluster-options=--output=x"), "--cluster-options: leave out --output"),
         (("--cluster=pbs",), "is not one of none, local, ray, slurm"),
         (("--cluster=slurm", "--cluster-address=x:1"), "has no effect with --cluster=slurm"),
         (("--cluster=ray", "--cluster-setup=tox.ini"), "has no effect with --cluster=ray"),

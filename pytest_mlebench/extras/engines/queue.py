@@ -45,7 +45,8 @@ class RunQueue:
     """The runs that a session submits to an engine. For use by one thread.
 
     ``command`` returns the command that executes a plan; ``record_lost`` writes the record of a run whose job left
-    none. ``reader`` reads the run group. A full queue is retried after ``full_seconds``.
+    none. ``reader`` reads the run group. A full queue is retried after ``full_seconds``. Jobs of other engines must
+    have ended.
     """
 
     def __init__(
@@ -73,21 +74,19 @@ class RunQueue:
         self._polled = self._full_until = float("-inf")
         self._reported_full = ""
         self._is_unreachable = False
-        self._earlier = {plan.key: (plan, job) for plan, job in plans.open_plans(group)}
+        self._earlier = {plan.key: (plan, job) for plan, job in plans.open_plans(group) if plan.engine == engine.name}
 
     @property
     def is_empty(self) -> bool:
         return not self._waiting and not self._live
 
     def add(self, plan: JobPlan) -> None:
-        """Adopt the job of an earlier session that still does this run, or queue the run. Raises UsageError."""
+        """Adopt this engine's job of an earlier session that still does this run, or queue the run."""
         earlier = self._earlier.pop(plan.key, None)
         if earlier is None:
             self._waiting.append(plan)
             return
         known, job = earlier
-        if known.engine != self._engine.name:
-            raise UsageError(still_run(self._group, known.engine, 1))
         plan = replace(
             plan,
             name=known.name,
@@ -254,7 +253,7 @@ def stop(group: Path, engines: Mapping[str, Callable[[], Engine]]) -> int:
 
 
 def still_run(group: Path, engine: str, count: int) -> str:
-    """The error text if jobs of an earlier session still run, and this kind of session would repeat their runs."""
+    """The error text if jobs of an earlier session still run, and this session would repeat their runs."""
     return (
         f"{pluralize(count, 'run')} of {group} may still be running, submitted to --cluster={engine} by an earlier "
         f"session: continue them with --cluster={engine} and without -n, or end them: "

@@ -8,6 +8,7 @@ a process that has lost its cluster, and the session must survive.
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import subprocess
@@ -110,7 +111,8 @@ class RayEngine:
 
 def requests(resources: Resources) -> dict[str, float]:
     """The resources to request from Ray, as options of an actor."""
-    options: dict[str, float] = {"num_cpus": 1 if resources.cpus is None else resources.cpus}
+    cpus = 1 if resources.cpus is None else math.ceil(resources.cpus * 10_000) / 10_000  # Ray's precision
+    options: dict[str, float] = {"num_cpus": cpus}
     if resources.memory is not None:
         options["memory"] = resources.memory + HARNESS_MEMORY
     if resources.gpus:

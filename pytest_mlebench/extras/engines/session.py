@@ -100,11 +100,12 @@ def machine_shares(settings: Settings) -> int:
 
 
 def check_none_runs(session: Session) -> None:
-    """Before a session executes runs itself: raise UsageError if jobs of an earlier session still do."""
+    """Raise UsageError if jobs of an earlier session still run that this session cannot continue."""
     group, installed = session.group, engines()
     jobs: dict[str, list[Job]] = {}
     for plan, job in open_plans(group):
-        jobs.setdefault(plan.engine, []).append(job)
+        if plan.engine != session.settings.cluster:
+            jobs.setdefault(plan.engine, []).append(job)
     for name, submitted in jobs.items():
         if name not in installed:
             raise UsageError(still_run(group, name, len(submitted)))
