@@ -282,9 +282,8 @@ class FormChecker:
 
     def __call__(self, path: Path) -> str:
         """Return the verdict on a file, which never includes a score."""
-        job = {**self._job, "uploads": str(path.parent.absolute())}
         try:
-            return self._verdict(ask(job, path, self._limits.seconds, using=self._use))
+            return self._verdict(ask(self._job, path, self._limits.seconds, using=self._use))
         except _StoppedError:
             return _STOPPED
         except (CompetitionError, DataError) as problem:

@@ -1,8 +1,9 @@
 """The grading process: a helper that forks a worker for each job, enforces its limits and passes on its replies.
 
 The harness starts the helper (see ``grader.GradingProcess``) and writes requests to its standard input, one JSON object
-per line. The helper writes one reply to each on its standard output. It never opens a submission itself: it imports
-the modules that graders need, once, and forks. It keeps the workers of the latest jobs for further requests, so that a
+per line. The helper writes one reply to each on its standard output. It never reads a submission itself: it imports
+the modules that graders need, once, and forks. A worker that cannot open the submission gets it open from the helper,
+and can read no other file next to it. The helper keeps the workers of the latest jobs for further requests, so that a
 competition's answers are read once. If a worker dies, the helper survives and forks the next one.
 
 request: ``{"job": {…}, "path": "submission.csv", "seconds": 600}``; a null ``path`` checks that the job can be done;
@@ -36,11 +37,12 @@ import os
 import resource
 import select
 import signal
+import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -49,6 +51,7 @@ from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.data.preparing import heavy_imports, python_paths
 from pytest_mlebench.errors import GraderDefect, InvalidSubmission, MLEBenchError
+from pytest_mlebench.io.files import REGULAR
 from pytest_mlebench.io.processes import (
     adopt_orphans,
     end_orphans,
@@ -99,8 +102,6 @@ def main() -> None:
         if "cancel" in request:  # its request has already been answered
             continue
         job = request["job"]
-        if job.get("third_party") and request["path"]:
-            job["submissions"] = str(Path(request["path"]).parent)  # the only other data that its worker can read
         key = json.dumps(job)
         worker = workers.pop(key, None)
         _prune(workers, MAX_WORKERS - 1)
@@ -175,13 +176,13 @@ class _Worker:
 
     job: Job
     pid: int
-    requests: int
+    requests: socket.socket
     replies: _Lines
     alive: bool = True
 
     @property
     def descriptors(self) -> tuple[int, int]:
-        return self.requests, self.replies.descriptor
+        return self.requests.fileno(), self.replies.descriptor
 
     def death(self) -> Reply:
         """Return the reason why the process ended without a reply."""
@@ -212,24 +213,26 @@ class _Worker:
 
     def _close(self) -> None:
         self.alive = False
-        for descriptor in self.descriptors:
-            os.close(descriptor)
+        self.requests.close()
+        os.close(self.replies.descriptor)
 
 
 def _fork(job: Job, close: Sequence[int]) -> _Worker:
-    worker_reads, requests = os.pipe()
+    requests, worker_reads = socket.socketpair(type=socket.SOCK_SEQPACKET)
     replies, worker_writes = os.pipe()
     helper = os.getpid()
     pid = os.fork()
     if pid:
-        os.close(worker_reads)
+        worker_reads.close()
         os.close(worker_writes)
+        requests.setblocking(False)  # a worker may leave requests unread
         return _Worker(job, pid, requests, _Lines(replies, MAX_REPLY))
     try:
-        for descriptor in (*close, requests, replies):
+        requests.close()
+        for descriptor in (*close, replies):
             os.close(descriptor)
         _confine(job["memory"], helper)
-        _work(job, _Lines(worker_reads), worker_writes)
+        _work(job, worker_reads, worker_writes)
     finally:
         os._exit(1)
 
@@ -237,9 +240,9 @@ def _fork(job: Job, close: Sequence[int]) -> _Worker:
 def _handle(worker: _Worker, request: Reply, control: _Lines) -> Reply:
     """Send a request to the worker; returns its reply, or what happened to it."""
     deadline = time.monotonic() + request["seconds"]
-    with suppress(BrokenPipeError):
-        message = {key: request.get(key) for key in ("path", "certainty")}
-        os.write(worker.requests, json.dumps(message).encode() + b"\n")
+    message = json.dumps({key: request.get(key) for key in ("path", "certainty")}).encode()
+    with _opened(request["path"]) as descriptors, suppress(OSError):  # it has ended, or leaves requests unread
+        socket.send_fds(worker.requests, [message], descriptors)
     while (line := worker.replies.take()) is None:
         ready = _readable([control.descriptor, worker.replies.descriptor], _POLL_SECONDS)
         if control.descriptor in ready:
@@ -262,6 +265,20 @@ def _handle(worker: _Worker, request: Reply, control: _Lines) -> Reply:
     except ValueError:
         reply = None
     return reply if isinstance(reply, dict) else {"defect": "the worker's reply is not a JSON object"}
+
+
+@contextmanager
+def _opened(path: str | None) -> Iterator[list[int]]:
+    """Open a submission, unless the worker has to report why this is impossible."""
+    try:
+        descriptors = [] if path is None else [os.open(path, REGULAR)]
+    except OSError:
+        descriptors = []
+    try:
+        yield descriptors
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def _memory(pid: int) -> int:
@@ -298,32 +315,43 @@ def _silence() -> None:
 # The worker
 
 
-def _work(job: Job, requests: _Lines, replies: int) -> NoReturn:
+def _work(job: Job, requests: socket.socket, replies: int) -> NoReturn:
     evaluate: Evaluation | None = None
+    opened: dict[Path, int] = {}
     while True:
-        request = json.loads(requests.next(None) or b"{}")
-        path = request["path"]
+        message, descriptors, *_ = socket.recv_fds(requests, _MAX_REQUEST, 1)
+        if not message:
+            os._exit(0)
+        request = json.loads(message)
+        path = None if request["path"] is None else Path(request["path"])
         try:
-            evaluate = evaluate or _evaluation(job)
-            reply = evaluate(None if path is None else Path(path), bool(request["certainty"]))
+            if path is not None:
+                opened.update(zip([path], descriptors, strict=False))
+            evaluate = evaluate or _evaluation(job, opened)
+            reply = evaluate(path, bool(request["certainty"]))
         except MemoryError:
             reply = {"beyond": "memory"}
         except Exception as error:
             reply = _error(error)
+        opened.clear()
+        for descriptor in descriptors:
+            os.close(descriptor)
         os.write(replies, _bounded(reply) + b"\n")
 
 
-def _evaluation(job: Job) -> Evaluation:
+def _evaluation(job: Job, opened: Mapping[Path, int]) -> Evaluation:
     """Return the function that handles requests: it grades, or checks the format if the job has no ``answers``.
 
-    If its path is None, it only confirms that this is possible. Its second argument requests the certainty.
+    If its path is None, it only confirms that this is possible. Its second argument requests the certainty. ``opened``
+    has the descriptors of open submissions.
     """
     from pytest_mlebench.grading.scorer import Form, Scorer
 
     folder, max_bytes = Path(job["competition"]), job["max_bytes"]
     if "answers" not in job:
         landlock = read_only(_public_paths(job))
-        form = Form(Competition.load(folder, version=job["version"]), Path(job["public"]), max_bytes=max_bytes)
+        competition = Competition.load(folder, version=job["version"])
+        form = Form(competition, Path(job["public"]), max_bytes=max_bytes, opened=opened)
 
         def check(path: Path | None, certainty: bool) -> Reply:
             assert not certainty, "a format check has no answers"
@@ -335,12 +363,11 @@ def _evaluation(job: Job) -> Evaluation:
         return check
     landlock = 0  # bundled graders are not restricted
     if job.get("third_party"):
-        data = [folder, Path(job["answers"]), *map(Path, filter(None, [job.get("submissions")]))]
-        landlock = read_only([*data, *python_paths()], listable=map(Path, sys.path))
+        landlock = read_only([folder, Path(job["answers"]), *python_paths()], listable=map(Path, sys.path))
     competition = Competition.load(folder, version=job["version"])
     if "leaderboard" in job:
         competition = competition.as_twin(Leaderboard(**job["leaderboard"]))
-    scorer = Scorer(competition, Path(job["answers"]), max_bytes=max_bytes)
+    scorer = Scorer(competition, Path(job["answers"]), max_bytes=max_bytes, opened=opened)
 
     def grade(path: Path | None, certainty: bool) -> Reply:
         if path is None:
@@ -375,7 +402,7 @@ def _confinement(landlock: int) -> dict[str, Any]:
 def _public_paths(job: Job) -> Iterator[Path]:
     """Yield all that a format check has to read, without private data, which is next to the public data."""
     public = Path(job["public"])
-    yield from (public, Path(job["competition"]), Path(job.get("uploads", public)), Path(__file__).parents[1])
+    yield from (public, Path(job["competition"]), Path(__file__).parents[1])
     yield from map(Path, ("/usr", "/lib", "/lib64", "/etc", "/dev/null", "/dev/urandom"))
     for entry in (*map(Path, (sys.prefix, sys.base_prefix)), *map(Path, sys.path)):
         if not public.is_relative_to(entry):

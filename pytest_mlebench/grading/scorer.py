@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any
 
 import numpy as np
@@ -31,6 +32,9 @@ from pytest_mlebench.authoring.tables import read_csv
 from pytest_mlebench.catalog.competition import Competition, command
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.errors import CompetitionError, DataError, GraderDefect, InvalidSubmission, reason
+from pytest_mlebench.io.files import REGULAR
+
+NOTHING_OPEN: Mapping[Path, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -226,13 +230,16 @@ _MAGIC = {b"\x1f\x8b": "gzip data", b"PK\3\4": "a zip archive", b"PAR1": "a Parq
 
 
 @contextmanager
-def open_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES) -> Iterator[IO[bytes]]:
+def open_submission(
+    path: Path, max_bytes: int = MAX_SUBMISSION_BYTES, opened: Mapping[Path, int] = NOTHING_OPEN
+) -> Iterator[IO[bytes]]:
     """Open a submission, and check the opened file: it must be a regular file of a bounded size.
 
-    Raises InvalidSubmission for a link, a pipe, a folder or a device, and for a file that is too large.
+    ``opened`` has descriptors of files that this process may not open, by path. Raises InvalidSubmission for a link, a
+    pipe, a folder or a device, and for a file that is too large.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.dup(opened[path]) if path in opened else os.open(path, REGULAR)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise InvalidSubmission(f"{path.name} is a symbolic link; a regular file was expected") from error
@@ -244,25 +251,28 @@ def open_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES) -> Iterat
     with os.fdopen(descriptor, "rb") as file:
         if status.st_size > max_bytes:
             raise InvalidSubmission(f"{path.name} has {status.st_size:,} bytes; at most {max_bytes:,} are read")
+        file.seek(0)  # descriptors of the same file share their position
         yield file
 
 
-def _guess_format(path: Path) -> str:
+def _guess_format(path: Path, opened: Mapping[Path, int]) -> str:
     """Return the format of a file that was submitted instead of CSV, by its first bytes; empty if unknown."""
-    with suppress(OSError), path.open("rb") as file:
+    with suppress(OSError, InvalidSubmission), open_submission(path, opened=opened) as file:
         head = file.read(4)
         return next((f"it is {name}" for magic, name in _MAGIC.items() if head.startswith(magic)), "")
     return ""
 
 
-def read_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES, **options: Any) -> pd.DataFrame:
+def read_submission(
+    path: Path, max_bytes: int = MAX_SUBMISSION_BYTES, opened: Mapping[Path, int] = NOTHING_OPEN, **options: Any
+) -> pd.DataFrame:
     """Read a submission with pandas, with exact (round-trip) floats; an empty file gives a table without columns.
 
-    ``options`` are those of pandas' ``read_csv``.
+    ``opened`` is that of ``open_submission``; other ``options`` are those of pandas' ``read_csv``.
     Raises InvalidSubmission with the reason if the file cannot be read.
     """
     try:
-        with open_submission(path, max_bytes) as file:
+        with open_submission(path, max_bytes, opened) as file:
             rows, _, _ = require_bounded(file)
             table = read_table(file, rows, **options)
     except pd.errors.EmptyDataError:
@@ -272,7 +282,7 @@ def read_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES, **options
     except (ValueError, OverflowError, pd.errors.ParserError) as error:
         if "out of memory" in str(error):  # the message of pandas' parser
             raise MemoryError from error
-        raise InvalidSubmission(f"not a readable CSV file: {_guess_format(path) or reason(error)}") from error
+        raise InvalidSubmission(f"not a readable CSV file: {_guess_format(path, opened) or reason(error)}") from error
     return table.set_axis(pd.RangeIndex(len(table)))  # drops row names: pandas takes additional fields as such
 
 
@@ -290,9 +300,17 @@ class Scorer:
     This class sets no limits of memory or time: ``Grader`` grades in a process with limits.
     """
 
-    def __init__(self, competition: Competition, answers: Path, *, max_bytes: int = MAX_SUBMISSION_BYTES) -> None:
+    def __init__(
+        self,
+        competition: Competition,
+        answers: Path,
+        *,
+        max_bytes: int = MAX_SUBMISSION_BYTES,
+        opened: Mapping[Path, int] = NOTHING_OPEN,
+    ) -> None:
         self.competition = competition
         self.max_bytes = max_bytes
+        self._opened = opened
         self._grade: Callable[[Any, Any], float] = competition.function("grade", "grade")
         module = competition.module("grade")
         self._options = _read_options(competition)
@@ -367,7 +385,7 @@ class Scorer:
 
     def _of_submission(self, function: Callable[[Any, Any], Any], path: Path) -> Any:
         answers = self.answers
-        submission = read_submission(path, self.max_bytes, **self._options)
+        submission = read_submission(path, self.max_bytes, self._opened, **self._options)
         try:
             return function(submission, _copy(answers))
         except (InvalidSubmission, CompetitionError, MemoryError):
@@ -389,9 +407,17 @@ class Form:
     If a grader calls ``check`` with the answers as the template, checker and grader cannot disagree.
     """
 
-    def __init__(self, competition: Competition, public: Path, *, max_bytes: int = MAX_SUBMISSION_BYTES) -> None:
+    def __init__(
+        self,
+        competition: Competition,
+        public: Path,
+        *,
+        max_bytes: int = MAX_SUBMISSION_BYTES,
+        opened: Mapping[Path, int] = NOTHING_OPEN,
+    ) -> None:
         module = competition.module("grade")
         self.max_bytes = max_bytes
+        self._opened = opened
         self._options = _read_options(competition)
         self._check: Callable[[Any, Any], object] = getattr(module, "check", check_like_sample)
         self._template: Any
@@ -408,7 +434,7 @@ class Form:
 
     def check(self, path: Path) -> None:
         """Raise InvalidSubmission with the reason, or GraderDefect if ``check`` raised anything else."""
-        submission = read_submission(path, self.max_bytes, **self._options)
+        submission = read_submission(path, self.max_bytes, self._opened, **self._options)
         try:
             self._check(submission, self._template)
         except (InvalidSubmission, MemoryError):

@@ -24,7 +24,8 @@ T = TypeVar("T")
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _INNER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+"""Flags for opening a file that must be regular, which has to be checked, without following links or waiting."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -322,7 +323,7 @@ def opened(root: Path, *parts: str) -> Iterator[int]:
         here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         for part in parts[:-1]:
             here = _replaced(here, os.open(part, _INNER, dir_fd=here))
-        here = _replaced(here, os.open(parts[-1], _REGULAR, dir_fd=here))
+        here = _replaced(here, os.open(parts[-1], REGULAR, dir_fd=here))
         if not stat.S_ISREG(os.fstat(here).st_mode):
             raise NotReadable("this is not a regular file")
         yield here

@@ -23,7 +23,7 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError
 from pytest_mlebench.gate.golden import grade_all, make_golden, synthetic_submissions
 from pytest_mlebench.gate.groups import grader_problems
-from pytest_mlebench.grading.grader import Grader
+from pytest_mlebench.grading.grader import FormChecker, Grader
 from pytest_mlebench.grading.twins import TwinStore
 from pytest_mlebench.io.processes import read_only
 
@@ -120,6 +120,40 @@ def test_grading_has_no_secrets(make: Make, tmp_path: Path) -> None:
     report = grader.report(submission)
     assert (report.score, report.error) == (1.0, None)
     assert grader.confinement["landlock"] > 0 or not read_only_is_possible()
+
+
+@pytest.mark.parametrize("module", ["grade", "check"])
+def test_graders_and_checks_of_a_format_read_the_submission_but_no_file_next_to_it(
+    make: Make, module: str, tmp_path: Path
+) -> None:
+    secret = tmp_path / "runs/secret"
+    secret.parent.mkdir()
+    code = f"""
+import pathlib
+from pytest_mlebench.grading import InvalidSubmission
+def {module}(submission, answers):
+    try:
+        text = pathlib.Path({str(secret)!r}).read_text()
+    except OSError as error:
+        text = error.strerror
+    raise InvalidSubmission(f"{{len(submission)}} {{text}}")
+"""
+    competition = make("grade", code)
+    dataset = DataStore(tmp_path / "data").prepare(competition)
+    grade: Callable[[Path], str]
+    if module == "grade":
+        grader = Grader(competition, dataset)
+        grade = lambda path: str(grader.report(path).error)  # noqa: E731
+    else:
+        grade = FormChecker(competition, dataset.public)
+    secret.write_text(SECRET)
+    for rows in (1, 2):  # by the same process
+        (submission := secret.with_name(f"{rows}.csv")).write_text("id,odd\n" + "1,0\n" * rows)
+        assert grade(submission).endswith(f"{rows} Permission denied")
+    (link := secret.with_name("link.csv")).symlink_to(submission)
+    assert grade(link).endswith("link.csv is a symbolic link; a regular file was expected")
+    link.with_name("zip.csv").write_bytes(b"PK\3\4\xff")
+    assert grade(link.with_name("zip.csv")).endswith("not a readable CSV file: it is a zip archive")
 
 
 def read_only_is_possible() -> bool:
@@ -299,8 +333,7 @@ def grade(submission, answers): raise MemoryError(detach())  # its worker is not
     shutil.copy(dataset.answers, submission := tmp_path / "submission.csv")
     grader = Grader(competition, dataset)
     assert "of memory" in str(grader.report(submission).error)
-    alive = [process for process in psutil.process_iter() if process.name() == name]
-    assert len(alive) == 1, "the worker that checked grade.py"
+    assert not [process for process in psutil.process_iter() if process.name() == name]
 
 
 LINKS = """
