@@ -216,6 +216,15 @@ class Accounting:
         done.add_done_callback(self._job_done)
         return await asyncio.shield(done)
 
+    async def _use_account(self, function: Callable[[], _T]) -> _T:
+        try:
+            return await self.do(function)
+        except OSError as error:
+            self._ledger.note(error)
+            raise Refusal(
+                "overloaded", "the harness cannot write its account of spending, so no call is sent"
+            ) from error
+
     def _job_done(self, _: object) -> None:
         self._pending_jobs -= 1
 
@@ -230,7 +239,7 @@ class Accounting:
         async with self._wait_limit("other calls hold the rest of the budget"), self._reserving:  # in order of arrival
             while True:
                 self._settled.clear()
-                got = await self.do(partial(self._take, exchange, account, wanted))
+                got = await self._use_account(partial(self._take, exchange, account, wanted))
                 if isinstance(got, int):
                     return
                 if got.left is not None:
@@ -290,9 +299,10 @@ class Accounting:
             self._turns.setdefault(name, asyncio.Lock()),
         ):
             try:
-                await asyncio.sleep(await self.do(partial(account.pace, name, rpm)))
+                await asyncio.sleep(await self._use_account(partial(account.pace, name, rpm)))
             except BaseException:
-                await self.do(partial(account.give_back, name))
+                with contextlib.suppress(OSError):  # others wait longer
+                    await self.do(partial(account.give_back, name))
                 raise
 
     @contextlib.asynccontextmanager
@@ -330,15 +340,23 @@ class Accounting:
         call = exchange.call
         if call.status is not None and call.status < 300:
             self._account_for(exchange)
-        if exchange.reservation is not None and self._account is not None:
-            if exchange.stage in (Stage.RECEIVED, Stage.REFUSED):
-                self._account.settle(exchange.reservation, calls=0, tokens=0, cost=_ZERO)
-            else:  # if it was interrupted, its usage is unknown and the reservation counts
-                used = None if call.tokens is None else call.tokens.total
-                self._account.settle(exchange.reservation, calls=1, tokens=used, cost=call.cost)
+        try:
+            self._settle(exchange)
+        except OSError as error:  # the reservation still counts
+            self._ledger.note(error)
         self._ledger.write(call)
         if self._settings.record == "bodies":
             self._write_bodies(exchange)
+
+    def _settle(self, exchange: Exchange) -> None:
+        call = exchange.call
+        if exchange.reservation is None or self._account is None:
+            return
+        if exchange.stage in (Stage.RECEIVED, Stage.REFUSED):
+            self._account.settle(exchange.reservation, calls=0, tokens=0, cost=_ZERO)
+        else:  # if it was interrupted, its usage is unknown and the reservation counts
+            used = None if call.tokens is None else call.tokens.total
+            self._account.settle(exchange.reservation, calls=1, tokens=used, cost=call.cost)
 
     def _write_bodies(self, exchange: Exchange) -> None:
         call = exchange.call

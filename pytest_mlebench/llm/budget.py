@@ -138,6 +138,8 @@ class Account:
         self._clock = clock
         self._owner = json.dumps(owner_labels())
         self._open: set[int] = set()
+        self._ended: dict[int, tuple[int, int | None, Decimal | None]] = {}
+        """What calls used that are not settled yet: calls, tokens and cost by reservation."""
         self._turns: dict[str, int] = {}
         self._path = folder / ACCOUNT
         with self._errors(), ExitStack() as stack:
@@ -153,6 +155,7 @@ class Account:
     def close(self) -> None:
         """Leave the run's share to others. Reservations of calls that are still open count as spent."""
         with closing(self._database):
+            self._settle_ended()
             with self._transaction():
                 for number in self._open:
                     self._count_as_spent("id = ?", number)
@@ -165,6 +168,7 @@ class Account:
         nano = _nano(cost or Decimal(0))
         if tokens < 0:
             raise ValueError(f"a call cannot use {tokens} tokens")
+        self._settle_ended()
         wanted = {"--max-calls": 1, "--max-tokens": tokens, "--max-cost": nano, "--max-total-cost": nano}
         with self._transaction():
             self._mark_active()
@@ -187,17 +191,28 @@ class Account:
         return number
 
     def settle(self, reservation: int, *, calls: int, tokens: int | None, cost: Decimal | None) -> None:
-        """Record what a call used. Unknown or invalid amounts count as they were reserved."""
-        self._open.discard(reservation)
+        """Record what a call used. Unknown or invalid amounts count as they were reserved.
+
+        If this raises OSError, such as on a full disk, the reservation counts until the account can be written again.
+        """
+        self._ended[reservation] = calls, tokens, cost
+        self._settle_ended()
+
+    def _settle_ended(self) -> None:
+        if not self._ended:
+            return
         with self._transaction():
             self._mark_active()
-            row = self._database.execute("SELECT tokens, cost FROM held WHERE id = ?", (reservation,)).fetchone()
-            if row is None:
-                return
-            self._database.execute("DELETE FROM held WHERE id = ?", (reservation,))
-            used = row[0] if tokens is None or tokens < 0 else min(tokens, _MAX_AMOUNT)
-            paid = row[1] if cost is None or not (cost.is_finite() and cost >= 0) else min(_nano(cost), _MAX_AMOUNT)
-            self._spend(self._run, calls, used, paid)
+            for reservation, (calls, tokens, cost) in self._ended.items():
+                row = self._database.execute("SELECT tokens, cost FROM held WHERE id = ?", (reservation,)).fetchone()
+                if row is None:
+                    continue
+                self._database.execute("DELETE FROM held WHERE id = ?", (reservation,))
+                used = row[0] if tokens is None or tokens < 0 else min(tokens, _MAX_AMOUNT)
+                paid = row[1] if cost is None or not (cost.is_finite() and cost >= 0) else min(_nano(cost), _MAX_AMOUNT)
+                self._spend(self._run, calls, used, paid)
+        self._open -= self._ended.keys()
+        self._ended.clear()
 
     def pace(self, name: str, per_minute: float) -> float:
         """Take the run's next turn: the first free one that keeps all workers together within this rate.

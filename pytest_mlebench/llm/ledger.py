@@ -20,6 +20,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_mlebench.errors import reason
 from pytest_mlebench.io.values import MAX_DEPTH, as_number, loads, parse
 from pytest_mlebench.llm.prices import MAX_AMOUNT, Tokens
 from pytest_mlebench.llm.requests import MAX_ELEMENTS, Refusal
@@ -130,7 +131,10 @@ class Totals:
     """Replayed calls whose request was not identical to the recorded one."""
     replay_misses: int = 0
     left_out: int = 0
-    """Calls that are missing from the recording, or whose bodies are, because they would have made it too large."""
+    """Calls that are missing from the recording, or whose bodies are, because they would have made it too large, or
+    because of a ``write_error``."""
+    write_error: str | None = None
+    """The first error of writing the recording or the account, such as a full disk. The totals are complete."""
     models: dict[str, dict[str, Any]] = field(default_factory=dict)
     errors: Counter[str] = field(default_factory=Counter)
     withheld: Counter[str] = field(default_factory=Counter)
@@ -196,8 +200,21 @@ def _name_or_others(name: str, names: Collection[str], length: int = _MAX_NAME_L
     return name[:length] if name[:length] in names or len(names) < most else "others"
 
 
+class _File(io.FileIO):
+    """A file whose writes are complete, or raise OSError: if the disk is almost full, a write can be short."""
+
+    def write(self, content: Any, /) -> int:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[super().write(rest) :]
+        return len(content)
+
+
 class Ledger:
-    """Writes a run's calls, with ``secrets`` removed. Use it from one thread only."""
+    """Writes a run's calls, with ``secrets`` removed. Use it from one thread only.
+
+    If it cannot write, for example because the disk is full, the totals contain the error, and the run continues.
+    """
 
     def __init__(
         self,
@@ -213,13 +230,13 @@ class Ledger:
         self._unpacked = 0
         self._max_calls_bytes, self._max_body_bytes = max_calls_bytes, max_body_bytes
         self._secrets = sorted({text for secret in secrets if secret for text in _spellings(secret)}, reverse=True)
-        self._calls: io.FileIO | None = None
+        self._calls: _File | None = None
         self._bodies: ZstdFile | None = None
-        self._bodies_file: io.FileIO | None = None
+        self._bodies_file: _File | None = None
         if record == "off":
             return
         (run_dir / FOLDER).mkdir(parents=True, exist_ok=True)
-        self._calls = io.FileIO(run_dir / CALLS, "a")
+        self._calls = _File(run_dir / CALLS, "a")
         if record == "bodies":
             from pytest_mlebench.io.compression import CompressionParameter, ZstdFile
 
@@ -228,7 +245,7 @@ class Ledger:
                 CompressionParameter.window_log: _WINDOW_LOG,
                 CompressionParameter.enable_long_distance_matching: 1,
             }
-            self._bodies_file = io.FileIO(run_dir / BODIES, "a")
+            self._bodies_file = _File(run_dir / BODIES, "a")
             self._bodies = ZstdFile(self._bodies_file, "w", options=options)
 
     def write(self, call: Call) -> None:
@@ -241,11 +258,14 @@ class Ledger:
             self.totals.left_out += 1
             return
         line = self._clean(_DUMPS(call.to_json()))
-        self._calls.write(line.encode("utf-8", "replace") + b"\n")
+        self._is_full = not self._written(self._calls, self._calls, line.encode("utf-8", "replace") + b"\n")
 
     def write_bodies(self, number: int, bodies: Mapping[str, Any]) -> None:
         """Record the bodies of a call. A ``JsonText`` is not encoded again."""
         if self._bodies is None or self._bodies_file is None or self._is_full:
+            return
+        if self._bodies_file.closed:
+            self.totals.left_out += 1
             return
         fields = (
             f", {_DUMPS(name)}: {value if isinstance(value, JsonText) else _DUMPS(value)}"
@@ -257,13 +277,36 @@ class Ledger:
             self.totals.left_out += 1
             return
         self._unpacked += len(content)
-        self._bodies.write(content)
-        self._bodies.flush()
+        if not self._written(self._bodies_file, self._bodies, content):
+            self._bodies_file.close()  # what follows an incomplete block could not be read
 
     def close(self) -> None:
-        with contextlib.ExitStack() as stack:  # closes all files, also if one of them fails
-            for file in filter(None, (self._calls, self._bodies_file, self._bodies)):
-                stack.callback(file.close)
+        for file in filter(None, (self._bodies, self._bodies_file, self._calls)):
+            try:
+                file.close()
+            except OSError as error:
+                self.note(error)
+            except ValueError:  # the recording ended early
+                pass
+
+    def note(self, error: OSError) -> None:
+        """Add an error of writing to the totals."""
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error  # without the account's path
+        self.totals.write_error = self.totals.write_error or reason(cause)
+
+    def _written(self, file: _File, writer: io.FileIO | ZstdFile, content: bytes) -> bool:
+        """Write to a file; if this fails, leave the call out and the file as before, and return False."""
+        size = file.tell()
+        try:
+            writer.write(content)
+            writer.flush()
+        except OSError as error:
+            self.note(error)
+            self.totals.left_out += 1
+            with contextlib.suppress(OSError):
+                file.seek(file.truncate(size))
+            return False
+        return True
 
     def _clean(self, text: str) -> str:
         for secret in self._secrets:

@@ -123,7 +123,10 @@ class Usage:
     replayed: int = 0
     replayed_nearly: int = 0
     left_out: int = 0
-    """Calls that are missing from the recording, or whose bodies are, because they would have made it too large."""
+    """Calls that are missing from the recording, or whose bodies are, because they would have made it too large, or
+    because of a ``write_error``."""
+    write_error: str | None = None
+    """The first error of writing the recording or the account, such as a full disk. The totals are complete."""
     budget_ended: str | None = None
     """The option whose budget was exhausted."""
 
@@ -137,7 +140,7 @@ class Usage:
         found = models.values() if isinstance(models, Mapping) else [None]
         if not all(isinstance(model, Mapping) and as_count(model.get("calls", 0)) is not None for model in found):
             raise ValueError("llm.models must be an object of objects, with numbers of calls")
-        ended, gateway = llm.get("budget_ended"), llm.get("gateway")
+        ended, gateway, failed = llm.get("budget_ended"), llm.get("gateway"), llm.get("write_error")
         try:
             calls = None if llm.get("calls") is None else int(llm["calls"])
             cost, known_cost, seconds = (float(llm.get(name) or 0) for name in ("cost", "known_cost", "seconds"))
@@ -153,6 +156,7 @@ class Usage:
             replayed=as_count(llm.get("replayed")) or 0,
             replayed_nearly=as_count(llm.get("replayed_nearly")) or 0,
             left_out=as_count(llm.get("left_out")) or 0,
+            write_error=valid_text(str(failed)) if failed else None,
             budget_ended=valid_text(str(ended)) if ended else None,
             **{name: _counts(llm.get(name)) for name in ("tokens", "errors", "withheld", "refusals")},
         )

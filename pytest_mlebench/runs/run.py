@@ -417,8 +417,12 @@ def _notes(run: _Run) -> Iterator[str]:
         yield _UNCONFINED
     if run.task.gateway:
         yield from _write_trajectory(run.task.run_dir, run.task.agent, run.options)
-        if unrecorded := Usage.of(run.task.gateway.account()).left_out:
-            yield f"the recording lacks {pluralize(unrecorded, 'model call')}, or their contents: it would be too large"
+        usage = Usage.of(run.task.gateway.account())
+        if lacking := usage.left_out:
+            why = usage.write_error or "it would be too large"
+            yield f"the recording lacks {pluralize(lacking, 'model call')}, or their contents: {why}"
+        elif usage.write_error:
+            yield f"the account of model calls could not always be written: {usage.write_error}"
 
 
 def _common_fields(

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from contextlib import closing
+from contextlib import ExitStack, closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,9 @@ from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import read_calls
 from pytest_mlebench.llm.prices import Prices
 from pytest_mlebench.llm.providers import load_providers
+from pytest_mlebench.records.record import Usage
 from tests.llm.conftest import Start
-from tests.llm.talking import QUESTION, ask, until
+from tests.llm.talking import QUESTION, ask, full_disk, until
 from tests.llm.upstreams import REASONING, REPLY, Failure, Upstream
 
 OUTPUT = len(REPLY.split()) + REASONING
@@ -334,6 +335,38 @@ def test_an_account_waits_for_open_calls_and_rejects_calls_that_never_fit(tmp_pa
     account.settle(first, calls=1, tokens=40, cost=None)
     assert isinstance(account.reserve(tokens=60, cost=None), int)
     account.close()
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
+def test_a_call_that_cannot_be_settled_is_settled_later(tmp_path: Path, closed: bool) -> None:
+    account = Account(tmp_path, "run", BudgetLimits(max_tokens=100))
+    first = account.reserve(tokens=60, cost=None)
+    assert isinstance(first, int)
+    with full_disk(), pytest.raises(OSError, match="cannot be used"):
+        account.settle(first, calls=1, tokens=40, cost=None)
+    if closed:
+        account.close()
+        account = Account(tmp_path, "run", BudgetLimits(max_tokens=100))
+    assert isinstance(account.reserve(tokens=61, cost=None), Exhausted)
+    assert isinstance(account.reserve(tokens=60, cost=None), int)
+    account.close()
+
+
+def test_budgets_hold_on_a_full_disk(start: Start, upstream: Upstream) -> None:
+    gateway = start(limits=BudgetLimits(max_calls=2))
+    with ExitStack() as stack:
+        upstream.on_request = lambda _: stack.enter_context(full_disk())
+        assert ask(gateway).json["choices"][0]["message"]["content"] == REPLY
+        answer = ask(gateway)
+        assert (answer.status, answer.message) == (
+            503,
+            "the harness cannot write its account of spending, so no call is sent",
+        )
+    upstream.on_request = lambda _: None
+    totals = gateway.totals.to_json()
+    assert (upstream.served, totals["calls"]) == (1, 1)
+    assert Usage.of(totals).write_error is not None
+    assert [ask(gateway).status for _ in range(2)] == [200, 402]
 
 
 def test_bundled_prices_bound_the_cost_of_a_call() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import socket
 import socketserver
 import threading
 import time
 import tracemalloc
-from contextlib import closing
+from contextlib import closing, nullcontext
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ from pytest_mlebench.llm.providers import load_providers
 from pytest_mlebench.llm.requests import Refusal
 from pytest_mlebench.records.record import Usage
 from tests.llm.conftest import Start
-from tests.llm.talking import QUESTION, ask
+from tests.llm.talking import QUESTION, ask, full_disk
 from tests.llm.upstreams import REPLY, Failure, Upstream
 
 
@@ -81,6 +82,41 @@ def test_a_ledger_is_bounded(tmp_path: Path) -> None:
     assert 0 < bodies < calls < 100
     assert ledger.totals.to_json()["left_out"] == Usage.of(ledger.totals.to_json()).left_out == 100 - bodies
     assert ledger.totals.calls == 100
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_calls_on_a_full_disk_are_answered_and_counted(
+    stream: bool, start: Start, upstream: Upstream, run_dir: Path
+) -> None:
+    gateway = start()
+    question = {**QUESTION, "stream": stream}
+    answers = [ask(gateway, question)]
+    with full_disk():
+        answers += [ask(gateway, question), ask(gateway, question)]
+    answers.append(ask(gateway, question))
+    with full_disk():
+        gateway.close()
+    assert {(answer.status, answer.content) for answer in answers} == {(200, answers[0].content)}
+    totals = gateway.totals.to_json()
+    assert (totals["calls"], totals["left_out"], totals["write_error"]) == (4, 2, "File too large")
+    assert totals["tokens"]["output"] == 4 * read_calls(run_dir)[0]["tokens"]["output"]
+    assert [line["number"] for line in read_calls(run_dir, only_valid=False)] == [1, 4]
+    assert [body["number"] for body in read_bodies(run_dir)] == [1, 4]
+
+
+@pytest.mark.parametrize(("file", "lacking"), [(CALLS, [2]), (BODIES, [2, 3])])
+def test_a_short_write_leaves_no_part_of_a_call(file: str, lacking: list[int], tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    for number in (1, 2, 3):
+        free = (tmp_path / file).stat().st_size + 20 if number == 2 else None
+        with nullcontext() if free is None else full_disk(free=free):
+            ledger.write(call(number, error="x" * (2000 if file == CALLS else 1)))
+            ledger.write_bodies(number, {"request": os.urandom(2000 if file == BODIES else 1).hex()})
+    ledger.close()
+    complete = [number for number in (1, 2, 3) if number not in lacking]
+    assert [line["number"] for line in read_calls(tmp_path)] == (complete if file == CALLS else [1, 2, 3])
+    assert [body["number"] for body in read_bodies(tmp_path)] == complete
+    assert (ledger.totals.calls, ledger.totals.left_out) == (3, len(lacking))
 
 
 @pytest.mark.parametrize(
@@ -183,6 +219,7 @@ def test_totals_report_unknown_amounts(tmp_path: Path) -> None:
         "replayed_nearly": 0,
         "replay_misses": 0,
         "left_out": 0,
+        "write_error": None,
         "errors": {"429": 1},
         "withheld": {},
         "dropped": {},

@@ -19,7 +19,7 @@ from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.run_details import conversations, steps_of
 
 _TOLERANCE = 1e-6
-_NOT_IN_LEDGERS = ("replay_misses", "budget_ended", "left_out")
+_NOT_IN_LEDGERS = ("replay_misses", "budget_ended", "left_out", "write_error")
 _GATEWAYS = (None, "on", "off", "replay")
 
 
