@@ -23,7 +23,7 @@ from pytest_mlebench.reports.tables import (
     paired_sections,
     precision_sections,
     runs_text,
-    short,
+    shortened,
 )
 from pytest_mlebench.results.findings import caveats
 from pytest_mlebench.results.overview import (
@@ -134,10 +134,11 @@ def cost_sections(view: Overview) -> Iterator[Section]:
     if not (costs := spending(view.records)):
         return
     heads = ("split", "agent", "runs", "cost", "a run", "a medal", "calls", "tokens in", "cached", "out", "reasoning")
+    names = shortened(spent.agent for spent in costs)
     rows = [
         (
             spent.split,
-            short(spent.agent),
+            names[spent.agent],
             str(spent.runs),
             *map(format_dollars, (spent.cost, spent.cost_per_run)),
             format_dollars(spent.cost_per_medal) if spent.medals else "-",
@@ -176,10 +177,11 @@ def timeline_sections(view: Overview) -> Iterator[Section]:
     marks = [longest * share for share in (1 / 8, 1 / 4, 1 / 2)]
     heads = ("split", "agent", "runs", *(f"by {format_duration(mark)}" for mark in marks), "final", "best kept",
         "last was worse", "medals lost")  # fmt: skip
+    names = shortened(timeline.agent for timeline in shown)
     rows = [
         (
             timeline.split,
-            short(timeline.agent),
+            names[timeline.agent],
             str(timeline.runs),
             *(f"{rate_at(timeline.over_time, mark):.1f}" for mark in marks),
             f"{timeline.final:.1f}",
@@ -273,8 +275,9 @@ def _percentile(summary: SplitSummary) -> str:
 def _table(summaries: Sequence[SplitSummary], columns: dict[str, Cell]) -> Table:
     ordered = by_split(summaries)
     what = "split" if all(summary.category is None for summary in ordered) else "category"
+    names = shortened(summary.label for summary in ordered)
     rows = [
-        (summary.category or summary.split, short(summary.label), *(cell(summary) for cell in columns.values()))
+        (summary.category or summary.split, names[summary.label], *(cell(summary) for cell in columns.values()))
         for summary in ordered
     ]
     about = [(summary.label, "" if summary.is_whole else summary.split) for summary in ordered if what == "split"]
@@ -291,13 +294,14 @@ def _outcomes(label: str, view: Overview) -> str:
 
 def _published(split: str, standings: Sequence[Standing]) -> Section:
     others = [*reversed(standings[0].better), *standings[0].worse]
+    names = shortened(standing.summary.label for standing in standings)
     rows: list[tuple[str, ...]] = []
     shown_last = -1
     for position in range(len(others) + 1):
         for standing in sorted(standings, key=lambda standing: -standing.summary.any_medal.mean):
             if len(standing.better) == position:
                 ours = standing.summary
-                rows.append(("→", short(ours.label), "", _rate(ours.any_medal), "", ""))
+                rows.append(("→", names[ours.label], "", _rate(ours.any_medal), "", ""))
         if position < len(others) and any(-_NEIGHBOURS <= position - len(s.better) < _NEIGHBOURS for s in standings):
             if position != shown_last + 1:
                 rows.append(("…", "", "", "", "", ""))

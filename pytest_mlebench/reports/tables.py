@@ -159,10 +159,20 @@ class Section:
         return f"## {markdown_text(self.title)}\n\n" + "\n\n".join(blocks)
 
 
-def short(label: str) -> str:
-    """Shorten a label in the middle to fit its column, because names of run groups differ at the end."""
-    half = (_LABEL_WIDTH - 1) // 2
-    return label if len(label) <= _LABEL_WIDTH else f"{label[:half]}…{label[-half:]}"
+def shortened(labels: Iterable[str]) -> Mapping[str, str]:
+    """Shorten labels in the middle to fit a column, because names of run groups differ at the end.
+
+    They are no shorter than needed to differ from each other.
+    """
+    wanted, width = dict.fromkeys(labels), _LABEL_WIDTH
+    while len({_in_the_middle(label, width) for label in wanted}) < len(wanted):
+        width += 2
+    return {label: _in_the_middle(label, width) for label in wanted}
+
+
+def _in_the_middle(label: str, width: int) -> str:
+    half = (width - 1) // 2
+    return label if len(label) <= width else f"{label[:half]}…{label[-half:]}"
 
 
 def _wrapped(text: str, width: int) -> list[str]:
@@ -207,7 +217,8 @@ def precision_sections(view: Overview, *, details: bool = False) -> Iterator[Sec
     if not found:
         return
     heads = ("split", "agent", "measure", "competition", "seed", "test rows", f"seeds for {DIFFERENCE:g}", "detectable")
-    rows = [_precision_row(summary, result) for summary, result in found]
+    names = shortened(summary.label for summary, _ in found)
+    rows = [_precision_row(names[summary.label], summary, result) for summary, result in found]
     table = Table(heads, rows, frozenset(heads[3:]), ("detectable", "measure"))
     remarks = [_CAUSES]
     if incomplete := [result for _, result in found if 0 < result.with_rows < result.scored]:
@@ -220,12 +231,12 @@ def precision_sections(view: Overview, *, details: bool = False) -> Iterator[Sec
     yield Section("How sure these results are", [table], remarks)
 
 
-def _precision_row(summary: SplitSummary, result: Precision) -> tuple[str, ...]:
+def _precision_row(name: str, summary: SplitSummary, result: Precision) -> tuple[str, ...]:
     shares = result.variance.shares
     needed = result.seeds_needed
     return (
         summary.split,
-        short(summary.label),
+        name,
         _WORDS[result.measure],
         *(f"{shares[cause]:.0f} %" if cause in shares else "-" for cause in ("competitions", "seeds", "rows")),
         "-" if needed is None else f"{needed:,}" if needed < MOST_SEEDS else f"> {MOST_SEEDS:,}",
@@ -273,13 +284,14 @@ def _most_important(comparisons: Sequence[SplitComparison]) -> Sequence[SplitCom
 def _pairs(
     found: Sequence[tuple[SplitComparison, PairedDifference, float]], *, several: bool, what: str = "any medal"
 ) -> Table:
-    names = ("first", "second") if several else ()
+    both = ("first", "second") if several else ()
     counts = ("wins", "ties", "losses")
-    heads = ("split", *names, "pairs", what, "95 % interval", "over seeds", *counts, "p")
+    heads = ("split", *both, "pairs", what, "95 % interval", "over seeds", *counts, "p")
+    names = shortened(side.label for comparison, *_ in found for side in (comparison.ours, comparison.theirs))
     rows = [
         (
             comparison.split,
-            *((short(comparison.ours.label), short(comparison.theirs.label)) if several else ()),
+            *((names[comparison.ours.label], names[comparison.theirs.label]) if several else ()),
             f"{difference.runs} on {difference.competitions}",
             f"{difference.mean:+.1f}",
             interval_text(difference.interval),
@@ -292,7 +304,7 @@ def _pairs(
         for comparison, difference, adjusted_p in found
     ]
     spare = (*reversed(counts), "over seeds")
-    return Table(heads, rows, frozenset(heads[len(names) + 1 :]), spare)
+    return Table(heads, rows, frozenset(heads[len(both) + 1 :]), spare)
 
 
 def _setting_differences(groups: Sequence[RunGroup]) -> list[str]:

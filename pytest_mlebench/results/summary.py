@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -249,16 +249,23 @@ def by_split(summaries: Iterable[SplitSummary]) -> list[SplitSummary]:
 
 
 def labels(groups: Sequence[RunGroup]) -> dict[tuple[Path, str], str]:
-    """Agents' names in reports, by group folder and agent id: the id, with the group if several have the agent."""
-    agents = list(chain.from_iterable(group.agents for group in groups))
-    names = [group.name for group in groups]
-    return {
-        (group.folder, agent): agent
-        if agents.count(agent) == 1
-        else f"{agent} in {group.name if names.count(group.name) == 1 else group.folder}"
-        for group in groups
-        for agent in group.agents
-    }
+    """Agents' names in reports, by group folder and agent id: the id, with the group if several have the agent.
+
+    A name that another agent already has gets a number.
+    """
+    agents = Counter(chain.from_iterable(group.agents for group in groups))
+    names = Counter(group.name for group in groups)
+    found: dict[tuple[Path, str], str] = {}
+    used = set[str]()
+    for group in groups:
+        for agent in group.agents:
+            name = f"{agent} in {group.name if names[group.name] == 1 else group.folder}"
+            wanted = agent if agents[agent] == 1 else name
+            found[group.folder, agent] = next(
+                label for label in chain([wanted], (f"{wanted} ({k})" for k in count(2))) if label not in used
+            )
+            used.add(found[group.folder, agent])
+    return found
 
 
 def _parts(group: RunGroup, agent: str, by_category: bool) -> Iterator[tuple[str, str | None, tuple[str, ...]]]:

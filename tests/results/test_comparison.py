@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Canonical, Manifest, PlannedRun
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.formats import to_json
-from pytest_mlebench.reports.tables import paired_sections
+from pytest_mlebench.reports.sections import rate_sections
+from pytest_mlebench.reports.tables import paired_sections, shortened
 from pytest_mlebench.results.overview import (
     Standing,
     compare,
@@ -25,7 +27,7 @@ from pytest_mlebench.results.overview import (
     published_results,
     standings,
 )
-from pytest_mlebench.results.summary import summarise
+from pytest_mlebench.results.summary import labels, summarise
 from tests.groups import record_with
 
 CANONICAL = Canonical(is_canonical=True)
@@ -174,6 +176,28 @@ def test_the_same_agent_in_two_groups_is_also_compared() -> None:
     one, other = (group({IDS["low"][1]: outcome}, name=outcome) for outcome in ("gold", "no_medal"))
     (comparison,) = compare(summarise([one, other]))
     assert comparison.ours.label == "agent in gold" and comparison.difference.wins == 1
+
+
+def test_labels_differ_even_if_an_agent_is_named_like_another_in_its_group() -> None:
+    groups = [
+        group({IDS["low"][1]: "gold"}, agent=agent, name=name)
+        for agent, name in (("a", "one"), ("a", "two"), ("a in two", "three"), ("a in two (2)", "four"))
+    ]
+    found = labels(groups)
+    assert list(found.values()) == ["a in one", "a in two", "a in two (2)", "a in two (2) (2)"]
+    assert len(compare(summarise(groups))) == 6
+
+
+def test_shortened_labels_of_different_agents_differ() -> None:
+    agents = [f"an-agent-with-a-long-name/{way}-and-the-same-ending" for way in ("this-way", "that-way")]
+    groups = [group({IDS["low"][1]: "gold"}, agent=name, name=f"g{k}") for k, name in enumerate([*agents, "other"])]
+    shown = shortened([*agents, *agents, "other"])
+    assert shown["other"] == "other" and all(len(name) < 54 and "…" in name for name in list(shown.values())[:2])
+    (section,) = paired_sections(overview(groups), details=True)
+    assert [tuple(row[1:3]) for row in section.tables[0].rows] == [*combinations(shown.values(), 2)]
+    (rates, _) = rate_sections(overview(groups))
+    assert [row[1] for row in rates.tables[0].rows] == [*shown.values()]
+    assert shortened([agents[0]]) == {agents[0]: "an-agent-wit…-same-ending"} and shortened([]) == {}
 
 
 def test_one_agent_is_not_compared_and_of_three_every_pair_is() -> None:
