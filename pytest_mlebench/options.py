@@ -859,7 +859,7 @@ def _problems(settings: Settings, given: AbstractSet[str]) -> Iterator[str]:
             yield "--real-data checks graders, which --agent does not: leave one of them out"
         if "--retry-failed" in given and not (settings.resume or settings.run_group):
             yield "--retry-failed needs the run group to retry: add --resume=GROUP or --run-group=NAME"
-    elif settings.split is not None:  # the session runs the competitions' checks
+    elif "--split" in given:  # the session runs the competitions' checks
         if ignored := _given(_RUN_OPTIONS, given):
             yield _problem(ignored, AGENT.problem)
         of_data = ("--prepare", "--data", "--data-source", "--description")

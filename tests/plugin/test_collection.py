@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -191,6 +192,26 @@ def test_the_plugin_can_be_disabled(project: pytest.Pytester) -> None:
     project.makeini("[pytest]")
     result = project.runpytest_subprocess("-p", "no:mlebench")
     result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("testpaths", ["", "testpaths = tests competitions"])
+def test_a_split_in_the_ini_file_selects_only_competitions(project: pytest.Pytester, testpaths: str) -> None:
+    shutil.copytree(project.path / "competitions/toy-parity", project.path / "competitions/toy-other")
+    file = project.path / "competitions/toy-other/competition.yaml"
+    file.write_text(file.read_text().replace("id: toy-parity", "id: toy-other").replace("split: smoke", "split: other"))
+    (project.path / "tests").mkdir()
+    (project.path / "tests/test_own.py").write_text("def test_own(): pass\n")
+    with (project.path / "tox.ini").open("a") as ini:
+        ini.write(f"\nmlebench_competitions_dir = competitions\nmlebench_split = other\n{testpaths}\n")
+    found = collected(project.runpytest_subprocess("--co", "-q"))
+    assert {name.partition("::")[0] for name in found} == {
+        "tests/test_own.py",
+        "competitions/toy-other/competition.yaml",
+    }
+    found = collected(project.runpytest_subprocess("--co", "-q", "--agent=toy/gold"))
+    assert found == ["competitions/toy-other/competition.yaml::toy/gold[seed=0]"]
+    used = project.runpytest_subprocess("--co", "-q", "--time-limit=1m", "tests")
+    assert collected(used) == ["tests/test_own.py::test_own"]
 
 
 @pytest.mark.full
