@@ -688,6 +688,30 @@ def test_the_page_of_a_group_without_records_follows_its_grading_report(
         assert f'data-outcome="{outcome}"' in ask("/group/g").text
 
 
+def test_a_group_with_only_a_grading_report_is_listed_and_compared(tmp_path: Path, asked_of: Callable[[], Ask]) -> None:
+    records = [record_with(default_catalogue()[id], "gold", agent="a") for id in SMOKE[:2]]
+    save_group(tmp_path / "g", records)
+    for name in ("graded", "broken"):
+        (tmp_path / name).mkdir()
+    reports = [record.report for record in records]
+    write_json(tmp_path / "graded" / GRADING_REPORT, grading_report([*reports, reports[0]]))
+    (tmp_path / "broken" / GRADING_REPORT).write_text("{}")
+    ask = asked_of()
+    listed = " ".join(re.sub(r"<[^>]+>", " ", ask("/").text).split())
+    assert "grading_report.json is not a grading report: it lacks competition_reports – 0 of 0" in listed
+    assert re.search(r" graded graded smoke 3 of 3 100 % 3 – – ", listed)
+    compared = ask("/compare?g=g&g=graded").text
+    assert "no run" not in compared and "/side?" not in compared
+    links = set(re.findall(r'href="(/run/graded/[^"]+)"', compared))
+    assert len(links) == 3 and {ask(link).headers["location"] for link in links} == {"/group/graded"}
+    assert "/run/graded" not in ask("/group/graded").text
+    own = ask(f"/run/g/{records[0].run_id}").text
+    assert "/run/graded/" in own and "/side?" not in own
+    assert "no files of its runs" in ask(f"{links.pop()}/log").text
+    save_group(tmp_path / "graded", records[:1])
+    assert asked_of()("/").text.count(">1 of 1<") == 1, "records count rather than the grading report"
+
+
 def test_terminal_sequences_become_classes_and_nothing_else() -> None:
     assert coloured("\x1b[1;31mred\x1b[0m \x1b]8;;http://evil\x07link\x1b[2K\x07") == (
         '<span class="t-bold t-red">red</span> link\ufffd'

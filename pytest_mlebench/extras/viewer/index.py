@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,13 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.viewer.folder import changed_at, is_utf8, read, read_record
 from pytest_mlebench.io.files import NotReadable
 from pytest_mlebench.io.values import as_count, loads, parse
-from pytest_mlebench.records.group import runs_in_progress, runs_to_resume
+from pytest_mlebench.records.group import GroupReader, RunGroup, runs_in_progress, runs_to_resume
 from pytest_mlebench.records.manifest import Manifest
 from pytest_mlebench.records.outcome import FAILURES, Outcome
 from pytest_mlebench.records.record import GRADING_REPORT, MANIFEST, RECORD, RUNNING, RunKey, RunRecord
 
 FILE = ".mlebench-view.sqlite3"
-_VERSION = 5
+_VERSION = 6
 _MAX_MANIFEST = 64 << 20
 _TEXT = 500
 
@@ -65,6 +65,8 @@ class ListedRun:
     score_high: float | None = None
     latest: int = 1
     """0 if a later run has the same agent, competition and seed."""
+    has_folder: int = 1
+    """0 if it is only in a grading report."""
 
     @property
     def result(self) -> Outcome:
@@ -146,6 +148,8 @@ class Group:
     """Total time of its finished runs."""
     broken: Sequence[str] = ()
     problem: str = ""
+    is_graded_only: bool = False
+    """It has only a grading report, so its runs have no folders."""
 
     @property
     def medals(self) -> int:
@@ -303,6 +307,13 @@ class RunIndex:
                 row = [run, version, *asdict(_run(name, run, record)).values()]
                 statements.append((_INSERT, row))
             seen.add(run)
+        graded, problem = _graded(folder) if not seen and not broken else (None, "")
+        if graded is not None:
+            broken += [text.removeprefix(f"{folder}/") for text in graded.broken]
+            for record in graded.records:
+                seen.add(record.run_id)
+                listed = replace(_run(name, record.run_id, record), has_folder=0)
+                statements.append((_INSERT, [record.run_id, "", *asdict(listed).values()]))
         statements += [
             ("delete from runs where group_name = ? and folder = ?", (name, run)) for run in known.keys() - seen
         ]
@@ -315,6 +326,7 @@ class RunIndex:
         done = {RunKey(run.agent, run.competition_id, run.seed) for run in self.runs(name)} if found else set()
         interrupted = len(runs_to_resume(found, done))
         group = self._about(name, running=running, interrupted=interrupted, broken=broken)
+        group = replace(group, problem=group.problem or problem, is_graded_only=graded is not None)
         self._write([("insert or replace into groups values (?, ?, ?)", (name, stamp, json.dumps(asdict(group))))])
         self._checked[name] = time.monotonic()
         (self._live.add if running or interrupted else self._live.discard)(name)
@@ -456,6 +468,16 @@ def _condition(search: Search) -> tuple[str, list[Any]]:
         wanted.append("(" + " or ".join(rf"{column} like ? escape '\'" for column in _SEARCHED) + ")")
         values += [f"%{escaped}%"] * len(_SEARCHED)
     return " and ".join(wanted), values
+
+
+def _graded(folder: Path) -> tuple[RunGroup | None, str]:
+    """Return a group that has neither records nor a manifest, from its grading report, or why it cannot be read."""
+    if os.path.lexists(folder / MANIFEST):
+        return None, ""
+    try:
+        return GroupReader(folder).read(), ""
+    except UsageError as error:
+        return None, str(error).splitlines()[-1].replace(f"{folder}/", "")[:_TEXT]
 
 
 def _group(text: str) -> Group:

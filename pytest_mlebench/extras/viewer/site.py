@@ -132,6 +132,8 @@ class Site:
     def run(self, group: str, run_id: str) -> RunPlace:
         found = self.group(group)
         if not is_folder(self.index.runs_dir, found.name, run_id):
+            if found.is_graded_only:
+                raise Missing(f"run group {found.name} has only a grading report, so there are no files of its runs")
             raise Missing(f"run group {found.name} has no run {run_id}")
         return RunPlace(found, run_id, self.index.runs_dir / found.name)
 

@@ -157,7 +157,7 @@ def _matrix(columns: Sequence[_Column], runs: Sequence[ListedRun]) -> dict[str, 
             wins[best[0]].append(id)
         elif all(by_agent.values()):
             ties.append(id)
-        firsts = [found[0] for found in by_agent.values() if found][:MOST_BESIDE]
+        firsts = [found[0] for found in by_agent.values() if found and found[0].has_folder][:MOST_BESIDE]
         pairs = [("r", f"{run.group_name}/{run.run_id}") for run in firsts]
         beside = f"/side?{urlencode(pairs)}" if len(firsts) > 1 else None
         rows.append(

@@ -70,8 +70,8 @@ def group(site: Site, request: Request) -> Response:
         state=state,
         running=running(found, folder, site.calls),
         interrupted=runs_to_resume(found, read.runs.keys()),
-        run_link=run_link,
-        run_links=run_links,
+        run_link=None if group.is_graded_only else run_link,
+        run_links=None if group.is_graded_only else run_links,
         **_parts(site, read),
     )
 

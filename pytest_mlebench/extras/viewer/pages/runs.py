@@ -11,13 +11,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from pytest_mlebench.extras.viewer.folder import read
 from pytest_mlebench.extras.viewer.index import FACETS, ORDERS, Group, ListedRun, Search
 from pytest_mlebench.extras.viewer.live import log_end, log_state, running
 from pytest_mlebench.extras.viewer.pictures import run_timeline
-from pytest_mlebench.extras.viewer.site import Site, spent, whole_number
+from pytest_mlebench.extras.viewer.site import Site, seg, spent, whole_number
 from pytest_mlebench.extras.viewer.steps import timestamp
 from pytest_mlebench.extras.viewer.text import code
 from pytest_mlebench.io.files import NotReadable
@@ -28,6 +28,8 @@ from pytest_mlebench.results.findings import findings
 
 _RECORD_SHOWN = 2 << 20
 _ROWS = 200
+_INTERNAL = ("latest", "has_folder")
+"""Columns of the index that are not exported."""
 _ELSEWHERE = {"run", "outcome", "score", "started", "limits", "versions", "connections"}
 """Details that the overview of a run shows elsewhere, or leaves to its record."""
 
@@ -77,9 +79,9 @@ def _lines(site: Site, search: Search) -> Iterator[str]:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         if runs and start == 0:
-            writer.writerow(name for name in asdict(runs[0]) if name != "latest")
+            writer.writerow(name for name in asdict(runs[0]) if name not in _INTERNAL)
         for run in runs:
-            values = [value for name, value in asdict(run).items() if name != "latest"]
+            values = [value for name, value in asdict(run).items() if name not in _INTERNAL]
             writer.writerow(no_formula(one_line(value)) if isinstance(value, str) else value for value in values)
         yield text.getvalue()
         start += 1000
@@ -96,6 +98,8 @@ def _search(request: Request) -> Search:
 
 
 def run(site: Site, request: Request) -> Response:
+    if (group := site.group(request.path_params["group"])).is_graded_only:
+        return RedirectResponse(f"/group/{seg(group.name)}")  # which shows all that is known of the run
     place = site.place(request)
     folder, run_id, record = place.folder, place.run_id, place.record
     state = log_state(folder, run_id)
