@@ -26,7 +26,7 @@ from urllib.parse import quote
 from pytest_mlebench.catalog import schema
 from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.errors import CompetitionError, reason
-from pytest_mlebench.io.files import AnyPath, bundled, expanded
+from pytest_mlebench.io.files import AnyPath, bundled, expanded, read_regular
 from pytest_mlebench.io.values import loads
 
 _lock = RLock()
@@ -62,6 +62,23 @@ def _add_package(name: str, folder: Path) -> None:
         sys.modules[name] = module_from_spec(spec)
         if spec.loader:
             spec.loader.exec_module(sys.modules[name])
+
+
+MAX_TEXT_BYTES = 4 << 20
+"""Maximum size of each text file in a competition's folder."""
+
+
+def read_text(path: Path) -> str:
+    """The text of a file in a competition's folder, with its line ends. Links are not followed.
+
+    Raises CompetitionError if it is missing, not a regular file, too large, or not UTF-8.
+    """
+    try:
+        return read_regular(path, MAX_TEXT_BYTES, follow_links=False)
+    except FileNotFoundError as error:
+        raise CompetitionError(f"{path} is missing") from error
+    except (OSError, ValueError) as error:
+        raise CompetitionError(f"{path}: {reason(error)}") from error
 
 
 FILE_NAME = "competition.yaml"
@@ -269,11 +286,12 @@ class Competition:
         """The path of the description that hides the competition's name.
 
         A version with its own description also needs its own obfuscated one: the first version's would be wrong.
-        Raises CompetitionError if there is none.
+        Raises CompetitionError if there is none, or ``read_text`` cannot read it.
         """
         path = self.description.with_name(OBFUSCATED)
         if not path.is_file():
             raise CompetitionError(f"{self.id} has no obfuscated description: write {path}")
+        read_text(path)
         return path
 
     @cached_property
@@ -286,8 +304,8 @@ class Competition:
         if not path.is_file():
             return ()
         try:
-            found = loads(path.read_bytes())
-        except (OSError, ValueError) as error:
+            found = loads(read_text(path))
+        except ValueError as error:
             raise CompetitionError(f"{path}: cannot be read: {error}") from error
         if not isinstance(found, list) or not all(isinstance(name, str) and _KERNEL.fullmatch(name) for name in found):
             raise CompetitionError(f"{path}: must be a list of notebooks, each as AUTHOR/SLUG")
@@ -299,9 +317,9 @@ class Competition:
         path = self.file("golden.json")
         advice = f"create it with `{golden_command(self, *(['--force'] if path.exists() else []))}`"
         try:
-            golden = loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise CompetitionError(f"{path} is missing: {advice}") from error
+            golden = loads(read_text(path))
+        except CompetitionError as error:
+            raise CompetitionError(f"{error}: {advice}") from error
         except ValueError as error:
             raise CompetitionError(f"{path}: is not valid JSON: {reason(error)}; {advice}") from error
         if not isinstance(golden, dict) or not golden.keys() >= _GOLDEN.keys():

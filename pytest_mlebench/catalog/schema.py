@@ -22,7 +22,7 @@ from typing import Any, Literal
 import yaml
 
 from pytest_mlebench.errors import CompetitionError
-from pytest_mlebench.io.files import read_regular
+from pytest_mlebench.io.files import read_regular, regular_bytes
 from pytest_mlebench.io.values import LOADER, load_yaml
 
 Medal = Literal["gold", "silver", "bronze"]
@@ -279,8 +279,8 @@ def _reject_bombs(text: str, path: Path) -> None:
 def has_leaderboard(path: Path) -> bool:
     """Whether a file has a top-level key ``leaderboard``, and so may be a competition of ours. It is not parsed."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")  # ``read_yaml`` reports what is invalid
-    except OSError:
+        text = regular_bytes(path, _MAX_BYTES).decode(errors="replace")  # ``read_yaml`` reports what is invalid
+    except (OSError, ValueError):
         return False
     return re.search(r"""^["']?leaderboard["']?\s*:|^\s*\{.*leaderboard""", text, re.MULTILINE) is not None
 

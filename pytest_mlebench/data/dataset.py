@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from pytest_mlebench.authoring.archives import open_tar, open_zip, unpack_7z
-from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.errors import DataError, reason
+from pytest_mlebench.catalog.competition import MAX_TEXT_BYTES, Competition, read_text
+from pytest_mlebench.errors import CompetitionError, DataError, reason
 from pytest_mlebench.io import files, locks
 from pytest_mlebench.io.files import shuffled
 from pytest_mlebench.io.units import format_size
@@ -350,8 +350,9 @@ class Dataset:
         if not self.is_prepared:
             return None
         try:
-            ours = self.competition.description.read_bytes() == (self.public / "description.md").read_bytes()
-        except OSError:
+            shown = files.regular_bytes(self.public / "description.md", MAX_TEXT_BYTES)
+            ours = read_text(self.competition.description).encode() == shown
+        except (OSError, ValueError, CompetitionError):
             ours = False
         return "bundled" if ours else OTHER
 

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from pytest_mlebench.catalog import Competition
+from pytest_mlebench.catalog.competition import MAX_TEXT_BYTES, read_text
 from pytest_mlebench.data.dataset import SIDES, Dataset
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, UsageError, reason
 from pytest_mlebench.io import files
@@ -453,7 +454,7 @@ def heavy_imports(modules: Iterable[Path]) -> list[str]:
     found = []
     for path in modules:
         with suppress(OSError, ValueError):  # importing the module reports the error
-            found += _HEAVY.findall(path.read_text(encoding="utf-8"))
+            found += _HEAVY.findall(files.read_regular(path, MAX_TEXT_BYTES, follow_links=False))
     return list(dict.fromkeys(found))[:_MAX_HEAVY]
 
 
@@ -546,10 +547,9 @@ def prepare_here(competition: Competition, raw: AnyPath, folder: AnyPath, maker:
 def read_description(competition: Competition) -> str:
     """Return the task description for agents. Raises DataError if the file is empty or not text."""
     try:
-        with competition.description.open(encoding="utf-8", newline="") as file:
-            text = file.read()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{competition.description}: {reason(error)}") from error
+        text = read_text(competition.description)
+    except CompetitionError as error:
+        raise DataError(str(error)) from error
     if "\0" in text:
         raise DataError(f"{competition.description} is not text: agents read the task there")
     if not text.strip():

@@ -134,13 +134,18 @@ def expanded(path: AnyPath) -> Path:
 
 def read_regular(path: Path, max_bytes: int, *, follow_links: bool = True) -> str:
     """The text of a file in UTF-8. Raises OSError, or ValueError if it is a device or pipe, too large, or not UTF-8."""
+    return regular_bytes(path, max_bytes, follow_links=follow_links).decode("utf-8")
+
+
+def regular_bytes(path: Path, max_bytes: int, *, follow_links: bool = True) -> bytes:
+    """The content of a file. Raises as ``read_regular``."""
     with open(path, "rb", opener=_without_waiting if follow_links else _without_link) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError("it is not a regular file")
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
         raise ValueError(f"it has more than {max_bytes:,} bytes")
-    return content.decode("utf-8")
+    return content
 
 
 def _without_waiting(path: str, flags: int) -> int:

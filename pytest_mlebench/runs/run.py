@@ -22,7 +22,7 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.agents import Agent, Permissions
 from pytest_mlebench.agents.registry import Launch
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.catalog.competition import command
+from pytest_mlebench.catalog.competition import command, read_text
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset, fingerprint, keep_level, level_file
 from pytest_mlebench.errors import AgentError, DataError, MLEBenchError, SandboxError, UsageError, expect, number
 from pytest_mlebench.grading.grader import FormChecker, Grader, GradingLimits
@@ -59,7 +59,7 @@ def obfuscated_data(dataset: Dataset, *, keep: bool) -> Iterator[Path]:
     It is created in the data folder, and removed afterwards unless ``keep``. Raises SandboxError if that fails, and
     CompetitionError if the competition has no obfuscated description.
     """
-    text = dataset.competition.obfuscated_description.read_text(encoding="utf-8")
+    text = read_text(dataset.competition.obfuscated_description)
     store = dataset.folder.parent
     for dead in dead_folders(_FOLDER_PREFIX, [store]):
         shutil.rmtree(dead, ignore_errors=True)

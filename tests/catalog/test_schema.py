@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.errors import CompetitionError
+from pytest_mlebench.data.preparing import read_description
+from pytest_mlebench.errors import CompetitionError, DataError
 
 TEXT = """\
 id: mine
@@ -156,3 +159,34 @@ def test_a_competition_without_a_description_is_rejected(file: Path) -> None:
 def test_a_file_without_a_leaderboard_is_not_ours(file: Path, text: str, ours: bool) -> None:
     file.write_text(text)
     assert Competition.is_ours(file) is ours and Competition.is_ours(file.parent) is ours
+
+
+def test_a_pipe_or_a_huge_file_is_not_ours(file: Path) -> None:
+    with file.open("ab") as sparse:
+        sparse.truncate(1 << 40)
+    assert not Competition.is_ours(file)
+    file.unlink()
+    os.mkfifo(file)
+    assert not Competition.is_ours(file)
+
+
+READERS: dict[str, Callable[[Competition], object]] = {
+    "description.md": read_description,
+    "description_obfuscated.md": lambda competition: competition.obfuscated_description,
+    "golden.json": lambda competition: competition.golden,
+    "kernels.json": lambda competition: competition.kernels,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_text_files_are_regular_files_of_a_limited_size_in_utf8(file: Path, name: str) -> None:
+    competition, text, secret = Competition.load(file), file.with_name(name), file.with_name("secret")
+    secret.write_text("[]")
+    text.unlink(missing_ok=True)
+    text.symlink_to(secret)
+    for words in ("it is a link", "it is not UTF-8 text (byte 2)", "it has more than 4,194,304 bytes"):
+        with pytest.raises((CompetitionError, DataError)) as raised:
+            READERS[name](competition)
+        assert str(raised.value).startswith(f"{text}: {words}")
+        text.unlink(missing_ok=True)
+        text.write_bytes(b"a\xff" if "link" in words else bytes(1 << 23))

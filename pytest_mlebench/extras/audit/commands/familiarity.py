@@ -22,6 +22,7 @@ from pytest_mlebench.cli.common import (
     warn_if_missing,
     write_output,
 )
+from pytest_mlebench.data.preparing import read_description
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.audit import familiarity
@@ -133,9 +134,9 @@ def _texts(
         dataset = store.dataset(competition)
         prepared = dataset.public / "description.md"
         is_original = dataset.description in ("kaggle", "other") and prepared.is_file()
-        path = prepared if is_original else competition.description
         ours += not is_original
-        found[competition.id] = {"description.md": path.read_text(encoding="utf-8", errors="replace")}
+        text = prepared.read_text(encoding="utf-8", errors="replace") if is_original else read_description(competition)
+        found[competition.id] = {"description.md": text}
     if ours:
         logger.warning(
             "warning: %d of %d competitions have only our own description, which is not the text that models were "
