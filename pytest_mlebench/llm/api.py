@@ -258,6 +258,8 @@ class API(ABC):
         return ERRORS[problem].status
 
 
+CHAT_LIMITS: tuple[str, ...] = ("max_completion_tokens", "max_tokens")
+"""Fields by which servers limit the length of a chat completion."""
 HOST_ALIAS = "host.docker.internal"
 """Name by which containers reach the host, where the gateway runs."""
 VISIBLE = re.compile("[!-~]+")
@@ -291,7 +293,7 @@ class Provider:
     def output_limits(self) -> tuple[str, ...]:
         """Names of the fields that limit the length of a chat completion."""
         both = self.prices or self.output_limit == "max_completion_tokens"
-        return ("max_tokens", "max_completion_tokens") if both else (self.output_limit,)
+        return CHAT_LIMITS if both else (self.output_limit,)
 
     def key(self, environment: Mapping[str, str] = os.environ) -> str:
         """Return the provider's key; empty if none is set."""

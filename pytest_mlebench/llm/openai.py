@@ -327,7 +327,6 @@ _EMBEDDINGS = Fields(
     },
     needs=("input",),
 )
-_CHAT_LIMITS = ("max_completion_tokens", "max_tokens")
 
 
 class OpenAI(api.API):
@@ -370,13 +369,15 @@ class OpenAI(api.API):
         return ""
 
     def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> api.Expected:
-        names = [name for name in _CHAT_LIMITS if name in admission.output_limits]
+        names, supported = api.CHAT_LIMITS, admission.output_limits
         if endpoint.api == RESPONSES:
-            names = ["max_output_tokens"]
-        limit = max((body.get(name) or 0 for name in names), default=0)
+            names = supported = ("max_output_tokens",)
+        limits = {name: body[name] for name in names if body.get(name)}
+        # If a limit that the server may ignore is larger, the server may also use only that one.
+        limit = max(limits.values()) if any(name in supported for name in limits) else None
         return api.Expected(
             input_tokens=None if admission.unbounded or admission.stored else size + admission.media * api.MEDIA_TOKENS,
-            output_tokens=0 if endpoint.kind == "embed" else limit or None,
+            output_tokens=0 if endpoint.kind == "embed" else limit,
             answers=max(1, body.get("n") or 1),
             audio=admission.unbounded,
             media_output="audio" if "audio" in (body.get("modalities") or ()) or body.get("audio") else "",
@@ -388,9 +389,10 @@ class OpenAI(api.API):
         if endpoint.api == RESPONSES:
             body["max_output_tokens"] = tokens
             return True
-        given = [known for known in _CHAT_LIMITS if known in body]
-        for known in given if any(known in admission.output_limits for known in given) else [name]:
-            body[known] = tokens
+        given = [known for known in api.CHAT_LIMITS if known in body]
+        if not any(known in admission.output_limits for known in given):
+            given.append(name)
+        body |= dict.fromkeys(given, tokens)
         return True
 
     def ask_for_usage(self, endpoint: Endpoint, body: Body) -> bool:

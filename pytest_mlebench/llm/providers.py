@@ -13,7 +13,7 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.files import read_regular
 from pytest_mlebench.io.values import as_object, load_yaml
 from pytest_mlebench.llm.anthropic import Anthropic
-from pytest_mlebench.llm.api import API, VISIBLE, CallContent, Provider, checked_url
+from pytest_mlebench.llm.api import API, CHAT_LIMITS, VISIBLE, CallContent, Provider, checked_url
 from pytest_mlebench.llm.gemini import Gemini
 from pytest_mlebench.llm.openai import OpenAI
 
@@ -108,5 +108,7 @@ def _provider(name: Any, values: Any, where: str) -> Provider:
     for key, text in {**given["headers"], **({given["key_header"]: ""} if "key_header" in given else {})}.items():
         if not VISIBLE.fullmatch(key) or not text.isascii() or (text and not text.isprintable()):
             raise UsageError(f"{where}: {key!r}: {text!r} is not an HTTP header")
+    if (limit := given.get("output_limit", "max_tokens")) not in CHAT_LIMITS:
+        raise UsageError(f"{where}: output_limit must be {' or '.join(CHAT_LIMITS)}, not {limit!r}")
     given["base_url"] = checked_url(given.get("base_url", ""), f"{where}: base_url")
     return Provider(name=name, **given)

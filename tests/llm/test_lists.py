@@ -709,6 +709,9 @@ def test_the_maximum_usage_follows_from_the_request(what: str) -> None:
 def test_content_outside_the_request_has_unknown_size() -> None:
     assert expect("chat", {"messages": [], "max_tokens": 5}, output_limits=()).output_tokens is None
     assert expect("responses", {"input": "x", "max_output_tokens": 5}, output_limits=()).output_tokens == 5
+    both = {"messages": [], "max_tokens": 5, "max_completion_tokens": 900}
+    assert expect("chat", both, output_limits={"max_tokens"}).output_tokens == 900
+    assert expect("chat", {**both, "max_tokens": 0}, output_limits={"max_tokens"}).output_tokens is None
     previous = {"input": "x", "previous_response_id": "r"}
     assert expect("responses", previous, received={"r"}) == Expected(None, None)
     assert expect("messages", {"messages": []}, long_context=True).long_context
@@ -726,7 +729,11 @@ def test_the_response_length_is_limited_by_the_parameter_that_the_server_support
     assert limited("chat", {"max_completion_tokens": 9}) == {"max_completion_tokens": 7}
     both = {"max_completion_tokens": 9, "max_tokens": 5}
     assert limited("chat", both) == {"max_completion_tokens": 7, "max_tokens": 7}
-    assert limited("chat", {"max_tokens": 5}, "other", output_limits={"other"}) == {"max_tokens": 5, "other": 7}
+    assert limited("chat", {"max_tokens": 5}, "other", output_limits={"other"}) == {"max_tokens": 7, "other": 7}
+    assert limited("chat", {"max_completion_tokens": 5}, output_limits={"max_tokens"}) == {
+        "max_completion_tokens": 7,
+        "max_tokens": 7,
+    }
     assert limited("responses", {"max_tokens": 5}) == {"max_tokens": 5, "max_output_tokens": 7}
     assert limited("responses", {"max_output_tokens": 5}, output_limits=()) == {"max_output_tokens": 7}
     assert limited("embeddings", {}) is None

@@ -489,6 +489,10 @@ azure: {{flavour: openai, base_url: "{upstream.url}/openai/v1", keys: [OPENAI_AP
         ("x: {flavour: openai, base_url: 'http://me:pass@a'}", "base_url contains a user name or password"),
         ("x: {flavour: openai, base_url: http://a, keys: K}", "keys"),
         ("x: {flavour: openai, base_url: http://a, color: red}", "unknown keys color"),
+        (
+            "x: {flavour: openai, base_url: http://a, output_limit: n_predict}",
+            "output_limit must be max_completion_tokens",
+        ),
         ("X Y: {flavour: openai, base_url: http://a}", "name"),
         ("x: [", "cannot be read"),
     ],
