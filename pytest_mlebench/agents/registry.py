@@ -297,7 +297,8 @@ class _Definition:
         if extra := sorted(map(_plain, self._values.keys() - _KEYS)):
             raise AgentError(f"{self._where} has unknown keys {', '.join(extra)}; known: {', '.join(sorted(_KEYS))}")
         if not _ID.fullmatch(id) or len(id) > _MAX_ID or any(set(part) == {"."} for part in id.split("/")):
-            raise AgentError(f"{self._where}: an id consists of letters, digits, '-', '_', '.', '/' before a variant")
+            form = f"an id consists of up to {_MAX_ID} letters, digits, '-', '_', '.', '/' before a variant"
+            raise AgentError(f"{self._where}: {form}")
         for key, value in self._values.items():
             self._check_type(str(key), value)
         agents = self._file.parents[1]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pytest_mlebench.agents.registry import CONFIG, default_agents, read_config
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.cli.common import logger, user_path
 from pytest_mlebench.errors import UsageError
@@ -35,24 +37,30 @@ def add(commands: Any) -> None:
 
 
 def _new_competition(options: argparse.Namespace) -> int:
-    if options.id in default_catalogue():
-        raise UsageError(f"{options.id} is a bundled competition; choose another id")
+    _check_new("competition", options.id, default_catalogue())
     with _created("competition", options.id, options.dir) as folder, tempfile.TemporaryDirectory() as scratch:
         competition = Competition.load(folder)
         write_golden(competition, make_golden(competition, Path(scratch)))
     logger.info("Created %s. Edit its files, then run:", folder)
-    logger.info("    mlebench golden %s    records the results", folder)
-    logger.info("    pytest %s             checks the competition", folder)
+    path = shlex.quote(str(folder))
+    logger.info("    mlebench golden %s    records the results", path)
+    logger.info("    pytest %s             checks the competition", path)
     return 0
 
 
 def _new_agent(options: argparse.Namespace) -> int:
+    _check_new("agent", options.id, default_agents().load())
     with _created("agent", options.id, options.dir) as folder:
-        pass
-    where = "" if options.dir.resolve() == bundled("agents") else f" --agents-dir={options.dir}"
+        read_config(folder / CONFIG)
+    where = "" if options.dir.resolve() == bundled("agents") else f" --agents-dir={shlex.quote(str(options.dir))}"
     logger.info("Created %s. Run it with:", folder)
     logger.info("    pytest --agent=%s%s --split=smoke", options.id, where)
     return 0
+
+
+def _check_new(kind: str, id: str, known: Container[str]) -> None:
+    if id in known:
+        raise UsageError(f"{id} is a bundled {kind}; choose another name")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import subprocess
 import sys
@@ -68,6 +69,7 @@ def test_template_files_pass_linters(folder: Path, new_competition: Path) -> Non
         (["new-competition", "a/b"], "'a/b' is not a valid name"),
         (["new-competition", "spaceship-titanic"], "spaceship-titanic is a bundled competition"),
         (["new-agent", "taken"], "agents/taken already exists; nothing was overwritten"),
+        (["new-agent", "aide"], "aide is a bundled agent; choose another name"),
         (["new-agent", "../x"], "'../x' is not a valid name"),
         (["new-agent", "x", "--dir", "file"], "file is not a folder"),
     ],
@@ -82,6 +84,17 @@ def test_a_folder_that_cannot_be_created_is_a_one_line_error(
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert not list(folder.glob("*/taken/*"))
+
+
+def test_commands_to_continue_with_are_quoted(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    assert main(["new-agent", "smith", "--dir=my agents"]) == 0
+    assert "    pytest --agent=smith --agents-dir='my agents' --split=smoke" in caplog.messages
+
+
+def test_an_agent_with_an_id_that_is_too_long_is_not_created(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new-agent", "a" * 250]) == 1
+    assert capsys.readouterr().err.count("\n") == 1 and not list(Path("agents").iterdir())
 
 
 @pytest.mark.parametrize("id", ["2024", "no", "null", "2024-01-01"])
