@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pytest_mlebench.llm.api import API, Body, Endpoint, Provider, StreamReader, json_object
+from pytest_mlebench.llm.api import API, Body, Endpoint, Provider, StreamReader, joined_texts, json_object
 from pytest_mlebench.llm.budget import Account, BudgetLimits, Exhausted, Wait
 from pytest_mlebench.llm.ledger import Call, JsonText, Ledger, RecordLevel
 from pytest_mlebench.llm.prices import MaxUsage, Prices, read_usage
@@ -370,7 +370,10 @@ class Accounting:
             name = "response" if call.status is not None and call.status < 300 else "error"
             bodies[name] = exchange.answer if text is None else text
         if exchange.chunks:
-            bodies["stream"] = b"".join(exchange.chunks).decode("utf-8", "replace")
+            stream = self._ledger.clean(b"".join(exchange.chunks).decode("utf-8", "replace"))
+            # A secret in several events cannot be replaced in them. A replay creates events from the response instead.
+            if not any(self._ledger.has_secret(text) for text in joined_texts(stream.encode())):
+                bodies["stream"] = stream
         self._ledger.write_bodies(call.number, bodies)
 
     def _account_for(self, exchange: Exchange) -> None:

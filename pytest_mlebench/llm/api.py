@@ -11,6 +11,7 @@ import json
 import os
 import re
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -503,6 +504,26 @@ def parse_array(content: bytes) -> list[dict[str, Any]]:
         if (value := _object(text[start:position])) is not None:  # not nested too deeply
             values.append(value)
     return values
+
+
+def joined_texts(stream: bytes) -> list[str]:
+    """Return the strings in a stream, joined over its events: one for each place that events have in common."""
+    values = [event.value for event in ServerSentEvents().feed(stream + b"\n\n")]
+    texts = defaultdict[tuple[str, ...], list[str]](list)
+
+    def add(value: Any, place: tuple[str, ...]) -> None:
+        if isinstance(value, str):
+            texts[place].append(value)
+        elif isinstance(value, list):
+            for item in value:
+                add(item, place)
+        elif isinstance(value, dict):
+            which = as_index(value.get("index", value.get("output_index")))  # answers and blocks may alternate
+            for key, item in value.items():
+                add(item, (*place, str(which), key))
+
+    add(values if any(values) else parse_array(stream), ())
+    return ["".join(parts) for parts in texts.values()]
 
 
 def json_object(content: bytes) -> dict[str, Any] | None:

@@ -257,7 +257,7 @@ class Ledger:
         if self._is_full:
             self.totals.left_out += 1
             return
-        line = self._clean(_DUMPS(call.to_json()))
+        line = self.clean(_DUMPS(call.to_json()))
         self._is_full = not self._written(self._calls, self._calls, line.encode("utf-8", "replace") + b"\n")
 
     def write_bodies(self, number: int, bodies: Mapping[str, Any]) -> None:
@@ -271,7 +271,7 @@ class Ledger:
             f", {_DUMPS(name)}: {value if isinstance(value, JsonText) else _DUMPS(value)}"
             for name, value in bodies.items()
         )
-        content = self._clean(f'{{"number": {number}{"".join(fields)}}}\n').encode("utf-8", "replace")
+        content = self.clean(f'{{"number": {number}{"".join(fields)}}}\n').encode("utf-8", "replace")
         is_full = self._bodies_file.tell() > MAX_BODIES_BYTES or self._unpacked > MAX_UNPACKED_BYTES
         if len(content) > self._max_body_bytes or is_full:
             self.totals.left_out += 1
@@ -308,10 +308,14 @@ class Ledger:
             return False
         return True
 
-    def _clean(self, text: str) -> str:
+    def clean(self, text: str) -> str:
+        """Replace the secrets in a text."""
         for secret in self._secrets:
             text = text.replace(secret, "[secret]")
         return text
+
+    def has_secret(self, text: str) -> bool:
+        return any(secret in text for secret in self._secrets)
 
 
 def _spellings(secret: str) -> set[str]:

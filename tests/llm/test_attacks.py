@@ -762,6 +762,37 @@ def test_secrets_in_an_agents_messages_are_not_recorded(start: Start, upstream: 
     assert body["request"]["messages"][0]["content"] == "my token is [secret]"
 
 
+def _deltas(path: str, text: str) -> list[dict[str, Any]]:
+    """The events of a stream that contain two answers, or one, in parts of five characters."""
+    parts = [text[at : at + 5] for at in range(0, len(text), 5)]
+    if path == CHAT:
+        return [{"choices": [{"index": k, "delta": {"content": part}}]} for part in parts for k in (0, 1)]
+    if path.endswith("responses"):
+        return [{"type": "response.output_text.delta", "delta": part} for part in parts]
+    if path == MESSAGES:
+        delta = {"type": "content_block_delta", "index": 0}
+        return [{**delta, "delta": {"type": "text_delta", "text": part}} for part in parts]
+    return [{"candidates": [{"content": {"parts": [{"text": part}]}}]} for part in parts]
+
+
+@pytest.mark.parametrize("path", [CHAT, "/openai/v1/responses", MESSAGES, STREAM, STREAM.removesuffix("?alt=sse")])
+def test_secrets_in_several_events_of_a_stream_are_not_recorded(
+    path: str, gateway: Gateway, upstream: Upstream, run_dir: Path
+) -> None:
+    is_gemini = path.startswith(STREAM.removesuffix("?alt=sse"))
+    asked = _question(GENERATE) if is_gemini else {**_question(path), "stream": True}
+    for text in (gateway.token, "public " * 7):
+        events = _deltas(path, text)
+        array = is_gemini and path != STREAM
+        kind, content = ("json", json.dumps(events).encode()) if array else ("event-stream", _sse(*events))
+        upstream.fixed = f"text/{kind}", content
+        assert ask(gateway, asked, path=path).content == content
+    gateway.close()
+    secret, public = read_bodies(run_dir)
+    assert gateway.token[5:10] not in json.dumps(secret) and public["stream"].encode() == content
+    assert "[secret]" in json.dumps(secret["response"]) or path.endswith("responses")
+
+
 def test_an_unreachable_provider_gives_an_error_in_its_format(
     start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
