@@ -22,7 +22,7 @@ from pytest_mlebench import options as declared
 from pytest_mlebench.agents import AgentRegistry, Permissions
 from pytest_mlebench.agents.registry import check_folder
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.catalog.competition import FIRST
+from pytest_mlebench.catalog.competition import FIRST, item_name
 from pytest_mlebench.data.dataset import OBFUSCATED, default_data_dir
 from pytest_mlebench.data.preparing import Twins, resolve_choice, seed_of, twins_of, with_twins
 from pytest_mlebench.errors import DataError, MLEBenchError, SandboxError, UsageError
@@ -462,7 +462,7 @@ class Bench:
         )
         with opened:
             keys = dict.fromkeys(RunKey(agent.id, id, seed) for id in by_id for seed in seeds)
-            opened.plan(PlannedRun(*key, nodeid=_nodeid(key)) for key in keys)
+            opened.plan(PlannedRun(*key, nodeid=_nodeid(key, by_id[key.competition_id].version)) for key in keys)
             sandbox.prepare(agent)
             retried = self.settings.retry_failed
             finished = {record.key for record in opened.reader.records() if record.outcome not in retried}
@@ -593,9 +593,10 @@ def group_folder(group: AnyPath, runs_dir: Path) -> Path:
     return (find_group(name, runs_dir) if name == LAST else runs_dir / expanded(name)).absolute()
 
 
-def _nodeid(key: RunKey) -> str:
+def _nodeid(key: RunKey, version: str) -> str:
     """pytest's node id of the run, so that ``pytest --resume`` can resume the group."""
-    return f"competitions/{key.competition_id}/competition.yaml::{key.agent}[seed={key.seed}]"
+    name = item_name(key.agent, f"seed={key.seed}", version)
+    return f"competitions/{key.competition_id}/competition.yaml::{name}"
 
 
 def _comparable_llm_settings(settings: declared.Settings) -> dict[str, Any]:

@@ -100,11 +100,14 @@ def test_an_option_that_a_run_would_ignore_is_rejected(options: dict[str, Any], 
 
 
 @pytest.mark.full
-def test_pytest_resumes_a_group_of_bench(bench: Bench, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_pytest_resumes_a_group_of_bench(tmp_path: Path, version: int) -> None:
+    bench = Bench(sandbox="local", data_dir=tmp_path / "data", runs_dir=tmp_path / "reports", bench_version=version)
     bench.run("dummy", DIABETES, group="mine")
     command = [sys.executable, "-m", "pytest", "--resume=mine", "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "1 run of this group is finished" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "1 no medal" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_submission_is_graded_against_prepared_answers(bench: Bench) -> None:

@@ -381,6 +381,16 @@ class Competition:
         return cast("Callable[..., Any]", function)
 
 
+def item_name(name: str, of: str, version: str) -> str:
+    """The name of a competition's pytest item. It ends with ``of`` and the version unless it is the first.
+
+    >>> item_name("dummy", "seed=0", "v2"), item_name("dummy", "seed=0", "v1"), item_name("scores", "", "v1")
+    ('dummy[seed=0,v2]', 'dummy[seed=0]', 'scores')
+    """
+    suffix = ",".join(filter(None, [of, "" if version == FIRST else version]))
+    return f"{name}[{suffix}]" if suffix else name
+
+
 def split_label(split: str, version: str, *, is_twin: bool = False) -> str:
     """The name of a split in results: ``low``, ``low v2``, ``low twin``, ``low v2 twin``. Versions, twins and real data
     get different labels, so that their results never mix."""

@@ -16,7 +16,7 @@ import pytest
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.catalogue import BENCHMARK, load, unknown
-from pytest_mlebench.catalog.competition import FIRST
+from pytest_mlebench.catalog.competition import FIRST, item_name
 from pytest_mlebench.catalog.schema import close_matches
 from pytest_mlebench.errors import CompetitionError, UsageError
 from pytest_mlebench.io.files import bundled
@@ -127,13 +127,11 @@ class CompetitionItem(pytest.Function):
     def of_version(
         cls, parent: CompetitionFile, competition: Competition, *, name: str, callobj: Callable[..., None], of: str = ""
     ) -> Self:
-        """Create an item. Its name ends with ``of`` and the version unless it is the first, such as ``[seed=0,v2]``."""
-        is_first = competition.version == FIRST
-        suffix = ",".join(filter(None, [of, "" if is_first else competition.version]))
-        item: Self = cls.from_parent(parent, name=f"{name}[{suffix}]" if suffix else name, callobj=callobj)
+        """Create an item (see ``item_name``)."""
+        item: Self = cls.from_parent(parent, name=item_name(name, of, competition.version), callobj=callobj)
         item.competition = competition
         internals.keep_fixtures(item, FIXTURES, FIXTURES_MODULE)
-        if not is_first:
+        if competition.version != FIRST:
             marker = f"bench_{competition.version}"
             parent.config.addinivalue_line("markers", f"{marker}: version {competition.version[1:]} of the benchmark")
             item.add_marker(marker)

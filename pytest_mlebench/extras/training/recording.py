@@ -13,6 +13,7 @@ from pytest_mlebench import __version__
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
+from pytest_mlebench.catalog.competition import item_name
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.extensions import renamed
 from pytest_mlebench.io.files import AnyPath, expanded
@@ -52,7 +53,8 @@ class EpisodeRecording:
                 )
             elif settings != self._settings:
                 raise UsageError(f"run group {self.folder.name} has episodes with other options: name another group")
-            nodeid = f"{competition.id}/competition.yaml::{agent.id}[seed={seed}]"
+            name = item_name(agent.id, f"seed={seed}", competition.version)
+            nodeid = f"{competition.id}/competition.yaml::{name}"
             self._opened.plan([PlannedRun(*RunKey(agent.id, competition.id, seed), nodeid=nodeid)])
 
     def _file(self, bench: Bench, nodeid: str) -> Path:
