@@ -23,7 +23,7 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.gate.golden import make_golden, write_golden
 from pytest_mlebench.grading.grader import Grader, grade
-from pytest_mlebench.io.files import expanded
+from pytest_mlebench.io.files import expanded, scratch
 from pytest_mlebench.io.units import one_line, pluralize
 from pytest_mlebench.io.values import loads, write_json
 from pytest_mlebench.records.group import grading_report, read_group
@@ -224,8 +224,8 @@ def _golden(options: argparse.Namespace) -> int:
         competition = Competition.load(folder, version=settings.version)
         if settings.version != FIRST and not competition.is_corrected:
             raise UsageError(f"{folder} has no folder {settings.version}: it uses the first version's golden.json")
-        with tempfile.TemporaryDirectory() as scratch:
-            made = make_golden(competition, Path(scratch), reporter=reporter)
+        with scratch() as work:
+            made = make_golden(competition, Path(work), reporter=reporter)
         golden = write_golden(competition, made, force=options.force)
         counts = (len(golden["scores"]), len(golden["invalid"]), golden["origin"])
         logger.info("%s: %d scores, %d invalid, origin: %s", competition.file("golden.json"), *counts)

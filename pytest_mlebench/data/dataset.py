@@ -20,7 +20,6 @@ import gzip
 import hashlib
 import json
 import os
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -402,7 +401,7 @@ def digest(path: Path) -> Digest:
             members = [info for info in tar if info.isfile()]
             return {info.name: md5(file) for info in members if (file := tar.extractfile(info))}
     if name.endswith(".7z"):
-        with tempfile.TemporaryDirectory() as folder:
+        with files.scratch() as folder:
             unpack_7z(path, Path(folder))
             return dict(listing(Path(folder)))
     if name.endswith(".parquet"):

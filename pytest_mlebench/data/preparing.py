@@ -25,7 +25,6 @@ import secrets
 import signal
 import stat
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -335,7 +334,7 @@ def call(
     """
     if not is_third_party(competition):
         return function(competition, *arguments)
-    with tempfile.TemporaryDirectory(prefix="mlebench-") as home:
+    with files.scratch() as home:
         job = {
             "function": f"{function.__module__}:{function.__name__}",
             "competition": str(competition.folder.resolve()),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
@@ -298,7 +297,7 @@ class DataStore:
             _remove_leftovers(dataset)
             if options.get("force") or not dataset.is_prepared:  # another process may have prepared it
                 self._make(dataset, downloads, reporter, **options)
-                shutil.rmtree(dataset.pulling, ignore_errors=True)
+                files.remove_tree(dataset.pulling)
             else:
                 _require_seed(dataset, options.get("synthetic"))
                 if not dataset.is_level:
@@ -621,7 +620,7 @@ def _remove_leftovers(dataset: Dataset) -> None:
     for pattern in _LEFTOVERS:
         for path in dataset.folder.glob(pattern):
             if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
+                files.remove_tree(path)
             else:
                 path.unlink()
 
@@ -649,6 +648,6 @@ def _remove(path: Path) -> None:
     except FileNotFoundError:
         return
     if renamed.is_dir() and not renamed.is_symlink():
-        shutil.rmtree(renamed)
+        files.remove_tree(renamed, ignore_errors=False)
     else:
         renamed.unlink()

@@ -24,6 +24,7 @@ import pandas as pd
 
 from pytest_mlebench.authoring.archives import ArchiveError, archive_errors
 from pytest_mlebench.authoring.tables import module
+from pytest_mlebench.io.files import scratch
 
 _SHOWN = 500
 """Maximum number of characters of a value."""
@@ -369,7 +370,7 @@ def _member(entry: PublicFile, name: str, content: bytes, noted: Mapping[str, An
 def _members_of_7z(entry: PublicFile) -> Iterator[PublicFile]:
     import py7zr
 
-    with tempfile.TemporaryDirectory() as folder, py7zr.SevenZipFile(io.BytesIO(entry.content)) as archive:
+    with scratch() as folder, py7zr.SevenZipFile(io.BytesIO(entry.content)) as archive:
         if sum(member.uncompressed or 0 for member in archive.list()) > MAX_BYTES:
             return
         archive.extractall(folder)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -299,7 +298,7 @@ def make_twin(
             reply, predictions = _make_world(competition, *arguments)
         if "refused" in reply:
             refused.append(str(reply["refused"])[:1000])
-            shutil.rmtree(folder)
+            files.remove_tree(folder, ignore_errors=False)
             continue
         dataset = Dataset(competition, folder)
         preparing.check_prepared(dataset)
@@ -439,7 +438,7 @@ class TwinStore(DataStore):
             reporter(Step(competition.id, "generating its twin"))
             made = make_twin(competition, Path(name, "made"), seed, self.twins.size)
             assert made.medals is not None
-            shutil.rmtree(made.dataset.raw)
+            files.remove_tree(made.dataset.raw, ignore_errors=False)
             self._level(made.dataset, Path(name))
             record = {
                 "seed": seed,

@@ -105,9 +105,14 @@ def private_folder(folder: Path) -> Path:
     return folder
 
 
-def scratch(folder: Path, prefix: str) -> tempfile.TemporaryDirectory[str]:
-    """A temporary folder inside ``folder``, whose name begins with ``prefix``."""
-    return tempfile.TemporaryDirectory(prefix=prefix, dir=folder, ignore_cleanup_errors=True)
+@contextmanager
+def scratch(folder: Path | None = None, prefix: str = "mlebench-") -> Iterator[str]:
+    """A temporary folder in which code of others may write, inside ``folder``; None: the system's temporary folder."""
+    name = tempfile.mkdtemp(prefix=prefix, dir=folder)
+    try:
+        yield name
+    finally:
+        remove_tree(Path(name))
 
 
 AnyPath = str | os.PathLike[str]
@@ -362,10 +367,11 @@ def make_readable(folder: Path) -> None:
                 Path(entry).chmod(mode | 0o400)
 
 
-def remove_tree(folder: Path) -> None:
-    """Remove a folder that agents wrote to, whatever permissions they set and however deep it is.
+def remove_tree(folder: Path, *, ignore_errors: bool = True) -> None:
+    """Remove a folder that code of others wrote to, whatever permissions it set and however deep the folder is.
 
-    Its inner folders are moved to its top before they are emptied: their paths may be too long for the system.
+    Its inner folders are moved to its top before they are emptied: their paths may be too long for the system, and
+    ``shutil.rmtree`` recurses. Without ``ignore_errors``, raises OSError if something cannot be removed.
     """
     names = map(f"{token_hex(16)}-{{}}".format, count())
     with suppress(OSError):
@@ -383,6 +389,8 @@ def remove_tree(folder: Path) -> None:
         finally:
             os.close(top)
         folder.rmdir()
+    if not ignore_errors and os.path.lexists(folder):
+        shutil.rmtree(folder)  # raises the reason
 
 
 def _open_folder(name: str | Path, parent: int | None = None) -> int:

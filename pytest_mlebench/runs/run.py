@@ -6,7 +6,6 @@ import logging
 import os
 import platform
 import secrets
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -26,7 +25,7 @@ from pytest_mlebench.catalog.competition import command, read_text
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset, fingerprint, keep_level, level_file
 from pytest_mlebench.errors import AgentError, DataError, MLEBenchError, SandboxError, UsageError, expect, number
 from pytest_mlebench.grading.grader import FormChecker, Grader, GradingLimits
-from pytest_mlebench.io.files import expanded
+from pytest_mlebench.io.files import expanded, remove_tree
 from pytest_mlebench.io.processes import dead_folders, owned_prefix
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import write_json
@@ -62,7 +61,7 @@ def obfuscated_data(dataset: Dataset, *, keep: bool) -> Iterator[Path]:
     text = read_text(dataset.competition.obfuscated_description)
     store = dataset.folder.parent
     for dead in dead_folders(_FOLDER_PREFIX, [store]):
-        shutil.rmtree(dead, ignore_errors=True)
+        remove_tree(dead)
     try:
         folder = Path(tempfile.mkdtemp(prefix=".kept-" if keep else owned_prefix(_FOLDER_PREFIX), dir=store)).absolute()
     except OSError as error:
@@ -83,7 +82,7 @@ def obfuscated_data(dataset: Dataset, *, keep: bool) -> Iterator[Path]:
         yield folder
     finally:
         if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
 
 
 _MAX_HOSTS = 100

@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shlex
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -45,7 +44,6 @@ from pytest_mlebench.records.outcome import Limits
 from pytest_mlebench.records.record import EVENTS, LOCK, MANIFEST, METADATA, RECORD, REPORT, WORKERS, RunRecord
 from pytest_mlebench.runs.guard import CONFTEST, group_of, has_guard, is_group, protect, protect_all
 from pytest_mlebench.runs.regrade import REGRADED
-from pytest_mlebench.sandbox.contract import LOCAL_HOME
 from pytest_mlebench.sandbox.gpus import this_machine
 
 _MAX_NAME_BYTES = 200
@@ -390,11 +388,8 @@ def delete_group(folder: Path) -> None:
     """Delete a run group with everything in it. Raises UsageError if it is in use, or cannot be deleted."""
     with _locked(folder):
         _check_idle(folder)
-        for pattern in (f"{LOCAL_HOME}*", f"*/{LOCAL_HOME}*"):  # agents chose their depth and permissions
-            for home in folder.glob(pattern):
-                remove_tree(home)
         try:
-            shutil.rmtree(folder)
+            remove_tree(folder, ignore_errors=False)
         except OSError as error:
             raise UsageError(f"{folder} cannot be deleted: {unusable(error)}") from error
 

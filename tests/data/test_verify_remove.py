@@ -14,6 +14,7 @@ import pytest
 from pytest_mlebench.io.locks import hold_lock
 from pytest_mlebench.io.units import format_size
 from tests.kaggle_server import zip_bytes
+from tests.left import dig
 
 pytestmark = pytest.mark.full
 
@@ -92,6 +93,14 @@ def test_remove_deletes_raw_data_or_everything(prepared: Path, mlebench: Mlebenc
     assert [path.name for path in (prepared / TITANIC).iterdir()] == [".lock"]
     assert state(mlebench, TITANIC) == "absent"
     assert mlebench("remove", "-c", TITANIC).stdout == "freed 0 bytes in total\n"
+
+
+def test_remove_deletes_folders_of_any_depth(data: Path, mlebench: Mlebench) -> None:
+    for name in ("raw", "prepared", ".preparing-x"):
+        dig(data / TITANIC / name, 1100, "d")
+    done = mlebench("remove", "-c", TITANIC)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (data / TITANIC).iterdir()] == [".lock"]
 
 
 def test_files_with_other_hard_links_do_not_count_as_freed(prepared: Path, mlebench: Mlebench) -> None:

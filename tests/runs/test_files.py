@@ -15,7 +15,7 @@ import pytest
 
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io import files as io_files
-from pytest_mlebench.io.files import entries_below, make_readable, remove_tree, used_bytes, write_text
+from pytest_mlebench.io.files import entries_below, make_readable, remove_tree, scratch, used_bytes, write_text
 from pytest_mlebench.runs.files import (
     FilesError,
     RunFile,
@@ -407,6 +407,20 @@ def test_a_folder_is_removed_whatever_its_depth_and_permissions(tmp_path: Path, 
     dig(tmp_path / "agent", 1100, name, mode)
     remove_tree(tmp_path / "agent")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_temporary_folder_is_removed_whatever_its_depth(tmp_path: Path) -> None:
+    with scratch(tmp_path) as name:
+        dig(Path(name, "d"), 1100, "d")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_removed_is_an_error_unless_errors_are_ignored(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    remove_tree(tmp_path / "link")
+    with pytest.raises(OSError, match="symbolic link"):
+        remove_tree(tmp_path / "link", ignore_errors=False)
+    remove_tree(tmp_path / "absent", ignore_errors=False)
 
 
 def test_removing_a_folder_follows_no_link(tmp_path: Path) -> None:

@@ -246,8 +246,9 @@ def test_a_group_with_runs_in_progress_is_neither_renamed_nor_deleted(
     assert not group.exists()
 
 
-def test_a_group_is_deleted_with_the_folder_of_an_agent_that_was_killed(tmp_path: Path) -> None:
-    dig(tmp_path / "group/run/.home-1", 1100, "d")
+@pytest.mark.parametrize("name", [".home-1", "logs"], ids=["killed", "collected by an earlier version"])
+def test_a_group_is_deleted_with_the_folders_of_an_agent(tmp_path: Path, name: str) -> None:
+    dig(tmp_path / "group/run" / name, 1100, "d")
     delete_group(tmp_path / "group")
     assert not list(tmp_path.iterdir())
 

@@ -92,7 +92,7 @@ def _unregister(copy: Path, user: int) -> None:
     """Unregister a user; the last one removes the copy. The caller must hold the lock."""
     os.close(user)
     if not _is_used(copy):
-        shutil.rmtree(copy, ignore_errors=True)
+        io_files.remove_tree(copy)
 
 
 def _is_used(copy: Path) -> bool:
@@ -117,7 +117,7 @@ def _remove_unused(base: Path, *, except_for: Path) -> None:
             continue
         with suppress(locks.LockHeld), locks.hold_lock(_lock(copy), "removes", "the copies of killed runs"):
             if not _is_used(copy):
-                shutil.rmtree(copy, ignore_errors=True)
+                io_files.remove_tree(copy)
 
 
 def _copy(dataset: Dataset, copy: Path, reporter: Reporter) -> None:
@@ -131,7 +131,7 @@ def _copy(dataset: Dataset, copy: Path, reporter: Reporter) -> None:
         )
     reporter(Step(id, f"copying to {copy.parent}"))
     for leftover in copy.glob(".copying-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
+        io_files.remove_tree(leftover)
     with io_files.scratch(copy, ".copying-") as name:
         new = Dataset(dataset.competition, Path(name, _DATA))
         try:

@@ -23,7 +23,7 @@ from pytest_mlebench.data.preparing import Head, NotPushed
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.extras.remote_data import index
 from pytest_mlebench.extras.remote_data.storage import ObjectNotFound, Storage
-from pytest_mlebench.io.files import shuffled
+from pytest_mlebench.io.files import remove_tree, shuffled
 from pytest_mlebench.io.progress import ByteCounter, Reporter, Step
 
 
@@ -92,7 +92,7 @@ def _discard_other_data(work: Path, head: index.IndexHead) -> None:
     with suppress(OSError):
         if note.read_text() == head.digest:
             return
-    shutil.rmtree(work, ignore_errors=True)
+    remove_tree(work)
     work.mkdir(parents=True)
     note.write_text(head.digest)
 

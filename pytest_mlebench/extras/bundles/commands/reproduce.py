@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import tempfile
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +15,7 @@ from pytest_mlebench.data.dataset import OBFUSCATED
 from pytest_mlebench.errors import DataError, SandboxError, UsageError, reason
 from pytest_mlebench.extras.bundles.bundle import REPRODUCED, REPRODUCED_LOG
 from pytest_mlebench.extras.bundles.reproduce import Likeness, as_agent, compare, program_of
+from pytest_mlebench.io import files
 from pytest_mlebench.io.units import one_line
 from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.record import RECORD, RUN_LOG, RunRecord
@@ -59,7 +59,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     if (obstacle := graders.obstacle(record)) is not None or dataset is None:
         raise DataError(f"{run_dir.name} cannot be reproduced: {obstacle}")
     program = chosen or program_of(run_dir)
-    with tempfile.TemporaryDirectory(prefix="mlebench-reproduce-") as scratch:
+    with files.scratch(prefix="mlebench-reproduce-") as scratch:
         agent = as_agent(record, run_dir, Path(scratch), program)
         sandbox = bench.sandbox(agent)
         sandbox.check(agent)
