@@ -14,7 +14,7 @@ from typing import Any
 from pytest_mlebench.cli import common
 from pytest_mlebench.cli.common import logger
 from pytest_mlebench.errors import UsageError, unusable
-from pytest_mlebench.io.files import expanded
+from pytest_mlebench.io.files import expanded, real_path
 from pytest_mlebench.io.units import format_size, one_line, plain, pluralize
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
@@ -296,7 +296,7 @@ def _files(options: argparse.Namespace) -> int:
 def _unpack(options: argparse.Namespace) -> int:
     run_dir = _run_dir(options)
     target: Path = options.to
-    if (group := group_of(target.resolve())) is not None:
+    if (group := group_of(real_path(target))) is not None:
         raise UsageError(f"--to: {target} is in the run group {group}, which is only for its runs: name another folder")
     try:
         skipped = unpack(run_dir, target, max_bytes=_MAX_UNPACKED)

@@ -137,6 +137,11 @@ def expanded(path: AnyPath) -> Path:
         raise UnknownHome(f"there is no home folder {Path(path).parts[0]}") from error
 
 
+def real_path(path: Path) -> Path:
+    """The path with links resolved, except cycles of links, for which ``Path.resolve`` fails before Python 3.13."""
+    return Path(os.path.realpath(path))
+
+
 def read_regular(path: Path, max_bytes: int, *, follow_links: bool = True) -> str:
     """The text of a file in UTF-8. Raises OSError, or ValueError if it is a device or pipe, too large, or not UTF-8."""
     return regular_bytes(path, max_bytes, follow_links=follow_links).decode("utf-8")

@@ -14,6 +14,7 @@ import pytest
 
 from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
 from pytest_mlebench.io.extensions import extensions, load_extension
+from pytest_mlebench.io.files import real_path
 from pytest_mlebench.options import (
     FLAG,
     INI,
@@ -288,7 +289,7 @@ def refuse_paths(config: pytest.Config) -> None:
         # pytest also looks for conftests in subfolders named test*.
         is_dir = os.path.isdir(path)  # noqa: PTH112 - False for a name that is too long, which pytest reports
         tests = [folder for folder in path.glob("test*") if (folder / CONFTEST).exists()] if is_dir else []
-        for candidate in {path, path.resolve(), *(folder for folder in tests if not has_guard(folder))}:
+        for candidate in {path, real_path(path), *(folder for folder in tests if not has_guard(folder))}:
             if (group := group_of(candidate)) is not None:
                 raise pytest.UsageError(
                     f"{name} is in the run group {group}, whose files agents wrote: pytest does not collect or import "

@@ -22,7 +22,7 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog.competition import FIRST, Competition, split_label
 from pytest_mlebench.errors import CompetitionError, UsageError, reason, unusable
-from pytest_mlebench.io.files import remove_tree
+from pytest_mlebench.io.files import real_path, remove_tree
 from pytest_mlebench.io.processes import owner_labels
 from pytest_mlebench.io.progress import Note, Reporter, WarningNote, silent
 from pytest_mlebench.io.units import pluralize
@@ -235,7 +235,7 @@ _STARTED = frozenset({EVENTS, LOCK, WORKERS})
 def _check_place(folder: Path) -> None:
     """Check that a folder is a run group, or can become one: pytest collects nothing in it then. Raises UsageError."""
     check_group_name(folder.name)
-    real = Path(os.path.realpath(folder))
+    real = real_path(folder)
     if (group := group_of(real)) is not None and group != real:
         raise UsageError(f"{folder} is in the run group {group}: name a folder outside of it")
     if group is not None or not folder.is_dir():

@@ -60,3 +60,5 @@ def test_unpack_writes_only_to_a_new_folder(run_dir: Path, tmp_path: Path) -> No
     assert main(["unpack", "toy_1", "--to=there"]) == 2
     (tmp_path / "link").symlink_to(tmp_path)
     assert main(["unpack", "toy_1", "--to=link"]) == 2
+    (tmp_path / "loop").symlink_to("loop")
+    assert main(["unpack", "toy_1", "--to=loop"]) == 2

@@ -80,8 +80,9 @@ def test_a_competition_file_of_another_tool_is_left_alone(guest: pytest.Pytester
     assert "race" not in result.stdout.str()
 
 
-@pytest.mark.parametrize("name", ["competitions/", "x" * 300])
+@pytest.mark.parametrize("name", ["competitions/", "x" * 300, "loop", "loop/inner"])
 def test_a_path_that_does_not_exist_gives_pytests_own_error(guest: pytest.Pytester, name: str) -> None:
+    (guest.path / "loop").symlink_to("loop")
     result = guest.runpytest_subprocess(name)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert result.errlines == guest.runpytest_subprocess(name, "-p", "no:mlebench").errlines
