@@ -18,6 +18,7 @@ from typing import Any, TextIO, cast
 from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import MLEBenchError, UsageError, reason, unusable
 from pytest_mlebench.io.extensions import extensions, load_extension
+from pytest_mlebench.io.units import Inert, plain
 from pytest_mlebench.options import TOPICS
 
 Command = Callable[[argparse.Namespace], int]
@@ -57,8 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     out, err = sys.stdout, sys.stderr
-    inert = import_module("pytest_mlebench.io.units").Inert
-    sys.stdout, sys.stderr = cast("TextIO", inert(out)), cast("TextIO", inert(err))  # quoted text may be hostile
+    sys.stdout, sys.stderr = cast("TextIO", Inert(out)), cast("TextIO", Inert(err))  # quoted text may be hostile
     try:
         return _run(words)
     except KeyboardInterrupt:
@@ -75,18 +75,18 @@ def _run(words: Sequence[str]) -> int:
 
         instead = _ELSEWHERE.get(words[0])
         text = f"unknown command {words[0]!r}; {instead}" if instead else str(unknown("command", words[0], known))
-        print(f"mlebench: {text}", file=sys.stderr)
+        _complain(text)
         return 2
     requested = os.environ.get("COMP_LINE", "").split()[1:2] if "_ARGCOMPLETE" in os.environ else words[:1]
     try:
         parser, names = parser_and_commands(*requested)
     except UsageError as error:
-        print(f"mlebench: {error}", file=sys.stderr)
+        _complain(error)
         return 2
     if "_ARGCOMPLETE" in os.environ:
         import_module("pytest_mlebench.cli.completion").complete(parser, names.values())
     if empty := _empty_value(words):
-        print(f"mlebench: {empty} is empty", file=sys.stderr)
+        _complain(f"{empty} is empty")
         return 2
     if not words:
         parser.print_help()
@@ -102,10 +102,10 @@ def _run(words: Sequence[str]) -> int:
         sys.stdout.flush()
         return status
     except UsageError as error:
-        print(f"mlebench: {error}", file=sys.stderr)
+        _complain(error)
         return 2
     except MLEBenchError as error:
-        print(f"mlebench: {error}", file=sys.stderr)
+        _complain(error)
         return 1
     except BrokenPipeError:
         _discard_output()
@@ -114,12 +114,16 @@ def _run(words: Sequence[str]) -> int:
         if error.filename is None and error.errno not in _DISK_ERRORS:
             raise
         what = unusable(error) if error.filename else f"the output could not be written: {reason(error)}"
-        print(f"mlebench: {what}", file=sys.stderr)  # the path or disk that the user chose
+        _complain(what)  # the path or disk that the user chose
         try:
             sys.stdout.flush()
         except OSError:
             _discard_output()
         return 2 if error.errno == errno.ENAMETOOLONG else 1
+
+
+def _complain(problem: object) -> None:
+    print(f"mlebench: {plain(str(problem))}", file=sys.stderr)
 
 
 def _discard_output() -> None:

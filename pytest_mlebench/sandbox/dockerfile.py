@@ -37,6 +37,7 @@ _ARGUMENT = re.compile(r"""([A-Za-z_]\w*)(?:=("[^"'\\]*"|'[^"'\\]*'|[^"'\\]*))?"
 _STAGE = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
 _HERE_DOCUMENT = re.compile(r"""(?<![<\w])\d*<<-?["']?[A-Za-z_]|(?<!\S)\d*<<-?\s*[^\s<]*["'\\`#]""")
 """Also one whose end would be a comment here, or continue on the next line, but not ``1 << 2``."""
+_MAX_NAME = 500
 _REGISTRIES = ("docker.io", "ghcr.io", "quay.io", "gcr.io", "mcr.microsoft.com", "nvcr.io", "public.ecr.aws")
 _TRANSPORTS = ("containers-storage", "dir", "docker", "docker-archive", "docker-daemon", "oci", "oci-archive", "sif")
 """Prefixes (before a colon) that make Podman's builder look for an image in local files."""
@@ -218,6 +219,8 @@ class _Checking:
         if words[2:] and not _STAGE.fullmatch(words[2]):
             raise SandboxError(f"FROM … AS {words[2]!r:.200}: the name of a stage has letters, digits and any of _.-")
         self.names |= {self.stage} if self.stage else set()
+        if len(words[0]) > _MAX_NAME:  # its variables may be long
+            raise SandboxError(f"FROM {words[0]!r:.100}: an image's name has at most {_MAX_NAME} characters")
         image = _VARIABLE.sub(lambda match: self._value(match[1] or match[2]), words[0])
         if image not in self.names:
             self.check_image(image, "FROM")
@@ -314,9 +317,10 @@ BASE_IMAGE = "debian:bookworm-slim"
 
 BuildNetwork = Literal["none", "registries", "full"]
 BUILD_NETWORKS: tuple[BuildNetwork, ...] = ("none", "registries", "full")
-_MAX_DOCKERFILE = 1 << 20
-_MAX_IGNORE, _MAX_PATTERNS = 1 << 16, 200
-"""Bytes and patterns of a .dockerignore. Each file is matched with each pattern."""
+_MAX_BYTES = 1 << 16
+"""Of a Dockerfile or .dockerignore."""
+_MAX_PATTERNS = 200
+"""In a .dockerignore: each file is matched with each pattern."""
 _IGNORED = ["**/__pycache__", "**/*.pyc", ".git"]
 _INCLUDED = ["!Dockerfile", "!.dockerignore"]
 _ANY_FOLDERS, _ANY_NAME = "(.*/)?", "[^/]*"
@@ -385,7 +389,7 @@ class Recipe:
     def files(self) -> list[str]:
         """Return the files for the builder, as paths relative to the folder. Raises ValueError for a pattern."""
         try:
-            text = read_regular(self.folder / ".dockerignore", _MAX_IGNORE, follow_links=False)
+            text = read_regular(self.folder / ".dockerignore", _MAX_BYTES, follow_links=False)
         except FileNotFoundError:
             text = ""
         except (OSError, ValueError) as error:
@@ -460,7 +464,7 @@ def agent_recipe(agent: Agent, environment: str, network: BuildNetwork) -> Recip
 
 def _read(dockerfile: Path) -> str:
     try:
-        return read_regular(dockerfile, _MAX_DOCKERFILE)
+        return read_regular(dockerfile, _MAX_BYTES)
     except (OSError, ValueError) as error:
         raise SandboxError(f"{dockerfile} cannot be read: {reason(error)}") from error
 

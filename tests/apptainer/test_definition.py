@@ -122,6 +122,23 @@ def test_links_do_not_multiply_the_sources_of_a_copy(tmp_path: Path) -> None:
         script("FROM a\nCOPY out/etc/passwd /x\n", tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("copied", "problem"),
+    [
+        ("[" * 50_000 + " x", r"line 2: COPY of '\[+: it has more than 64 parts or 1000 characters"),
+        ("* " * 201 + "x", "line 2: COPY: more than 20,000 paths match: name folders instead"),
+        ("* x\nCOPY " * 200 + "* x", "line 202: COPY: more than 20,000 paths match"),
+    ],
+    ids=["long", "words", "lines"],
+)
+def test_the_sources_of_copies_are_limited(copied: str, problem: str, tmp_path: Path) -> None:
+    for number in range(100):
+        (tmp_path / str(number)).touch()
+    with pytest.raises(SandboxError, match=problem) as caught:
+        script(f"FROM x\nCOPY {copied}\n", tmp_path)
+    assert len(str(caught.value)) < 300
+
+
 def test_arguments_before_from_name_the_base(tmp_path: Path) -> None:
     """An agent's build does not replace its defaults, which were checked, by arguments."""
     text = "ARG BASE=debian:x\nARG TAG=1\nFROM ${BASE}\nARG TAG\nRUN true\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -16,6 +17,7 @@ from pytest_mlebench.extras.apptainer import probe
 from pytest_mlebench.extras.apptainer.images import SifImages
 from pytest_mlebench.extras.apptainer.program import InstalledProgram
 from pytest_mlebench.extras.apptainer.sandbox import ApptainerSandbox
+from pytest_mlebench.sandbox.docker.images import Images
 from tests.processes import processes_of
 from tests.sandbox.scripted import script_agent
 
@@ -137,6 +139,17 @@ def test_the_image_that_is_probed_is_made_with_an_agents_own(
         expected.insert(0, found._environment(agent.base_image).tag())
     assert found.trusted(agent, found.agent(agent)) == found._environment(None).tag()
     assert made == expected
+
+
+@pytest.mark.parametrize("kind", ["sparse", "deep"])
+def test_the_size_of_an_image_is_known_without_reading_a_folder_that_is_too_large(kind: str, tmp_path: Path) -> None:
+    agent = script_agent(folder=tmp_path / "own", dockerfile=tmp_path / "own/Dockerfile")
+    (tmp_path / "own" / "/".join("d" * 60 if kind == "deep" else "d")).mkdir(parents=True)
+    with (tmp_path / "own/file").open("w") as file:
+        file.truncate(1 << 40 if kind == "sparse" else 1)
+    for found in (images(tmp_path), Images(Mock())):
+        with pytest.raises(SandboxError, match="own is too large: the limits are 20,000 files, 1 GiB and 50 levels"):
+            found.built(agent)
 
 
 def test_a_folder_of_images_that_cannot_be_written_is_reported(tmp_path: Path) -> None:

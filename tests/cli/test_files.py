@@ -48,10 +48,12 @@ def test_errors_that_name_an_agents_files_have_no_terminal_escapes(
     run_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["files", "toy_1", "\n::add-mask::x ##[y]"]) == 2
+    assert main(["files", "toy_1\x1b[2J\x1b]0;title\x07"]) == 2
     assert main(["files", "toy_1", "logs/model"]) == 2
     assert main(["unpack", "toy_1", "--to=reports/g/toy_1/##[x]"]) == 2
     errors = capsys.readouterr().err
-    assert "##" not in errors and "\n::" not in errors and "is not text" in errors and "is in the run group" in errors
+    assert "##" not in errors and "\n::" not in errors and "\x1b" not in errors and "\x07" not in errors
+    assert "is not text" in errors and "is in the run group" in errors
 
 
 def test_unpack_writes_only_to_a_new_folder(run_dir: Path, tmp_path: Path) -> None:

@@ -73,6 +73,12 @@ def test_what_builders_read_differently_is_rejected(text: str, problem: str) -> 
         Rules(Engine()).check(text)
 
 
+def test_variables_do_not_multiply_the_length_of_an_image_name() -> None:
+    text = f"ARG A={'a' * 1000}\nFROM {'$A' * 1000}\n"
+    with pytest.raises(SandboxError, match=r"line 2: FROM '[$A]+: an image's name has at most 500 characters"):
+        Rules(Engine()).check(text)
+
+
 def test_lists_of_add_are_read_in_both_ways() -> None:
     with pytest.raises(SandboxError, match=r"line 2: ADD ' https://example\.com/x /y'"):
         Rules(Engine(), fetching=False).check(f'{STAGE}ADD ["x", "\thttps:\\/\\/example.com/x\t/y"]')
@@ -126,7 +132,7 @@ def test_a_dockerignore_that_is_a_link_is_not_read(tmp_path: Path) -> None:
 def test_a_huge_dockerfile_is_not_read_whole(tmp_path: Path) -> None:
     with (tmp_path / "Dockerfile").open("w") as file:
         file.truncate(1 << 40)
-    with pytest.raises(SandboxError, match="Dockerfile cannot be read: it has more than 1,048,576 bytes"):
+    with pytest.raises(SandboxError, match="Dockerfile cannot be read: it has more than 65,536 bytes"):
         environment_recipe(tmp_path, {})
 
 

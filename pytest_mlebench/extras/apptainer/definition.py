@@ -23,8 +23,10 @@ BUILD = "/mnt"
 _IGNORED = frozenset("CMD EXPOSE HEALTHCHECK LABEL MAINTAINER STOPSIGNAL VOLUME ENTRYPOINT".split())
 _ARCHIVE = re.compile(r"\.(tar|tgz|tbz2?|txz|tar\.\w+)$")
 _WILDCARD = re.compile(r"[*?[]")
-_MAX_PARTS = 64
+_MAX_PARTS, _MAX_CHARACTERS = 64, 1000
 """In the path of one source."""
+_MAX_COPIED = 20_000
+"""Paths that match the sources of a Dockerfile."""
 _NOT_LOCAL = re.compile(r"\$|://|^git@")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _WORD = re.compile(r"""(?:\\.|\\\Z|"(?:\\.|[^"\\])*(?:"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\\"'])+""", re.DOTALL)
@@ -100,6 +102,7 @@ class Script:
     _shell: Sequence[str] = ("/bin/sh", "-c")
     _base_arguments: dict[str, str] = field(default_factory=dict)
     """Defaults of the arguments that precede ``FROM``."""
+    _copied: int = 0
 
     def script(self) -> str:
         """Return the script. Raises SandboxError with the line of an unsupported instruction."""
@@ -172,7 +175,7 @@ class Script:
 
     def _command(self, rest: str) -> Sequence[str]:
         if rest.startswith("--"):
-            raise ValueError(f"RUN {rest.split()[0]} is not supported by builds without Docker")
+            raise ValueError(f"RUN {rest.split()[0]:.100} is not supported by builds without Docker")
         return json_strings(rest) or [*self._shell, rest]
 
     def _environment(self, rest: str) -> None:
@@ -200,7 +203,7 @@ class Script:
                 case "--link":
                     pass
                 case _:
-                    raise ValueError(f"{kind} {flag} is not supported by builds without Docker")
+                    raise ValueError(f"{kind} {flag:.100} is not supported by builds without Docker")
         *sources, target = json_strings(rest) or split(rest)
         if not sources:
             raise ValueError(f"{kind} needs a source and a destination")
@@ -216,11 +219,16 @@ class Script:
         parts = Path(pattern.strip("\"'").lstrip("/")).parts
         if ".." in parts:
             raise ValueError(f"{kind} of {pattern!r:.100}: this is outside the folder")
-        if len(parts) > _MAX_PARTS:
-            raise ValueError(f"{kind} of {pattern!r:.100}: it has more than {_MAX_PARTS} parts")
+        if len(parts) > _MAX_PARTS or len(pattern) > _MAX_CHARACTERS:
+            raise ValueError(
+                f"{kind} of {pattern!r:.100}: it has more than {_MAX_PARTS} parts or {_MAX_CHARACTERS} characters"
+            )
         found = _matches(self.context, parts)
         if not found:
             raise ValueError(f"{kind} of {pattern!r:.100}: the folder has no such file")
+        self._copied += len(found)
+        if self._copied > _MAX_COPIED:
+            raise ValueError(f"{kind}: more than {_MAX_COPIED:,} paths match: name folders instead")
         return [f"{BUILD}/context/{path.relative_to(self.context)}" for path in found]
 
 

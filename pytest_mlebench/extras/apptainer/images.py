@@ -84,6 +84,7 @@ class SifImages:
         return self.environment() if here and not agent.bundled else image
 
     def built(self, agent: Agent) -> int | None:
+        check_agent_folder(agent)
         file = self.file(self._agent(agent).tag())
         return file.stat().st_size if file.is_file() else None
 

@@ -156,6 +156,7 @@ class Images:
         return list(self._inspect(tag).get("Config", {}).get("Entrypoint") or [])
 
     def built(self, agent: Agent) -> int | None:
+        check_agent_folder(agent)
         environment = self._environment(agent.base_image or self._arguments["BASE_IMAGE"]).tag()
         tag = self._agent(agent, environment).tag()
         return int(self._inspect(tag).get("Size") or 0) if self._has(tag) else None
