@@ -15,7 +15,7 @@ from itertools import chain, count
 from pathlib import Path
 from random import SystemRandom
 from secrets import token_hex
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from pytest_mlebench.errors import DataError, UsageError, reason
 from pytest_mlebench.io.units import format_size
@@ -149,13 +149,20 @@ def read_regular(path: Path, max_bytes: int, *, follow_links: bool = True) -> st
 
 def regular_bytes(path: Path, max_bytes: int, *, follow_links: bool = True) -> bytes:
     """The content of a file. Raises as ``read_regular``."""
-    with open(path, "rb", opener=_without_waiting if follow_links else _without_link) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError("it is not a regular file")
+    with open_regular(path, follow_links=follow_links) as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
         raise ValueError(f"it has more than {max_bytes:,} bytes")
     return content
+
+
+@contextmanager
+def open_regular(path: Path, *, follow_links: bool) -> Iterator[BinaryIO]:
+    """Open a file to read its bytes. Raises OSError, or ValueError if it is a device or pipe, or a link."""
+    with open(path, "rb", opener=_without_waiting if follow_links else _without_link) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("it is not a regular file")
+        yield file
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
-from pytest_mlebench.io.files import write_text
+from pytest_mlebench.io.files import read_regular, write_text
 
 Value = TypeVar("Value")
 MAX_DEPTH = 100
@@ -201,9 +201,12 @@ def write_json(path: Path, values: Any) -> None:
     write_text(path, json_text(values) + "\n")
 
 
-def read_json(path: Path, kind: type[Value]) -> Value:
-    """A file's JSON as a dataclass; raises OSError, or ValueError that names the key and the expected type."""
-    return parse(kind, loads(path.read_text(encoding="utf-8")))
+def read_json(path: Path, kind: type[Value], max_bytes: int = 64 << 20) -> Value:
+    """A file's JSON as a dataclass; raises OSError, or ValueError that names the key and the expected type.
+
+    A link is not followed: the file may come from someone else.
+    """
+    return parse(kind, loads(read_regular(path, max_bytes, follow_links=False)))
 
 
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

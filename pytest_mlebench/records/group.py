@@ -20,7 +20,7 @@ from urllib.parse import quote
 from pytest_mlebench.catalog.catalogue import default_catalogue, unknown
 from pytest_mlebench.catalog.competition import FIRST, split_label
 from pytest_mlebench.errors import SandboxError, UsageError, reason, unusable
-from pytest_mlebench.io.files import AnyPath, expanded
+from pytest_mlebench.io.files import AnyPath, expanded, open_regular
 from pytest_mlebench.io.processes import is_dead, owner_labels
 from pytest_mlebench.io.progress import Event, event_from_json, event_to_json
 from pytest_mlebench.io.values import loads, read_json, write_json
@@ -118,6 +118,11 @@ class RunGroup:
         return found
 
 
+def _inside(group_dir: Path, name: str) -> Iterator[Path]:
+    """The files of this name in the folders of a group. A folder that is a link is left out."""
+    return (path for path in group_dir.glob(f"*/{name}") if not path.parent.is_symlink())
+
+
 _Version = tuple[int, int, int]
 """The time of a file's last change, its size and its inode."""
 
@@ -153,7 +158,7 @@ class GroupReader:
     def _current(self, path: Path) -> RunRecord:
         if (added := self._added.get(path.parent.name)) is not None:
             return added
-        status = path.stat()
+        status = path.lstat()
         version = status.st_mtime_ns, status.st_size, status.st_ino
         if path not in self._read or self._read[path][0] != version:
             self._read[path] = version, RunRecord.read(path.parent)
@@ -163,7 +168,7 @@ class GroupReader:
         """The latest record of each run, ordered by start. Files that are not records are left out."""
         self._broken = []
         found = dict(self._added)
-        for path in sorted(self.folder.glob(f"*/{RECORD}")):
+        for path in sorted(_inside(self.folder, RECORD)):
             try:
                 found[path.parent.name] = self._current(path)
             except (OSError, ValueError) as error:
@@ -231,9 +236,9 @@ class GroupReader:
 def _lfs_pointer(path: Path) -> str:
     """Advice for a file whose content was not fetched from Git LFS; empty for any other file."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path, follow_links=False) as file:
             is_pointer = file.read(len(_LFS_POINTER)) == _LFS_POINTER
-    except OSError:
+    except (OSError, ValueError):
         return ""
     return f"it is a Git LFS pointer; run `git lfs pull` in {path.parent}" if is_pointer else ""
 
@@ -410,7 +415,7 @@ def mark_running(run_dir: Path, key: RunKey, *, worker: str, time_limit: float) 
 def runs_in_progress(group_dir: Path) -> list[RunInProgress]:
     """The runs of a group that have no record yet, ordered by start."""
     found = []
-    for path in group_dir.glob(f"*/{RUNNING}"):
+    for path in _inside(group_dir, RUNNING):
         if (path.parent / RECORD).exists():
             continue
         try:
@@ -456,11 +461,11 @@ def log_event(group_dir: Path, event: Event, worker: str = "") -> None:
 def latest_events(group_dir: Path, number: int) -> list[LoggedEvent]:
     """The last events of a group's log, oldest first; none if there is no log."""
     try:
-        with (group_dir / EVENTS).open("rb") as file:
+        with open_regular(group_dir / EVENTS, follow_links=False) as file:
             start = max(0, file.seek(0, os.SEEK_END) - _READ_BYTES)
             file.seek(start)
             lines = file.read().splitlines()
-    except OSError:
+    except (OSError, ValueError):
         return []
     found = []
     for line in lines[1:] if start else lines:

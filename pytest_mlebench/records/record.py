@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from pytest_mlebench.io.files import regular_bytes
 from pytest_mlebench.io.units import MAX_SECONDS
 from pytest_mlebench.io.values import as_count, as_number, loads, parse, valid_text, write_json
 from pytest_mlebench.records.outcome import (
@@ -37,6 +38,8 @@ METADATA = "metadata.json"
 """The success of each run, in MLE-bench's format."""
 GRADING_REPORT = "grading_report.json"
 """The grades of all runs, in MLE-bench's format."""
+MAX_RECORD = 64 << 20
+"""Maximum bytes of a run's record."""
 REPORT = "report.html"
 EVENTS = "events.jsonl"
 """Events that the group's sessions reported, besides its runs (see ``records.group.log_event``)."""
@@ -404,7 +407,7 @@ class RunRecord:
     @classmethod
     def read(cls, run_dir: Path) -> RunRecord:
         """Read ``run.json``. Raises OSError, or ValueError if it is not the record of the run with this directory."""
-        return cls.of_run(run_dir.name, (run_dir / RECORD).read_bytes())
+        return cls.of_run(run_dir.name, regular_bytes(run_dir / RECORD, MAX_RECORD, follow_links=False))
 
     @classmethod
     def of_run(cls, folder: str, content: bytes) -> RunRecord:

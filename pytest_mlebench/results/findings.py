@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pytest_mlebench.io.units import have, pluralize
-from pytest_mlebench.io.values import loads, parse, read_json, write_json
+from pytest_mlebench.io.values import read_json, write_json
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import TWIN, TWIN_DATA
 
@@ -155,11 +155,8 @@ class Findings:
 
 def read_findings(group_dir: Path) -> Findings | None:
     """Return the findings of a group's last audit; None if it was not audited. Raises OSError or ValueError."""
-    path = group_dir / FINDINGS
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ValueError(f"{FINDINGS} is larger than {_MAX_BYTES} bytes")
-        return parse(Findings, loads(path.read_bytes()))
+        return read_json(group_dir / FINDINGS, Findings, _MAX_BYTES)
     except FileNotFoundError:
         return None
 

@@ -23,6 +23,7 @@ from typing import IO, Any
 from urllib.parse import quote, quote_plus, unquote
 
 from pytest_mlebench.agents.registry import MIN_SECRET
+from pytest_mlebench.io.files import open_regular
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.outcome import Connection, Validation
 
@@ -401,12 +402,12 @@ class LogWriter:
 
 
 def tail(path: Path, lines: int = 30, max_bytes: int = 1 << 14) -> str:
-    """Return the last lines of a log, for a message; empty if there is no log."""
+    """Return the last lines of a log, for a message; empty if there is no log, or a link in its place."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path, follow_links=False) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - max_bytes))
             text = file.read().decode("utf-8", "replace")
-    except OSError:
+    except (OSError, ValueError):
         return ""
     return "\n".join(text.splitlines()[-lines:])

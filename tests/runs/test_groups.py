@@ -18,10 +18,31 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.records.group import GroupReader, find_group, mark_running, read_group, runs_in_progress
+from pytest_mlebench.io.progress import Note
+from pytest_mlebench.records.group import (
+    GroupReader,
+    find_group,
+    latest_events,
+    log_event,
+    mark_running,
+    read_group,
+    runs_in_progress,
+)
 from pytest_mlebench.records.outcome import Connection, Outcome, SandboxAccount, Validation
-from pytest_mlebench.records.record import ModelUsage, RunKey, Usage
+from pytest_mlebench.records.record import (
+    EVENTS,
+    GRADING_REPORT,
+    MANIFEST,
+    RECORD,
+    RUN_LOG,
+    RUNNING,
+    ModelUsage,
+    RunKey,
+    Usage,
+)
+from pytest_mlebench.results.findings import FINDINGS, Findings, read_findings
 from pytest_mlebench.runs.writer import delete_group, existing_group, make_runs_dir, rename_group
+from pytest_mlebench.sandbox.redaction import tail
 from tests.groups import make_group, record_with, save_group, with_timeline
 from tests.left import dig
 
@@ -196,6 +217,46 @@ def test_an_impossible_run_in_progress_is_not_listed(tmp_path: Path, changed: di
         assert runs_in_progress(tmp_path) == []
         path.write_text(json.dumps({**values, "owner": {**values["owner"], "mlebench.pid": "9" * 5000}}))
         assert len(runs_in_progress(tmp_path)) == 1
+
+
+def test_links_and_pipes_in_a_group_are_not_read(tmp_path: Path) -> None:
+    group, other = tmp_path / "group", tmp_path / "other"
+    made = make_group(other, competitions=default_catalogue().split("dev")[:4], seeds=1)
+    kept, as_link, as_pipe, in_linked_folder = (record.run_id for record in made)
+    log_event(other, Note("a secret"))
+    Findings(runs=()).write(other)
+    (other / "secret.log").write_text("a secret")
+    with mark_running(other / in_linked_folder, RunKey("a", "c", 0), worker="", time_limit=60.0):
+        (other / in_linked_folder / RECORD).unlink()
+        for id in (kept, as_link, as_pipe):
+            (group / id).mkdir(parents=True)
+        (group / in_linked_folder).symlink_to(other / in_linked_folder)
+        (group / kept / RUNNING).symlink_to(other / in_linked_folder / RUNNING)
+        assert len(runs_in_progress(other)) == 1 and runs_in_progress(group) == []
+    made[-1].write(other / in_linked_folder)
+    shutil.copy(other / kept / RECORD, group / kept)
+    (group / as_link / RECORD).symlink_to(other / as_link / RECORD)
+    os.mkfifo(group / as_pipe / RECORD)
+    found = read_group(group)
+    assert [record.run_id for record in found.records] == [kept]
+    assert sorted(reason.rpartition(": it is ")[2] for reason in found.broken) == [
+        "a link, which is not followed here: copy the file",
+        "not a regular file",
+    ]
+    for name in (EVENTS, MANIFEST, FINDINGS):
+        (group / name).symlink_to(other / name)
+    (group / kept / RUN_LOG).symlink_to(other / "secret.log")
+    assert latest_events(other, 1) and latest_events(group, 1) == []
+    assert tail(other / "secret.log") == "a secret" and tail(group / kept / RUN_LOG) == ""
+    with pytest.raises(UsageError, match=r"manifest\.json cannot be read: it is a link"):
+        read_group(group)
+    with pytest.raises(ValueError, match="it is a link"):
+        read_findings(group)
+    graded = tmp_path / "graded"
+    graded.mkdir()
+    (graded / GRADING_REPORT).symlink_to(other / GRADING_REPORT)
+    with pytest.raises(UsageError, match="is not a grading report: it is a link"):
+        read_group(graded)
 
 
 def test_a_run_without_any_response_reports_the_reason() -> None:

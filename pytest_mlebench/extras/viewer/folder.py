@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_mlebench.io.files import NotReadable, is_name, opened
-from pytest_mlebench.records.record import RECORD, RunRecord
+from pytest_mlebench.records.record import MAX_RECORD, RECORD, RunRecord
 
 MAX_ENTRIES = 2000
 _MAX_DEPTH = 12
-_MAX_RECORD = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ def read(root: Path, *parts: str, start: int = 0, size: int) -> tuple[bytes, int
 
 def read_record(group_dir: Path, run: str) -> RunRecord:
     """Return the record of a run. Raises NotReadable if it has none, ValueError if it is not one of this run."""
-    return RunRecord.of_run(run, read(group_dir, run, RECORD, size=_MAX_RECORD)[0])
+    return RunRecord.of_run(run, read(group_dir, run, RECORD, size=MAX_RECORD)[0])
 
 
 def size_of(root: Path, *parts: str) -> int | None:
