@@ -44,6 +44,7 @@ from pytest_mlebench.io.files import AnyPath, bundled
 from pytest_mlebench.io.processes import Forked, ForkServer, read_only
 from pytest_mlebench.io.progress import Reporter
 from pytest_mlebench.io.units import first
+from pytest_mlebench.io.values import loads, parse
 
 if TYPE_CHECKING:
     from pytest_mlebench.data.download.transfers import RetryPolicy
@@ -323,17 +324,19 @@ def call(
     function: Callable[..., Any],
     competition: Competition,
     *arguments: Any,
+    kind: Any = Any,
     read: Iterable[Path] = (),
     write: Iterable[Path] = (),
 ) -> Any:
     """Call a function of this package with a competition and arguments, and return its result.
 
-    For third-party competitions, the call happens in a confined process. Arguments and results are then JSON; paths
-    become strings. The process can read the competition's folder and ``read``, and write to ``write``. Errors are
+    For third-party competitions, the call happens in a confined process, and ends its processes. Arguments and results
+    are then JSON; paths become strings. The process can read the competition's folder and ``read``, and write to
+    ``write``. The code can reply anything: the result is parsed as a ``kind`` (see ``io.values.parse``). Errors are
     raised as DataError or CompetitionError.
     """
     if not is_third_party(competition):
-        return function(competition, *arguments)
+        return parse(kind, function(competition, *arguments))
     with files.scratch() as home:
         job = {
             "function": f"{function.__module__}:{function.__name__}",
@@ -353,15 +356,27 @@ def call(
         except OSError as failure:
             raise CompetitionError(f"{competition.id}: cannot start a process: {reason(failure)}") from failure
     try:
-        reply = json.loads(text)
-        error = reply.get("error")
-        if error is None:
-            return reply["result"]
-        raised = _ERRORS.get(str(error[0]), CompetitionError)(str(error[1])[:_MAX_TEXT])
-    except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
+        reply = parse(_Reply, loads(text))
+    except ValueError as error:
         ended = f"signal {-status}" if status < 0 else f"exit status {status}"
-        raised = CompetitionError(f"{competition.id}: the process for its code ended with {ended} and no result")
-    raise raised
+        raise CompetitionError(
+            f"{competition.id}: the process for its code ended with {ended} and no result"
+        ) from error
+    if reply.error is not None:
+        raise _ERRORS.get(reply.kind, CompetitionError)(reply.error[:_MAX_TEXT])
+    try:
+        return parse(kind, reply.result)
+    except ValueError as error:
+        raise CompetitionError(f"{competition.id}: the process for its code gave an invalid result: {error}") from error
+
+
+@dataclass(frozen=True)
+class _Reply:
+    """The reply of a confined process: the result, or the message and the kind of an error."""
+
+    result: Any
+    error: str | None = None
+    kind: str = ""
 
 
 def _reply(job: bytes, preload: Sequence[str]) -> tuple[bytes, int]:
@@ -438,9 +453,9 @@ def do_confined(replies: int) -> None:
     try:
         reply = {"result": function(Competition.load(folder, version=job["version"]), *job["arguments"])}
     except MLEBenchError as error:
-        reply = {"error": [type(error).__name__, str(error)]}
+        reply = {"result": None, "error": str(error), "kind": type(error).__name__}
     except KeyboardInterrupt:  # raised by the code: Ctrl-C reaches only the harness
-        reply = {"error": ["CompetitionError", f"{folder.name}: its code raised KeyboardInterrupt"]}
+        reply = {"result": None, "error": f"{folder.name}: its code raised KeyboardInterrupt"}
     with suppress(Exception):  # the code may have closed it
         sys.stdout.flush()
     with os.fdopen(replies, "wb") as file:

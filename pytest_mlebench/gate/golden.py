@@ -13,7 +13,7 @@ import math
 import reprlib
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,8 +42,9 @@ TOLERANCE = 5.1e-6
 def synthetic_submissions(competition: Competition, dataset: Dataset, folder: Path, seed: int = 1) -> dict[str, Path]:
     """Write the synthetic submissions to a folder; returns paths by name, also of the answers and the sample."""
     folder.mkdir(parents=True, exist_ok=True)
-    files = call(submissions_here, competition, dataset.folder, folder, seed, read=[dataset.folder], write=[folder])
-    if not all(isinstance(name, str) and name and name == Path(name).name for name in files):
+    arguments = competition, dataset.folder, folder, seed
+    files = call(submissions_here, *arguments, kind=tuple[str, ...], read=[dataset.folder], write=[folder])
+    if not all(name and name == Path(name).name for name in files):
         raise CompetitionError(f"{competition.id}: synthetic.py: {reprlib.repr(files)} are not names of submissions")
     paths = {ANSWERS: dataset.perfect_submission, SAMPLE: dataset.sample_submission}
     return paths | {name: folder / name for name in files}
@@ -93,16 +94,16 @@ def grade_all(competition: Competition, dataset: Dataset, submissions: Mapping[s
     """Grade submissions, given by name, without rounding."""
     # Folders, because a file may be a link that synthetic.py created: its target must remain closed.
     read = [dataset.folder, *{path.parent for path in submissions.values()}]
-    for name, score, why, defect in call(grade_here, competition, dataset.answers, dict(submissions), read=read):
-        yield Grade(str(name), None if score is None else float(score), why and str(why), defect is True)
+    arguments = competition, dataset.answers, dict(submissions)
+    yield from call(grade_here, *arguments, kind=tuple[Grade, ...], read=read)
 
 
-def grade_here(competition: Competition, answers: AnyPath, submissions: Mapping[str, AnyPath]) -> list[tuple[Any, ...]]:
+def grade_here(competition: Competition, answers: AnyPath, submissions: Mapping[str, AnyPath]) -> list[dict[str, Any]]:
     """Grade submissions in this process; returns the fields of each Grade."""
     from pytest_mlebench.grading.scorer import Scorer
 
     scorer = Scorer(competition, Path(answers))
-    return [astuple(_grade(scorer, name, Path(path))) for name, path in submissions.items()]
+    return [asdict(_grade(scorer, name, Path(path))) for name, path in submissions.items()]
 
 
 def _grade(scorer: Scorer, name: str, path: Path) -> Grade:

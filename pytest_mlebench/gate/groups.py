@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -110,12 +112,19 @@ def grader_problems(competition: Competition, dataset: Dataset, scratch: Path) -
     if the synthetic data has few rows, or one value in most of them. ``scratch`` is a folder for submissions.
     """
     folders = dataset.folder, scratch
-    rows, guesses = call(grader_problems_here, competition, *folders, read=[dataset.folder], write=[scratch])
-    return list(map(str, rows)), list(map(str, guesses))
+    options: dict[str, Any] = {"kind": _Problems, "read": [dataset.folder], "write": [scratch]}
+    found: _Problems = call(grader_problems_here, competition, *folders, **options)
+    return list(found.rows), list(found.guesses)
 
 
-def grader_problems_here(competition: Competition, root: AnyPath, place: AnyPath) -> tuple[list[str], list[str]]:
-    """Do the same as ``grader_problems``, in this process."""
+@dataclass(frozen=True)
+class _Problems:
+    rows: tuple[str, ...]
+    guesses: tuple[str, ...]
+
+
+def grader_problems_here(competition: Competition, root: AnyPath, place: AnyPath) -> dict[str, list[str]]:
+    """Return the same as ``grader_problems`` by name, in this process."""
     dataset, path = Dataset(competition, Path(root)), Path(place, "rows.csv")
     scorer = Scorer(competition, dataset.answers)
 
@@ -133,7 +142,7 @@ def grader_problems_here(competition: Competition, root: AnyPath, place: AnyPath
         for what, rows in _guesses(dataset)
         if (found := score(rows)) is not None and (medal := competition.leaderboard.medal(round(found, 5)))
     ]
-    return list(_row_problems(dataset, score)), guesses
+    return {"rows": list(_row_problems(dataset, score)), "guesses": guesses}
 
 
 def _row_problems(dataset: Dataset, score: Callable[[pd.DataFrame], float | None]) -> Iterator[str]:

@@ -277,7 +277,7 @@ class FormChecker:
         self._stopped = False
         self._process: GradingProcess | None = None
         # Reports a broken competition before an agent runs for a day.
-        self.confinement: dict[str, Any] = prepare(self._job, self._limits.seconds).get("confinement", {})
+        self.confinement: dict[str, Any] = prepare(self._job, self._limits.seconds).get("confinement") or {}
         """Restrictions on the checking process. ``landlock`` is above 0 if it can open only public files."""
 
     def __call__(self, path: Path) -> str:
@@ -368,7 +368,7 @@ class Grader:
         answers = dataset.answers.absolute()
         self._job = job_of(competition, answers, answers=str(answers), max_bytes=max_bytes, memory=self.limits.memory)
         # Reports a broken competition before an agent runs for a day.
-        self.confinement: dict[str, Any] = prepare(self._job, self.limits.seconds).get("confinement", {})
+        self.confinement: dict[str, Any] = prepare(self._job, self.limits.seconds).get("confinement") or {}
         """Restrictions on the grading process."""
 
     def report(self, path: AnyPath, *, certainty: bool = True) -> Report:

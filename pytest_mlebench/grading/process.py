@@ -61,7 +61,7 @@ from pytest_mlebench.io.processes import (
     read_only,
     signal_name,
 )
-from pytest_mlebench.io.values import loads
+from pytest_mlebench.io.values import loads, parse
 
 MAX_REPLY = 1 << 17
 """Bytes. A reply has up to two long strings; a character of ``_MAX_TEXT`` takes up to 12 bytes."""
@@ -170,6 +170,40 @@ class _Lines:
         return bool(block) and (b"\n" in self._buffer or len(self._buffer) <= self._max_bytes)
 
 
+@dataclass(frozen=True)
+class _Confinement:
+    landlock: int
+    no_new_privileges: bool
+    seccomp: bool
+    memory: int | None
+    core: int | None
+
+
+@dataclass(frozen=True)
+class _Certainty:
+    low: float
+    high: float
+    firm: bool | None
+
+
+@dataclass(frozen=True)
+class _WorkerReply:
+    """What a worker may reply. Its competition's code runs in the same process and can reply anything."""
+
+    ready: bool = False
+    confinement: _Confinement | None = None
+    score: float | None = None
+    rounded: float | None = None
+    certainty: _Certainty | None = None
+    valid: bool = False
+    invalid: str = ""
+    beyond: str = ""
+    defect: str = ""
+    traceback: str = ""
+    error: str = ""
+    kind: str = ""
+
+
 @dataclass
 class _Worker:
     """A forked process that does one job."""
@@ -262,9 +296,12 @@ def _handle(worker: _Worker, request: Reply, control: _Lines) -> Reply:
             return {"beyond": "memory"}
     try:
         reply = loads(line)
-    except ValueError:
-        reply = None
-    return reply if isinstance(reply, dict) else {"defect": "the worker's reply is not a JSON object"}
+        parsed = asdict(parse(_WorkerReply, reply))
+    except ValueError as error:
+        return {"defect": f"grading gave an invalid reply: {error}"}
+    if "beyond" in reply:  # the helper itself notices the limit on time
+        return {"beyond": "memory"}
+    return {key: value for key, value in parsed.items() if key in reply}
 
 
 @contextmanager

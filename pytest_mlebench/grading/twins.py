@@ -269,8 +269,17 @@ class GeneratedTwin:
     """Empty for third-party competitions, whose code runs in a separate process."""
     refused: tuple[str, ...]
     """Why earlier worlds of the same seed were rejected."""
-    seconds: tuple[float, float, float]
+    seconds: tuple[float, ...]
     """CPU seconds to generate the data, prepare it and compute the medals, without rejected worlds."""
+
+
+@dataclass(frozen=True)
+class _World:
+    """A reply of ``make_world_here``."""
+
+    refused: str | None = None
+    medals: Any = None
+    seconds: tuple[float, ...] = ()
 
 
 def make_twin(
@@ -293,21 +302,22 @@ def make_twin(
         arguments = (str(folder.absolute()), seed, attempt, size, medals, solution)
         predictions: Predictions = {}
         if preparing.is_third_party(competition):
-            reply = preparing.call(make_world_here, competition, *arguments, write=[folder])
+            reply: _World = preparing.call(make_world_here, competition, *arguments, kind=_World, write=[folder])
         else:
-            reply, predictions = _make_world(competition, *arguments)
-        if "refused" in reply:
-            refused.append(str(reply["refused"])[:1000])
+            values, predictions = _make_world(competition, *arguments)
+            reply = parse(_World, values)
+        if reply.refused is not None:
+            refused.append(reply.refused[:1000])
             files.remove_tree(folder, ignore_errors=False)
             continue
         dataset = Dataset(competition, folder)
         preparing.check_prepared(dataset)
         return GeneratedTwin(
             dataset=dataset,
-            medals=None if reply["medals"] is None else medals_from_json(competition, reply["medals"]),
+            medals=medals_from_json(competition, reply.medals) if medals else None,
             predictions=predictions,
             refused=tuple(refused),
-            seconds=reply["seconds"],
+            seconds=reply.seconds,
         )
     raise NoMedals(f"{competition.id}: no world of this seed and size {size} has medals: {refused[-1]}")
 

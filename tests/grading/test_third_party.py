@@ -23,7 +23,7 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError
 from pytest_mlebench.gate.golden import grade_all, make_golden, synthetic_submissions
 from pytest_mlebench.gate.groups import grader_problems
-from pytest_mlebench.grading.grader import FormChecker, Grader
+from pytest_mlebench.grading.grader import FormChecker, Grader, GradingLimits
 from pytest_mlebench.grading.twins import TwinStore
 from pytest_mlebench.io.processes import read_only
 
@@ -389,8 +389,44 @@ def test_names_of_submissions_cannot_leave_their_folder(make: Make, names: str, 
     body = indent(WRITE_REPLY % f"""b'{{"result": {names}}}\\n'""", "    ")
     competition = make("synthetic", f"def submissions(public, private, rng):\n{body}")
     dataset = DataStore(tmp_path / "data").prepare(competition, synthetic=1)
-    with pytest.raises(CompetitionError, match="are not names of submissions"):
+    with pytest.raises(CompetitionError, match=r"are not names of submissions|must be text, not 5"):
         synthetic_submissions(competition, dataset, tmp_path / "submissions")
+
+
+@pytest.mark.parametrize(
+    "result",
+    ["5", "[5]", "[[1]]", """[{"name": "x", "score": [1]}]""", """[{"name": "x", "score": 1%s}]""" % ("0" * 400)],
+    ids=["number", "numbers", "lists", "list as a score", "huge score"],
+)
+def test_invalid_results_are_errors_of_the_competition(make: Make, result: str, tmp_path: Path) -> None:
+    body = indent(WRITE_REPLY % f"""b'{{"result": {result}}}\\n'""", "    ")
+    competition = make("grade", f"def grade(submission, answers):\n{body}")
+    dataset = DataStore(tmp_path / "data").prepare(competition, synthetic=1)
+    (tmp_path / "scratch").mkdir()
+    with pytest.raises(CompetitionError, match=r"the process for its code (gave an invalid|ended with .* no) result"):
+        list(grade_all(competition, dataset, {"answers": dataset.answers}))
+    with pytest.raises(CompetitionError, match=r"the process for its code (gave an invalid|ended with .* no) result"):
+        grader_problems(competition, dataset, tmp_path / "scratch")
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        ('{"score": 1, "rounded": [1]}', "gave an invalid reply: rounded must be a number, not [1]"),
+        ('{"score": 1, "rounded": "1"}', 'gave an invalid reply: rounded must be a number, not "1"'),
+        ('{"invalid": {}}', "gave an invalid reply: invalid must be text, not {}"),
+        ("[1]", "gave an invalid reply: it must be an object, not [1]"),
+        ('{"rounded": 1%s}' % ("0" * 400), "gave an invalid reply: it has a number of 401 digits"),
+        ('{"score": 1}', "the grading process gave no score"),
+        ('{"beyond": "nothing"}', "grading takes more than 32 GiB of memory (--grading-memory)"),
+    ],
+)
+def test_invalid_replies_of_a_grader_are_its_defects(make: Make, reply: str, error: str, tmp_path: Path) -> None:
+    body = indent(WRITE_REPLY % f"""b'{reply}\\n'""", "    ")
+    competition = make("grade", f"def grade(submission, answers):\n{body}")
+    dataset = DataStore(tmp_path / "data").prepare(competition, synthetic=1)
+    report = Grader(competition, dataset, limits=GradingLimits(memory=32 << 30)).report(dataset.answers)
+    assert (report.score, report.valid_submission) == (None, False) and error in str(report.error)
 
 
 def test_grades_of_another_process_are_returned_to_this_one(make: Make, tmp_path: Path) -> None:
