@@ -194,6 +194,7 @@ def test_members_and_streams_without_content_use_up_the_budget(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("content", "is_searched"),
     [(gzip.compress(b"x"), True), (gzip.compress(b"x") * 2, True), (b"BZhjunk", False), (b"PK\x03\x04junk", False)],
+    ids=["gzip", "gzip twice", "no bzip2", "no zip"],
 )
 def test_an_archive_that_cannot_be_searched_is_noted(content: bytes, is_searched: bool, tmp_path: Path) -> None:
     path, redactor = tmp_path / "archive", Redactor([SECRET])
