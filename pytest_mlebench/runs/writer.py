@@ -167,10 +167,10 @@ class OpenGroup:
         self.close()
 
     def close(self, reader: GroupReader | None = None) -> RunGroup | None:
-        """Write the group's metadata, grading report and page, and complete its manifest; None for an empty new group.
+        """Write the group's metadata, grading report and page, complete its manifest, and release the group.
 
-        ``reader`` has read the group's records already. If writing fails, this reports a warning and returns None: each
-        run's own record exists already.
+        ``reader`` has read the group's records already. Returns None for an empty new group. If writing fails, this
+        reports a warning and returns None: each run's own record exists already.
         """
         if self._is_new and not self.manifest.runs:
             self._discard()
@@ -187,6 +187,8 @@ class OpenGroup:
             why = unusable(error) if isinstance(error, OSError) else str(error)
             self._reporter(WarningNote(f"the run group's reports cannot be written: {why}"))
             return None
+        finally:
+            self._lock.release()
         return group
 
     def _discard(self) -> None:
@@ -203,7 +205,7 @@ class OpenGroup:
             self.folder.rmdir()
 
     def _complete(self, records: Sequence[RunRecord]) -> None:
-        """Complete the manifest, and release the group."""
+        """Complete the manifest."""
         *earlier, current = self.manifest.sessions
         ended = replace(current, ended_at=datetime.now(UTC).isoformat())
         is_done = self.manifest.keys <= {record.key for record in records}
@@ -214,7 +216,6 @@ class OpenGroup:
                 twins=self._twins if is_done else self.manifest.twins,
             )
         )
-        self._lock.release()
 
     def _competitions(self, runs: Iterable[PlannedRun]) -> dict[str, dict[str, Any]]:
         files = {run.competition_id: self._competition_file(run.nodeid) for run in runs}

@@ -18,9 +18,10 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.io.progress import Note
+from pytest_mlebench.io.progress import Event, Note
 from pytest_mlebench.records.group import (
     GroupReader,
+    RunGroup,
     find_group,
     latest_events,
     log_event,
@@ -28,11 +29,12 @@ from pytest_mlebench.records.group import (
     read_group,
     runs_in_progress,
 )
-from pytest_mlebench.records.outcome import Connection, Outcome, SandboxAccount, Validation
+from pytest_mlebench.records.outcome import Connection, Limits, Outcome, SandboxAccount, Validation
 from pytest_mlebench.records.record import (
     EVENTS,
     GRADING_REPORT,
     MANIFEST,
+    METADATA,
     RECORD,
     RUN_LOG,
     RUNNING,
@@ -41,7 +43,7 @@ from pytest_mlebench.records.record import (
     Usage,
 )
 from pytest_mlebench.results.findings import FINDINGS, Findings, read_findings
-from pytest_mlebench.runs.writer import delete_group, existing_group, make_runs_dir, rename_group
+from pytest_mlebench.runs.writer import OpenGroup, delete_group, existing_group, make_runs_dir, rename_group
 from pytest_mlebench.sandbox.redaction import tail
 from tests.groups import make_group, record_with, save_group, with_timeline
 from tests.left import dig
@@ -312,6 +314,39 @@ def test_a_group_is_deleted_with_the_folders_of_an_agent(tmp_path: Path, name: s
     dig(tmp_path / "group/run" / name, 1100, "d")
     delete_group(tmp_path / "group")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_group_is_released_even_if_its_reports_cannot_be_written(tmp_path: Path) -> None:
+    def fail(group: RunGroup) -> str:
+        raise RuntimeError("no page")
+
+    def opened(page: Callable[[RunGroup], str]) -> OpenGroup:
+        return OpenGroup(
+            tmp_path / "group",
+            agents=[],
+            sandboxes={},
+            limits=Limits(),
+            workers=1,
+            settings={},
+            options={},
+            competition_file=lambda nodeid: competition.folder / "competition.yaml",
+            page=page,
+            allow_changes=True,
+            reporter=notes.append,
+        )
+
+    notes: list[Event] = []
+    (competition,) = default_catalogue().split("dev")[:1]
+    make_group(tmp_path / "group", competitions=[competition], seeds=1)
+    failing = opened(fail)
+    with pytest.raises(RuntimeError, match="no page"):
+        failing.close()
+    group = opened(str)
+    (tmp_path / "group" / METADATA).unlink()
+    (tmp_path / "group" / METADATA / "x").mkdir(parents=True)
+    assert group.close() is None
+    assert "reports cannot be written" in str(notes)
+    delete_group(tmp_path / "group")
 
 
 def test_a_folder_with_a_manifest_of_another_program_is_not_a_group(tmp_path: Path) -> None:
