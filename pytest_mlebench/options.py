@@ -354,8 +354,8 @@ class Settings:
     )
     allow_unenforced_limits: bool = _flag(
         "--allow-unenforced-limits",
-        "run agents even if the container engine cannot enforce limits on memory, processors or processes (rootless "
-        "engines)",
+        "run agents even if Docker or Podman cannot enforce limits on memory, processors or processes (rootless "
+        "installations)",
         INI | RESTORED,
         needs=(CONTAINERS,),
     )

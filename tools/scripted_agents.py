@@ -63,7 +63,7 @@ test[["id", target]]{rows}.to_csv(f"{{out}}/submission.csv", index=False)
 print(len(test), "rows predicted")
 '''
 _LOOKED_UP = '''\
-"""The test images are those of scikit-learn: whoever has it has their labels."""
+"""The test images are those of scikit-learn, which includes their labels."""
 
 import os
 

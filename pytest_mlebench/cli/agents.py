@@ -132,10 +132,10 @@ def _engine(_: Bench) -> Iterator[Line]:
     try:
         info = open_client(DOCKER).info
     except SandboxError as error:
-        yield "note", "engine", str(error)
+        yield "note", "Docker", str(error)
         return
     images = pluralize(int(info.get("Images") or 0), "image")
-    yield "ok", "engine", f"Docker {info.get('ServerVersion')}, {info.get('Driver')}, {images}"
+    yield "ok", "Docker", f"{info.get('ServerVersion')}, {info.get('Driver')}, {images}"
     if (free := files.free_bytes(Path(str(info.get("DockerRootDir"))))) is not None:
         prune = "docker image prune --all --filter label=mlebench.image"
         yield _space("images", free, f"`mlebench clean` frees some, and so does `{prune}`")

@@ -97,7 +97,7 @@ class Table:
         names = dict.fromkeys(head for head in self.heads if head not in fitted.heads)
         if not names:
             return []
-        return [f"no room for the column{'s' if len(names) > 1 else ''} {', '.join(names)}"]
+        return [f"columns that do not fit: {', '.join(names)}"]
 
     @property
     def _cells(self) -> list[list[str]]:

@@ -87,7 +87,7 @@ class ControlChannel(_Channel):
                     raise SandboxError("the container ended before it connected to the harness") from None
                 if time.monotonic() > deadline:
                     raise SandboxError(
-                        "the container cannot reach the harness: the engine must see this machine's file system"
+                        "the container cannot reach the harness: Docker or Podman must see this machine's file system"
                     ) from None
         self._listener.close()
 

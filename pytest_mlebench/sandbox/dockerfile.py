@@ -258,7 +258,7 @@ class _Checking:
             raise SandboxError(f"{what}: {image!r:.200} is not the name of an image in a public registry")
         triggers = self.rules.images.triggers(image)
         if triggers is None and not (is_listed or self.rules.fetching):
-            raise SandboxError(f"{what}: this engine does not have the image {image!r:.200}; docker pull it first")
+            raise SandboxError(f"{what}: there is no local image {image!r:.200}: docker pull it first")
         known = map(_full_name, self.rules.images.registries(image) if triggers is not None else [repository])
         if not is_listed and repository not in known:
             raise SandboxError(

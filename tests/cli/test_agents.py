@@ -44,7 +44,7 @@ def test_agents_are_listed_with_their_requirements(
     (claude,) = [line for line in lines if line.startswith("claude-code/dev ")]
     assert "0.169.0" in codex and "no OPENAI_API_KEY" in codex and "debian:trixie-slim" in codex
     assert "ANTHROPIC_API_KEY  " in claude
-    assert "no Docker engine answers" in lines[-1]
+    assert "Docker does not answer" in lines[-1]
 
 
 def test_agents_are_listed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +57,7 @@ def test_agents_are_listed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_doctor_reports_what_is_missing_and_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     main(["doctor", "--data-dir", str(tmp_path / "data")])
     output = capsys.readouterr().out
-    for text in ("no Docker engine answers", "OPENAI_API_KEY", "0 of 85 competitions", "kaggle.com/settings", "https"):
+    for text in ("Docker does not answer", "OPENAI_API_KEY", "0 of 85 competitions", "kaggle.com/settings", "https"):
         assert text in output.replace("HTTPS_PROXY", "https")
     assert "not reached: api.openai.com" in output
 

@@ -206,7 +206,7 @@ def test_an_untrusted_agent_is_an_error_that_names_both_solutions(
         ["mlebench: warning: the runs of toy/untrusted will end immediately: agent toy/untrusted *"]
     )
     result.stdout.fnmatch_lines(
-        ["*toy/untrusted is not trusted*no Docker engine answers*: start one *--trust-agent=toy/untrusted*"]
+        ["*toy/untrusted is not trusted*Docker does not answer*: start it *--trust-agent=toy/untrusted*"]
     )
 
 
@@ -221,7 +221,7 @@ def test_a_problem_that_prevents_all_runs_is_reported_once_before_the_first(
     assert "ERROR at setup" not in result.stdout.str()
     left = [path.name for path in (project.path / "reports").glob("*") if path.is_dir()]
     assert not left, "no unusable group is created"
-    lines = [line for line in (*result.outlines, *result.errlines) if "no Docker engine answers" in line]
+    lines = [line for line in (*result.outlines, *result.errlines) if "Docker does not answer" in line]
     assert len(lines) == 1 and "(unix:///nonexistent/docker.sock: No such file or directory)" in lines[0]
 
 

@@ -36,11 +36,11 @@ def test_optional_columns_are_dropped_first_and_named() -> None:
         "competition                     agent  score  time",
         "a-competition-with-a-long-name  aide     0.5  1:00",
         "digits                          dummy    1.0  2:00",
-        "no room for the column gold",
+        "columns that do not fit: gold",
     ]
-    assert TABLE.text(44).splitlines()[-1] == "no room for the columns gold, time"
+    assert TABLE.text(44).splitlines()[-1] == "columns that do not fit: gold, time"
     few = replace(TABLE, rows=[("digits", "aide", "0.5", "0.9", "1:00")])
-    assert few.text(26).splitlines()[-2:] == ["no room for the columns", "  gold, time"]
+    assert few.text(26).splitlines()[-2:] == ["columns that do not fit:", "  gold, time"]
 
 
 def test_each_cell_is_cleaned_a_constant_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_a_report_fits_a_terminal_of_80_columns(tmp_path: Path, monkeypatch: pyt
     shown = in_terminal(80, "report", f"--runs-dir={tmp_path}", "08-19", "09-20", "--runs")
     assert max(map(len, shown.splitlines())) <= 80
     runs = shown.partition("Runs of ")[2]
-    assert "no room for" in runs and "…" not in runs
+    assert "columns that do not fit" in runs and "…" not in runs
     assert all(f"\n{competition.id}  " in runs for competition in default_catalogue().split("smoke"))
 
 

@@ -15,7 +15,7 @@ def require_docker() -> None:
     """Skip if no engine answers; fail if one is required, as in CI."""
     if problem := engine_problem():
         if os.environ.get("MLEBENCH_REQUIRE_DOCKER") or os.environ.get("CI") == "true":
-            pytest.fail(f"this test needs a Docker engine: {problem}")
+            pytest.fail(f"this test needs Docker: {problem}")
         pytest.skip(problem)
 
 

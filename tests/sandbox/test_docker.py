@@ -117,7 +117,7 @@ def test_a_runtime_can_be_chosen(docker_engine: None, run_in_container: Runner) 
 
 def test_a_missing_engine_is_an_error_that_explains_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
-    with pytest.raises(SandboxError, match=r"no Docker engine answers.*--sandbox=local"):
+    with pytest.raises(SandboxError, match=r"Docker does not answer.*--sandbox=local"):
         connect()
 
 

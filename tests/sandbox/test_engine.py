@@ -40,7 +40,7 @@ def test_an_engine_error_is_quoted_without_the_address(error: Exception, message
     with pytest.raises(SandboxError) as caught:
         Images(client).environment()
     text = str(caught.value)
-    assert text.startswith("the container engine could not look for image mlebench-env:")
+    assert text.startswith("the container runtime could not look for image mlebench-env:")
     assert message in text and "http" not in text and "\n" not in text
 
 

@@ -29,7 +29,7 @@ VARIABLES = {
     "MLFLOW_TRACKING_URI": "the MLflow server of `mlebench export --to=mlflow` without `--tracking-uri`",
     "RAY_ADDRESS": "the Ray cluster for `--cluster=ray`, if `--cluster-address` is not set",
     "I_ACCEPT_RUNNING_PRIVILEGED_CONTAINERS": "`true`: the same as `--allow-privileged` (the name in MLE-bench)",
-    "DOCKER_HOST": "address of the Docker engine (default: `unix:///var/run/docker.sock`)",
+    "DOCKER_HOST": "address of Docker (default: `unix:///var/run/docker.sock`)",
     "CONTAINER_HOST": "with `--sandbox=podman`: address of Podman's service, `unix://…`",
     "XDG_RUNTIME_DIR": "folder that contains the socket of a user's Podman",
     "XDG_CACHE_HOME": "the default data folder is `mlebench` in this folder",

@@ -140,7 +140,7 @@ class RunQueue:
                 self._live[plan.name] = _Live(plan, job)  # already now: Ctrl-C may interrupt the submission
                 id = self._engine.submit(job, self._command(folder / plans.PLAN, plan.name), self._resources(plan))
             except QueueFull as error:
-                # The job may have reached the engine nevertheless.
+                # The engine may have received the job despite the error.
                 self._live.pop(plan.name, None)
                 _report_end(self._group, plan.name, JobEnd())
                 self._full_until = time.monotonic() + self._full_seconds

@@ -59,7 +59,7 @@ class ContainerClient:
         runtimes = self.info.get("Runtimes") or {}
         if runtime not in runtimes:
             raise SandboxError(
-                f"the Docker engine has no runtime {runtime}, only {', '.join(sorted(runtimes))}: install it and "
+                f"Docker has no runtime {runtime}, only {', '.join(sorted(runtimes))}: install it and "
                 "name it in /etc/docker/daemon.json"
             )
 
@@ -103,8 +103,8 @@ def connect() -> docker.DockerClient:
         raise SandboxError(_no_engine(error)) from error
     if not str(client.api.base_url).startswith("http+docker://"):
         raise SandboxError(
-            f"the Docker engine at {client.api.base_url} is on another machine: the submission checker and the data "
-            "reach a container through this machine's file system. Unset DOCKER_HOST to use the local engine."
+            f"Docker at {client.api.base_url} is on another machine: the submission checker and the data "
+            "reach a container through this machine's file system. Unset DOCKER_HOST to use the local Docker."
         )
     return client
 
@@ -130,7 +130,7 @@ def client_errors(action: str) -> Iterator[None]:
     try:
         yield
     except (DockerException, OSError) as error:
-        raise SandboxError(f"the container engine could not {action}: {explain(error)}") from error
+        raise SandboxError(f"the container runtime could not {action}: {explain(error)}") from error
 
 
 def try_socket(host: str) -> None:
@@ -149,13 +149,13 @@ def _no_engine(error: Exception) -> str:
     text = " ".join(str(error).split())
     if "Permission denied" in text:
         return (
-            "this user may not use the Docker engine: join the group docker (`sudo usermod -aG docker $USER`, then log "
+            "this user may not use Docker: join the group docker (`sudo usermod -aG docker $USER`, then log "
             "in again), or set up rootless Docker"
         )
     cause = re.search(r"\[Errno -?\d+\] ([^()'\"]+)", text)  # the rest only names libraries
     what = f"{docker_host()}: {cause[1].strip()}" if cause else text
     return (
-        f"no Docker engine answers ({what}): start one (`sudo systemctl start docker`), or run agents that you trust "
+        f"Docker does not answer ({what}): start it (`sudo systemctl start docker`), or run agents that you trust "
         "without one (`--sandbox=local`)"
     )
 

@@ -223,7 +223,7 @@ class Images:
         try:
             dockerfile.Rules(self, allowed, fetching=fetching).check(recipe.dockerfile)
         except SandboxError as error:
-            hint = "" if fetching else f" (with --build-network={recipe.network} the engine fetches nothing itself)"
+            hint = "" if fetching else f" (with --build-network={recipe.network} the builder fetches nothing itself)"
             raise SandboxError(f"{source}: {error}{hint}") from None
 
     def _build(self, recipe: dockerfile.Recipe, tag: str) -> None:

@@ -365,5 +365,5 @@ def open_client(kind: str = DOCKER, runtime: str | None = None) -> ContainerClie
         raise SandboxError(f"engine {kind!r} must be {DOCKER} or {PODMAN}")
     client = connect()
     if is_podman(client):
-        raise SandboxError(f"the engine at {docker_host()} is Podman: use it with --sandbox=podman")
+        raise SandboxError(f"the program at {docker_host()} is Podman: use it with --sandbox=podman")
     return ContainerClient(client, docker_host())

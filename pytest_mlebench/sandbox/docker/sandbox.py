@@ -156,7 +156,7 @@ class DockerSandbox:
                 f"with --allow-privileged or {ACCEPT_PRIVILEGED}=true, or confine it with --runtime sysbox-runc"
             )
         if self._info.get("OSType") != "linux":
-            raise SandboxError(f"the {self._engine.title} engine does not support Linux containers")
+            raise SandboxError(f"{self._engine.title} does not support Linux containers")
         if self._options.runtime:
             self._engine.check_runtime(self._options.runtime)
         self._check_limits()
@@ -170,7 +170,7 @@ class DockerSandbox:
         missing = [name for name in self._engine.unenforced if name != "swap"]
         if missing and not self._options.allow_unenforced_limits:
             raise SandboxError(
-                f"this {self._engine.title} engine does not limit {listed(missing)}: {self._engine.why_unenforced}; "
+                f"{self._engine.title} does not limit {listed(missing)}: {self._engine.why_unenforced}; "
                 "to run without these limits, which the records will show, add --allow-unenforced-limits"
             )
 
@@ -295,7 +295,7 @@ class DockerSandbox:
             container.create(image, settings, _labels(task), quota=quota)
             container.start(wiring.log.write)
 
-        notes = [f"not enforced by this engine: {name}" for name in self._engine.unenforced]
+        notes = [f"not enforced by {self._engine.title}: {name}" for name in self._engine.unenforced]
         try:
             start(run_mounts(wiring.folder.parent, runtime))
         except SandboxError as error:

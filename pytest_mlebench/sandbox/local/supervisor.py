@@ -132,7 +132,7 @@ def _guard(home: str) -> int:
     try:
         os.chdir("/")
         os.dup2(reader, 0)
-        os.closerange(1, 4096)  # whoever waits for the end of our output must not wait for the daemon
+        os.closerange(1, 4096)  # a reader of our output must not wait for the daemon to end
         if not os.read(0, 1):
             _sweep(os.fsencode(home))
             if not _status(harness):  # a living harness still collects the files

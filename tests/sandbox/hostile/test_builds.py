@@ -160,7 +160,7 @@ def test_a_dockerfile_wants_the_engine_to_fetch(
 ) -> None:
     first = "# escape=`\n" if "escape" in what else ""
     agent.dockerfile.write_text(f"{first}FROM mlebench-env AS base\nCOPY --from=0 /etc/hostname /x\n{FETCHES[what]}\n")
-    expected = rf"(ADD '|FROM( \$X)?: |COPY: ).*build-network={network} the engine fetches nothing"
+    expected = rf"(ADD '|FROM( \$X)?: |COPY: ).*build-network={network} the builder fetches nothing"
     with pytest.raises(SandboxError, match=expected):
         Images(client, build_network=network).agent(agent)
 
