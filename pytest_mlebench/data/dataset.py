@@ -82,10 +82,12 @@ def level(source: Path, target: Path, mixed_raw: Path | None = None) -> bool:
     return bool(moved)
 
 
-def _all_linked(source: Path, files: list[str], raw: Path) -> set[str]:
+def _all_linked(source: Path, names: list[str], raw: Path) -> set[str]:
     """Return the files in subfolders if each is the only hard link to a raw file; else an empty set."""
-    nested = {name for name in files if "/" in name}
-    raw_inodes = {entry.inode() for entry in _entries(str(raw)) if entry.is_file(follow_symlinks=False)}
+    nested = {name for name in names if "/" in name}
+    raw_inodes = {
+        entry.inode() for entry in files.entries_below(raw, ignore_errors=False) if entry.is_file(follow_symlinks=False)
+    }
     device = raw.stat().st_dev
     for name in nested:
         status = (source / name).lstat()
@@ -96,8 +98,8 @@ def _all_linked(source: Path, files: list[str], raw: Path) -> set[str]:
 
 def set_times(folder: Path) -> None:
     """Set the times of all files and folders in a folder, in random order, and make files read-only. Raises OSError."""
-    folders, files = _walk(folder)
-    for name in shuffled(files):
+    folders, names = _walk(folder)
+    for name in shuffled(names):
         level_file(folder / name)
     _set_times_of_folders(folder, folders)
 
@@ -125,19 +127,11 @@ def keep_level(folder: Path) -> None:
 def _walk(folder: Path) -> tuple[list[str], list[str]]:
     """Return the relative paths of all subfolders of a folder, and of all other entries."""
     folders: list[str] = []
-    files: list[str] = []
-    for entry in _entries(str(folder)):
-        paths = folders if entry.is_dir(follow_symlinks=False) else files
+    others: list[str] = []
+    for entry in files.entries_below(folder, ignore_errors=False):
+        paths = folders if entry.is_dir(follow_symlinks=False) else others
         paths.append(os.path.relpath(entry.path, folder))
-    return folders, files
-
-
-def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    with os.scandir(folder) as found:
-        for entry in found:
-            yield entry
-            if entry.is_dir(follow_symlinks=False):
-                yield from _entries(entry.path)
+    return folders, others
 
 
 def _copy(old: str, new: str) -> None:

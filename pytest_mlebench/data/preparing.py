@@ -482,12 +482,14 @@ def python_paths() -> Iterator[Path]:
 
 
 _SHOWN_NAMES = 8
+_MAX_LEVELS = 100
 
 
 def make_synthetic(competition: Competition, raw: Path, seed: int) -> None:
     """Let ``synthetic.py`` generate raw data in an empty folder; raises CompetitionError with the line that failed."""
     competition.require_modules()
     call(make_synthetic_here, competition, raw, seed, write=[raw])
+    _check_tree(f"{competition.id}: synthetic.py", raw, raw)
 
 
 def make_synthetic_here(competition: Competition, raw: AnyPath, seed: int) -> None:
@@ -527,14 +529,21 @@ def check_prepared(dataset: Dataset) -> None:
     for path in dataset.required:
         if not path.is_file():
             raise DataError(f"{id}: prepare.py did not write {path.relative_to(dataset.prepared)}")
-    for path in chain(dataset.folder.iterdir(), map(Path, files.entries_below(dataset.prepared))):
-        mode = path.lstat().st_mode
+    _check_tree(f"{id}: prepare.py", dataset.folder, dataset.prepared)
+
+
+def _check_tree(program: str, folder: Path, below: Path) -> None:
+    """Check that a program has created only files and folders in ``folder`` and everywhere ``below``.
+
+    Raises DataError, also for folders that are nested too deeply, and OSError.
+    """
+    for path in chain(folder.iterdir(), map(Path, files.entries_below(below, ignore_errors=False))):
+        mode, name = path.lstat().st_mode, path.relative_to(folder)
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             kind = "symbolic link" if stat.S_ISLNK(mode) else "special file"
-            raise DataError(
-                f"{id}: prepare.py created the {kind} {path.relative_to(dataset.folder)}; it may create only files and "
-                "folders"
-            )
+            raise DataError(f"{program} created the {kind} {name}; it may create only files and folders")
+        if len(name.parts) > _MAX_LEVELS:
+            raise DataError(f"{program} nested folders deeper than {_MAX_LEVELS} levels in {Path(*name.parts[:3])}")
 
 
 def prepare_here(competition: Competition, raw: AnyPath, folder: AnyPath, maker: str, key: str | None = None) -> None:

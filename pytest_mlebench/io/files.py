@@ -9,7 +9,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -313,14 +313,14 @@ def unreadable(path: Path, error: OSError) -> DataError:
     )
 
 
-def entries_below(folder: Path) -> Iterator[os.DirEntry[str]]:
+def entries_below(folder: Path, *, ignore_errors: bool = True) -> Iterator[os.DirEntry[str]]:
     """All entries below a folder, however deep it is, each folder before its content.
 
-    Links are not followed. Folders that cannot be read are left out.
+    Links are not followed. Folders that cannot be read are left out, or raise OSError without ``ignore_errors``.
     """
     waiting = [os.fspath(folder)]
     while waiting:
-        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+        with suppress(OSError) if ignore_errors else nullcontext(), os.scandir(waiting.pop()) as entries:
             for entry in entries:
                 yield entry
                 if entry.is_dir(follow_symlinks=False):

@@ -373,6 +373,24 @@ def test_the_harness_follows_no_links_of_the_code(make: Make, code: str, what: s
     assert own_files() == before
 
 
+@pytest.mark.parametrize("module", ["prepare", "synthetic"])
+def test_folders_nested_too_deeply_are_an_error(make: Make, module: str, tmp_path: Path) -> None:
+    folder = "raw, public, private" if module == "prepare" else "raw, seed"
+    code = f"""
+import os
+first = {"prepare" if module == "prepare" else "make"}
+def {"prepare" if module == "prepare" else "make"}({folder}):
+    first({folder})
+    os.chdir({"public" if module == "prepare" else "raw"})
+    for _ in range(1200):
+        os.mkdir("a")
+        os.chdir("a")
+"""
+    text = (TOY / f"{module}.py").read_text()
+    with pytest.raises(DataError, match=rf"{module}.py nested folders deeper than 100 levels in (prepared/public|a)/a"):
+        DataStore(tmp_path / "data").prepare(make(module, text + code), synthetic=1)
+
+
 def test_graders_cannot_read_what_synthetic_submissions_link_to(make: Make, tmp_path: Path) -> None:
     competition = make("grade")  # with the search for the secret
     (competition.folder / "synthetic.py").write_text(
