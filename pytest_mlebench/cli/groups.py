@@ -305,6 +305,6 @@ def _unpack(options: argparse.Namespace) -> int:
     except OSError as error:
         raise UsageError(f"--to: {target} cannot be written: {unusable(error)}") from error
     for path in skipped:
-        logger.warning("warning: skipped %s: another file has the same name on this system", one_line(path))
+        logger.warning("warning: skipped %s: this system does not support its name, or has it already", one_line(path))
     logger.info("%s in %s; an untrusted agent wrote them: review them first", pluralize(count, "file"), target)
     return 0

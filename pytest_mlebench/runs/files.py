@@ -9,6 +9,7 @@ The timeline shows the submission's score over time and cost, from its snapshots
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import stat
@@ -38,6 +39,10 @@ _MAX_DIRECTORY = 64 << 20
 _MAX_RATIO = 1032
 """Maximum number of bytes that deflate produces from one byte."""
 _MAX_PATH = 65_000
+_MAX_OPENED = 4096
+"""Maximum bytes of a path that the system opens, with a zero byte at its end."""
+_NAME_ERRORS = {errno.EEXIST, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ}
+"""Errors of names that exist in other case, for example, are too long, or have characters that are not supported."""
 _BLOCK = 1 << 20
 _END, _LOCATOR, _END_64 = struct.Struct("<4s4H2LH"), struct.Struct("<4sLQL"), struct.Struct("<4sQ2H2L4Q")
 _REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -251,7 +256,8 @@ def _in_folders(run_dir: Path, max_files: int) -> dict[str, RunFile]:
         for path in regular_files(run_dir / name):
             inside = path.relative_to(run_dir).as_posix()
             if inside != SUBMISSION and len(found) < max_files:
-                found[inside] = RunFile(inside, path.lstat().st_size)
+                with suppress(OSError):  # its path is too long to be opened
+                    found[inside] = RunFile(inside, path.lstat().st_size)
     return dict(sorted(found.items()))
 
 
@@ -271,10 +277,12 @@ def unpack(
 ) -> list[str]:
     """Write the files of a run below ``target``, a new or empty folder. Returns the paths that could not be written.
 
-    Nothing is written through a link, over another file, or as an executable. Raises UsageError if ``target`` has files
-    or the files exceed ``max_bytes`` in total, FilesError, and OSError.
+    Nothing is written through a link, over another file, or as an executable. Names and paths that this system does
+    not support are not written. Raises UsageError if ``target`` has files or the files exceed ``max_bytes`` in total,
+    FilesError, and OSError.
     """
     left_out = []
+    longest = _MAX_OPENED - len(os.fsencode(target.absolute())) - 2
     with open_files(run_dir) as files:
         wanted = [file for name in folders for file in files.below(name)]
         size = sum(file.size for file in wanted)
@@ -284,9 +292,13 @@ def unpack(
         try:
             for wanted_file in wanted:
                 try:
+                    if len(os.fsencode(wanted_file.path)) > longest:
+                        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
                     with files.open(wanted_file.path) as source:
                         _write(root, wanted_file, source)
-                except FileExistsError:  # if names differ only in case, for example
+                except OSError as error:
+                    if error.errno not in _NAME_ERRORS:
+                        raise
                     left_out.append(wanted_file.path)
         finally:
             os.close(root)

@@ -16,6 +16,7 @@ import pytest
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io import files as io_files
 from pytest_mlebench.io.files import entries_below, make_readable, remove_tree, scratch, used_bytes, write_text
+from pytest_mlebench.records.record import FILES
 from pytest_mlebench.runs.files import (
     FilesError,
     RunFile,
@@ -356,6 +357,25 @@ def test_files_left_by_an_agent_are_compared_by_value(tmp_path: Path) -> None:
         (file,) = {*files.below()}
     assert file == RunFile("code/A.PY", 1, file.crc) and file.suffix == ".py" and file.crc is not None
     assert RunFile("code/a", 1).crc is None
+
+
+def test_names_and_paths_that_are_too_long_are_not_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    long = [f"code/{'n' * 256}", f"code/{'m' * 256}/a", f"code/{'/'.join(['d' * 200] * 25)}/a"]
+    with zipfile.ZipFile(tmp_path / "run" / FILES, "w") as archive:
+        for name in ("code/a", f"code/{'n' * 255}", *long):
+            archive.writestr(name, "x")
+    assert sorted(unpack(tmp_path / "run", tmp_path / "new")) == sorted(long)
+    assert sorted(len(path.name) for path in (tmp_path / "new").rglob("*") if path.is_file()) == [1, 255]
+
+
+def test_a_file_whose_path_is_too_long_is_not_read(tmp_path: Path) -> None:
+    run = tmp_path / ("r" * (268 - len(str(tmp_path))))
+    dig(run / "code", 19, "d" * 200)  # the path of the deepest folder has 4,093 bytes
+    (run / "code/a").touch()
+    with open_files(run) as files:
+        assert [file.path for file in files.below()] == ["code/a"]
+    remove_tree(run)
 
 
 def test_unpacking_a_run_creates_parent_folders(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.interop.contract import ExportOption, Request
 from pytest_mlebench.extras.interop.facts import cleaner
+from pytest_mlebench.io.units import one_line
 from pytest_mlebench.records.group import RunGroup, write_group
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import SUBMISSION
@@ -50,7 +51,8 @@ def export_mle_bench(group: RunGroup, target: Path) -> list[Path]:
         protect(folder)
         for record in records:
             run_dir, target_dir = group.folder / record.run_id, folder / record.run_id
-            unpack(run_dir, target_dir)
+            for skipped in unpack(run_dir, target_dir):
+                logger.warning("warning: %s: skipped %s: its name is not supported", run_dir.name, one_line(skipped))
             if (run_dir / SUBMISSION).is_file() and not (run_dir / SUBMISSION).is_symlink():
                 (target_dir / SUBMISSION).parent.mkdir(exist_ok=True)
                 shutil.copyfile(run_dir / SUBMISSION, target_dir / SUBMISSION)
