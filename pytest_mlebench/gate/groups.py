@@ -11,11 +11,12 @@ from typing import Any
 
 import pandas as pd
 
+from pytest_mlebench.authoring.archives import archive_errors
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.preparing import call
 from pytest_mlebench.data.tables import columns_of
-from pytest_mlebench.errors import CompetitionError, GraderDefect, InvalidSubmission, reason
+from pytest_mlebench.errors import CompetitionError, DataError, GraderDefect, InvalidSubmission, reason
 from pytest_mlebench.gate.public_files import PublicFile, entries, table, text_table
 from pytest_mlebench.grading.scorer import Scorer
 from pytest_mlebench.io.files import AnyPath
@@ -44,8 +45,10 @@ def _declared(competition: Competition, dataset: Dataset) -> Iterator[str]:
         sides = []
         for side in ("train", "test"):
             try:
-                rows = pd.read_csv(dataset.prepared / declared[side], dtype=str, keep_default_na=False)
-            except (OSError, ValueError) as error:
+                path = dataset.prepared / declared[side]
+                with archive_errors(path):
+                    rows = pd.read_csv(path, dtype=str, keep_default_na=False)
+            except (OSError, ValueError, ImportError, DataError) as error:
                 raise CompetitionError(
                     f"groups.{name}: {declared[side]} is not a readable table: {reason(error)}"
                 ) from error

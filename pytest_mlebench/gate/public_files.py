@@ -273,11 +273,10 @@ def table(entry: PublicFile) -> pd.DataFrame | None:
 
 
 def text_table(path: Path) -> pd.DataFrame | None:
-    """Read a CSV or TSV file as a table of strings; None if it is not one."""
-    try:
+    """Read a CSV or TSV file as a table of strings; None if it is not one. DataError if it is compressed and damaged."""
+    with archive_errors(path), suppress(ValueError, ImportError):  # pandas needs another package for Zstandard
         return pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",", dtype=str, keep_default_na=False)
-    except ValueError:
-        return None
+    return None
 
 
 def metadata(entry: PublicFile) -> dict[str, str]:

@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pytest_mlebench.authoring.archives import ArchiveError, archive_errors
 from pytest_mlebench.authoring.checks import require_columns, require_row_count
 from pytest_mlebench.authoring.columns import numeric
 from pytest_mlebench.authoring.ids import alignment
@@ -272,14 +273,14 @@ def read_submission(
     Raises InvalidSubmission with the reason if the file cannot be read.
     """
     try:
-        with open_submission(path, max_bytes, opened) as file:
+        with archive_errors(path.name), open_submission(path, max_bytes, opened) as file:
             rows, _, _ = require_bounded(file)
             table = read_table(file, rows, **options)
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except OSError as error:
         raise InvalidSubmission(f"{path.name} cannot be read: {error.strerror}") from error
-    except (ValueError, OverflowError, pd.errors.ParserError) as error:
+    except (ValueError, OverflowError, ArchiveError) as error:
         if "out of memory" in str(error):  # the message of pandas' parser
             raise MemoryError from error
         raise InvalidSubmission(f"not a readable CSV file: {_guess_format(path, opened) or reason(error)}") from error
@@ -430,7 +431,8 @@ class Form:
                     f"{competition.file('grade.py')}: needs read_template(public), since the sample submission "
                     f"{competition.sample_submission} is not public"
                 )
-            self._template = read_csv(public / name, **self._options)
+            with archive_errors(public / name):
+                self._template = read_csv(public / name, **self._options)
 
     def check(self, path: Path) -> None:
         """Raise InvalidSubmission with the reason, or GraderDefect if ``check`` raised anything else."""

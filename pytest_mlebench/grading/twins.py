@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.authoring.archives import archive_errors
 from pytest_mlebench.authoring.corrections import keyed
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.schema import Leaderboard
@@ -202,7 +203,8 @@ class _Trial:
 
 def read_sample(dataset: Dataset) -> pd.DataFrame:
     """Read the sample submission, with all values as strings."""
-    return pd.read_csv(dataset.sample_submission, dtype=object, keep_default_na=False)
+    with archive_errors(dataset.sample_submission):
+        return pd.read_csv(dataset.sample_submission, dtype=object, keep_default_na=False)
 
 
 def as_submission(predictions: pd.DataFrame, sample: pd.DataFrame, where: str = "twin.py") -> pd.DataFrame:

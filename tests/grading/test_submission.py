@@ -7,7 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pytest_mlebench.errors import InvalidSubmission
+from pytest_mlebench.errors import DataError, InvalidSubmission
+from pytest_mlebench.gate.public_files import text_table
 from pytest_mlebench.grading.scorer import open_submission, read_submission
 
 
@@ -172,3 +173,19 @@ def test_an_open_submission_is_closed_afterwards(path: Path) -> None:
     with pytest.raises(InvalidSubmission), open_submission(path, max_bytes=2):
         pass
     assert open_descriptors() == before
+
+
+@pytest.mark.parametrize(
+    ("suffix", "method"), [("gz", "gzip"), ("bz2", "bz2"), ("xz", "xz"), ("zip", "zip"), ("tar.gz", "tar")]
+)
+def test_a_damaged_compressed_table_is_an_error_that_says_so(tmp_path: Path, suffix: str, method: str) -> None:
+    path = tmp_path / f"table.csv.{suffix}"
+    pd.DataFrame({"id": range(1000)}).to_csv(path, index=False)
+    whole = path.read_bytes()
+    assert len(read_submission(path, compression=method)) == 1000
+    for damaged in (whole[: len(whole) // 2], whole[:60] + bytes(60) + whole[120:]):
+        path.write_bytes(damaged)
+        with pytest.raises(InvalidSubmission, match="not a readable CSV file"):
+            read_submission(path, compression=method)
+        with pytest.raises(DataError, match=f"{path} is damaged"):
+            text_table(path)
