@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,20 +11,15 @@ from typing import Any
 import iniconfig
 
 from pytest_mlebench.errors import UsageError, reason
-from pytest_mlebench.options import FLAG, LIST, OPTIONS
 
 Section = dict[str, Any]
 _NAMES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 """pytest's configuration files, in its search order."""
-_BOOLEANS = dict.fromkeys(("y", "yes", "t", "true", "on", "1"), True) | dict.fromkeys(
-    ("n", "no", "f", "false", "off", "0"), False
-)
-"""How pytest reads a boolean in an ini file."""
 
 
 @dataclass(frozen=True)
 class IniFile:
-    """The keys of pytest-mlebench in an ini file, if there is one, and pytest's root directory."""
+    """The values of an ini file, if there is one, by key, and pytest's root directory."""
 
     root: Path
     path: Path | None = None
@@ -43,26 +37,11 @@ def find_ini_file(folder: Path) -> IniFile:
             except (OSError, ValueError, iniconfig.ParseError) as error:
                 raise UsageError(f"{path} cannot be read: {reason(error)}") from error
             if section is not None:
-                return IniFile(ancestor, path, _values(section, path))
+                return IniFile(ancestor, path, section)
     for marker in ("pyproject.toml", "setup.py"):
         if root := next((ancestor for ancestor in ancestors if (ancestor / marker).is_file()), None):
             return IniFile(root)
     return IniFile(folder)
-
-
-def _values(section: Section, path: Path) -> dict[str, Any]:
-    values = {}
-    for option in OPTIONS.values():
-        value = section.get(option.ini_key)
-        if option.traits & LIST and isinstance(value, str):
-            try:
-                value = shlex.split(value)
-            except ValueError as error:
-                raise UsageError(f"{option.ini_key} in {path}: {error}") from error
-        if option.traits & FLAG and isinstance(value, str):
-            value = _BOOLEANS.get(value.strip().lower(), value)
-        values[option.ini_key] = value
-    return values
 
 
 def _section(path: Path) -> Section | None:

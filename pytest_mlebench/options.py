@@ -10,6 +10,7 @@ source. No heavy modules are imported here: pytest reads the settings at every s
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
@@ -669,10 +670,26 @@ def from_command_line(arguments: object, folder: Path) -> OptionSource:
     return OptionSource(values=values, origin=lambda option: option.name, base=folder)
 
 
+_BOOLEANS = dict.fromkeys(("y", "yes", "t", "true", "on", "1"), True) | dict.fromkeys(
+    ("n", "no", "f", "false", "off", "0"), False
+)
+"""How pytest reads a boolean in an ini file."""
+
+
 def from_ini(values: Mapping[str, Any], file: Path | None, folder: Path) -> OptionSource:
-    """The values of an ini file, given by ini key."""
-    known = {option.name: values.get(option.ini_key) for option in OPTIONS.values() if option.traits & INI}
+    """The values of an ini file as it has them, given by ini key. Raises UsageError."""
     where = f" in {file}" if file else ""
+    known = {}
+    for option in OPTIONS.values():
+        value = values.get(option.ini_key) if option.traits & INI else None
+        if isinstance(value, str) and option.traits & LIST:
+            try:
+                value = shlex.split(value)
+            except ValueError as error:
+                raise UsageError(f"{option.ini_key}{where}: {error}") from error
+        elif isinstance(value, str) and option.traits & FLAG:
+            value = _BOOLEANS.get(value.strip().lower(), value)
+        known[option.name] = value
     return OptionSource(
         values={name: value for name, value in known.items() if value not in (None, "", [])},
         origin=lambda option: f"{option.ini_key}{where}",

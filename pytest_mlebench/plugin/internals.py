@@ -49,6 +49,12 @@ def initial_paths(config: pytest.Config) -> list[str]:
     return paths
 
 
+def ini_value_as_written(config: pytest.Config, key: str) -> object:
+    """Return an ini key's value with its type in a TOML file, which ``getini`` may reject; None if there is none."""
+    found = config._inicfg.get(key)
+    return None if found is None else found.value
+
+
 def set_paths(config: pytest.Config, paths: Iterable[str]) -> None:
     config.args = list(paths)
 

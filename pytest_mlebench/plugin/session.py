@@ -175,17 +175,13 @@ def add_options(parser: pytest.Parser) -> None:
 
 def read_settings(config: pytest.Config, *resumed: OptionSource) -> Settings:
     """Read the settings, with those of the ``resumed`` run group if any; raises UsageError."""
-    ini = {option.ini_key: _ini_value(config, option.ini_key) for option in OPTIONS.values() if option.traits & INI}
+    ini = {
+        option.ini_key: internals.ini_value_as_written(config, option.ini_key)
+        for option in OPTIONS.values()
+        if option.traits & INI
+    }
     here = config.invocation_params.dir
     return read_call(config.option, *resumed, ini=ini, file=config.inipath, here=here, root=config.rootpath)
-
-
-def _ini_value(config: pytest.Config, key: str) -> object:
-    try:
-        return config.getini(key)
-    except (TypeError, ValueError, pytest.UsageError) as error:  # depends on pytest's version
-        text = str(error)
-        raise UsageError(text if key in text else f"{key} in {config.inipath}: {text}") from error
 
 
 def given_options(config: pytest.Config) -> frozenset[str]:

@@ -34,6 +34,13 @@ def test_a_released_name_can_be_added_again_and_third_party_names_are_kept(pytes
         config._parser.addoption("--seeds", dest="again")
 
 
+def test_ini_values_are_read_with_their_types(pytester: pytest.Pytester) -> None:
+    (pytester.path / "pytest.toml").write_text("[pytest]\nmlebench_seeds = 3\nmlebench_cpus = 1.5\n")
+    config = pytester.parseconfig("-o", "mlebench_cpus=2")
+    keys = ("mlebench_seeds", "mlebench_cpus", "mlebench_memory")
+    assert [internals.ini_value_as_written(config, key) for key in keys] == [3, "2", None]
+
+
 def test_given_paths_are_detected_and_can_be_set(pytester: pytest.Pytester) -> None:
     test = pytester.makepyfile("def test_it(): pass")
     assert internals.has_paths(pytester.parseconfig(test))
