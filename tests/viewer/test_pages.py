@@ -22,6 +22,7 @@ from urllib.parse import quote
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.extras.viewer import live
 from pytest_mlebench.extras.viewer.app import application
 from pytest_mlebench.extras.viewer.index import FILE, RunIndex
@@ -331,6 +332,34 @@ def test_a_competition_ranks_all_groups_runs_on_the_leaderboard(ask: Ask) -> Non
     assert ranks and all(sorted_by == shown.replace(",", "") for sorted_by, shown in ranks), (
         "as a number, not as a string"
     )
+
+
+def test_a_competition_shows_the_first_rows_of_its_public_tables(runs_dir: Path, tmp_path: Path) -> None:
+    index = RunIndex(runs_dir)
+    index.refresh()
+    dataset = (store := DataStore(tmp_path)).dataset(default_catalogue()[SMOKE[2]])
+    ask = asker(application(index, address="127.0.0.1", store=store))
+    assert 'id="data-title"' not in ask(f"/competition/{SMOKE[2]}").text
+    dataset.public.mkdir(parents=True)
+    dataset.private.mkdir()
+    (dataset.private / "test.csv").write_text("id,label\n1,an answer\n")
+    (dataset.public / "train.csv").write_text("id,text\n" + "".join(f"row {k},{EVIL}\n" for k in range(10)))
+    (dataset.public / "more.TSV").write_text("id\ttext\n1\ta,b\n")
+    (dataset.public / "linked.csv").symlink_to(dataset.private / "test.csv")
+    (dataset.public / "folder.csv").mkdir()
+    os.mkfifo(dataset.public / "pipe.csv")
+    (dataset.public / "\udcff.csv").write_text("id\n")
+    (dataset.public / "large.csv").write_text("id," + "x" * (1 << 20))
+    shown = section(ask(f"/competition/{SMOKE[2]}").text, "data")
+    words = ["large.csv", "1 MiB", "more.TSV", "train.csv", "row 4"]
+    assert all(word in shown for word in words) and "row 5" not in shown
+    page = ask(f"/competition/{SMOKE[2]}").text
+    assert "<td>a,b</td>" in page and "an answer" not in page and "<script>window" not in page
+    assert not any(name in page for name in ("linked", "folder.csv", "pipe.csv")) and len(page) < 100_000
+    dataset.public.rename(tmp_path / "elsewhere")
+    dataset.public.symlink_to(dataset.private)
+    assert 'id="data-title"' not in ask(f"/competition/{SMOKE[2]}").text
+    index.close()
 
 
 def test_a_comparison_counts_wins_on_the_competitions_of_both(ask: Ask) -> None:

@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp, Lifespan
 
+from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.extras.viewer.guard import Guard
 from pytest_mlebench.extras.viewer.index import RunIndex
@@ -44,10 +45,18 @@ _PAGES: Mapping[str, Callable[..., Any]] = {
 
 
 def application(
-    index: RunIndex, *, address: str, token: str | None = None, lifespan: Lifespan[Any] | None = None
+    index: RunIndex,
+    *,
+    address: str,
+    token: str | None = None,
+    lifespan: Lifespan[Any] | None = None,
+    store: DataStore | None = None,
 ) -> ASGIApp:
-    """Return the application with its guard. With a ``token``, every client must present it."""
-    site = Site(index)
+    """Return the application with its guard. With a ``token``, every client must present it.
+
+    The pages of competitions show the first rows of the public data in ``store``.
+    """
+    site = Site(index, store)
     routes = [Route(path, partial(page, site)) for path, page in _PAGES.items()]
     routes += [Route("/-/view.css", site.stylesheet), Route("/-/{script}.js", site.script)]
     handlers: Mapping[Any, Any] = {

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from pytest_mlebench.cli.common import bundle_at, open_group, read_settings, user_path
+from pytest_mlebench.cli.common import add_options, bundle_at, open_group, read_settings, user_path
 from pytest_mlebench.errors import UsageError
 
 PORT = 7575
@@ -31,6 +31,7 @@ def add(commands: Any) -> None:
         help="address to listen on (default: 127.0.0.1); others require a token, which the printed URL contains",
     )
     view.add_argument("--open", action="store_true", help="open a browser")
+    add_options(view, "--data-dir")
     view.set_defaults(command=_view)
 
 
@@ -43,7 +44,8 @@ def _view(options: argparse.Namespace) -> int:
         if error.name not in ("starlette", "uvicorn", "anyio"):
             raise
         raise UsageError("mlebench view needs a web server: pip install 'pytest-mlebench[view]'") from error
-    runs_dir = options.runs_dir or read_settings(options).runs_dir
+    settings = read_settings(options)
+    runs_dir = options.runs_dir or settings.runs_dir
     if bundle_at(str(runs_dir)) is not None:
         runs_dir = open_group(str(runs_dir), runs_dir)
 
@@ -55,5 +57,5 @@ def _view(options: argparse.Namespace) -> int:
             if not webbrowser.open(url):
                 print("could not open a browser: open the address yourself", file=sys.stderr)
 
-    serve(runs_dir, address=options.address, port=options.port, ready=ready)
+    serve(runs_dir, data_dir=settings.data_dir, address=options.address, port=options.port, ready=ready)
     return 0

@@ -12,7 +12,8 @@ from typing import Any
 
 import uvicorn
 
-from pytest_mlebench.errors import UsageError, reason
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.errors import DataError, UsageError, reason
 from pytest_mlebench.extras.viewer.app import application
 from pytest_mlebench.extras.viewer.guard import LOOPBACK
 from pytest_mlebench.extras.viewer.index import RunIndex
@@ -22,11 +23,12 @@ REFRESH = 300.0
 """Seconds between two checks of every run of every group. Runs in progress are checked when they are shown."""
 
 
-def serve(runs_dir: Path, *, address: str, port: int, ready: Callable[[str], None]) -> None:
+def serve(runs_dir: Path, *, data_dir: Path | None, address: str, port: int, ready: Callable[[str], None]) -> None:
     """Serve the run groups below ``runs_dir``, or one of them, until interrupted.
 
-    ``ready`` is called with the URL as soon as the server accepts connections. If other machines can reach the address,
-    clients must present the token in that URL. Raises UsageError.
+    ``data_dir`` has the competitions' data, by default in the default folder. ``ready`` is called with the URL as soon
+    as the server accepts connections. If other machines can reach the address, clients must present the token in that
+    URL. Raises UsageError.
     """
     only = None
     if not runs_dir.is_dir():
@@ -50,7 +52,7 @@ def serve(runs_dir: Path, *, address: str, port: int, ready: Callable[[str], Non
         ready(_url(address, listening.getsockname()[1], token))
         yield
 
-    app = application(index, address=address, token=token, lifespan=lifespan)
+    app = application(index, address=address, token=token, lifespan=lifespan, store=_store(data_dir))
     config = uvicorn.Config(
         app,
         log_level="error",
@@ -71,6 +73,13 @@ def serve(runs_dir: Path, *, address: str, port: int, ready: Callable[[str], Non
         thread.join(5)
         if not thread.is_alive():
             index.close()
+
+
+def _store(data_dir: Path | None) -> DataStore | None:
+    try:
+        return DataStore(data_dir)
+    except DataError:  # there is no home folder
+        return None
 
 
 def _listening(address: str, port: int) -> socket.socket:

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from pytest_mlebench._version import __version__
+from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import MLEBenchError, UsageError
 from pytest_mlebench.extras.viewer.folder import is_folder, read_record, size_of
 from pytest_mlebench.extras.viewer.guard import FILE_POLICY, NONCE
@@ -48,8 +49,9 @@ class Missing(MLEBenchError):
 class Site:
     """What all pages share: the index, caches and templates. Usable from any thread."""
 
-    def __init__(self, index: RunIndex) -> None:
+    def __init__(self, index: RunIndex, store: DataStore | None = None) -> None:
         self.index = index
+        self.store = store
         self.trajectories = Trajectories()
         self.calls = Calls()
         self.group_parts: tuple[Any, dict[str, Any]] = (None, {})

@@ -117,8 +117,8 @@ def _shown(run: RunPlace, path: str) -> dict[str, Any]:
     if b"\0" in content[:8192]:
         return {**shown, "kind": "binary"}
     text = content.decode("utf-8", "replace")
-    if path.lower().endswith((".csv", ".tsv")):
-        return {**shown, "kind": "table", **_table(text, "\t" if path.lower().endswith(".tsv") else ",")}
+    if is_table(path):
+        return {**shown, "kind": "table", **head_of_table(path, text)}
     is_code = path.lower().endswith(CODE_SUFFIXES)
     lines = text[:_FILE_SHOWN].split("\n")
     cut = "\n".join(line if len(line) < 5000 else f"{line[:5000]}… ({len(line) - 5000:,} more)" for line in lines)
@@ -139,12 +139,17 @@ def _entries(run_dir: Path) -> tuple[Sequence[FolderFile], bool]:
     return [*archived[:MAX_ENTRIES], *others], more or len(archived) > MAX_ENTRIES
 
 
-def _table(text: str, separator: str) -> dict[str, Any]:
+def is_table(path: str) -> bool:
+    return path.lower().endswith((".csv", ".tsv"))
+
+
+def head_of_table(path: str, text: str, most: int = _TABLE_ROWS) -> dict[str, Any]:
     """Return the first rows of a table, as Python's CSV reader parses them."""
+    separator = "\t" if path.lower().endswith(".tsv") else ","
     rows: list[list[str]] = []
     with suppress(csv.Error):
         for row in csv.reader(io.StringIO(text), delimiter=separator):
             rows.append([one_line(cell[:200]) for cell in row[:_TABLE_COLUMNS]])
-            if len(rows) > _TABLE_ROWS:
+            if len(rows) > most:
                 break
     return {"heads": rows[0] if rows else [], "rows": rows[1:], "total": text.count("\n")}
