@@ -57,6 +57,9 @@ class GatewaySettings:
     """Maximum number of one run's calls in progress; additional calls wait."""
     max_waiting: int = 1024
     """Maximum number of one run's waiting calls; additional calls are refused."""
+    max_connections: int = 2048
+    """Maximum number of one run's connections; additional ones are closed. This is enough for all calls in progress and
+    waiting. More would let an agent use up the memory and the open files of the harness."""
     max_answer: int = 128 << 20
     """Maximum size of an answer, in bytes."""
     max_answers: int = 256 << 20

@@ -35,6 +35,40 @@ MAX_BODIES = 256 << 20
 _KEY_HEADERS = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
 
 
+class _Connection(web.RequestHandler):
+    """A connection of the agent. It is closed if there are too many, or if its first request does not arrive in time.
+
+    aiohttp itself closes connections without a further request.
+    """
+
+    has_request = False
+
+    def __init__(self, server: web.Server, service: Service, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._server, self._service = server, service
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        settings = self._service.settings
+        if len(self._server.connections) > settings.max_connections:
+            self._service.accounting.totals.refusals[
+                f"the agent opened more than {settings.max_connections} connections at once"
+            ] += 1
+            self.force_close()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(settings.head_seconds, self._close_silent)
+
+    def connection_lost(self, error: BaseException | None) -> None:
+        super().connection_lost(error)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _close_silent(self) -> None:
+        if not self.has_request:
+            self.force_close()
+
+
 @dataclass(eq=False, repr=False)
 class Service:
     """Answers one run's requests. Create and use it in one event loop."""
@@ -52,7 +86,6 @@ class Service:
         self._number = 0
         self._bytes = 0
         self._received: set[str] = set()
-        self._with_request: set[int] = set()
         self._handlers: set[asyncio.Task[Any]] = set()
 
     @contextlib.asynccontextmanager
@@ -63,18 +96,18 @@ class Service:
             self._handle,
             request_factory=partial(web.BaseRequest, loop=loop, client_max_size=MAX_BODY),
             handler_cancellation=True,
+        )
+        connected = partial(
+            _Connection,
+            server,
+            self,
+            loop=loop,
             access_log=None,
             # aiohttp's own log of malformed requests is not needed: the client gets the error.
             logger=logging.Logger("pytest_mlebench.llm.http", logging.CRITICAL),
             keepalive_timeout=75,
             auto_decompress=False,
         )
-
-        def connected() -> asyncio.Protocol:
-            protocol = server()
-            loop.call_later(self.settings.head_seconds, self._close_silent, protocol)
-            return protocol
-
         async with session() as client:
             self._upstream = UpstreamClient(self.settings, client, self.keys, self.accounting)
             make = loop.create_unix_server if listening.family == socket.AF_UNIX else loop.create_server
@@ -99,14 +132,9 @@ class Service:
         if self.replay is not None:
             self._recording = Recording(self.replay)
 
-    def _close_silent(self, protocol: web.RequestHandler) -> None:
-        """Close a connection on which no request arrived in time."""
-        if id(protocol) not in self._with_request:
-            protocol.force_close()
-        self._with_request.discard(id(protocol))
-
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._with_request.add(id(request.protocol))
+        assert isinstance(request.protocol, _Connection)
+        request.protocol.has_request = True
         task = asyncio.current_task()
         assert task is not None
         self._handlers.add(task)

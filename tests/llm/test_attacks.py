@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -211,6 +212,39 @@ def test_a_slow_client_is_disconnected_and_delays_no_one(start: Start, upstream:
     finally:
         for connection in slow:
             connection.close()
+
+
+def test_silent_connections_are_closed_after_others_with_requests(start: Start, upstream: Upstream) -> None:
+    gateway = start(head_seconds=0.5)
+    port = urlsplit(gateway.url).port or 0
+    clients = [http.client.HTTPConnection("127.0.0.1", port) for _ in range(20)]
+    for pause in (1.0, 0.0):
+        for client in clients:
+            client.request("GET", "/")
+            assert client.getresponse().read()
+        time.sleep(pause)
+    for client in clients:
+        client.close()
+    with ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 5)) for _ in range(40)]
+        for connection in silent:
+            connection.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
+        assert [connection.recv(1000) for connection in silent] == [b""] * 40
+
+
+def test_the_number_of_connections_is_limited(start: Start, upstream: Upstream) -> None:
+    gateway = start(max_connections=10)
+    address = "127.0.0.1", urlsplit(gateway.url).port or 0
+    with ExitStack() as stack:
+        kept = [stack.enter_context(socket.create_connection(address, 20)) for _ in range(10)]
+        for _ in range(5):
+            connection = stack.enter_context(socket.create_connection(address, 20))
+            assert connection.recv(1000) == b""
+        for connection in kept:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 401")
+    assert ask(gateway).status == 200
+    assert gateway.totals.refusals == {"the agent opened more than 10 connections at once": 5}
 
 
 @pytest.mark.full
