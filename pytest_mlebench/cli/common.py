@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,10 +15,10 @@ from pytest_mlebench import options as settings
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Catalogue, Competition
 from pytest_mlebench.catalog.catalogue import read_ids
-from pytest_mlebench.errors import UsageError
+from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.ini import find_ini_file
 from pytest_mlebench.io.extensions import load_extension
-from pytest_mlebench.io.files import expanded, is_dir
+from pytest_mlebench.io.files import expanded, is_dir, remove_tree
 from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.io.values import json_text
 from pytest_mlebench.records.group import find_group
@@ -68,7 +67,14 @@ def opened_bundles() -> Iterator[None]:
         yield
     finally:
         while _bundles:
-            shutil.rmtree(_bundles.popitem()[1].parent, ignore_errors=True)
+            _delete(_bundles.popitem()[1].parent)
+
+
+def _delete(folder: Path) -> None:
+    try:
+        remove_tree(folder, ignore_errors=False)
+    except OSError as error:
+        logger.warning("warning: %s was not deleted completely: %s", folder, reason(error))
 
 
 def open_group(name: str, runs_dir: Path) -> Path:
@@ -84,7 +90,7 @@ def open_group(name: str, runs_dir: Path) -> Path:
         try:
             folder = bundles.opened(path, scratch, max_bytes=_MAX_UNPACKED)
         except BaseException:
-            shutil.rmtree(scratch, ignore_errors=True)
+            _delete(scratch)
             raise
         _bundles[path] = folder
         logger.info("%s: not verified; `mlebench verify` does that", path)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_mlebench.cli.common import open_group, opened_bundles
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.audit.programs import MAX_PARSED, code_of
@@ -63,6 +64,17 @@ def test_a_command_that_accepts_a_group_accepts_a_bundle(
     assert expected in capsys.readouterr().out
     assert bundle.read_bytes() == before
     assert not list((bundle.parent / "tmp").iterdir()), "unpacked files are deleted"
+
+
+def test_unpacked_files_that_cannot_be_deleted_are_reported(
+    bundle: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened_bundles():
+        folder = open_group(str(bundle), tmp_path).parent
+        folder.rename(tmp_path / "elsewhere")
+        folder.symlink_to(tmp_path / "elsewhere")
+    assert f"{folder} was not deleted completely" in caplog.text
+    assert (tmp_path / "elsewhere").is_dir()
 
 
 def test_watch_explains_why_it_does_not_accept_a_bundle(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
