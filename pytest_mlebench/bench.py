@@ -27,7 +27,7 @@ from pytest_mlebench.data.dataset import OBFUSCATED, default_data_dir
 from pytest_mlebench.data.preparing import Twins, resolve_choice, seed_of, twins_of, with_twins
 from pytest_mlebench.errors import DataError, MLEBenchError, SandboxError, UsageError
 from pytest_mlebench.grading.grader import Grader, GradingLimits
-from pytest_mlebench.io.extensions import load_extension
+from pytest_mlebench.io.extensions import extensions, is_deleted, load_extension, not_installed
 from pytest_mlebench.io.files import AnyPath, bundled, expanded
 from pytest_mlebench.io.progress import Reporter, WarningNote, silent
 from pytest_mlebench.records.group import LAST, RunGroup, find_group, read_group
@@ -104,7 +104,8 @@ class Bench:
             raise AttributeError(name)
         method = load_extension(_METHODS, name)
         if method is None:
-            raise AttributeError(f"Bench has no attribute {name!r}")
+            deleted = is_deleted(_METHODS, name) or name in extensions(_METHODS)
+            raise AttributeError(not_installed(f"Bench.{name}") if deleted else f"Bench has no attribute {name!r}")
         return method.__get__(self)
 
     def with_settings(self, **changes: Any) -> Bench:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.io.extensions import extensions
+from pytest_mlebench.io.extensions import extensions, is_deleted, not_installed
 from pytest_mlebench.io.units import parse_duration
 
 
@@ -28,7 +28,18 @@ def version(text: str) -> str:
 
 
 def sandbox(text: str) -> str:
-    return one_of("auto", "docker", "podman", "local", *sorted(extensions("mlebench.sandboxes")))(text)
+    return _added("mlebench.sandboxes", "auto", "docker", "podman", "local")(text)
+
+
+def _added(group: str, *own: str) -> Callable[[str], str]:
+    """Parse a word: one of these, or the name of an entry point of this group."""
+
+    def parse(text: str) -> str:
+        if is_deleted(group, text):
+            raise ValueError(not_installed(text))
+        return one_of(*own, *sorted(extensions(group)))(text)
+
+    return parse
 
 
 def data(text: str) -> str:
@@ -50,11 +61,7 @@ def heavy(text: str) -> str:
 
 
 def cluster(text: str) -> str | None:
-    if text == "none":
-        return None
-    if not (engines := sorted(extensions("mlebench.engines"))):
-        raise ValueError("this installation of pytest-mlebench has no engines (reinstall it, or omit the option)")
-    return one_of("none", *engines)(text)
+    return None if text == "none" else _added("mlebench.engines", "none")(text)
 
 
 def failures(text: str) -> frozenset[str]:

@@ -21,7 +21,7 @@ from pytest_mlebench.data.download.client import find_credentials
 from pytest_mlebench.data.download.transfers import RetryPolicy
 from pytest_mlebench.errors import MLEBenchError, SandboxError, UsageError
 from pytest_mlebench.io import files
-from pytest_mlebench.io.extensions import extensions
+from pytest_mlebench.io.extensions import extensions, not_installed
 from pytest_mlebench.io.progress import Event, Note, WarningNote
 from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.llm.providers import load_providers
@@ -76,8 +76,17 @@ def _read_bench(options: argparse.Namespace) -> Bench:
     return bench
 
 
+def _for_sif(bench: Bench) -> Bench:
+    """Return the bench with the sandbox that uses ``--sif``, if the user gave only that. Raises UsageError."""
+    if bench.settings.sif is None or bench.settings.sandbox != "auto":
+        return bench
+    if "apptainer" not in extensions("mlebench.sandboxes"):
+        raise UsageError(not_installed("--sif"))
+    return bench.with_settings(sandbox="apptainer")
+
+
 def _agents(options: argparse.Namespace) -> int:
-    bench = _read_bench(options)
+    bench = _for_sif(_read_bench(options))
     settings, images = bench.settings, None
     try:
         images = bench.building_sandbox().images
@@ -268,14 +277,12 @@ def _space(what: str, free: int, advice: str) -> Line:
 
 def _build(options: argparse.Namespace) -> int:
     reporter = Lines()
-    bench = read_bench(options, reporter)
+    bench = _for_sif(read_bench(options, reporter))
     if (folder := bench.settings.sif) is not None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"--sif: {folder} cannot be created: {error.strerror}") from error
-        if bench.settings.sandbox == "auto":
-            bench = bench.with_settings(sandbox="apptainer")
     registry = bench.registry
     # By id. Variants of an agent share one image.
     wanted = {id: None if id == ENVIRONMENT else registry[id] for id in options.agents} or registry.load()

@@ -17,7 +17,7 @@ from typing import Any, TextIO, cast
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import MLEBenchError, UsageError, reason, unusable
-from pytest_mlebench.io.extensions import extensions, load_extension
+from pytest_mlebench.io.extensions import extensions, is_deleted, load_extension, not_installed
 from pytest_mlebench.io.units import Inert, plain
 from pytest_mlebench.options import TOPICS
 
@@ -71,11 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: Sequence[str]) -> int:
     known = command_names()
     if words and not words[0].startswith("-") and words[0] not in known:
-        from pytest_mlebench.catalog.catalogue import unknown
-
-        instead = _ELSEWHERE.get(words[0])
-        text = f"unknown command {words[0]!r}; {instead}" if instead else str(unknown("command", words[0], known))
-        _complain(text)
+        _complain(_unknown(words[0], known))
         return 2
     requested = os.environ.get("COMP_LINE", "").split()[1:2] if "_ARGCOMPLETE" in os.environ else words[:1]
     try:
@@ -126,6 +122,15 @@ def _complain(problem: object) -> None:
     print(f"mlebench: {plain(str(problem))}", file=sys.stderr)
 
 
+def _unknown(command: str, known: Sequence[str]) -> str:
+    from pytest_mlebench.catalog.catalogue import unknown
+
+    if is_deleted(_EXTENSIONS, command):
+        return not_installed(f"the command {command}")
+    instead = _ELSEWHERE.get(command)
+    return f"unknown command {command!r}; {instead}" if instead else str(unknown("command", command, known))
+
+
 def _discard_output() -> None:
     """Discard unwritten output. Python would retry it at exit, and report the error again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -170,7 +175,7 @@ def parser_and_commands(name: str = "") -> tuple[argparse.ArgumentParser, Mappin
         if command not in commands.choices:
             module: Any = import_module(_CORE[command]) if command in _CORE else load_extension(_EXTENSIONS, command)
             if module is None and command == name:
-                raise UsageError(f"{command} needs an extra of pytest-mlebench that is not installed")
+                raise UsageError(not_installed(f"the command {command}"))
             if module is not None:
                 module.add(commands)
     for other in names:

@@ -39,7 +39,7 @@ from pytest_mlebench.catalog.competition import MAX_TEXT_BYTES, read_text
 from pytest_mlebench.data.dataset import SIDES, Dataset
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, UsageError, reason
 from pytest_mlebench.io import files
-from pytest_mlebench.io.extensions import extensions, load_extension, renamed
+from pytest_mlebench.io.extensions import extensions, load_extension, not_installed, renamed
 from pytest_mlebench.io.files import AnyPath, bundled
 from pytest_mlebench.io.processes import Forked, ForkServer, read_only
 from pytest_mlebench.io.progress import Reporter
@@ -289,7 +289,7 @@ def open_source(url: str, policy: RetryPolicy | None = None) -> DataSource:
     scheme = url.partition("://")[0]
     create: Callable[[str, RetryPolicy | None], DataSource] | None = load_extension(SOURCES, scheme)
     if create is None:
-        raise DataError(f"{redacted(url)}: no installed package reads data from {scheme}://")
+        raise DataError(f"{redacted(url)}: {not_installed(f'{scheme}://')}")
     return create(url, policy)
 
 

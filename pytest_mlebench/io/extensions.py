@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -57,6 +58,31 @@ def load_extension(group: str, name: str) -> Any | None:
         raise UsageError(
             f"{group}: {entry.name} of {owner} cannot be loaded: {type(error).__name__}: {reason(error)}"
         ) from error
+
+
+def is_deleted(group: str, name: str) -> bool:
+    """Whether an extra of ours has an entry point of this name, but was deleted from this installation."""
+    declared = entry_points(group=group, name=name)
+    return name not in extensions(group) and any(entry.module.startswith(_EXTRAS) for entry in declared)
+
+
+def not_installed(what: str, extra: str = "") -> str:
+    """The error text if ``what`` needs the packages of an extra, or a part of this package that was deleted."""
+    if extra:
+        return f"{what} needs packages that are not installed: pip install 'pytest-mlebench[{extra}]'"
+    install = "pip install --force-reinstall --no-deps pytest-mlebench"
+    return f"{what} needs a part of pytest-mlebench that is not installed: {install}"
+
+
+@contextmanager
+def needs_extra(what: str, extra: str) -> Iterator[None]:
+    """Context manager: an import of a package that is not installed is a UsageError that names the extra."""
+    try:
+        yield
+    except ImportError as error:
+        if (error.name or "").startswith("pytest_mlebench"):
+            raise
+        raise UsageError(not_installed(what, extra)) from error
 
 
 class _Moved(ModuleType):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import pytest
 
 from pytest_mlebench.errors import MLEBenchError, UsageError
-from pytest_mlebench.io.extensions import extensions, load_extension
+from pytest_mlebench.io.extensions import extensions, load_extension, not_installed
 from pytest_mlebench.io.progress import ThrottledReporter, WarningNote, event_from_json, event_to_json
 from pytest_mlebench.io.units import inert, plain, pluralize
 from pytest_mlebench.plugin import internals
@@ -327,7 +327,7 @@ def follow(config: pytest.Config) -> None:
     session = state.session_of(config)
     with state.usage_errors():
         if session.settings.otlp is not None and "otlp" not in extensions(LIVE):
-            raise UsageError("--otlp requires the interop extra, which is not installed")
+            raise UsageError(not_installed("--otlp"))
         factories = [load_extension(LIVE, name) for name in extensions(LIVE)]
         created = [factory(session.settings, session.group) for factory in factories if factory is not None]
     live = [listener for listener in created if listener is not None]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import pytest
 
 from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
-from pytest_mlebench.io.extensions import extensions, load_extension
+from pytest_mlebench.io.extensions import extensions, load_extension, not_installed
 from pytest_mlebench.io.files import real_path
 from pytest_mlebench.options import (
     FLAG,
@@ -144,7 +144,7 @@ def engines() -> Engines:
     """Return the ``engines`` extra; raises UsageError if it is not installed."""
     found: Engines | None = load_extension("mlebench.plugins", "engines")
     if found is None:
-        raise UsageError("--cluster requires the engines extra, which is not installed")
+        raise UsageError(not_installed("--cluster"))
     return found
 
 

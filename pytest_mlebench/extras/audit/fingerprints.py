@@ -27,6 +27,7 @@ from typing import Any, Self
 
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.audit.programs import notebook_code, without_magics
+from pytest_mlebench.io.extensions import not_installed
 from pytest_mlebench.io.values import loads
 
 LIBRARY = "copydetect"
@@ -83,9 +84,7 @@ def default_parameters() -> Parameters:
     try:
         return Parameters(version=version(LIBRARY))
     except PackageNotFoundError:
-        raise UsageError(
-            f"--plagiarism needs {LIBRARY}, which is not installed: pip install 'pytest-mlebench[plagiarism]'"
-        ) from None
+        raise UsageError(not_installed("--plagiarism", "plagiarism")) from None
 
 
 class Fingerprinter:

@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pytest_mlebench.io.extensions import not_installed
+
 _NAMESPACE = "mlebench"
 _WAIT_SECONDS = 0.5
 _CONNECT_SECONDS = 20.0
@@ -250,7 +252,7 @@ def main() -> None:
                 driver = Driver(sys.argv[1])
             answer = getattr(driver, question.pop("verb"))(**question)
         except ImportError:
-            answer = {"error": 'Ray is not installed: pip install "pytest-mlebench[ray]"'}
+            answer = {"error": not_installed("--cluster=ray", "ray")}
         except Exception as error:  # Ray raises errors of many kinds
             answer = {"error": " ".join(str(error).split())[:500] or type(error).__name__}
         answers.write(json.dumps(answer) + "\n")

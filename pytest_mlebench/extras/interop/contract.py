@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.io.extensions import load_extension
+from pytest_mlebench.io.extensions import load_extension, needs_extra, not_installed
 from pytest_mlebench.records.group import RunGroup
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def exporter(name: str) -> Exporter:
     """Return the exporter of this name; raises UsageError if it, or an extra that it needs, is not installed."""
     found: Exporter | None = load_extension(EXPORTERS, name)
     if found is None:
-        raise UsageError(f"--to={name} needs an extra of pytest-mlebench that is not installed")
+        raise UsageError(not_installed(f"--to={name}"))
     method = "export_competitions" if takes_competitions(found) else "export"
     missing = [attribute for attribute in ("SUMMARY", "OPTIONS", method) if not hasattr(found, attribute)]
     if missing:
@@ -107,14 +107,8 @@ def exporter(name: str) -> Exporter:
 
 def third_party(module: str, extra: str) -> Any:
     """Import a module of a package that an extra installs. If it is missing, raises UsageError with the extra."""
-    try:
+    with needs_extra(f"the exporter {extra}", extra):
         return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != module.partition(".")[0]:
-            raise
-        raise UsageError(
-            f"{module.partition('.')[0]} is not installed: pip install 'pytest-mlebench[{extra}]'"
-        ) from error
 
 
 @contextmanager

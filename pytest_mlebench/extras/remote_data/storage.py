@@ -15,6 +15,7 @@ from pytest_mlebench.data.download.transfers import RetryPolicy, TransientError,
 from pytest_mlebench.data.preparing import EXTRAS, check, redacted, with_password
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.io import files
+from pytest_mlebench.io.extensions import not_installed
 from pytest_mlebench.io.progress import Reporter, silent
 
 T = TypeVar("T")
@@ -187,8 +188,7 @@ def _filesystem(url: str, policy: RetryPolicy) -> Any:
 
         return GCSFileSystem(**options)
     except ImportError as error:
-        package = f"pytest-mlebench[{EXTRAS[scheme]}]"
-        raise UsageError(f"{scheme}:// needs packages that are not installed: pip install '{package}'") from error
+        raise UsageError(not_installed(f"{scheme}://", EXTRAS[scheme])) from error
     except Exception as error:  # such as unreadable credentials
         raise DataError(f"{redacted(url)}: {_text(error)}") from error
 

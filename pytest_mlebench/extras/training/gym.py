@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, SupportsFloat
 
+from pytest_mlebench.io.extensions import not_installed
+
 try:
     import gymnasium
     from gymnasium import spaces
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}: pip install 'pytest-mlebench[gym]'", name=error.name) from None
+    raise ModuleNotFoundError(not_installed(__name__, "gym"), name=error.name) from None
 
 from pytest_mlebench.extras.training.client import RemoteEpisode
 from pytest_mlebench.extras.training.episode import Episode

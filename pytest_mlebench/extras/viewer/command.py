@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_mlebench.cli.common import add_options, bundle_at, open_group, read_settings, user_path
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.io.extensions import needs_extra
 
 PORT = 7575
 
@@ -38,12 +39,8 @@ def add(commands: Any) -> None:
 def _view(options: argparse.Namespace) -> int:
     if not 0 <= options.port < 65536:
         raise UsageError(f"--port: {options.port} is not between 0 and 65535")
-    try:  # a late import, so that other commands need no web server
+    with needs_extra("the command view", "view"):  # a late import, so that other commands need no web server
         from pytest_mlebench.extras.viewer.server import serve
-    except ModuleNotFoundError as error:
-        if error.name not in ("starlette", "uvicorn", "anyio"):
-            raise
-        raise UsageError("mlebench view needs a web server: pip install 'pytest-mlebench[view]'") from error
     settings = read_settings(options)
     runs_dir = options.runs_dir or settings.runs_dir
     if bundle_at(str(runs_dir)) is not None:
