@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from pytest_mlebench.authoring.archives import open_tar, open_zip, unpack_7z
 from pytest_mlebench.catalog.competition import MAX_TEXT_BYTES, Competition, read_text
@@ -37,6 +37,9 @@ from pytest_mlebench.io import files, locks
 from pytest_mlebench.io.files import shuffled
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.io.values import as_object
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 READ_ONLY = 0o444
 TIME_NS = 946_684_800 * 10**9
@@ -366,6 +369,7 @@ class Dataset:
         return self.folder / f"state{self._suffix}.json"
 
 
+_MAX_PARQUET_VALUES, _MAX_PARQUET_BYTES = 1 << 25, 1 << 30
 Digest = str | dict[str, Any]
 """An MD5 in hexadecimal, or the digests of an archive's members or of a parquet file's parts."""
 
@@ -399,15 +403,33 @@ def digest(path: Path) -> Digest:
             unpack_7z(path, Path(folder))
             return dict(listing(Path(folder)))
     if name.endswith(".parquet"):
-        import pandas as pd
-
         try:
-            table = pd.read_parquet(path)
+            table = read_parquet(path)
         except (OSError, ValueError) as error:
             raise DataError(f"{path} is damaged: {reason(error)}") from error
         columns = repr([str(column) for column in table.columns])
         return {"columns": md5(columns.encode()), "rows": md5(table.to_csv().encode())}
     return md5(path)
+
+
+def read_parquet(source: Path | IO[bytes]) -> pd.DataFrame:
+    """Read a parquet file that is not much smaller than its table: a few bytes can mean billions of equal values.
+
+    Raises DataError if it has too many values or bytes, and otherwise as pandas.
+    """
+    import pandas as pd
+    from pyarrow import parquet
+
+    about = parquet.read_metadata(source)
+    groups = [about.row_group(index) for index in range(about.num_row_groups)]
+    values = sum(group.column(index).num_values for group in groups for index in range(group.num_columns))
+    if max(values, about.num_rows * about.num_columns) > _MAX_PARQUET_VALUES:
+        raise DataError(f"{source} is not read: it has more than {_MAX_PARQUET_VALUES:,} values")
+    if (size := sum(group.total_byte_size for group in groups)) > _MAX_PARQUET_BYTES:
+        raise DataError(
+            f"{source} is not read: it takes {format_size(size)}, more than {format_size(_MAX_PARQUET_BYTES)}"
+        )
+    return pd.read_parquet(source)
 
 
 def listing(folder: Path) -> dict[str, Digest]:

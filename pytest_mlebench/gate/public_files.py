@@ -24,6 +24,7 @@ import pandas as pd
 
 from pytest_mlebench.authoring.archives import ArchiveError, archive_errors
 from pytest_mlebench.authoring.tables import module
+from pytest_mlebench.data.dataset import read_parquet
 from pytest_mlebench.io.files import scratch
 
 _SHOWN = 500
@@ -273,7 +274,7 @@ def table(entry: PublicFile) -> pd.DataFrame | None:
 
 
 def text_table(path: Path) -> pd.DataFrame | None:
-    """Read a CSV or TSV file as a table of strings; None if it is not one. DataError if it is compressed and damaged."""
+    """Read a CSV or TSV file as a table of strings; None if it is not one. Raises ArchiveError if it is damaged."""
     with archive_errors(path), suppress(ValueError, ImportError):  # pandas needs another package for Zstandard
         return pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",", dtype=str, keep_default_na=False)
     return None
@@ -387,7 +388,7 @@ def _table(entry: PublicFile) -> pd.DataFrame | None:
     if entry.suffix == ".npy":
         return _array_table(entry.content)
     if entry.suffix in (".parquet", ".pq"):
-        return pd.read_parquet(io.BytesIO(entry.content)).reset_index().astype(str)
+        return read_parquet(io.BytesIO(entry.content)).reset_index().astype(str)
     if entry.suffix.startswith(".tfrec"):
         from pytest_mlebench.authoring.tfrecord import read_examples
 

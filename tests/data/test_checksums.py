@@ -5,12 +5,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from pytest_mlebench.authoring.archives import write_7z, write_tar_gz, write_zip
 from pytest_mlebench.data.dataset import differences, digest, listing, md5
 from pytest_mlebench.errors import DataError
+from pytest_mlebench.gate.public_files import PublicFile, table
 
 ONE = "f97c5d29941bfb1b2fdab0874906ab82"  # echo -n one | md5sum
 TWO = "b8a9f715dbb64fd5c56e7783c6820a61"
@@ -43,14 +47,23 @@ def test_folders_in_an_archive_do_not_count(tmp_path: Path) -> None:
 
 
 def test_the_checksum_of_a_parquet_table_covers_columns_and_rows(tmp_path: Path) -> None:
-    table = pd.DataFrame({"a": [1, 2], "b": ["x", None]})
+    rows = pd.DataFrame({"a": [1, 2], "b": ["x", None]})
     options_by_name: dict[str, dict[str, Any]] = {"a": {}, "b": {"compression": None}, "c": {"row_group_size": 1}}
     for name, options in options_by_name.items():
-        table.to_parquet(tmp_path / f"{name}.parquet", **options)
-    table[["b", "a"]].to_parquet(tmp_path / "swapped.parquet")
+        rows.to_parquet(tmp_path / f"{name}.parquet", **options)
+    rows[["b", "a"]].to_parquet(tmp_path / "swapped.parquet")
     same = [digest(tmp_path / f"{name}.parquet") for name in "abc"]
     assert same[0] == same[1] == same[2] != digest(tmp_path / "swapped.parquet")
     assert len({(tmp_path / f"{name}.parquet").read_bytes() for name in "abc"}) == 3
+
+
+def test_a_small_parquet_file_with_a_huge_table_is_not_read(tmp_path: Path) -> None:
+    zeros = np.zeros(2**25 + 1, np.int8)
+    parquet.write_table(pa.table({"zeros": zeros}), path := tmp_path / "x.parquet")
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(DataError, match=r"x.parquet is not read: it has more than 33,554,432 values"):
+        digest(path)
+    assert table(PublicFile(path.name, path.read_bytes())) is None
 
 
 def test_the_checksum_of_any_other_file_covers_its_bytes(tmp_path: Path) -> None:
