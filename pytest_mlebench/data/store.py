@@ -287,6 +287,8 @@ class DataStore:
             )
         if (chosen := options.get("description")) not in (None, *get_args(Description)):
             raise UsageError(f"description {chosen!r} must be one of {', '.join(get_args(Description))}")
+        if options.get("raw_dir") is not None and options.get("synthetic") is not None:
+            raise UsageError("synthetic raw data is generated: leave out either raw_dir or synthetic")
         dataset = self.dataset(competition)
         if self.is_ready(competition, **options):
             _require_seed(dataset, options.get("synthetic"))

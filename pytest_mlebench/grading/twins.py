@@ -30,7 +30,14 @@ from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.data import preparing
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore, PrepareOptions
-from pytest_mlebench.errors import CompetitionError, DataError, GraderDefect, InvalidSubmission, MLEBenchError
+from pytest_mlebench.errors import (
+    CompetitionError,
+    DataError,
+    GraderDefect,
+    InvalidSubmission,
+    MLEBenchError,
+    UsageError,
+)
 from pytest_mlebench.grading.scorer import Scorer
 from pytest_mlebench.io import files
 from pytest_mlebench.io.progress import Reporter, Step, silent
@@ -444,6 +451,8 @@ class TwinStore(DataStore):
         self, dataset: Dataset, downloads: KaggleDownloads | None, reporter: Reporter, **options: Unpack[PrepareOptions]
     ) -> None:
         competition = dataset.competition
+        if options.get("raw_dir") is not None or options.get("synthetic") is not None:
+            raise UsageError("the raw data of a twin is generated: leave out raw_dir and synthetic")
         self.find(competition)
         seed = self.twins.world_seed(self.data_dir)
         with files.scratch(dataset.folder, ".making-") as name:

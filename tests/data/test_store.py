@@ -14,14 +14,16 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.authoring.archives import write_zip
-from pytest_mlebench.catalog import Competition
+from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.catalog.competition import golden_command
 from pytest_mlebench.cli.main import parser_and_commands
 from pytest_mlebench.data.dataset import default_data_dir, fingerprint, md5
-from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.data.preparing import Twins
+from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.data.tables import count_sides
-from pytest_mlebench.errors import DataError
+from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.extras.remote_data.source import RemoteSource as Storage
+from pytest_mlebench.grading.twins import TwinStore
 
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
 
@@ -123,6 +125,15 @@ def test_matching_checksums_are_recorded(folder: Path, store: DataStore) -> None
     competition = from_kaggle(folder, "checksums: {public: {train.csv: 863f1299b40112c5ede4c01ae95ffa05}}")
     put_raw_data(store, competition)
     assert store.prepare(competition).is_verified is True
+
+
+def test_generated_raw_data_excludes_a_folder_with_raw_data(tmp_path: Path) -> None:
+    competition, twins = default_catalogue()["smoke-digits"], Twins(Twins.key_of(1), "micro")
+    with pytest.raises(UsageError, match="synthetic raw data is generated: leave out either raw_dir or synthetic"):
+        DataStore(tmp_path / "data").prepare(competition, raw_dir=tmp_path, synthetic=1)
+    for options in (PrepareOptions(raw_dir=tmp_path), PrepareOptions(synthetic=1)):
+        with pytest.raises(UsageError, match="the raw data of a twin is generated: leave out raw_dir and synthetic"):
+            TwinStore(tmp_path / "data", twins).prepare(competition, **options)
 
 
 def test_checksums_of_archives_are_those_of_their_bytes(folder: Path, store: DataStore) -> None:
