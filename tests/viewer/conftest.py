@@ -198,9 +198,10 @@ def ask(runs_dir: Path) -> Iterator[Ask]:
 
 
 @pytest.fixture(scope="session")
-def served(runs_dir: Path) -> Iterator[str]:
-    """The URL of ``mlebench view``, which ends on Ctrl-C."""
-    command = [sys.executable, "-m", "pytest_mlebench.cli", "view", str(runs_dir), "--port=0"]
+def served(runs_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of ``mlebench view``, which ends on Ctrl-C. No data is prepared."""
+    data_dir = tmp_path_factory.mktemp("data")
+    command = [sys.executable, "-m", "pytest_mlebench.cli", "view", str(runs_dir), "--port=0", f"--data-dir={data_dir}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     url = process.stdout.readline().strip()
