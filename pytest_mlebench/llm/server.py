@@ -324,23 +324,13 @@ class Service:
 
         try:
             recorded, call.replayed_nearly = await self.accounting.do(find)
+            type, content = _replayed(exchange, recorded)
         except Refusal:
             self.accounting.totals.replay_misses += 1
             raise
-        answer = recorded["response"]
-        exchange.answer = answer if isinstance(answer, dict) else None
+        exchange.answer = recorded["response"]
         call.status, call.replayed = 200, True
         call.first_token = exchange.elapsed()
-        as_array = exchange.api.name == "gemini" and exchange.query.get("alt") != "sse"
-        type = "application/json" if as_array or not call.stream else "text/event-stream"
-        if not call.stream:
-            content = json.dumps(answer).encode()
-        elif isinstance(stream := recorded.get("stream"), str) and stream.lstrip().startswith("[") == as_array:
-            content = stream.encode()
-        elif as_array:
-            content = json.dumps([answer]).encode()
-        else:
-            content = b"".join(sse(name, data) for name, data in exchange.api.as_stream(exchange.endpoint, answer))
         call.response_bytes = len(content)
         exchange.chunks = [content] if call.stream else None
         try:
@@ -349,6 +339,29 @@ class Service:
             return await self._upstream.send(exchange, web.StreamResponse(headers={"Content-Type": type}), content)
         finally:
             self._upstream.release(exchange)
+
+
+def _replayed(exchange: Exchange, recorded: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Return the content type and body of a recorded answer. Raises Refusal if no gateway recorded it."""
+    answer, stream = recorded["response"], recorded.get("stream")
+    as_array = exchange.api.name == "gemini" and exchange.query.get("alt") != "sse"
+    try:
+        if not isinstance(answer, dict):
+            raise TypeError("it is not a JSON object")
+        if not exchange.call.stream:
+            return "application/json", json.dumps(answer).encode()
+        if isinstance(stream, str) and stream.lstrip().startswith("[") == as_array:
+            content = stream.encode()
+        elif as_array:
+            content = json.dumps([answer]).encode()
+        else:
+            content = b"".join(sse(name, data) for name, data in exchange.api.as_stream(exchange.endpoint, answer))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        why = (
+            f"the recorded answer of call {recorded['number']} is malformed, so it cannot be replayed: record it again"
+        )
+        raise Refusal("invalid", why) from error
+    return "application/json" if as_array else "text/event-stream", content
 
 
 def headers_of(exchange: Exchange) -> dict[str, str]:

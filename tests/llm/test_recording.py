@@ -33,6 +33,7 @@ from pytest_mlebench.llm.ledger import (
     BODIES,
     CALLS,
     Call,
+    JsonText,
     Ledger,
     Recording,
     canonical,
@@ -354,6 +355,37 @@ def test_lists_of_numbers_are_compared_in_linear_time(text: str) -> None:
 def test_other_numbers_are_part_of_the_question(text: str) -> None:
     question = canonical({"messages": [text]})
     assert without_volatile(question) == question
+
+
+ODD: list[Any] = [5, "x", None, True, [], [5], {"a": 5}, "\ud800", [{"a": "\ud800"}], {"usage": 5}, {"model": []}]
+FIELDS = ("choices", "usage", "message", "content", "output", "candidates", "usageMetadata", "delta", "parts", "model")
+
+
+@pytest.mark.parametrize("path", ["openai/chat/completions", "openai/responses", "anthropic/v1/messages", "gemini"])
+def test_odd_recorded_answers_are_replayed_or_rejected(
+    path: str, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = [*ODD, *({name: value} for name in FIELDS for value in ODD[::3])]
+    odd += [{name: [{"content": value}]} for name in FIELDS[::2] for value in (5, [5])]
+    question: dict[str, Any] = {"model": "m", "messages": [], "input": [], "max_tokens": 5}
+    gemini = "gemini/v1beta/models/m:generateContent"
+    ledger = Ledger(tmp_path / "first")
+    for number, answer in enumerate(odd):
+        for stream in (None, "\ud800", 5):
+            content = {"path": f"/{gemini if path == 'gemini' else path}", "request": {**question, "seed": number}}
+            escaped = JsonText(json.dumps(answer)), JsonText(json.dumps(stream))
+            ledger.write_bodies(number, {**content, "response": escaped[0], "stream": escaped[1]})
+    ledger.close()
+    gateway = start(replay=tmp_path / "first")
+    asked = path.replace("openai", "openai/v1")
+    for number in range(len(odd)):
+        body = {**question, "seed": number}
+        for k in range(3):
+            if path == "gemini":
+                asked = gemini if k == 0 else gemini.replace("generate", "streamGenerate") + "?alt=sse" * (k == 1)
+            found = ask(gateway, body if path == "gemini" else {**body, "stream": k > 0}, path=f"/{asked}")
+            assert found.status == 200 or (found.status == 400 and "malformed" in found.message), found
+    assert caplog.records == [] and gateway.totals.replay_misses > 0
 
 
 def test_an_unrecorded_question_is_an_error_that_shows_the_nearest_one(
