@@ -464,7 +464,7 @@ def agent_recipe(agent: Agent, environment: str, network: BuildNetwork) -> Recip
 
 def _read(dockerfile: Path) -> str:
     try:
-        return read_regular(dockerfile, _MAX_BYTES)
+        return read_regular(dockerfile, _MAX_BYTES).removeprefix("\ufeff")
     except (OSError, ValueError) as error:
         raise SandboxError(f"{dockerfile} cannot be read: {reason(error)}") from error
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pytest_mlebench.agents.registry import default_agents
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.sandbox.dockerfile import Recipe, Rules, environment_recipe
+from pytest_mlebench.sandbox.dockerfile import Recipe, Rules, agent_recipe, environment_recipe
 
 
 class Engine:
@@ -127,6 +128,12 @@ def test_a_dockerignore_that_is_a_link_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match=r"\.dockerignore: it is a link") as caught:
         recipe(tmp_path).tag()
     assert "x**" not in str(caught.value)
+
+
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
+    agent = replace(default_agents()["dummy"], folder=tmp_path, dockerfile=tmp_path / "Dockerfile")
+    agent.dockerfile.write_text("\ufeffFROM mlebench-env\n")
+    assert agent_recipe(agent, "mlebench-env:1", "full").dockerfile.startswith("FROM mlebench-env:1\n")
 
 
 def test_a_huge_dockerfile_is_not_read_whole(tmp_path: Path) -> None:

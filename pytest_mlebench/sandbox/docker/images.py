@@ -260,7 +260,7 @@ class Images:
                         step = line if line.startswith(("Step ", "STEP ")) else step
                         logger.debug("%s", line[:_MAX_LINE])
         except _BuildError as error:
-            log.append(str(error))
+            log.append(str(error)[:_MAX_LINE])  # with the whole command
         except (DockerException, HTTPError, OSError, ValueError) as error:  # the folder's content may break the packing
             log.append(late if time.monotonic() > deadline else explain(error))
             if isinstance(error, APIError) and error.response is not None:
@@ -269,7 +269,8 @@ class Images:
             if self._has(tag):
                 return self._check_size(tag)
             log.append("the builder ended without an image")
-        if match := _FROM_STEP.match(step):
+        sources = [one.rest.split() for one in dockerfile.instructions(recipe.dockerfile) if one.name == "FROM"]
+        if (match := _FROM_STEP.match(step)) and any(match[1] in words for words in sources):  # a RUN could print it
             base = recipe.arguments.get("BASE_IMAGE") if match[1] == "${BASE_IMAGE}" else match[1]
             named = "FROM in its Dockerfile" if recipe.parent else "--base-image, or base_image: in config.yaml"
             raise SandboxError(

@@ -127,6 +127,12 @@ def test_a_dockerfile_wants_to_build_forever(client: docker.DockerClient, agent:
         build(client, agent, "while true; do echo still building; sleep 0.1; done", build_seconds=3.0)
 
 
+def test_a_dockerfile_wants_the_user_to_pull_an_image(client: docker.DockerClient, agent: Agent) -> None:
+    with pytest.raises(SandboxError, match="its log ends with:") as caught:
+        build(client, agent, f"echo 'Step 1/1 : FROM evil.example/x' {'x' * 30_000} && false")
+    assert "docker pull" not in str(caught.value) and len(str(caught.value)) < 10_000
+
+
 def test_a_dockerfile_wants_the_whole_disk(client: docker.DockerClient, agent: Agent) -> None:
     base = int(client.images.get(docker_sandbox().images.environment()).attrs["Size"])  # type: ignore[attr-defined]
     with pytest.raises(SandboxError, match=r"image mlebench-agent-builder:.* the limit is"):
