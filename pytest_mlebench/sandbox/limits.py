@@ -89,6 +89,7 @@ _MEASURING_SHARE = 0.1
 _NEARLY_FULL = 5 << 30
 _FULL_RATIO = 20
 _SHARED = 0.9
+_RESERVE = 1 << 30
 
 
 def disk_share(free: int | None, workers: int) -> int | None:
@@ -126,33 +127,52 @@ class DiskWatcher(Watcher):
     Between two checks, an agent may exceed its limit; by how much depends on the disk. Three failed measurements in a
     row count as too much: no honest agent creates paths that the container runtime cannot follow. ``full`` is the
     reason for stopping, in words; empty until then.
+
+    ``written`` misses volumes and deleted files that are open. So ``stop`` is also called if less than ``reserve``
+    bytes of the disk, or half of what was free at the start, are ``free`` (bytes, or None if unknown).
     """
 
-    def __init__(self, limit: int, written: Callable[[], int | None], stop: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        limit: int,
+        written: Callable[[], int | None],
+        stop: Callable[[], None],
+        free: Callable[[], int | None],
+        *,
+        reserve: int = _RESERVE,
+    ) -> None:
         super().__init__()
         self.limit = limit
         self.full = ""
         self._unmeasured = 0
-        self._written, self._stop = written, stop
+        self._written, self._stop, self._free = written, stop, free
+        self._free_at_start = free() or 0
+        self._reserve = min(reserve, self._free_at_start // 2)
 
     def look(self) -> bool:
-        """Whether the limit is reached."""
+        """Whether the limit is reached, or the disk is nearly full."""
         size = self._written()
         self._unmeasured = 0 if size is not None else self._unmeasured + 1
         if self._unmeasured >= _MAX_UNMEASURED and not self.full:
             self.full = "the space in use cannot be measured, because paths are too long"
         elif size is not None and size > self.limit and not self.full:
             self.full = f"{format_size(size)} written, the limit is {format_size(self.limit)}"
+        return bool(self.full) or self._is_used_up(self._free())
+
+    def _is_used_up(self, free: int | None) -> bool:
+        if free is not None and free < self._reserve and not self.full:
+            self.full = f"only {format_size(free)} of the disk are left, which ends every run without its own disk"
         return bool(self.full)
 
     def watch(self) -> None:
-        pause = _INTERVAL
-        while not self.done.wait(pause):
+        next_at = 0.0
+        while not self.done.wait(_INTERVAL):
             start = time.monotonic()
-            if self.look():
+            if self._is_used_up(self._free()) if start < next_at else self.look():
                 self._stop()
                 return
-            pause = max(_INTERVAL, (time.monotonic() - start) / _MEASURING_SHARE)
+            if start >= next_at:
+                next_at = start + (time.monotonic() - start) / _MEASURING_SHARE
 
 
 class FreeSpaceWatcher(DiskWatcher):
@@ -170,9 +190,8 @@ class FreeSpaceWatcher(DiskWatcher):
         *,
         share: int | None = None,
     ) -> None:
-        super().__init__(share or 0, written, stop)
-        self._free, self._share = free, share
-        self._free_at_start = free() or 0
+        super().__init__(share or 0, written, stop, free)
+        self._share = share
 
     def look(self) -> bool:
         free = self._free()
@@ -188,7 +207,7 @@ class FreeSpaceWatcher(DiskWatcher):
             elif free * _FULL_RATIO < size:
                 left = format_size(free)
                 self.full = f"{format_size(size)} written, and only {left} are left for all runs; --disk sets a limit"
-        return bool(self.full)
+        return self._is_used_up(free)
 
 
 _RESERVED_MEMORY, _RESERVED_MEMORY_SHARE = 1 << 30, 0.1

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
-from pytest_mlebench.sandbox.limits import FreeSpaceWatcher, disk_share
+from pytest_mlebench.sandbox.limits import DiskWatcher, FreeSpaceWatcher, disk_share
 
 GIB = 1 << 30
 
@@ -50,6 +53,31 @@ def test_a_run_that_filled_the_disk_is_stopped_within_its_share() -> None:
 
 def test_without_a_share_only_a_full_disk_stops_a_run() -> None:
     assert watched(100 * GIB, 10 * GIB, written=90 * GIB, share=None) == ""
+
+
+def test_a_nearly_full_disk_stops_every_run_since_not_all_that_is_written_is_measured() -> None:
+    found = watched(100 * GIB, GIB // 2, written=0)
+    assert found == "only 512 MiB of the disk are left, which ends every run without its own disk"
+    assert watched(100 * GIB, GIB, written=0) == ""
+
+
+def test_a_run_may_use_half_of_what_was_left_of_a_nearly_full_disk() -> None:
+    assert watched(GIB, GIB // 2, written=0) == ""
+    assert "of the disk are left" in watched(GIB, GIB // 2 - 1, written=0)
+
+
+def test_a_limited_run_is_stopped_on_a_nearly_full_disk_even_between_two_measurements() -> None:
+    stopped, measured = threading.Event(), list[float]()
+    free = iter([4 * GIB, 4 * GIB, GIB // 4])
+
+    def written() -> int:
+        measured.append(0)
+        time.sleep(1)  # so the next measurement is ten seconds later
+        return 0
+
+    with DiskWatcher(GIB, written, stopped.set, lambda: next(free)) as watcher:
+        assert stopped.wait(60)
+    assert "256 MiB of the disk are left" in watcher.full and len(measured) == 1
 
 
 def test_no_run_is_stopped_if_the_free_space_is_unknown() -> None:

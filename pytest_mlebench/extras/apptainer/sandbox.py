@@ -314,10 +314,10 @@ def _rlimits(limits: Limits, *, grouped: bool) -> dict[str, int]:
 
 
 def _disk_watcher(limit: int | None, scratch: Path, container: ApptainerContainer, share: int | None) -> DiskWatcher:
-    written = partial(_written, scratch)
+    written, free = partial(_written, scratch), partial(free_bytes, scratch)
     if limit is None:
-        return FreeSpaceWatcher(partial(free_bytes, scratch), written, container.kill, share=share)
-    return DiskWatcher(limit, written, container.kill)
+        return FreeSpaceWatcher(free, written, container.kill, share=share)
+    return DiskWatcher(limit, written, container.kill, free)
 
 
 def _written(scratch: Path) -> int | None:

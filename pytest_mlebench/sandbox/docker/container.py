@@ -370,9 +370,10 @@ class Container:
         return None if self._engine.name == PODMAN else 0
 
     def disk_watcher(self, limit: int | None, share: int | None) -> DiskWatcher:
+        free = partial(free_space, self._engine.info)
         if limit is None:
-            return FreeSpaceWatcher(partial(free_space, self._engine.info), self.written, self.kill, share=share)
-        return DiskWatcher(limit, self.written, self.kill)
+            return FreeSpaceWatcher(free, self.written, self.kill, share=share)
+        return DiskWatcher(limit, self.written, self.kill, free)
 
     def oom_kills(self) -> int | None:
         if self._oom_events is None:

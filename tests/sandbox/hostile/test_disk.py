@@ -180,6 +180,22 @@ def test_an_agent_without_a_limit_wants_to_fill_the_disk_of_all_runs(
     assert (modest.execution.ending, modest.execution.detail) == (Ending.FINISHED, "")
 
 
+def test_an_agent_fills_the_disk_in_a_way_that_is_not_measured(
+    docker_engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def free(_: object) -> int:
+        logs = [path.read_text() for path in tmp_path.rglob("run.log")]
+        return 300 * MB if any("ready" in log for log in logs) else 4096 * MB
+
+    for name in FREE_SPACE:
+        monkeypatch.setattr(f"pytest_mlebench.{name}", free)
+    run = make_runner(docker_sandbox(), tmp_path)
+    hidden = run(SUBMIT + "; exec 3> /home/x; rm /home/x; head -c 10M /dev/zero >&3; echo ready; sleep 300")
+    assert hidden.execution.ending is Ending.CRASHED
+    assert "only 300 MiB of the disk are left" in hidden.execution.detail
+    assert hidden.submission == SAMPLE
+
+
 def test_an_agent_without_a_limit_wants_more_than_its_share_of_the_disk(
     docker_engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
