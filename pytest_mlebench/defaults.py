@@ -6,6 +6,8 @@ TIME_LIMIT = 24 * 3600.0
 """Time limit of a run, as in MLE-bench."""
 UNTIL = ("done", "limit")
 """Values of ``--until``."""
+MAX_SEEDS = 10_000
+"""Limit on the seeds of one session, each of which is a run of each agent on each competition."""
 MAX_SUBMISSION_BYTES = 1 << 30
 """Largest submission that is read. The largest legitimate one (denoising-dirty-documents) has 0.2 GB."""
 GRADING_MEMORY = 8 << 30

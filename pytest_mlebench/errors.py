@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from numbers import Real
 
+_MAX_QUOTED = 100
+
 
 class MLEBenchError(Exception):
     """Base class of errors whose message is shown to the user without a traceback.
@@ -40,9 +42,22 @@ def expect(value: object, kind: type, what: str, how: str) -> None:
 
 def number(value: object, what: str, *, least: float | None = None) -> None:
     """Raise UsageError unless an argument is a finite number of at least ``least`` (None: above 0)."""
-    if not isinstance(value, Real) or not math.isfinite(value) or (value <= 0 if least is None else value < least):
+    try:
+        is_finite = isinstance(value, Real) and math.isfinite(value)
+    except OverflowError:  # an integer beyond all floats
+        is_finite = False
+    if not isinstance(value, Real) or not is_finite or (value <= 0 if least is None else value < least):
         expected = "above 0" if least is None else f"of at least {least:g}"
-        raise UsageError(f"{what} must be a number {expected}, not {value!r}")
+        raise UsageError(f"{what} must be a number {expected}, not {quoted(value)}")
+
+
+def quoted(value: object) -> str:
+    """A value in an error message, shortened."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…"
 
 
 class UsageError(MLEBenchError):

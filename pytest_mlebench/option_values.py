@@ -9,9 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from pytest_mlebench.errors import SandboxError
+from pytest_mlebench import defaults
+from pytest_mlebench.errors import SandboxError, quoted
 from pytest_mlebench.io.extensions import extensions, is_deleted, not_installed
 from pytest_mlebench.io.units import parse_duration
+
+_MAX_DIGITS = 18
+"""Of a whole number: more than bytes, tokens or calls ever need."""
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
@@ -95,7 +99,10 @@ def agent_id(text: str) -> str:
 
 
 def words(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+    found = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not found:
+        raise ValueError(f"{text!r} names nothing; write names with commas between them")
+    return found
 
 
 def group(text: str) -> str:
@@ -104,16 +111,22 @@ def group(text: str) -> str:
     return text
 
 
+def natural_number(text: str, least: int = 0) -> int:
+    if not text.isdecimal() or (len(text) <= _MAX_DIGITS and int(text) < least):
+        raise ValueError(f"{quoted(text)} is not a whole number of at least {least}")
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(f"{quoted(text)} is too large")
+    return int(text)
+
+
 def positive_integer(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise ValueError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
+    return natural_number(text, 1)
 
 
-def natural_number(text: str) -> int:
-    if not text.isdecimal():
-        raise ValueError(f"{text!r} is not a whole number of at least 0")
-    return int(text)
+def seeds(text: str) -> int:
+    if (number := positive_integer(text)) > defaults.MAX_SEEDS:
+        raise ValueError(f"{text} is too large; a session has at most {defaults.MAX_SEEDS:,} seeds")
+    return number
 
 
 def whole_gpus(text: str) -> int:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench import defaults
 from pytest_mlebench import option_values as parse
-from pytest_mlebench.errors import UsageError, unusable
+from pytest_mlebench.errors import UsageError, quoted, unusable
 from pytest_mlebench.io.files import expanded
 from pytest_mlebench.io.units import parse_duration, parse_size
 
@@ -181,7 +181,7 @@ class Settings:
         parse.version,
     )
     seeds: int = _of_runs(
-        "--seeds", "N", "runs of each agent on each competition (default: 1)", parse.positive_integer, INI, default=1
+        "--seeds", "N", "runs of each agent on each competition (default: 1)", parse.seeds, INI, default=1
     )
     sandbox: str = _option(
         "--sandbox",
@@ -788,7 +788,7 @@ def _parsed(option: Option, value: Any, source: OptionSource) -> Any:
     try:
         if option.traits & FLAG:
             if not isinstance(value, bool):
-                raise ValueError(f"{value!r} is neither true nor false")
+                raise ValueError(f"{quoted(value)} is neither true nor false")
             return value
         if option.traits & OPTIONAL and isinstance(value, bool):  # a flag in groups of earlier versions
             return option.parse("auto") if value else None
@@ -806,8 +806,8 @@ def _parsed(option: Option, value: Any, source: OptionSource) -> Any:
 
 def _parsed_text(option: Option, value: Any, source: OptionSource) -> Any:
     if isinstance(value, bool) or not isinstance(value, str | int | float | Path):
-        raise ValueError(f"{value!r} is not a single value")
-    text = str(value).strip()
+        raise ValueError(f"{quoted(value)} is not a single value")
+    text = quoted(value) if isinstance(value, int) else str(value).strip()
     if not text:
         raise ValueError("the value is empty")
     if "\0" in text:

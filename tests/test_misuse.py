@@ -82,6 +82,13 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "a sandbox as text": (lambda: run(sandbox="local"), TypeError, "LocalSandbox() is one"),
     "a sandbox's class": (lambda: run(sandbox=LocalSandbox), TypeError, "LocalSandbox() is one"),
     "options as text": (lambda: run(options="group"), TypeError, "RunOptions(folder="),
+    "a very negative seed": (lambda: run(seed=-(10**5000)), UsageError, "least 0, not a number of thousands of digits"),
+    "a large seed": (lambda: run(seed=10**5000), UsageError, "the seed must be less than 2^63"),
+    "a huge limit": (
+        lambda: GradingLimits(memory=10**5000),
+        UsageError,
+        "not a number of thousands of digits",
+    ),
     "a negative seed": (lambda: run(seed=-1), UsageError, "the seed must be an integer of at least 0, not -1"),
     "a seed that no database can store": (lambda: run(seed=1 << 63), UsageError, "the seed must be less than 2^63"),
     "a seed as text": (lambda: run(seed="1"), UsageError, "not '1'"),

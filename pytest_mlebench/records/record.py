@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from pytest_mlebench.errors import quoted
 from pytest_mlebench.io.files import regular_bytes
 from pytest_mlebench.io.units import MAX_SECONDS
 from pytest_mlebench.io.values import as_count, as_number, loads, parse, valid_text, write_json
@@ -199,7 +200,7 @@ SEEDS = 1 << 63
 def check_seed(seed: object, name: str = "seed") -> None:
     """Raise ValueError unless this can be a run's seed."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < SEEDS:
-        raise ValueError(f"{name} must be from 0 to 2^63 - 1, not {str(seed)[:40]}")
+        raise ValueError(f"{name} must be from 0 to 2^63 - 1, not {quoted(seed)}")
 
 
 def _check_seconds(name: str, seconds: float) -> None:

@@ -23,7 +23,16 @@ from pytest_mlebench.agents.registry import Launch
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.competition import command, read_text
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset, fingerprint, keep_level, level_file
-from pytest_mlebench.errors import AgentError, DataError, MLEBenchError, SandboxError, UsageError, expect, number
+from pytest_mlebench.errors import (
+    AgentError,
+    DataError,
+    MLEBenchError,
+    SandboxError,
+    UsageError,
+    expect,
+    number,
+    quoted,
+)
 from pytest_mlebench.grading.grader import FormChecker, Grader, GradingLimits
 from pytest_mlebench.io.files import expanded, remove_tree
 from pytest_mlebench.io.processes import dead_folders, owned_prefix
@@ -254,7 +263,7 @@ class RunOptions:
 def check_seed(seed: object) -> None:
     """Raises UsageError unless this is a valid seed."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise UsageError(f"the seed must be an integer of at least 0, not {seed!r}")
+        raise UsageError(f"the seed must be an integer of at least 0, not {quoted(seed)}")
     if seed >= SEEDS:
         raise UsageError("the seed must be less than 2^63")
 

@@ -34,6 +34,12 @@ WRONG = [
     ),
     ("--seeds", "0", "'0' is not a whole number of at least 1"),
     ("--seeds", "²", "'²' is not a whole number of at least 1"),
+    ("--seeds", "10001", "10001 is too large; a session has at most 10,000 seeds"),
+    ("--seeds", "9" * 150, f"'{'9' * 99}… is too large"),
+    ("--llm-retries", "9" * 150, f"'{'9' * 99}… is too large"),
+    ("--gpus", "9" * 150, f"'{'9' * 99}… is too large"),
+    ("--max-calls", "0" * 150, f"'{'0' * 99}… is too large"),
+    ("--gpu-ids", ", ,", "', ,' names nothing; write names with commas between them"),
     ("--network", "foo", "'foo' is not one of llm, none, full"),
     ("--build-network", "all", "'all' is not one of none, registries, full"),
     ("--sandbox", "vm", f"'vm' is not one of {', '.join(SANDBOXES)}"),
@@ -137,6 +143,22 @@ def test_durations_and_sizes_may_have_units_and_spaces(name: str, text: str, val
 def test_invalid_values_in_a_resumed_manifest_are_reported(value: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--network in .*/manifest\.json: .* is not"):
         read(manifest(tmp_path, {"--network": value}))
+
+
+def test_a_list_of_outcomes_to_retry_is_not_empty(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^--retry-failed: ',' names nothing; write names with commas between them"):
+        read(from_option(tmp_path, "--retry-failed", ","))
+
+
+@pytest.mark.parametrize("name", ["seeds", "gpus", "max_cost", "memory", "time_limit", "network", "models"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_number_of_thousands_of_digits_from_python_is_a_short_error(name: str, sign: int) -> None:
+    if name == "models":
+        assert Bench(models=[1]).settings.models == ("1",)
+        return
+    with pytest.raises(UsageError, match=rf"^{name}: '?a number of thousands of digits'? ") as caught:
+        settings.from_python({name: sign * 10**5000})
+    assert len(str(caught.value)) < 200
 
 
 def test_a_flag_in_a_resumed_manifest_must_be_true_or_false(tmp_path: Path) -> None:

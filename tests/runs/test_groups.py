@@ -29,6 +29,7 @@ from pytest_mlebench.records.group import (
     read_group,
     runs_in_progress,
 )
+from pytest_mlebench.records.manifest import PlannedRun
 from pytest_mlebench.records.outcome import Connection, Limits, Outcome, SandboxAccount, Validation
 from pytest_mlebench.records.record import (
     EVENTS,
@@ -114,8 +115,14 @@ FOREIGN: dict[str, tuple[tuple[str | int, ...], Any, str]] = {
     "too many calls": (("llm", "calls"), 1e300, "llm has an impossible number of calls"),
     "a price of nothing": (("llm", "cost"), math.nan, "llm has an impossible number of calls"),
     "negative calls": (("llm", "models", "m", "calls"), -1, "llm.models must be"),
-    "a twin's seed in words": (("twin", "run_seed"), "x", "twin.run_seed must be from 0 to 2^63 - 1, not x"),
+    "a twin's seed in words": (("twin", "run_seed"), "x", "twin.run_seed must be from 0 to 2^63 - 1, not 'x'"),
 }
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_seed_of_thousands_of_digits_is_a_short_error(sign: int) -> None:
+    with pytest.raises(ValueError, match=r"^seed must be from 0 to 2\^63 - 1, not a number of thousands of digits$"):
+        PlannedRun("a", "b", sign * 10**5000)
 
 
 @pytest.mark.parametrize("what", FOREIGN)
