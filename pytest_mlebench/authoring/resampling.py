@@ -32,6 +32,8 @@ DRAWN_UNITS = 10_000
 _AT_ONCE = 1 << 21
 _MAX_UNDEFINED = 0.1
 _MAX_CLASSES = 32
+_MAX_CELLS, _MAX_TERMS = 1 << 24, 1 << 27
+"""Maximum number of cells of a confusion matrix, and of numbers in an array that has a column for each cell."""
 
 
 @dataclass(frozen=True)
@@ -154,13 +156,18 @@ def confusion(
 
     ``y_true`` and ``y_pred`` have shape (rows,). ``score`` takes shape (resamples, true class, predicted class), and
     returns shape (resamples,). ``labels`` are the sorted classes (default: all that occur in either array). If most of
-    these are only predicted, there is no interval: its memory would grow with the square of their number.
+    these are only predicted, or rows and classes are too many, there is no interval: its memory would grow with the
+    square of the number of classes. For thousands of classes, there is no estimate either: it is NaN.
     """
     truth, predicted = np.asarray(y_true), np.asarray(y_pred)
     classes = np.unique(np.concatenate([truth, predicted])) if labels is None else np.asarray(labels)
     many = len(classes)
+    if many**2 > _MAX_CELLS:
+        return RowScores(np.full((1, 1), np.nan), lambda sums: sums[:, 0])
     cell = np.searchsorted(classes, truth) * many + np.searchsorted(classes, predicted)
-    if labels is None and many > max(_MAX_CLASSES, 2 * len(np.unique(truth))):
+    mostly_predicted = labels is None and many > max(_MAX_CLASSES, 2 * len(np.unique(truth)))
+    largest = max(len(cell), RESAMPLES, many**2 if len(cell) > DRAWN_UNITS else 0)  # rows, resamples or covariances
+    if mostly_predicted or largest * many**2 > _MAX_TERMS:
         sums = np.bincount(cell, minlength=many * many).astype(np.float64)
         return RowScores(sums[None], lambda sums: score(sums.reshape(-1, many, many)))  # one unit is not resampled
     terms = (cell[:, None] == np.arange(many * many)).astype(np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -123,6 +124,12 @@ def test_many_predicted_classes_need_little_memory_and_give_no_interval() -> Non
     assert rows.terms.nbytes < 1 << 20 and certainty(rows, None) is None
     assert certainty(confusion(truth, predicted % 20, quadratic_kappa), None) is not None
     assert certainty(confusion(predicted[:400], truth[:400], matthews), None) is not None, "these classes are true"
+    true = np.arange(4000) % 300
+    rows = confusion(true, true[::-1], matthews)
+    assert rows.estimate == pytest.approx(matthews_corrcoef(true, true[::-1]))
+    assert rows.terms.nbytes < 1 << 20 and certainty(rows, None) is None
+    numbers = np.arange(10**5)
+    assert math.isnan(confusion(numbers, numbers, matthews).estimate), "its matrix would take 80 GB"
 
 
 @pytest.fixture
