@@ -1,8 +1,8 @@
 """Runs a competition's ``prepare.py`` on real data, or on data from its ``synthetic.py`` or ``twin.py``.
 
-Code of third-party competitions runs in a separate process, whose environment contains no secrets. If the kernel
-supports Landlock, the process cannot use TCP, and can open only the competition's folder, the folders passed to it,
-Python and the system's libraries.
+Code of third-party competitions runs in a separate process, whose environment contains no secrets, and whose own
+processes end with it. If the kernel supports Landlock, it can open only the competition's folder, the folders passed to
+it, a temporary home, Python and the system's files (``python_paths``). From Linux 6.7, it cannot use TCP.
 
 The private randomness of version 2 is derived from the data store's key (see ``authoring.corrections``), a file that
 no agent sees. To get the same data in another store, copy this file there before preparing, or push and pull the
