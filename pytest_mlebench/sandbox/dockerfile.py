@@ -183,6 +183,8 @@ class _Checking:
         for flag in flags:
             if flag.partition("=")[0] not in _FLAGS.get(name, ()):
                 raise SandboxError(f"{name} {flag!r:.200} is not supported")
+            if re.search(r"""["'\\`]""", flag):  # builders may find its end, and other flags, after a space
+                raise SandboxError(f"{name} {flag!r:.200}: write it without quotes and escapes")
         match name:
             case "FROM":
                 self._check_stage(words)

@@ -62,6 +62,10 @@ STAGE = "FROM debian AS base\n"
         f'FROM ["debian", "AS", "victim"]\n{STAGE}{COPY}': "line 1: FROM takes an image",
         f"ONBUILD RUN true\n{STAGE}": "line 1: there must be a FROM before ONBUILD",
         f"{STAGE}COPY --from={'9' * 5000} /x /x": "line 2: COPY: 9{20} is not the number",
+        # Flags behind a space in a flag.
+        f'{STAGE}COPY --chown="a b:0" --from=victim /x /x': "line 2: COPY '--chown=\"a': write it without quotes",
+        rf"{STAGE}COPY --chown=a\ b:0 --from=victim /x /x": r"line 2: COPY '--chown=a\\\\': write it without quotes",
+        rf"{STAGE}ONBUILD COPY --chown='a b' --from=victim /x /x": "line 2: COPY .*: write it without quotes",
         # Triggers.
         f"{STAGE}ONBUILD FROM debian AS victim\n{COPY}": "line 2: ONBUILD FROM is not supported",
         STAGE + "ONBUILD " * 3000 + "RUN true": "line 2: ONBUILD ONBUILD is not supported",
