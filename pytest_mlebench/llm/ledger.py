@@ -503,7 +503,14 @@ def first_difference(recorded: Any, asked: Any, where: str = "") -> str:
 
 def common_length(one: Sequence[Any], other: Sequence[Any]) -> int:
     """Return the length of the common prefix of two sequences."""
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    low, high = 0, min(len(one), len(other))
+    while low < high:  # comparing slices is much faster than comparing elements
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 _ABSENT = object()

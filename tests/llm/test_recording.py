@@ -37,6 +37,7 @@ from pytest_mlebench.llm.ledger import (
     Ledger,
     Recording,
     canonical,
+    common_length,
     read_bodies,
     read_calls,
     without_volatile,
@@ -355,6 +356,14 @@ def test_lists_of_numbers_are_compared_in_linear_time(text: str) -> None:
 def test_other_numbers_are_part_of_the_question(text: str) -> None:
     question = canonical({"messages": [text]})
     assert without_volatile(question) == question
+
+
+@pytest.mark.parametrize(
+    "other", ["", "a", "ab", "abcdefg", "abcdefgh", "abcdefghi", "abcdXfgh", "Xbcdefgh", "abcdefgX"]
+)
+def test_the_common_length_is_that_of_the_common_prefix(other: str) -> None:
+    common = len(os.path.commonprefix(["abcdefgh", other]))
+    assert common_length("abcdefgh", other) == common_length(list(other), list("abcdefgh")) == common
 
 
 ODD: list[Any] = [5, "x", None, True, [], [5], {"a": 5}, "\ud800", [{"a": "\ud800"}], {"usage": 5}, {"model": []}]
