@@ -15,17 +15,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from pytest_mlebench import options as declared
-from pytest_mlebench.agents import AgentRegistry, Permissions
+from pytest_mlebench.agents import Agent, AgentRegistry, Permissions
 from pytest_mlebench.agents.registry import check_folder
-from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.catalog.competition import FIRST, item_name
 from pytest_mlebench.data.dataset import OBFUSCATED, default_data_dir
 from pytest_mlebench.data.preparing import Twins, resolve_choice, seed_of, twins_of, with_twins
-from pytest_mlebench.errors import DataError, MLEBenchError, SandboxError, UsageError
+from pytest_mlebench.defaults import MAX_SEEDS
+from pytest_mlebench.errors import DataError, MLEBenchError, SandboxError, UsageError, expect, number, quoted
 from pytest_mlebench.grading.grader import Grader, GradingLimits
 from pytest_mlebench.io.extensions import extensions, is_deleted, load_extension, not_installed
 from pytest_mlebench.io.files import AnyPath, bundled, expanded
@@ -39,8 +41,7 @@ from pytest_mlebench.sandbox.collection import SnapshotPolicy
 from pytest_mlebench.sandbox.contract import choose
 
 if TYPE_CHECKING:
-    from pytest_mlebench.agents import Agent
-    from pytest_mlebench.catalog import Catalogue, Competition
+    from pytest_mlebench.catalog import Catalogue
     from pytest_mlebench.data.dataset import Dataset, Description
     from pytest_mlebench.data.store import DataStore, PrepareOptions
     from pytest_mlebench.llm.accounting import GatewaySettings
@@ -82,6 +83,9 @@ class Bench:
         workers: int = 1,
         **options: Any,
     ) -> None:
+        if settings is not None:
+            expect(settings, declared.Settings, "settings", "or leave it out, and give options by name")
+        number(workers, "workers", least=1)
         self.settings = settings or declared.from_python(options)
         self._given = frozenset(f"--{name.replace('_', '-')}" for name, value in options.items() if value)
         self.reporter, self.workers = reporter, workers
@@ -404,7 +408,9 @@ class Bench:
 
     def competitions(self, split: str | None = None) -> list[Competition]:
         """The competitions of a split (default: that of the option ``split``, else all). Raises UsageError."""
-        chosen = split or self.settings.split
+        chosen = self.settings.split if split is None else split
+        if chosen is not None:
+            expect(chosen, str, "split", "a name, for example 'lite'")
         return self.catalogue.split(chosen) if chosen else list(self.catalogue)
 
     def prepare(self, *competitions: str | Competition, split: str | None = None) -> list[Dataset]:
@@ -431,12 +437,10 @@ class Bench:
         passed on.
         """
         chosen_agent = self.registry[agent] if isinstance(agent, str) else agent
+        expect(chosen_agent, Agent, "agent", "or a string with its id")
         named = competition if isinstance(competition, list | tuple) else [competition]
         chosen = self._chosen((item for item in named if item is not None), split)
-        seeds = self.settings.seeds if seeds is None else seeds
-        numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-        if not numbers:
-            raise UsageError("seeds: at least one is needed")
+        numbers = _seeds(self.settings.seeds if seeds is None else seeds)
         named_group = self.settings.run_group if group is None else group
         folder = group_folder(new_group_name() if named_group is None else named_group, self.settings.runs_dir)
         bench = self.with_settings(agents=(chosen_agent.id,), run_group=named_group and str(named_group))
@@ -567,6 +571,8 @@ class Bench:
 
     def _chosen(self, competitions: Iterable[str | Competition], split: str | None) -> list[Competition]:
         named = [self.catalogue[item] if isinstance(item, str) else item for item in competitions]
+        for item in named:
+            expect(item, Competition, "competition", "or a string with its id")
         if named and split:
             raise UsageError(f"name competitions or a split ({split}), not both")
         if not named and not (split or self.settings.split):
@@ -583,12 +589,28 @@ class Bench:
         return found
 
 
+def _seeds(seeds: object) -> list[int]:
+    """The seeds of ``Bench.run``. Raises UsageError if there are none or too many, and TypeError."""
+    if isinstance(seeds, bool) or not isinstance(seeds, int | Iterable):
+        raise TypeError(f"seeds must be a whole number or a list of whole numbers, not {quoted(seeds)}")
+    if isinstance(seeds, int):
+        seeds = range(max(0, seeds))
+    numbers = list(islice(seeds, MAX_SEEDS + 1))
+    if not numbers:
+        raise UsageError("seeds: at least one is needed")
+    if len(numbers) > MAX_SEEDS:
+        raise UsageError(f"seeds: a run group gets at most {MAX_SEEDS:,} in one call")
+    return numbers
+
+
 def new_group_name() -> str:
     return f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
 
 
 def group_folder(group: AnyPath, runs_dir: Path) -> Path:
     """The folder of a new or existing run group: a path, a name below ``runs_dir``, or ``last``. Raises UsageError."""
+    if not isinstance(group, str | os.PathLike):
+        raise TypeError(f"group must be a name or a path, not {quoted(group)}")
     name = os.path.normpath(group)
     check_group_name(Path(name).name)
     return (find_group(name, runs_dir) if name == LAST else runs_dir / expanded(name)).absolute()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -142,6 +143,10 @@ def test_several_values_can_be_a_list() -> None:
         ({}, "name a competition or a split"),
         ({"competition": DIABETES, "split": "smoke"}, "not both"),
         ({"competition": DIABETES, "seeds": 0}, "seeds: at least one is needed"),
+        ({"competition": DIABETES, "seeds": -(10**5000)}, "seeds: at least one is needed"),
+        ({"competition": DIABETES, "seeds": 10**5000}, "seeds: a run group gets at most 10,000 in one call"),
+        ({"competition": DIABETES, "seeds": count()}, "seeds: a run group gets at most 10,000 in one call"),
+        ({"competition": DIABETES, "seeds": [1.5]}, "the seed must be an integer of at least 0, not 1.5"),
         ({"competition": DIABETES, "seeds": "3"}, "the seed must be an integer of at least 0, not '3'"),
         ({"competition": DIABETES, "seeds": [0, -1]}, "the seed must be an integer of at least 0, not -1"),
         ({"competition": DIABETES, "group": "a\0b"}, r"'a\\x00b' cannot be the name of a run group"),
@@ -153,6 +158,39 @@ def test_a_wrong_call_is_explained(bench: Bench, arguments: dict[str, Any], mess
     with pytest.raises(UsageError, match=message):
         bench.run("dummy", **arguments)
     assert not Path("reports").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"agent": None}, r"agent must be of type Agent, not NoneType \(or a string with its id\)"),
+        ({"agent": ["dummy"]}, "agent must be of type Agent, not list"),
+        ({"competition": 3}, r"competition must be of type Competition, not int \(or a string with its id\)"),
+        ({"competition": [DIABETES, None, 3]}, "competition must be of type Competition, not int"),
+        ({"competition": None, "split": 3}, r"split must be of type str, not int \(a name, for example 'lite'\)"),
+        ({"seeds": 1.5}, "seeds must be a whole number or a list of whole numbers, not 1.5"),
+        ({"seeds": True}, "seeds must be a whole number or a list of whole numbers, not True"),
+        ({"group": 3}, "group must be a name or a path, not 3"),
+        ({"group": b"mine"}, "group must be a name or a path, not b'mine'"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_named(bench: Bench, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=f"^{message}"):
+        bench.run(**{"agent": "dummy", "competition": DIABETES, **arguments})
+    assert not Path("reports").exists()
+
+
+def test_other_methods_and_the_object_itself_name_an_argument_of_a_wrong_type(bench: Bench) -> None:
+    wrong: Any = 3
+    for call in (lambda: bench.prepare(wrong), lambda: bench.grade(wrong, "submission.csv")):
+        with pytest.raises(TypeError, match=r"^competition must be of type Competition, not int"):
+            call()
+    with pytest.raises(TypeError, match=r"^split must be of type str, not int"):
+        bench.competitions(wrong)
+    with pytest.raises(TypeError, match=r"^settings must be of type Settings, not int"):
+        Bench(settings=wrong)
+    with pytest.raises(UsageError, match=r"^workers must be a number of at least 1, not 'x'"):
+        Bench(workers=cast("int", "x"))
 
 
 @pytest.mark.parametrize("name", ["", ".", "./", "..", "../..", "a/..", "/", "a/../..", "x" * 201, "a\nb"])
