@@ -95,7 +95,7 @@ def _agents(options: argparse.Namespace) -> int:
     missing = "?" if images is None else "not built"
     values: list[dict[str, Any]] = []
     rows: list[tuple[str, ...]] = []
-    for agent in bench.registry.load().values():
+    for agent in bench.agents():
         size = images.built(agent) if images is not None else None
         base = agent.base_image or settings.base_image or BASE_IMAGE
         facts = {"version": agent.version, "models": list(agent.models), "keys": list(agent.secret_names)}
@@ -227,8 +227,7 @@ def _memory(_: Bench) -> Iterator[Line]:
 
 
 def _keys(bench: Bench) -> Iterator[Line]:
-    agents = bench.registry.load().values()
-    names = sorted({name for agent in agents for name in agent.secret_names if name.endswith("_KEY")})
+    names = sorted({name for agent in bench.agents() for name in agent.secret_names if name.endswith("_KEY")})
     present = [name for name in names if os.environ.get(name)]
     yield ("ok" if present else "note"), "keys", f"set: {', '.join(present) or 'none'}"
     if missing := sorted(set(names) - set(present)):

@@ -22,7 +22,7 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.gate.golden import make_golden, write_golden
-from pytest_mlebench.grading.grader import Grader, grade
+from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.io.files import expanded, scratch
 from pytest_mlebench.io.units import one_line, pluralize
 from pytest_mlebench.io.values import loads, write_json
@@ -174,8 +174,8 @@ def _grade_sample(options: argparse.Namespace) -> int:
     store = bench.store
     if not options.file.exists() and not store.dataset(competition).is_prepared:  # before gigabytes are downloaded
         raise UsageError(f"file not found: {options.file}; name the submission, a CSV file")
-    dataset = _prepared(store, competition)
-    report = grade(options.file, competition, dataset, **bench.grading_options)
+    _prepared(store, competition)
+    report = bench.grade(competition, options.file)
     if options.json:
         common.print_json(report.to_json())
     else:
