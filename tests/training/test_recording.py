@@ -13,6 +13,7 @@ from pytest_mlebench import Bench, UsageError, read_group
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.extras.training.episode import Episode
 from pytest_mlebench.extras.training.observation import Observation
+from pytest_mlebench.extras.training.recording import Trajectory
 from pytest_mlebench.extras.viewer.steps import Trajectories
 from tests.llm.atif import problems
 
@@ -66,6 +67,17 @@ def test_a_recorded_episode_has_its_steps_as_a_trajectory(group: Path) -> None:
         assert results == ["", "a note", "hello\n", ""]
         assert steps[2]["extra"]["exit_code"] == 3 and steps[3]["extra"]["submission"] == "valid"
         assert steps[3]["extra"]["reward"] > steps[2]["extra"]["reward"] == 0
+
+
+def test_the_trajectory_of_an_episode_is_bounded(tmp_path: Path) -> None:
+    trajectory = Trajectory("toy", max_entries=30)
+    trajectory.begin("x")
+    for _ in range(15):
+        trajectory.add("bash", {"command": "ls"}, "")
+    trajectory.write(tmp_path)
+    found = json.loads((tmp_path / "trajectory.json").read_text())
+    assert problems(found) == [] and len(found["steps"]) == 10
+    assert found["notes"] == "Left out: 6 calls at the end."
 
 
 def test_export_viewer_and_command_show_the_trajectory(

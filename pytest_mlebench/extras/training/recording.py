@@ -17,8 +17,9 @@ from pytest_mlebench.catalog.competition import item_name
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.extensions import renamed
 from pytest_mlebench.io.files import AnyPath, expanded
+from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import write_json
-from pytest_mlebench.llm.trajectory import MAX_CHARACTERS, MAX_TEXT, SCHEMA_VERSION, TRAJECTORY
+from pytest_mlebench.llm.trajectory import MAX_CHARACTERS, MAX_ENTRIES, MAX_TEXT, SCHEMA_VERSION, TRAJECTORY
 from pytest_mlebench.records.manifest import PlannedRun
 from pytest_mlebench.records.record import RunKey
 from pytest_mlebench.runs.writer import OpenGroup
@@ -73,8 +74,10 @@ class EpisodeRecording:
 class Trajectory:
     """The calls of an episode and their results, in ATIF."""
 
-    def __init__(self, agent: str) -> None:
+    def __init__(self, agent: str, *, max_entries: int = MAX_ENTRIES) -> None:
         self._agent = agent
+        self._max_steps = max_entries // 3  # each with a message, a call and a result
+        self._left_out = 0
         self._steps: list[dict[str, Any]] = []
         self._remaining = MAX_CHARACTERS
         self._clean = Redactor(environment_secrets()).text
@@ -85,6 +88,9 @@ class Trajectory:
 
     def add(self, call: str, arguments: Mapping[str, str], result: str, extra: Mapping[str, Any] | None = None) -> None:
         """Add a call of the episode with its result, and ``extra`` values of the step."""
+        if len(self._steps) >= self._max_steps:
+            self._left_out += 1
+            return
         id = f"call-{len(self._steps)}"
         step = self._add("agent", "")
         cleaned = {name: self._text(value) for name, value in arguments.items()}
@@ -95,7 +101,7 @@ class Trajectory:
 
     def write(self, run_dir: Path) -> None:
         """Write ``trajectory.json`` in a run directory."""
-        trajectory = {
+        trajectory: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "session_id": run_dir.name,
             "trajectory_id": "episode",
@@ -103,6 +109,8 @@ class Trajectory:
             "steps": self._steps,
             "final_metrics": {"total_steps": len(self._steps)},
         }
+        if self._left_out:
+            trajectory["notes"] = f"Left out: {pluralize(self._left_out, 'call')} at the end."
         write_json(run_dir / TRAJECTORY, trajectory)
 
     def _add(self, source: str, message: str) -> dict[str, Any]:
