@@ -51,7 +51,8 @@ def initial_paths(config: pytest.Config) -> list[str]:
 
 def ini_value_as_written(config: pytest.Config, key: str) -> object:
     """Return an ini key's value with its type in a TOML file, which ``getini`` may reject; None if there is none."""
-    found = config._inicfg.get(key)
+    values = config._inicfg if hasattr(config, "_inicfg") else config.inicfg  # pytest 9.0
+    found = values.get(key)
     return None if found is None else found.value
 
 
