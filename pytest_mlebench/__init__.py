@@ -9,9 +9,9 @@ Import what you use from here::
         print(record.outcome, record.score)
 
 What is stable
-    The names in ``__all__`` and their documented parameters; what ``prepare.py``, ``grade.py`` and ``synthetic.py`` of
-    a competition import from ``pytest_mlebench.grading`` and ``pytest_mlebench.authoring``; options, ini keys and
-    fixtures of the plugin; the command line; the files of a run group. Before a breaking change to
+    The names in ``__all__`` and their documented parameters; what ``prepare.py``, ``grade.py``, ``synthetic.py`` and
+    ``twin.py`` of a competition import from ``pytest_mlebench.authoring`` and ``pytest_mlebench.errors``; options, ini
+    keys and fixtures of the plugin; the command line; the files of a run group. Before a breaking change to
     them, at least one minor version warns, and the changelog announces it. Everything else may change at any time.
 
 Importing this package imports no other module: each name is imported on first use.
