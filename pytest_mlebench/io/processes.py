@@ -314,11 +314,12 @@ _EXECUTE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 2, 1 << 3
 _ALL_FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}
 """By Landlock ABI version; later versions use the last entry."""
 _ALL_TCP_RIGHTS = 3
+_ALL_SCOPES = 3  # abstract Unix sockets and signals
 _FILE_RIGHTS = _READ_FILE | 1 << 1 | 1 << 14  # read, write and truncate
 
 
 class _Ruleset(ctypes.Structure):
-    _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64))
+    _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
 
 
 class _PathBeneath(ctypes.Structure):
@@ -327,18 +328,21 @@ class _PathBeneath(ctypes.Structure):
 
 
 def read_only(paths: Iterable[Path], writable: Iterable[Path] = (), listable: Iterable[Path] = ()) -> int:
-    """Restrict this process to reading files below these paths. From Landlock ABI version 4, this also blocks TCP.
+    """Restrict this process to reading files below these paths. From Landlock ABI version 4, this also blocks TCP, and
+    from version 6 signals to other processes than its descendants.
 
     Files below ``writable`` can also be written, and folders below ``listable`` can be listed. Open files stay open.
     Returns the ABI version, or 0 if the system does not support this.
     """
     libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):  # also without Landlock: a program with more could not be killed
+        return 0
     version = libc.syscall(_CREATE_RULESET, None, 0, 1)
     if version < 1:
         return 0
     every = _ALL_FILE_RIGHTS[min(version, 3)]
-    handled = _Ruleset(_ALL_FILE_RIGHTS[min(version, 3)], _ALL_TCP_RIGHTS if version >= 4 else 0)
-    size = ctypes.sizeof(handled) if version >= 4 else 8
+    handled = _Ruleset(every, _ALL_TCP_RIGHTS if version >= 4 else 0, _ALL_SCOPES if version >= 6 else 0)
+    size = 24 if version >= 6 else 16 if version >= 4 else 8
     ruleset = libc.syscall(_CREATE_RULESET, ctypes.byref(handled), size, 0)
     if ruleset < 0:
         return 0
@@ -349,7 +353,7 @@ def read_only(paths: Iterable[Path], writable: Iterable[Path] = (), listable: It
             _allow(libc, ruleset, path, every)
         for path in listable:
             _allow(libc, ruleset, path, _READ_DIR)
-        confined = libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 and libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0
+        confined = libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0
     finally:
         os.close(ruleset)
     return int(version) if confined else 0

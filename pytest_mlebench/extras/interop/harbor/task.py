@@ -22,6 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_mlebench.catalog.competition import read_text
 from pytest_mlebench.data import dataset as data_dataset
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.errors import UsageError
@@ -110,7 +111,7 @@ class HarborTask:
             validate="/home/validate_submission.sh",
             limits=self.options.limits,
         )
-        return f"{text}\n---\n\n{self.description.read_text(encoding='utf-8')}"
+        return f"{text}\n---\n\n{read_text(self.description)}"
 
     @property
     def pulling_seconds(self) -> float:
