@@ -508,7 +508,6 @@ def parse_array(content: bytes) -> list[dict[str, Any]]:
 
 def joined_texts(stream: bytes) -> list[str]:
     """Return the strings in a stream, joined over its events: one for each place that events have in common."""
-    values = [event.value for event in ServerSentEvents().feed(stream + b"\n\n")]
     texts = defaultdict[tuple[str, ...], list[str]](list)
 
     def add(value: Any, place: tuple[str, ...]) -> None:
@@ -522,7 +521,10 @@ def joined_texts(stream: bytes) -> list[str]:
             for key, item in value.items():
                 add(item, (*place, str(which), key))
 
-    add(values if any(values) else parse_array(stream), ())
+    for event in ServerSentEvents().feed(stream + b"\n\n"):  # one by one: parsed, they would take much memory
+        add(event.value, ())
+    if not texts:
+        add(parse_array(stream), ())
     return ["".join(parts) for parts in texts.values()]
 
 

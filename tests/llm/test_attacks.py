@@ -800,7 +800,8 @@ def _deltas(path: str, text: str) -> list[dict[str, Any]]:
     """The events of a stream that contain two answers, or one, in parts of five characters."""
     parts = [text[at : at + 5] for at in range(0, len(text), 5)]
     if path == CHAT:
-        return [{"choices": [{"index": k, "delta": {"content": part}}]} for part in parts for k in (0, 1)]
+        chunks = [{"choices": [{"index": k, "delta": {"content": part}}]} for part in parts for k in (0, 1)]
+        return [*chunks, {"choices": [], "usage": USAGE}]
     if path.endswith("responses"):
         return [{"type": "response.output_text.delta", "delta": part} for part in parts]
     if path == MESSAGES:
@@ -815,6 +816,7 @@ def test_secrets_in_several_events_of_a_stream_are_not_recorded(
 ) -> None:
     is_gemini = path.startswith(STREAM.removesuffix("?alt=sse"))
     asked = _question(GENERATE) if is_gemini else {**_question(path), "stream": True}
+    asked |= {"stream_options": {"include_usage": True}} if path == CHAT else {}
     for text in (gateway.token, "public " * 7):
         events = _deltas(path, text)
         array = is_gemini and path != STREAM
