@@ -81,6 +81,7 @@ def test_words_are_split_outside_quotes() -> None:
         ("FROM a\nONBUILD RUN true\n", "line 2: ONBUILD"),
         ('FROM a\nENTRYPOINT ["x"]\n', "line 2: ENTRYPOINT would not run"),
         ("FROM a\nENV =x\n", "line 2: ENV"),
+        ('FROM a\nARG x}";id;: "${y=1\n', "line 2: ARG .* is not NAME or NAME=VALUE"),
         ("FROM a\nSHELL bash\n", "line 2: SHELL"),
     ],
 )

@@ -160,6 +160,8 @@ class Script:
     def _arguments(self, rest: str) -> None:
         for word in split(rest):
             name, given, default = word.partition("=")
+            if not name.isidentifier():
+                raise ValueError(f"ARG {word!r:.100} is not NAME or NAME=VALUE")
             if not self.base:
                 self._base_arguments[name] = default.strip("\"'")
                 continue
