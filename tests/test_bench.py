@@ -37,6 +37,12 @@ def test_a_run_leaves_a_complete_group(bench: Bench, tmp_path: Path) -> None:
     assert [own.agent for own in bench.report("mine").summaries] == ["dummy"]
 
 
+def test_folders_may_have_names_that_are_not_utf8(tmp_path: Path) -> None:
+    folder = tmp_path / "caf\udce9"
+    group = Bench(sandbox="local", data_dir=folder / "data", runs_dir=folder).run("dummy", DIABETES, group="mine")
+    assert [record.outcome for record in group.records] == [Outcome.no_medal]
+
+
 def test_finished_runs_are_not_run_again(bench: Bench) -> None:
     (first,) = bench.run("dummy", DIABETES, group="mine").records
     both = bench.run("dummy", [DIABETES, "smoke-digits"], group="mine").records

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
 import re
 import reprlib
 import shlex
@@ -39,7 +40,8 @@ def import_file(folder: Path, path: Path) -> ModuleType:
 
     Modules are cached until one of the folder's files changes. Raises whatever the import raises.
     """
-    package = f"competition:{quote(str(folder.resolve())).replace('.', '%2E')}"  # unique even if folders share an id
+    # Unique even if folders share an id.
+    package = f"competition:{quote(os.fsencode(folder.resolve())).replace('.', '%2E')}"
     files = sorted([*folder.glob("*.py"), *folder.glob("*/*.py")])
     with _lock:
         sources = [(file, (stat := file.stat()).st_mtime_ns, stat.st_size) for file in files]

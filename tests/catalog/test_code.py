@@ -41,8 +41,9 @@ def make(tmp_path: Path) -> Make:
 GRADE = "from .labels import VOTES\n\n\ndef grade(submission, answers):\n    return VOTES\n"
 
 
-def test_the_files_of_a_folder_import_each_other(make: Make) -> None:
-    competition = make("odd name/my-1.0_comp", labels="VOTES = 1.5", grade=GRADE)
+@pytest.mark.parametrize("folder", ["odd name", "caf\udce9"])
+def test_the_files_of_a_folder_import_each_other(folder: str, make: Make) -> None:
+    competition = make(f"{folder}/my-1.0_comp", labels="VOTES = 1.5", grade=GRADE)
     assert competition.module("grade").grade(None, None) == 1.5
     assert competition.module("labels").VOTES == 1.5
 

@@ -57,7 +57,7 @@ def create_home(home: Path, task: contract.Task, validation_url: str) -> dict[st
         shutil.copy(file, home)
     directories = {name: str(folder) for name, folder in folders.items() if name not in ("tmp", USER)}
     text = contract.render_instructions(validate=str(home / contract.VALIDATE), limits=task.limits, **directories)
-    (home / contract.INSTRUCTIONS).write_text(text, encoding="utf-8")
+    (home / contract.INSTRUCTIONS).write_text(text, encoding="utf-8", errors="surrogateescape")
     environment = {
         # The agent's `python` is ours, so a trusted agent can use the harness's packages.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
