@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -128,6 +130,22 @@ def test_the_record_notes_calls_that_are_missing_from_the_recording(
     assert "the recording lacks 1 model call, or their contents: it would be too large" in record.sandbox.notes
     record, _ = run(local_sandbox(), tmp_path)
     assert not any("lacks" in note for note in record.sandbox.notes)
+
+
+def test_the_record_notes_that_the_disk_was_full(upstream: Upstream, tmp_path: Path) -> None:
+    def fill(_: Seen) -> None:
+        for link in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):
+                if link.readlink().match(CALLS):
+                    full = os.open("/dev/full", os.O_WRONLY)
+                    os.dup2(full, int(link.name))
+                    os.close(full)
+
+    upstream.on_request = fill
+    record, run_dir = run(local_sandbox(), tmp_path)
+    assert record.error is None and record.llm["calls"] == 1 and record.llm["cost"] > 0
+    assert REPLY in (run_dir / "run.log").read_text()
+    assert "the recording lacks 1 model call, or their contents: No space left on device" in record.sandbox.notes
 
 
 def test_a_failure_to_create_a_trajectory_does_not_fail_the_run(
