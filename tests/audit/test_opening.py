@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -134,6 +136,13 @@ def test_unbundle_writes_only_a_run_group(
     assert main(["unbundle", "evil.tar.zst", "--to=into"]) == 2
     assert "exists" in capsys.readouterr().err
     assert [path.name for path in group.parent.iterdir()] == ["toys"]
+
+
+def test_a_pipe_is_not_a_bundle(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    command = [sys.executable, "-m", "pytest_mlebench.cli", "unbundle", "pipe", "--to=into"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "pipe is not a bundle" in done.stderr
 
 
 def test_unbundle_refuses_a_bundle_without_a_run_group(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:

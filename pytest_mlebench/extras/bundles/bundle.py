@@ -478,7 +478,7 @@ def check_is_bundle(path: Path) -> None:
     """Raise UsageError unless this is a bundle, by how it begins."""
     if not path.exists():
         raise UsageError(f"file not found: {path}")
-    if not is_bundle(path):
+    if not path.is_file() or not is_bundle(path):  # a pipe could not be opened twice
         raise UsageError(f"{path} is not a bundle: create one with `mlebench bundle`")
 
 
