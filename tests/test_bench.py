@@ -214,7 +214,7 @@ def test_a_folder_with_other_files_does_not_become_a_run_group(bench: Bench, tmp
     (tmp_path / "linked").symlink_to(finished)
     for place, message in (
         (project, "it contains other files, such as test_own.py"),
-        (runs, "it contains other files, such as .gitignore"),
+        (runs, "it contains other files, such as finished"),
         (tmp_path, "it contains other files"),
         (finished / "inner", f"is in the run group {finished}"),
         (next(finished.glob("*/run.json")).parent, f"is in the run group {finished}"),

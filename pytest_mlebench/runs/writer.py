@@ -243,11 +243,12 @@ def _check_place(folder: Path) -> None:
         return
     known = {*_STARTED, CONFTEST} if has_guard(folder) else _STARTED
     try:
-        other = min((path.name for path in folder.iterdir() if path.name not in known), default=None)
+        others = {path.name for path in folder.iterdir()} - known
     except OSError as error:
         raise UsageError(unusable(error)) from error
-    if other is not None:
-        raise UsageError(f"{folder} is not a run group: it contains other files, such as {other}; name a new folder")
+    if others:
+        shown = min(others, key=lambda name: (name.startswith("."), name))
+        raise UsageError(f"{folder} is not a run group: it contains other files, such as {shown}; name a new folder")
     if Path.cwd().is_relative_to(real):
         raise UsageError(f"{folder} is the current folder, or contains it; name a new folder for the run group")
 
