@@ -19,8 +19,10 @@ OPTION = re.compile(r"(?<![\w./-])--[a-z][a-z0-9-]*[a-z0-9](?![\w{-])")
 OF_PROGRAMS = {
     "--anchored": "tar",
     "--exclude": "tar",
+    "--force-reinstall": "pip",
     "--init-groups": "setpriv",
     "--no-anchored": "tar",
+    "--no-deps": "pip",
     "--nv": "apptainer exec",
     "--preserve": "setpriv",
     "--regid": "setpriv",
