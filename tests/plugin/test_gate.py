@@ -121,6 +121,21 @@ def test_a_missing_golden_file_error_explains_how_to_create_it(project: pytest.P
 
 
 @pytest.mark.full
+def test_a_damaged_file_of_the_prepared_data_is_named_without_a_traceback(project: pytest.Pytester) -> None:
+    write = "    (private / 'more.zip').write_bytes(b'PK')\n"
+    path = project.path / TOY / "prepare.py"
+    path.write_text(
+        f"{path.read_text()}\nfirst = prepare\ndef prepare(raw, public, private):\n"
+        f"    first(raw, public, private)\n{write}"
+    )
+    result = check(project, "-k", "prepare")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["archive */private/more.zip is damaged: *"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+    result.stdout.no_fnmatch_line("*def *")
+
+
+@pytest.mark.full
 def test_real_data_is_checked_on_request(project: pytest.Pytester) -> None:
     result = check(project, "--real-data", "-v")
     result.assert_outcomes(passed=4)
