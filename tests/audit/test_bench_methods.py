@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,10 @@ def test_unknown_kinds_of_files_groups_and_bundles_are_rejected(bench: Bench, tm
     group = bench.run("dummy", DIABETES, group="mine")
     with pytest.raises(UsageError, match="'weights' is not one of submissions"):
         bench.bundle(group, tmp_path / "mine.tar.zst", leave_out=["weights"])
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="pipe cannot be written: it exists, and is not a file"):
+        bench.bundle(group, tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
     with pytest.raises(UsageError, match="is not a bundle"):
         bench.verify(group.folder / MANIFEST)
     with pytest.raises(UsageError, match=f"^file not found: {tmp_path / 'missing'}$"):

@@ -199,6 +199,8 @@ def write_bundle(
     is the number of planned runs without a record, for the index. ``key`` is an SSH key that signs the index. ``check``
     returns reasons not to pack the group. Raises UsageError or OSError.
     """
+    if target.exists() and not target.is_file():  # renaming a file to it would replace a device such as /dev/null
+        raise UsageError(f"{target} cannot be written: it exists, and is not a file")
     with TemporaryDirectory(prefix="mlebench-bundle-") as scratch:
         found, omitted = _survey(group_dir, frozenset(leave_out), frozenset(extra or ()), Path(scratch))
         if missing_runs:
