@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, wraps
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.errors import CompetitionError, MLEBenchError
-from pytest_mlebench.io.units import first, plain
+from pytest_mlebench.errors import CompetitionError
+from pytest_mlebench.io.units import first
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -173,32 +173,16 @@ def _fail_if_any(differences: Sequence[Any], advice: str = "") -> None:
         pytest.fail("\n".join([*shown, *filter(None, [advice])]), pytrace=False)
 
 
-def _without_traceback(check: Check) -> Check:
-    """Return a check that fails with the message of an MLEBenchError, such as that of a damaged file."""
-
-    @wraps(check)
-    def checked(*arguments: Any, **named: Any) -> None:
-        try:
-            check(*arguments, **named)
-        except MLEBenchError as error:
-            message = plain(str(error))
-        else:
-            return
-        pytest.fail(message, pytrace=False)  # outside the handler: within it, pytest would show both exceptions
-
-    return checked
-
-
 SYNTHETIC_CHECKS: Mapping[str, Check] = {
-    "prepare": _without_traceback(synthetic_prepare),
-    "scores": _without_traceback(synthetic_scores),
-    "rejections": _without_traceback(synthetic_rejections),
-    "answers_stay_private": _without_traceback(synthetic_answers_stay_private),
+    "prepare": synthetic_prepare,
+    "scores": synthetic_scores,
+    "rejections": synthetic_rejections,
+    "answers_stay_private": synthetic_answers_stay_private,
 }
 REAL_CHECKS: Mapping[str, Check] = {
-    "checksums": _without_traceback(real_checksums),
-    "sample_submission": _without_traceback(real_sample_submission),
-    "perfect_submission": _without_traceback(real_perfect_submission),
-    "answers_stay_private": _without_traceback(real_answers_stay_private),
+    "checksums": real_checksums,
+    "sample_submission": real_sample_submission,
+    "perfect_submission": real_perfect_submission,
+    "answers_stay_private": real_answers_stay_private,
 }
 """The checks by their names in node ids."""

@@ -115,11 +115,9 @@ def _get_and_assert_passed(request: pytest.FixtureRequest, get: Callable[[], Run
     try:
         record = get()
     except MLEBenchError as error:
-        request.node.stash[state.HARNESS_ERROR] = message = plain(str(error))  # may quote an agent
-    else:
-        _assert_passed(request, record)
-        return
-    pytest.fail(message, pytrace=False)  # outside the handler: within it, pytest would show both exceptions
+        request.node.stash[state.HARNESS_ERROR] = plain(str(error))  # may quote an agent
+        raise
+    _assert_passed(request, record)
 
 
 def _assert_passed(request: pytest.FixtureRequest, record: RunRecord) -> None:
