@@ -56,6 +56,7 @@ from pytest_mlebench.io.processes import (
     adopt_orphans,
     end_orphans,
     end_with,
+    has_children,
     kill_group,
     preload,
     read_only,
@@ -111,7 +112,7 @@ def main() -> None:
             worker = _fork(job, close=(control.descriptor, replies, *close))
         workers[key] = worker
         reply = _handle(worker, request, control)
-        if "beyond" in reply:
+        if "beyond" in reply or (worker.alive and has_children(worker.pid)):  # which would stay with the worker
             worker.kill()
         _end_orphans(workers.values())
         os.write(replies, json.dumps(reply).encode() + b"\n")

@@ -256,18 +256,23 @@ def end_orphans(children: Collection[int]) -> None:
 
     The children of a killed process become children of this one, so this continues until there are no others.
     """
-    while orphans := [pid for pid in _child_ids() if pid not in children]:
+    while orphans := [pid for pid in _child_ids(os.getpid()) if pid not in children]:
         for pid in orphans:
             kill_group(pid)
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
 
 
-def _child_ids() -> list[int]:
-    pid = os.getpid()
+def has_children(pid: int) -> bool:
+    """Return whether a process has children, running or not yet waited for."""
+    return bool(_child_ids(pid))
+
+
+def _child_ids(pid: int) -> list[int]:
     try:
-        return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
-    except OSError:  # the kernel lacks this file; searching all processes is slower
+        threads = [*Path(f"/proc/{pid}/task").iterdir()]
+        return [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+    except OSError:  # the kernel lacks this file, or a thread has ended; searching all processes is slower
         return [int(folder.name) for folder in Path("/proc").glob("[1-9]*") if _parent(folder) == pid]
 
 

@@ -330,18 +330,21 @@ def test_code_cannot_kill_the_process_that_ends_it(make: Make, tmp_path: Path) -
     assert version_of_landlock() < 6 or latest_server().is_running()
 
 
-def test_no_detached_process_survives_its_grader(make: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", ["raise MemoryError(detach())", "return detach() and 1.0"], ids=["error", "score"])
+def test_no_detached_process_survives_its_grader(make: Make, ends: str, tmp_path: Path) -> None:
     name = f"left-{os.getpid()}"
     grade = f"""
 import ctypes
-ctypes.CDLL(None).prctl(15, b{name!r})
-def grade(submission, answers): raise MemoryError(detach())  # its worker is not used again
+def grade(submission, answers):
+    ctypes.CDLL(None).prctl(15, b{name!r})
+    {ends}
 """
     competition = make("grade", DETACH + grade)
     dataset = DataStore(tmp_path / "data").prepare(competition, synthetic=1)
     shutil.copy(dataset.answers, submission := tmp_path / "submission.csv")
     grader = Grader(competition, dataset)
-    assert "of memory" in str(grader.report(submission).error)
+    report = grader.report(submission)
+    assert report.score == 1 or "of memory" in str(report.error)
     assert not [process for process in psutil.process_iter() if process.name() == name]
 
 
