@@ -9,12 +9,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from pytest_mlebench import defaults
 from pytest_mlebench.errors import SandboxError, quoted
 from pytest_mlebench.io.extensions import extensions, is_deleted, not_installed
 from pytest_mlebench.io.units import parse_duration
 
-_MAX_DIGITS = 18
+_MAX_DIGITS = 19
 """Of a whole number: more than bytes, tokens or calls ever need."""
 
 
@@ -121,12 +120,6 @@ def natural_number(text: str, least: int = 0) -> int:
 
 def positive_integer(text: str) -> int:
     return natural_number(text, 1)
-
-
-def seeds(text: str) -> int:
-    if (number := positive_integer(text)) > defaults.MAX_SEEDS:
-        raise ValueError(f"{text} is too large; a session has at most {defaults.MAX_SEEDS:,} seeds")
-    return number
 
 
 def whole_gpus(text: str) -> int:

@@ -181,7 +181,7 @@ class Settings:
         parse.version,
     )
     seeds: int = _of_runs(
-        "--seeds", "N", "runs of each agent on each competition (default: 1)", parse.seeds, INI, default=1
+        "--seeds", "N", "runs of each agent on each competition (default: 1)", parse.positive_integer, INI, default=1
     )
     sandbox: str = _option(
         "--sandbox",
@@ -876,6 +876,8 @@ def _problems(settings: Settings, given: AbstractSet[str]) -> Iterator[str]:
             yield "--real-data checks graders, which --agent does not: leave one of them out"
         if "--retry-failed" in given and not (settings.resume or settings.run_group):
             yield "--retry-failed needs the run group to retry: add --resume=GROUP or --run-group=NAME"
+        if settings.seeds > defaults.MAX_SEEDS and ("--seeds" in given or not settings.resume):
+            yield f"--seeds={settings.seeds} is too large; a session has at most {defaults.MAX_SEEDS:,} seeds"
     elif "--split" in given:  # the session runs the competitions' checks
         if ignored := _given(_RUN_OPTIONS, given):
             yield _problem(ignored, AGENT.problem)

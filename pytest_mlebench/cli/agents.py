@@ -86,7 +86,9 @@ def _for_sif(bench: Bench) -> Bench:
 
 
 def _agents(options: argparse.Namespace) -> int:
-    bench = _for_sif(_read_bench(options))
+    bench = _read_bench(options)
+    if options.mlebench_sif is not None:  # in an ini file, it may be for a cluster
+        bench = _for_sif(bench)
     settings, images = bench.settings, None
     try:
         images = bench.building_sandbox().images

@@ -70,19 +70,23 @@ def not_installed(what: str, extra: str = "") -> str:
     """The error text if ``what`` needs the packages of an extra, or a part of this package that was deleted."""
     if extra:
         return f"{what} needs packages that are not installed: pip install 'pytest-mlebench[{extra}]'"
-    install = "pip install --force-reinstall --no-deps pytest-mlebench"
-    return f"{what} needs a part of pytest-mlebench that is not installed: {install}"
+    return f"{what} needs a part of pytest-mlebench that is not installed: reinstall pytest-mlebench from its source"
 
 
 @contextmanager
 def needs_extra(what: str, extra: str) -> Iterator[None]:
-    """Context manager: an import of a package that is not installed is a UsageError that names the extra."""
+    """Context manager: an import of a package that is not installed is a UsageError that names the extra.
+
+    So is one of a package that is broken or too old, with the error.
+    """
     try:
         yield
     except ImportError as error:
         if (error.name or "").startswith("pytest_mlebench"):
             raise
-        raise UsageError(not_installed(what, extra)) from error
+        if isinstance(error, ModuleNotFoundError):
+            raise UsageError(f"{not_installed(what, extra)} ({error})") from error
+        raise UsageError(f"{what} cannot be used: {error}: pip install --upgrade 'pytest-mlebench[{extra}]'") from error
 
 
 class _Moved(ModuleType):

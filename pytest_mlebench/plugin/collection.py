@@ -196,7 +196,8 @@ def _choose_paths(config: pytest.Config, session: Session) -> None:
     if settings.split is not None:
         session.chosen = tuple(session.catalogue.split(settings.split))
     # A split in the ini file only selects among the competitions that pytest finds: a project has other tests, too.
-    if internals.has_paths(config) or not (settings.has_runs or "--split" in given_options(config)):
+    has_split = settings.split is not None and (settings.real_data or "--split" in given_options(config))
+    if internals.has_paths(config) or not (settings.has_runs or has_split):
         here = config.invocation_params.dir
         internals.set_paths(config, [_with_bundled(session, argument, here) for argument in config.args])
         return

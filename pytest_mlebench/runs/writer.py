@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -231,6 +232,8 @@ class OpenGroup:
 
 _STARTED = frozenset({EVENTS, LOCK, WORKERS})
 """Files that a session writes to a new run group before its manifest."""
+_HARMLESS = re.compile(rf"\.({re.escape(MANIFEST)}|{re.escape(CONFTEST)})\.\d+|\.gitkeep|\.DS_Store|.*\.(log|out|err)")
+"""Other files that a new run group may have: what a killed session left, placeholders, and logs."""
 
 
 def _check_place(folder: Path) -> None:
@@ -243,7 +246,7 @@ def _check_place(folder: Path) -> None:
         return
     known = {*_STARTED, CONFTEST} if has_guard(folder) else _STARTED
     try:
-        others = {path.name for path in folder.iterdir()} - known
+        others = {path.name for path in folder.iterdir() if not _HARMLESS.fullmatch(path.name)} - known
     except OSError as error:
         raise UsageError(unusable(error)) from error
     if others:

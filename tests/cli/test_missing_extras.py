@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.io.extensions import needs_extra
+
 WITHOUT = """
 import sys
 
@@ -21,8 +24,8 @@ sys.meta_path.insert(0, Missing())
 COMMAND = f"{WITHOUT}\nfrom pytest_mlebench.cli.main import main\nsys.exit(main(words))"
 SESSION = f"{WITHOUT}\nimport pytest\nsys.exit(pytest.main(['-p', 'no:cacheprovider', *words]))"
 BENCH = f"{WITHOUT}\nfrom pytest_mlebench import Bench\ngetattr(Bench(), *words)"
-REINSTALL = "needs a part of pytest-mlebench that is not installed: pip install --force-reinstall * pytest-mlebench"
-VIEW = "the command view needs packages that are not installed: pip install '*[view]'"
+REINSTALL = "needs a part of pytest-mlebench that is not installed: reinstall pytest-mlebench from its source"
+VIEW = "the command view needs packages that are not installed: pip install '*[view]' (No module named *)"
 EXTRAS = "pytest_mlebench.extras."
 
 
@@ -50,3 +53,9 @@ def test_the_error_says_what_to_install(
     assert done.ret != 0
     done.stderr.fnmatch_lines([f"*{error.replace('[', '[[]')}"])
     assert "Traceback" not in done.stderr.str() or program == BENCH
+
+
+def test_the_error_of_a_broken_package_is_shown() -> None:
+    message = r"^--to=x cannot be used: cannot import name 'nothing' from 'json' .*: pip install --upgrade '.*\[x\]'"
+    with pytest.raises(UsageError, match=message), needs_extra("--to=x", "x"):
+        exec("from json import nothing")

@@ -22,6 +22,7 @@ def given(words: str) -> tuple[Settings, frozenset[str]]:
     ("words", "message"),
     [
         ("--agent=a --retry-failed=all", "--retry-failed needs the run group to retry"),
+        ("--agent=a --seeds=10001", "--seeds=10001 is too large; a session has at most 10,000 seeds"),
         ("--agent=a --real-data", "--real-data checks graders, which --agent does not"),
         ("--resume=g --real-data", "--real-data checks graders"),
         ("--agent=a --gpu-ids=0,1", "--gpu-ids selects GPUs, but runs get none: add --gpus=N"),

@@ -38,7 +38,9 @@ _HELD = re.compile(r"launch.failed.requeued.held|JobHoldMaxRequeue", re.IGNORECA
 """Reasons of a waiting job that Slurm could not start on its node and will not retry."""
 _OURS = "array chdir error help open-mode output quiet test-only usage version wait wrap".split()
 """Options of ``sbatch`` that would hide a job's output or id from the session, or submit another number of jobs."""
-_OURS_SHORT = re.compile("-[HOv]*[aDehoQVW]")
+_OURS_SHORT = re.compile("-[HOv]*([aDehoQVW])")
+_OVERRIDDEN = {"chdir", "open-mode", "output", "D", "o"}
+"""Those that have no effect in a script, since the session gives its own to ``sbatch``."""
 _NO_NODES = "Requested node configuration is not available"
 _RUNNING = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING"})
 _PENDING = frozenset(
@@ -63,8 +65,9 @@ class SlurmEngine:
             self._setup = "" if setup is None else setup.read_text(encoding="utf-8")
         except (OSError, UnicodeError) as error:
             raise ClusterError(f"--cluster-setup: {setup} cannot be read: {reason(error)}") from error
-        for line in re.findall(r"^#SBATCH(.*)", self._setup, re.MULTILINE):
-            _options(line, f"--cluster-setup: {setup}", comments=True)
+        head = re.match(r"(?:[ \t]*(?:#.*)?\n)*", f"{self._setup}\n")  # sbatch ignores what follows a command
+        for line in re.findall(r"^#SBATCH[ \t](.*)", head[0] if head else "", re.MULTILINE):
+            _options(line, f"--cluster-setup: {setup}", in_script=True)
         self.poll_seconds = self.settle_seconds = _interval()
         dropped = {*secrets, "SBATCH_ARRAY_INX", "SBATCH_ERROR", "SBATCH_WAIT"}
         self._environment = {name: value for name, value in os.environ.items() if name not in dropped}
@@ -172,16 +175,18 @@ class SlurmEngine:
         raise (QueueFull if _FULL.search(text) else ClusterError)(f"{command[0]}: {text}")
 
 
-def _options(text: str, what: str, *, comments: bool = False) -> list[str]:
+def _options(text: str, what: str, *, in_script: bool = False) -> list[str]:
     """The words of options for ``sbatch``. Raises ClusterError for those of ``_OURS``, also if they are abbreviated."""
+    allowed = _OVERRIDDEN if in_script else set()
     try:
-        words = shlex.split(text, comments=comments)
+        words = shlex.split(text, comments=in_script)
     except ValueError as error:
         raise ClusterError(f"{what}: {text!r} is invalid: {error}") from error
     for word in words:
         name = word.partition("=")[0]
-        is_long = name.startswith("--") and any(option.startswith(name[2:]) for option in _OURS)
-        if is_long or _OURS_SHORT.match(word):
+        is_long = name.startswith("--") and any(option.startswith(name[2:]) for option in {*_OURS} - allowed)
+        is_short = (match := _OURS_SHORT.match(word)) is not None and match[1] not in allowed
+        if is_long or is_short:
             raise ClusterError(f"{what}: leave out {name}: each run is one job, whose output the session needs")
     return words
 

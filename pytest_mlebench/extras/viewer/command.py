@@ -42,6 +42,8 @@ def _view(options: argparse.Namespace) -> int:
     with needs_extra("the command view", "view"):  # a late import, so that other commands need no web server
         from pytest_mlebench.extras.viewer.server import serve
     settings = read_settings(options)
+    if options.mlebench_data_dir is not None and settings.data_dir is not None and not settings.data_dir.is_dir():
+        raise UsageError(f"--data-dir: {settings.data_dir} is not a folder")
     runs_dir = options.runs_dir or settings.runs_dir
     if bundle_at(str(runs_dir)) is not None:
         runs_dir = open_group(str(runs_dir), runs_dir)

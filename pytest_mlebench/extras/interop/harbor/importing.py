@@ -34,7 +34,7 @@ from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.run_details import steps_of
 from pytest_mlebench.runs.guard import protect
 from pytest_mlebench.runs.run import about_data, graded
-from pytest_mlebench.runs.writer import about_competition
+from pytest_mlebench.runs.writer import about_competition, check_group_name
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -64,6 +64,7 @@ def _import(options: argparse.Namespace) -> int:
     bench = _as_exported(bench, trials)
     folder = options.output or bench.settings.runs_dir / job.resolve().name
     try:
+        check_group_name(folder.absolute().name)
         folder.mkdir(parents=True)
     except FileExistsError as error:
         raise UsageError(f"{folder} exists already: name another folder with --output") from error
