@@ -370,6 +370,7 @@ class Dataset:
 
 
 _MAX_PARQUET_VALUES, _MAX_PARQUET_BYTES = 1 << 25, 1 << 30
+_PARQUET_ROWS = 1 << 12
 Digest = str | dict[str, Any]
 """An MD5 in hexadecimal, or the digests of an archive's members or of a parquet file's parts."""
 
@@ -422,14 +423,39 @@ def read_parquet(source: Path | IO[bytes]) -> pd.DataFrame:
 
     about = parquet.read_metadata(source)
     groups = [about.row_group(index) for index in range(about.num_row_groups)]
-    values = sum(group.column(index).num_values for group in groups for index in range(group.num_columns))
-    if max(values, about.num_rows * about.num_columns) > _MAX_PARQUET_VALUES:
+    chunks = [group.column(index) for group in groups for index in range(group.num_columns)]
+    if max(sum(chunk.num_values for chunk in chunks), about.num_rows * about.num_columns) > _MAX_PARQUET_VALUES:
         raise DataError(f"{source} is not read: it has more than {_MAX_PARQUET_VALUES:,} values")
-    if (size := sum(group.total_byte_size for group in groups)) > _MAX_PARQUET_BYTES:
-        raise DataError(
-            f"{source} is not read: it takes {format_size(size)}, more than {format_size(_MAX_PARQUET_BYTES)}"
-        )
+    if any(size > _MAX_PARQUET_BYTES for size in _parquet_sizes(source, about, chunks)):
+        raise DataError(f"{source} is not read: it takes more than {format_size(_MAX_PARQUET_BYTES)}")
     return pd.read_parquet(source)
+
+
+def _parquet_sizes(source: Path | IO[bytes], about: Any, chunks: list[Any]) -> Iterator[int]:
+    """Yield how many bytes a parquet file takes at least, each time with more of it unpacked."""
+    from pyarrow import parquet
+
+    yield sum(chunk.total_uncompressed_size for chunk in chunks)
+    columns = {column.path: column for column in map(about.schema.column, range(about.num_columns))}
+    yield sum(chunk.num_values * max(columns[chunk.path_in_schema].length, 0) for chunk in chunks)
+    texts = [path for path, column in columns.items() if column.physical_type == "BYTE_ARRAY"]
+    total = 0
+    with parquet.ParquetFile(source, read_dictionary=texts) as file:  # which does not repeat equal texts in memory
+        for batch in file.iter_batches(_PARQUET_ROWS, columns=texts):
+            yield (total := total + sum(map(_text_bytes, batch.columns)))
+
+
+def _text_bytes(array: Any) -> int:
+    """The bytes of all texts in an Arrow array, in which equal ones may be stored once."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if isinstance(array, pa.DictionaryArray):
+        return compute.sum(compute.binary_length(array.dictionary).take(array.indices)).as_py() or 0
+    if pa.types.is_nested(array.type):
+        parts = array.flatten()
+        return sum(map(_text_bytes, parts if isinstance(parts, list) else [parts]))
+    return int(array.nbytes)
 
 
 def listing(folder: Path) -> dict[str, Digest]:

@@ -66,6 +66,27 @@ def test_a_small_parquet_file_with_a_huge_table_is_not_read(tmp_path: Path) -> N
     assert table(PublicFile(path.name, path.read_bytes())) is None
 
 
+@pytest.mark.parametrize("kind", ["text", "list", "struct", "map", "fixed size"])
+def test_a_small_parquet_file_with_a_long_text_in_many_rows_is_not_read(tmp_path: Path, kind: str) -> None:
+    values = pa.array(["x" * (1 << 20)], pa.binary(1 << 20) if kind == "fixed size" else pa.string())
+    texts = pa.DictionaryArray.from_arrays(np.zeros(1100, np.int32), values)
+    offsets = pa.array(np.arange(1101, dtype=np.int32))
+    arrays: dict[str, Callable[[], pa.Array]] = {
+        "text": lambda: texts,
+        "list": lambda: pa.ListArray.from_arrays(offsets, texts),
+        "struct": lambda: pa.StructArray.from_arrays([texts], ["a"]),
+        "map": lambda: pa.MapArray.from_arrays(offsets, pa.array(range(1100)), texts),
+        "fixed size": lambda: texts,
+    }
+    path, page = tmp_path / "x.parquet", 1 << 24
+    parquet.write_table(pa.table({"a": arrays[kind]()}), path, dictionary_pagesize_limit=page)
+    assert parquet.read_metadata(path).row_group(0).total_byte_size < 1 << 24
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(DataError, match=r"x.parquet is not read: it takes more than 1 GiB"):
+        digest(path)
+    assert table(PublicFile(path.name, path.read_bytes())) is None
+
+
 def test_the_checksum_of_any_other_file_covers_its_bytes(tmp_path: Path) -> None:
     (tmp_path / "zip").write_bytes(b"one")
     assert digest(tmp_path / "zip") == ONE
