@@ -211,7 +211,10 @@ class Accounting:
             stack.callback(self._thread.shutdown)
             stack.callback(lambda: self._thread.submit(self._ledger.close).result())
             if self._account is not None:
-                self._thread.submit(self._account.close).result()
+                try:
+                    self._thread.submit(self._account.close).result()
+                except OSError as error:  # open reservations count as spent once this process has ended
+                    self._ledger.note(error)
 
     async def do(self, function: Callable[[], _T]) -> _T:
         """Run a function in the accounting thread."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_mlebench.errors import reason
+from pytest_mlebench.io.files import open_regular
 from pytest_mlebench.io.values import MAX_DEPTH, as_number, loads, parse
 from pytest_mlebench.llm.prices import MAX_AMOUNT, Tokens
 from pytest_mlebench.llm.requests import MAX_ELEMENTS, Refusal
@@ -141,6 +142,8 @@ class Totals:
     dropped: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
     """Why the gateway, or an unreachable provider, did not answer, and the errors that providers returned."""
+    connections_refused: int = 0
+    """Connections beyond the limit, which were closed."""
     budget_ended: str | None = None
 
     def add(self, call: Call) -> None:
@@ -329,12 +332,11 @@ def read_calls(run_dir: Path, *, only_valid: bool = True) -> list[dict[str, Any]
     A ledger may come from someone else, so by default, lines that ``Call.from_json`` rejects are skipped, too.
     """
     try:
-        file = (run_dir / CALLS).open("rb")
-    except OSError:
+        with open_regular(run_dir / CALLS, follow_links=False) as file:
+            lines = _lines(file.read, MAX_CALLS_BYTES + MAX_BODY_BYTES)
+            found = [value for line in islice(lines, _MAX_LINES) if isinstance(value := _json(line), dict)]
+    except (OSError, ValueError):
         return []
-    with file:
-        lines = _lines(file.read, MAX_CALLS_BYTES + MAX_BODY_BYTES)
-        found = [value for line in islice(lines, _MAX_LINES) if isinstance(value := _json(line), dict)]
     return [line for line in found if not only_valid or _is_call(line)]
 
 
@@ -359,18 +361,19 @@ def read_sized_bodies(run_dir: Path) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield what ``read_bodies`` yields, with the size of each line in bytes."""
     from pytest_mlebench.io.compression import DecompressionParameter, ZstdError, ZstdFile
 
-    try:
-        reader = ZstdFile(run_dir / BODIES, options={DecompressionParameter.window_log_max: _MAX_WINDOW_LOG})
-    except OSError:
-        return
-
     def read(size: int) -> bytes:
         try:
             return reader.read1(size)
         except (ZstdError, EOFError):  # what follows a truncated frame cannot be read
             return b""
 
-    with reader:
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(open_regular(run_dir / BODIES, follow_links=False))
+        except (OSError, ValueError):
+            return
+        options: dict[int, int] = {DecompressionParameter.window_log_max: _MAX_WINDOW_LOG}
+        reader = stack.enter_context(ZstdFile(file, options=options))
         for line in islice(_lines(read, MAX_UNPACKED_BYTES + MAX_BODY_BYTES), _MAX_LINES):
             value = None if line.count(b"{") + line.count(b"[") > _MAX_BRACKETS else _json(line)
             if isinstance(value, dict) and type(value.get("number")) is int:

@@ -392,7 +392,7 @@ class OpenAI(api.API):
         given = [known for known in api.CHAT_LIMITS if known in body]
         if not any(known in admission.output_limits for known in given):
             given.append(name)
-        body |= dict.fromkeys(given, tokens)
+        body |= {known: min(body.get(known) or tokens, tokens) for known in given}
         return True
 
     def ask_for_usage(self, endpoint: Endpoint, body: Body) -> bool:

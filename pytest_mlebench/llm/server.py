@@ -52,9 +52,7 @@ class _Connection(web.RequestHandler):
         super().connection_made(transport)
         settings = self._service.settings
         if len(self._server.connections) > settings.max_connections:
-            self._service.accounting.totals.refusals[
-                f"the agent opened more than {settings.max_connections} connections at once"
-            ] += 1
+            self._service.accounting.totals.connections_refused += 1
             self.force_close()
         else:
             self._timer = asyncio.get_running_loop().call_later(settings.head_seconds, self._close_silent)

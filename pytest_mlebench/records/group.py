@@ -118,11 +118,6 @@ class RunGroup:
         return found
 
 
-def _inside(group_dir: Path, name: str) -> Iterator[Path]:
-    """The files of this name in the folders of a group. A folder that is a link is left out."""
-    return (path for path in group_dir.glob(f"*/{name}") if not path.parent.is_symlink())
-
-
 _Version = tuple[int, int, int]
 """The time of a file's last change, its size and its inode."""
 
@@ -168,7 +163,10 @@ class GroupReader:
         """The latest record of each run, ordered by start. Files that are not records are left out."""
         self._broken = []
         found = dict(self._added)
-        for path in sorted(_inside(self.folder, RECORD)):
+        for path in sorted(self.folder.glob(f"*/{RECORD}")):
+            if path.parent.is_symlink():
+                self._broken.append(f"{path.parent} is a link, which is not followed here: move the folder back")
+                continue
             try:
                 found[path.parent.name] = self._current(path)
             except (OSError, ValueError) as error:
@@ -415,8 +413,8 @@ def mark_running(run_dir: Path, key: RunKey, *, worker: str, time_limit: float) 
 def runs_in_progress(group_dir: Path) -> list[RunInProgress]:
     """The runs of a group that have no record yet, ordered by start."""
     found = []
-    for path in _inside(group_dir, RUNNING):
-        if (path.parent / RECORD).exists():
+    for path in group_dir.glob(f"*/{RUNNING}"):
+        if path.parent.is_symlink() or (path.parent / RECORD).exists():
             continue
         try:
             run = read_json(path, RunInProgress)

@@ -427,7 +427,9 @@ def _notes(run: _Run) -> Iterator[str]:
         yield from _write_trajectory(run.task.run_dir, run.task.agent, run.options)
         usage = Usage.of(run.task.gateway.account())
         if lacking := usage.left_out:
-            why = usage.write_error or "it would be too large"
+            why = "it would be too large"
+            if usage.write_error:
+                why += f", or could not be written: {usage.write_error}"
             yield f"the recording lacks {pluralize(lacking, 'model call')}, or their contents: {why}"
         elif usage.write_error:
             yield f"the account of model calls could not always be written: {usage.write_error}"

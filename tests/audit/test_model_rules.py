@@ -242,6 +242,21 @@ def test_a_trajectory_is_compared_up_to_a_size(world: World) -> None:
         assert (check.result, check.reasons) == (CheckResult.unchecked, (too_large,))
 
 
+def test_calls_that_are_missing_because_of_a_full_disk_cannot_be_checked(world: World) -> None:
+    world.lines(lambda lines: lines.pop())
+    world.llm |= {"left_out": 1, "write_error": "No space left on device"}
+    found = world.check()
+    assert (found.result, found.detail) == (CheckResult.unchecked, "calls were not recorded")
+    assert f"{RUN.run_id}: calls: its ledger has 2, but its record 3" in found.reasons
+    world.llm |= {"left_out": 0}
+    assert "calls: its ledger has 2, but its record 3" in world.differs()
+
+
+def test_refused_connections_are_not_in_ledgers(world: World) -> None:
+    told(connections_refused=5)(world)
+    assert world.differs() == []
+
+
 def test_a_failed_call_needs_no_recording(world: World) -> None:
     world.lines(
         lambda lines: [line.update(status=status) for line, status in zip(lines, (400, None, 500), strict=True)]

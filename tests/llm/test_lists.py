@@ -728,10 +728,10 @@ def test_the_response_length_is_limited_by_the_parameter_that_the_server_support
     assert limited("chat", {}, "max_completion_tokens") == {"max_completion_tokens": 7}
     assert limited("chat", {"max_completion_tokens": 9}) == {"max_completion_tokens": 7}
     both = {"max_completion_tokens": 9, "max_tokens": 5}
-    assert limited("chat", both) == {"max_completion_tokens": 7, "max_tokens": 7}
-    assert limited("chat", {"max_tokens": 5}, "other", output_limits={"other"}) == {"max_tokens": 7, "other": 7}
+    assert limited("chat", both) == {"max_completion_tokens": 7, "max_tokens": 5}
+    assert limited("chat", {"max_tokens": 5}, "other", output_limits={"other"}) == {"max_tokens": 5, "other": 7}
     assert limited("chat", {"max_completion_tokens": 5}, output_limits={"max_tokens"}) == {
-        "max_completion_tokens": 7,
+        "max_completion_tokens": 5,
         "max_tokens": 7,
     }
     assert limited("responses", {"max_tokens": 5}) == {"max_tokens": 5, "max_output_tokens": 7}

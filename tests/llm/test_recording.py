@@ -196,6 +196,23 @@ def test_the_recorded_content_can_be_chosen(record: Any, files: list[str], start
     assert gateway.totals.calls == 1
 
 
+def test_links_and_pipes_instead_of_a_recording_are_not_read(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "run")
+    ledger.write(call(1))
+    ledger.write_bodies(1, {"request": {}})
+    ledger.close()
+    for name, make in (
+        ("link", lambda path: path.symlink_to(tmp_path / "run" / path.relative_to(tmp_path / "link"))),
+        ("pipe", os.mkfifo),
+    ):
+        for file in (CALLS, BODIES):
+            path = tmp_path / name / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            make(path)
+        assert read_calls(tmp_path / name) == list(read_bodies(tmp_path / name)) == []
+    assert len(read_calls(tmp_path / "run")) == len(list(read_bodies(tmp_path / "run"))) == 1
+
+
 def test_totals_report_unknown_amounts(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path, record="off")
     ledger.write(call(1, tokens=Tokens(100, 20, 30, 0, 5), cost=Decimal("0.5"), seconds=1.5, answered_model="m-1"))
@@ -226,6 +243,7 @@ def test_totals_report_unknown_amounts(tmp_path: Path) -> None:
         "withheld": {},
         "dropped": {},
         "refusals": {},
+        "connections_refused": 0,
         "budget_ended": None,
     }
 

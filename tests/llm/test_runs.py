@@ -145,7 +145,8 @@ def test_the_record_notes_that_the_disk_was_full(upstream: Upstream, tmp_path: P
     record, run_dir = run(local_sandbox(), tmp_path)
     assert record.error is None and record.llm["calls"] == 1 and record.llm["cost"] > 0
     assert REPLY in (run_dir / "run.log").read_text()
-    assert "the recording lacks 1 model call, or their contents: No space left on device" in record.sandbox.notes
+    why = "it would be too large, or could not be written: No space left on device"
+    assert f"the recording lacks 1 model call, or their contents: {why}" in record.sandbox.notes
 
 
 def test_a_failure_to_create_a_trajectory_does_not_fail_the_run(

@@ -19,7 +19,7 @@ from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.run_details import conversations, steps_of
 
 _TOLERANCE = 1e-6
-_NOT_IN_LEDGERS = ("replay_misses", "budget_ended", "left_out", "write_error")
+_NOT_IN_LEDGERS = ("replay_misses", "budget_ended", "left_out", "write_error", "connections_refused")
 _GATEWAYS = (None, "on", "off", "replay")
 
 
@@ -36,8 +36,10 @@ def models(
         if path.is_file() and path.stat().st_size <= max_calls:
             trajectory = read_trajectory(path.parents[1], max_trajectory)
             found = [f"{record.run_id}: {why}" for why in _run(record, path.parents[1], bundle, trajectory)]
-            # A run that was ended from outside has a ledger, but its record has no counts.
-            (wrong if record.sandbox.name or record.llm else lacking).extend(found)
+            # A run that was ended from outside has a ledger, but its record has no counts. On a full disk, calls are
+            # counted that the ledger lacks.
+            lost = record.llm.get("write_error") and record.llm.get("left_out")
+            (wrong if (record.sandbox.name or record.llm) and not lost else lacking).extend(found)
             if trajectory is None and (path.parents[1] / TRAJECTORY).exists():
                 unread.append(f"{record.run_id}: its trajectory cannot be read, or is too large to be compared")
         elif record.llm.get("calls") or (path.parents[1] / BODIES).exists():
