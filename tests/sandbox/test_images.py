@@ -19,9 +19,9 @@ from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.progress import Event, Note, Step, log_reported
-from pytest_mlebench.sandbox.docker.images import Images
+from pytest_mlebench.sandbox.docker.images import Images, unavailable_base
 from pytest_mlebench.sandbox.docker.images import logger as builder_log
-from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE
+from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE, Recipe
 from tests.sandbox.scripted import docker_sandbox, script_agent
 
 pytestmark = pytest.mark.docker
@@ -282,6 +282,24 @@ def test_an_unavailable_base_image_gives_a_one_line_error(workshop: Workshop) ->
     with pytest.raises(SandboxError, match=rf"does not build: image {missing} .*FROM in its Dockerfile"):
         workshop.build()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("step", "base"),
+    [
+        ("Step 1/9 : FROM ${BASE_IMAGE}", "ubuntu:1"),
+        ("STEP 1/9: FROM ubuntu:1", "ubuntu:1"),
+        ("STEP 1/9: FROM --platform=linux/amd64 ubuntu:1 AS first", "ubuntu:1"),
+        ("Step 2/9 : FROM tools", "tools"),
+        ("Step 3/9 : FROM other", ""),
+        ("Step 4/9 : RUN false", ""),
+        ("", ""),
+    ],
+)
+def test_the_base_image_of_a_failed_build_is_found_in_the_output_of_each_engine(step: str, base: str) -> None:
+    text = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE} AS first\nFROM tools\nRUN echo Step 3/9 : FROM other\n"
+    recipe = Recipe(name="a", folder=Path(), dockerfile=text, arguments={"BASE_IMAGE": "ubuntu:1"})
+    assert unavailable_base(step, recipe) == base
 
 
 def test_workers_that_start_concurrently_build_once(workshop: Workshop) -> None:

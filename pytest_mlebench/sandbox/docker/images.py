@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,16 @@ logger = logging.getLogger(__name__)
 _TAIL_LINES = 40
 _MAX_LINE = 1000
 _FROM_STEP = re.compile(r"(?:Step|STEP) \d+/\d+ ?: FROM (?:--platform=\S+ )?(\S+)")  # Docker's, Podman's
+
+
+def unavailable_base(step: str, recipe: dockerfile.Recipe) -> str:
+    """Return the base image in the last step of a failed build; empty if that is not a FROM of the recipe."""
+    match = _FROM_STEP.match(step)
+    base = recipe.arguments.get("BASE_IMAGE", "")
+    sources = [one.rest.split() for one in dockerfile.instructions(recipe.dockerfile) if one.name == "FROM"]
+    if match is None or match[1] not in {base, *chain.from_iterable(sources)}:  # a RUN could print it
+        return ""
+    return base if match[1] == "${BASE_IMAGE}" else match[1]  # which Podman replaces
 
 
 class Images:
@@ -269,9 +280,7 @@ class Images:
             if self._has(tag):
                 return self._check_size(tag)
             log.append("the builder ended without an image")
-        sources = [one.rest.split() for one in dockerfile.instructions(recipe.dockerfile) if one.name == "FROM"]
-        if (match := _FROM_STEP.match(step)) and any(match[1] in words for words in sources):  # a RUN could print it
-            base = recipe.arguments.get("BASE_IMAGE") if match[1] == "${BASE_IMAGE}" else match[1]
+        if base := unavailable_base(step, recipe):
             named = "FROM in its Dockerfile" if recipe.parent else "--base-image, or base_image: in config.yaml"
             raise SandboxError(
                 f"image {tag} (from {recipe.folder}) does not build: image {base} is not available: {log[-1]}; "
