@@ -66,17 +66,23 @@ def _add_package(name: str, folder: Path) -> None:
             spec.loader.exec_module(sys.modules[name])
 
 
+def is_bundled(folder: Path) -> bool:
+    """Return whether a competition's folder is part of this package."""
+    return folder.resolve().is_relative_to(bundled("competitions").resolve())
+
+
 MAX_TEXT_BYTES = 4 << 20
 """Maximum size of each text file in a competition's folder."""
 
 
 def read_text(path: Path) -> str:
-    """The text of a file in a competition's folder, with its line ends. Links are not followed.
+    """The text of a file in a competition's folder, with its line ends. Links of third-party competitions are not
+    followed; an installer may link the bundled files.
 
     Raises CompetitionError if it is missing, not a regular file, too large, or not UTF-8.
     """
     try:
-        return read_regular(path, MAX_TEXT_BYTES, follow_links=False)
+        return read_regular(path, MAX_TEXT_BYTES, follow_links=is_bundled(path.parent))
     except FileNotFoundError as error:
         raise CompetitionError(f"{path} is missing") from error
     except (OSError, ValueError) as error:

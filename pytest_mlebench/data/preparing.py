@@ -35,12 +35,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.catalog.competition import MAX_TEXT_BYTES, read_text
+from pytest_mlebench.catalog.competition import is_bundled, read_text
 from pytest_mlebench.data.dataset import SIDES, Dataset
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, UsageError, reason
 from pytest_mlebench.io import files
 from pytest_mlebench.io.extensions import extensions, load_extension, not_installed, renamed
-from pytest_mlebench.io.files import AnyPath, bundled
+from pytest_mlebench.io.files import AnyPath
 from pytest_mlebench.io.processes import Forked, ForkServer, read_only
 from pytest_mlebench.io.progress import Reporter
 from pytest_mlebench.io.units import first
@@ -317,7 +317,7 @@ _starting = threading.Lock()
 
 def is_third_party(competition: Competition) -> bool:
     """Return whether a competition's code is not part of this package."""
-    return not competition.folder.resolve().is_relative_to(bundled("competitions").resolve())
+    return not is_bundled(competition.folder)
 
 
 def call(
@@ -467,8 +467,8 @@ def heavy_imports(modules: Iterable[Path]) -> list[str]:
     """Return the slow-to-import modules that a competition's modules import from."""
     found = []
     for path in modules:
-        with suppress(OSError, ValueError):  # importing the module reports the error
-            found += _HEAVY.findall(files.read_regular(path, MAX_TEXT_BYTES, follow_links=False))
+        with suppress(CompetitionError):  # importing the module reports the error
+            found += _HEAVY.findall(read_text(path))
     return list(dict.fromkeys(found))[:_MAX_HEAVY]
 
 

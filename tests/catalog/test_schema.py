@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import pytest_mlebench
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.preparing import read_description
 from pytest_mlebench.errors import CompetitionError, DataError
+from pytest_mlebench.io.files import bundled
 
 TEXT = """\
 id: mine
@@ -190,3 +195,13 @@ def test_text_files_are_regular_files_of_a_limited_size_in_utf8(file: Path, name
         assert str(raised.value).startswith(f"{text}: {words}")
         text.unlink(missing_ok=True)
         text.write_bytes(b"a\xff" if "link" in words else bytes(1 << 23))
+
+
+def test_an_installer_may_link_the_bundled_files(tmp_path: Path) -> None:
+    for folder in (Path(pytest_mlebench.__file__).parent, bundled("competitions") / "smoke-digits"):
+        target = tmp_path / folder.relative_to(bundled("competitions").parent)
+        shutil.copytree(folder, target, copy_function=os.symlink)
+    code = "from pytest_mlebench import default_catalogue; [one] = default_catalogue(); print(one.golden['seed'])"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, cwd=tmp_path)
+    assert result.stdout.strip().isdecimal(), result.stderr
