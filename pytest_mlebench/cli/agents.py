@@ -89,16 +89,20 @@ def _agents(options: argparse.Namespace) -> int:
     bench = _read_bench(options)
     if options.mlebench_sif is not None:  # in an ini file, it may be for a cluster
         bench = _for_sif(bench)
-    settings, images = bench.settings, None
+    settings, images, notes = bench.settings, None, list[str]()
     try:
         images = bench.building_sandbox().images
     except SandboxError as error:
-        note = f"images are unknown: {error}"
+        notes.append(f"images are unknown: {error}")
     missing = "?" if images is None else "not built"
     values: list[dict[str, Any]] = []
     rows: list[tuple[str, ...]] = []
     for agent in bench.agents():
-        size = images.built(agent) if images is not None else None
+        size = None
+        try:
+            size = images.built(agent) if images is not None else None
+        except SandboxError as error:
+            notes.append(str(error))
         base = agent.base_image or settings.base_image or BASE_IMAGE
         facts = {"version": agent.version, "models": list(agent.models), "keys": list(agent.secret_names)}
         values.append({"agent": agent.id, **facts, "base_image": base, "image_bytes": size})
@@ -110,7 +114,7 @@ def _agents(options: argparse.Namespace) -> int:
         return 0
     heads = ("agent", "version", "models", "keys", "base image", "image")
     print(Table(heads, rows, spare=("base image", "version", "image")).text(terminal_width()))
-    if images is None:
+    for note in dict.fromkeys(notes):
         print(note)
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from pytest_mlebench.cli import agents
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.progress import Note
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY")
@@ -45,6 +47,22 @@ def test_agents_are_listed_with_their_requirements(
     assert "0.169.0" in codex and "no OPENAI_API_KEY" in codex and "debian:trixie-slim" in codex
     assert "ANTHROPIC_API_KEY  " in claude
     assert "Docker does not answer" in lines[-1]
+
+
+@pytest.mark.full
+@pytest.mark.docker
+def test_a_folder_that_is_no_image_hides_no_other_agent(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("DOCKER_HOST")
+    for name in ("one", "two"):
+        folder = shutil.copytree(bundled("agents") / "dummy", tmp_path / "agents" / name)
+        (folder / "config.yaml").write_text(f"{name}: {{start: {name}/start.sh, dockerfile: {name}/Dockerfile}}\n")
+    (folder / "python").symlink_to("/usr/bin/python3")
+    assert main(["agents", "--agents-dir=agents"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.endswith("not built") for line in lines if line.startswith(("one", "two"))] == [True, True]
+    assert lines[-1] == f"agent two: {folder}/python is a link that leaves the agent's folder: copy it"
 
 
 def test_agents_are_listed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
