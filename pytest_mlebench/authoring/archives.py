@@ -39,8 +39,8 @@ _READERS = {"zipfile", "tarfile", "gzip", "bz2", "lzma", "_compression", "compre
 
 
 @contextmanager
-def archive_errors(path: Path | str) -> Iterator[None]:
-    """Raise DataError if an archive is missing, and ArchiveError if it is damaged or unsupported.
+def archive_errors(path: Path | str, *, is_raw: bool = False) -> Iterator[None]:
+    """Raise DataError if an archive or a table is missing, and ArchiveError if it is damaged or unsupported.
 
     Errors of the disk, and of the code in the ``with`` statement, are raised unchanged.
     """
@@ -48,7 +48,8 @@ def archive_errors(path: Path | str) -> Iterator[None]:
         yield
     except Exception as error:
         if isinstance(error, FileNotFoundError) and str(error.filename) == str(path):
-            raise DataError(f"archive {path} is missing in the raw data") from error
+            what = f"archive {path} is missing in the raw data" if is_raw else f"{path} is missing"
+            raise DataError(what) from error
         if not _is_of_reader(error):
             raise
         problem = "uses an unsupported compression method" if isinstance(error, NotImplementedError) else "is damaged"
@@ -66,7 +67,7 @@ def _is_of_reader(error: Exception) -> bool:
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     """Open a zip archive in a ``with`` statement. Raises DataError if it is missing, ArchiveError if it is damaged."""
-    with archive_errors(path), zipfile.ZipFile(path) as archive:
+    with archive_errors(path, is_raw=True), zipfile.ZipFile(path) as archive:
         yield archive
 
 
@@ -162,7 +163,7 @@ def check_zip(path: Path) -> None:
 @contextmanager
 def open_tar(path: Path) -> Iterator[tarfile.TarFile]:
     """Open a tar archive of any compression in a ``with`` statement; raises DataError if it is missing or damaged."""
-    with archive_errors(path), tarfile.open(path) as archive:
+    with archive_errors(path, is_raw=True), tarfile.open(path) as archive:
         yield archive
 
 
@@ -185,7 +186,7 @@ def tar_names(path: Path) -> list[str]:
 def _open_7z(path: Path) -> Iterator[SevenZipFile]:
     import py7zr
 
-    with archive_errors(path), py7zr.SevenZipFile(path) as archive:
+    with archive_errors(path, is_raw=True), py7zr.SevenZipFile(path) as archive:
         yield archive
 
 

@@ -535,15 +535,19 @@ def check_prepared(dataset: Dataset) -> None:
 def _check_tree(program: str, folder: Path, below: Path) -> None:
     """Check that a program has created only files and folders in ``folder`` and everywhere ``below``.
 
-    Raises DataError, also for folders that are nested too deeply, and OSError.
+    Raises DataError, also for folders that are nested too deeply or cannot be read.
     """
-    for path in chain(folder.iterdir(), map(Path, files.entries_below(below, ignore_errors=False))):
-        mode, name = path.lstat().st_mode, path.relative_to(folder)
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            kind = "symbolic link" if stat.S_ISLNK(mode) else "special file"
-            raise DataError(f"{program} created the {kind} {name}; it may create only files and folders")
-        if len(name.parts) > _MAX_LEVELS:
-            raise DataError(f"{program} nested folders deeper than {_MAX_LEVELS} levels in {Path(*name.parts[:3])}")
+    try:
+        for path in chain(folder.iterdir(), map(Path, files.entries_below(below, ignore_errors=False))):
+            mode, name = path.lstat().st_mode, path.relative_to(folder)
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                kind = "symbolic link" if stat.S_ISLNK(mode) else "special file"
+                raise DataError(f"{program} created the {kind} {name}; it may create only files and folders")
+            if len(name.parts) > _MAX_LEVELS:
+                shown = Path(*name.parts[:3])
+                raise DataError(f"{program} nested folders deeper than {_MAX_LEVELS} levels in {shown}")
+    except OSError as error:
+        raise DataError(f"{program} created files that cannot be read: {reason(error)}") from error
 
 
 def prepare_here(competition: Competition, raw: AnyPath, folder: AnyPath, maker: str, key: str | None = None) -> None:

@@ -143,7 +143,7 @@ def test_the_gate_does_not_offer_to_accept_a_broken_grader(author: Author, pytes
         ),
         (
             "{column: id, train: public/no.csv, test: public/test.csv}",
-            "public/no.csv is not a readable table",
+            "public/no.csv is not a readable table: /*/public/no.csv is missing",
         ),
     ],
 )

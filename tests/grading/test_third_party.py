@@ -385,8 +385,18 @@ def test_the_harness_follows_no_links_of_the_code(make: Make, code: str, what: s
     assert own_files() == before
 
 
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("a", r"nested folders deeper than 100 levels in (prepared/public|a)/a"),
+        ("a" * 250, "created files that cannot be read: File name too long"),
+    ],
+    ids=["levels", "names"],
+)
 @pytest.mark.parametrize("module", ["prepare", "synthetic"])
-def test_folders_nested_too_deeply_are_an_error(make: Make, module: str, tmp_path: Path) -> None:
+def test_folders_nested_too_deeply_are_an_error(
+    make: Make, module: str, name: str, problem: str, tmp_path: Path
+) -> None:
     folder = "raw, public, private" if module == "prepare" else "raw, seed"
     code = f"""
 import os
@@ -395,11 +405,11 @@ def {"prepare" if module == "prepare" else "make"}({folder}):
     first({folder})
     os.chdir({"public" if module == "prepare" else "raw"})
     for _ in range(1200):
-        os.mkdir("a")
-        os.chdir("a")
+        os.mkdir({name!r})
+        os.chdir({name!r})
 """
     text = (TOY / f"{module}.py").read_text()
-    with pytest.raises(DataError, match=rf"{module}.py nested folders deeper than 100 levels in (prepared/public|a)/a"):
+    with pytest.raises(DataError, match=rf"{module}.py {problem}"):
         DataStore(tmp_path / "data").prepare(make(module, text + code), synthetic=1)
 
 
