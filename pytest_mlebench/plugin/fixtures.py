@@ -37,13 +37,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
 import pytest_mlebench
 from pytest_mlebench.errors import MLEBenchError
+from pytest_mlebench.io import files
 from pytest_mlebench.plugin.session import FIXTURES, is_worker, session_of
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def synthetic_grades(
     if key not in known:
 
         def grade() -> dict[str, Grade]:
-            with TemporaryDirectory() as folder:  # pytest cannot remove tmp_path after Ctrl-C in a fixture
+            with files.scratch() as folder:  # pytest cannot remove tmp_path after Ctrl-C in a fixture
                 paths = synthetic_submissions(competition, synthetic_dataset, Path(folder), competition.golden["seed"])
                 return {grade.name: grade for grade in grade_all(competition, synthetic_dataset, paths)}
 

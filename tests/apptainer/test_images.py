@@ -115,6 +115,15 @@ def test_an_agents_base_is_a_local_file_only_if_the_user_or_this_package_names_i
         assert (tmp_path / "log").read_text().startswith(f"Bootstrap: {source}\n")
 
 
+@pytest.mark.parametrize("kind", ["file", "folder", "missing"])
+def test_an_absolute_base_image_is_never_fetched(kind: str, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    if kind != "missing":
+        base.touch() if kind == "file" else base.mkdir()
+    images(tmp_path, base_image=str(base)).environment()
+    assert (tmp_path / "log").read_text().startswith(f"Bootstrap: localimage\nFrom: {base}\n")
+
+
 @pytest.mark.parametrize("way", ["Docker", "Dockerfile"])
 def test_the_image_that_is_probed_is_made_with_an_agents_own(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -196,7 +196,7 @@ class SifImages:
             base = self._base_file(script.base)
             # Any other file could be the image of another agent.
             named = {recipe.parent, self._base, *(agent.base_image for agent in default_agents().load().values())}
-            usable = script.base in named and base.is_file()
+            usable = script.base in named and (base.is_file() or script.base.startswith("/"))
             (work / "image.def").write_text(definition(base if usable else script.base))
             options = ["--fakeroot", "--bind", f"{work}:{BUILD}", str(work / "image.def")]
             try:
