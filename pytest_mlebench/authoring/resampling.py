@@ -32,7 +32,7 @@ DRAWN_UNITS = 10_000
 _AT_ONCE = 1 << 21
 _MAX_UNDEFINED = 0.1
 _MAX_CLASSES = 32
-_MAX_CELLS, _MAX_TERMS = 1 << 24, 1 << 27
+_MAX_CELLS, _MAX_TERMS = 1 << 24, 1 << 28
 """Maximum number of cells of a confusion matrix, and of numbers in an array that has a column for each cell."""
 
 
@@ -155,9 +155,10 @@ def confusion(
     """Score that is a function of the confusion matrix, for a small number of classes.
 
     ``y_true`` and ``y_pred`` have shape (rows,). ``score`` takes shape (resamples, true class, predicted class), and
-    returns shape (resamples,). ``labels`` are the sorted classes (default: all that occur in either array). If most of
-    these are only predicted, or rows and classes are too many, there is no interval: its memory would grow with the
-    square of the number of classes. For thousands of classes, there is no estimate either: it is NaN.
+    returns shape (resamples,). ``labels`` are the sorted classes (default: all that occur in either array). There is no
+    interval if most of these are only predicted, or if it would take too much memory: if classes² times the number of
+    rows, but at least times 2,000, is over 268 million (with more than 10,000 rows also if classes⁴ is). For thousands
+    of classes, there is no estimate either: it is NaN.
     """
     truth, predicted = np.asarray(y_true), np.asarray(y_pred)
     classes = np.unique(np.concatenate([truth, predicted])) if labels is None else np.asarray(labels)

@@ -128,6 +128,8 @@ def test_many_predicted_classes_need_little_memory_and_give_no_interval() -> Non
     rows = confusion(true, true[::-1], matthews)
     assert rows.estimate == pytest.approx(matthews_corrcoef(true, true[::-1]))
     assert rows.terms.nbytes < 1 << 20 and certainty(rows, None) is None
+    few = np.arange(300)
+    assert len(confusion(few, few[::-1], matthews).terms) == 300, "rows are few enough for an interval"
     numbers = np.arange(10**5)
     assert math.isnan(confusion(numbers, numbers, matthews).estimate), "its matrix would take 80 GB"
 
