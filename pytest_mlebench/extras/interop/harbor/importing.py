@@ -66,6 +66,8 @@ def _import(options: argparse.Namespace) -> int:
     try:
         check_group_name(folder.absolute().name)
         folder.mkdir(parents=True)
+    except UsageError as error:
+        raise UsageError(f"{error} with --output") from error
     except FileExistsError as error:
         raise UsageError(f"{folder} exists already: name another folder with --output") from error
     except OSError as error:
