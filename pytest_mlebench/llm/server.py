@@ -114,6 +114,11 @@ class Service:
             try:
                 yield
             finally:
+                # If the loop's server is closed before the loop hands over a connection, that connection stays open. It
+                # hands over a connection two iterations after accepting it.
+                loop.remove_reader(listening)
+                for _ in range(3):
+                    await asyncio.sleep(0)
                 accepting.close()
                 server.pre_shutdown()
                 for task in self._handlers:  # the agent has ended and no longer needs the answers

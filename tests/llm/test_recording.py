@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import select
@@ -10,7 +11,7 @@ import socketserver
 import threading
 import time
 import tracemalloc
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from pytest_mlebench.errors import AgentError, UsageError
 from pytest_mlebench.extras.audit.asking import named_model
 from pytest_mlebench.io.compression import ZstdFile
 from pytest_mlebench.llm import ledger as ledger_module
-from pytest_mlebench.llm.accounting import GatewaySettings
+from pytest_mlebench.llm.accounting import Accounting, GatewaySettings
 from pytest_mlebench.llm.gateway import Gateway, check_secrets, keyless, providers_of
 from pytest_mlebench.llm.ledger import (
     BODIES,
@@ -45,6 +46,7 @@ from pytest_mlebench.llm.ledger import (
 from pytest_mlebench.llm.prices import Prices, Tokens
 from pytest_mlebench.llm.providers import load_providers
 from pytest_mlebench.llm.requests import Refusal
+from pytest_mlebench.llm.server import Service
 from pytest_mlebench.records.record import Usage
 from tests.llm.conftest import Start
 from tests.llm.talking import QUESTION, ask, full_disk
@@ -194,6 +196,26 @@ def test_the_recorded_content_can_be_chosen(record: Any, files: list[str], start
     run_dir = tmp_path / "group/run"
     assert sorted(str(path.relative_to(run_dir)) for path in run_dir.rglob("*") if path.is_file()) == sorted(files)
     assert gateway.totals.calls == 1
+
+
+@pytest.mark.parametrize("iterations", range(6))
+def test_a_connection_that_is_accepted_last_is_closed(iterations: int, tmp_path: Path) -> None:
+    settings = GatewaySettings()
+    accounting = Accounting(settings, tmp_path, tmp_path, secrets=())
+
+    async def serve() -> socket.socket:
+        service = Service(settings, {}, accounting, token="t", keys={}, replay=None)
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.setblocking(False)
+            async with service.listening(listening, 10):
+                connection = socket.create_connection(listening.getsockname(), 10)
+                for _ in range(iterations):
+                    await asyncio.sleep(0)
+                return connection
+
+    with closing(asyncio.run(serve())) as connection, suppress(ConnectionResetError):
+        assert connection.recv(1) == b""
+    accounting.close()
 
 
 def test_links_and_pipes_instead_of_a_recording_are_not_read(tmp_path: Path) -> None:

@@ -313,6 +313,23 @@ class Client:
             return answer
 
 
+@pytest.mark.parametrize("iterations", range(6))
+def test_a_connection_that_is_accepted_last_is_closed(iterations: int, tmp_path: Path) -> None:
+    async def stop(client: Client) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(10)
+        connection.connect(str(client.path))
+        for _ in range(iterations):
+            await asyncio.sleep(0)
+        await client.proxy._stop()
+        return connection
+
+    with Client(tmp_path) as client:
+        stopping = asyncio.run_coroutine_threadsafe(stop(client), client.proxy._loop)
+        with contextlib.closing(stopping.result(10)) as connection, contextlib.suppress(ConnectionResetError):
+            assert connection.recv(1) == b""
+
+
 def _hello(name: str | None) -> bytes:
     """The first message of a real TLS client."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

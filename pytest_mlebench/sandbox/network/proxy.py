@@ -301,6 +301,11 @@ class Proxy:
         self._path.chmod(0o666)  # root in the container may be `nobody` here; the folder around it is private
 
     async def _stop(self) -> None:
+        # Connections that the loop has accepted, but not yet handed over to `_connected`, would stay open.
+        for listening in self._server.sockets:
+            self._loop.remove_reader(listening)
+        for _ in range(5):
+            await asyncio.sleep(0)
         self._server.close()
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in tasks:
