@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import socket
 import ssl
 import threading
 from collections import deque
@@ -127,11 +128,13 @@ class Upstream:
             shutdown_timeout=0.1,
         )
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1" if self._host == "localhost" else self._host, 0, ssl_context=self._tls)
-        await site.start()
-        self.port = runner.addresses[0][1]
+        listening = socket.create_server(("127.0.0.1" if self._host == "localhost" else self._host, 0))
+        await web.SockSite(runner, listening, ssl_context=self._tls).start()
+        self.port = listening.getsockname()[1]
         self._started.set()
         await self._stop.wait()
+        self._loop.remove_reader(listening)
+        await asyncio.sleep(0.02)  # connections that were just accepted reach the server
         await runner.cleanup()
         await asyncio.sleep(0.02)  # aborted connections are closed in the next iterations of the loop
 
