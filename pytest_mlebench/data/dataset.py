@@ -438,10 +438,19 @@ def _parquet_sizes(source: Path | IO[bytes], about: Any, chunks: list[Any]) -> I
     yield sum(chunk.total_uncompressed_size for chunk in chunks)
     columns = {column.path: column for column in map(about.schema.column, range(about.num_columns))}
     yield sum(chunk.num_values * max(columns[chunk.path_in_schema].length, 0) for chunk in chunks)
-    texts = [path for path, column in columns.items() if column.physical_type == "BYTE_ARRAY"]
+    texts = {path for path, column in columns.items() if column.physical_type == "BYTE_ARRAY"}
+    # Arrow keeps equal texts once, except in these encodings. There, a text is no longer than all stored parts of texts.
+    by_parts = [
+        chunk
+        for chunk in chunks
+        if chunk.path_in_schema in texts and any(encoding.startswith("DELTA_") for encoding in chunk.encodings)
+    ]
+    longest = max((chunk.total_uncompressed_size for chunk in by_parts), default=0)
+    rows = max(1, min(_PARQUET_ROWS, _MAX_PARQUET_BYTES // (longest + 1)))
+    once = texts - {chunk.path_in_schema for chunk in by_parts}
     total = 0
-    with parquet.ParquetFile(source, read_dictionary=texts) as file:  # which does not repeat equal texts in memory
-        for batch in file.iter_batches(_PARQUET_ROWS, columns=texts):
+    with parquet.ParquetFile(source, read_dictionary=sorted(once)) as file:
+        for batch in file.iter_batches(rows, columns=sorted(texts)):
             yield (total := total + sum(map(_text_bytes, batch.columns)))
 
 

@@ -87,6 +87,27 @@ def test_a_small_parquet_file_with_a_long_text_in_many_rows_is_not_read(tmp_path
     assert table(PublicFile(path.name, path.read_bytes())) is None
 
 
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY", "PLAIN"])
+def test_parquet_texts_in_any_encoding_are_read(tmp_path: Path, encoding: str) -> None:
+    rows, path = pa.table({"a": ["é", None, "éa"], "b": [["x"], [], None]}), tmp_path / "x.parquet"
+    encodings = {"a": encoding, "b.list.element": encoding}
+    parquet.write_table(rows, path, use_dictionary=False, column_encoding=encodings)
+    parquet.write_table(rows, same := tmp_path / "same.parquet")
+    assert digest(path) == digest(same)
+
+
+def test_a_small_parquet_file_with_a_long_common_beginning_is_not_read(tmp_path: Path) -> None:
+    part = pa.table({"a": ["x" * (1 << 20) + str(row) for row in range(103)]})
+    encodings = {"a": "DELTA_BYTE_ARRAY"}
+    path = tmp_path / "x.parquet"
+    with parquet.ParquetWriter(path, part.schema, use_dictionary=False, column_encoding=encodings) as writer:
+        for _ in range(10):
+            writer.write_table(part)
+    assert path.stat().st_size < 1 << 24
+    with pytest.raises(DataError, match=r"x.parquet is not read: it takes more than 1 GiB"):
+        digest(path)
+
+
 def test_the_checksum_of_any_other_file_covers_its_bytes(tmp_path: Path) -> None:
     (tmp_path / "zip").write_bytes(b"one")
     assert digest(tmp_path / "zip") == ONE
