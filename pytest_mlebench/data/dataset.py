@@ -439,7 +439,7 @@ def _parquet_sizes(source: Path | IO[bytes], about: Any, chunks: list[Any]) -> I
     columns = {column.path: column for column in map(about.schema.column, range(about.num_columns))}
     yield sum(chunk.num_values * max(columns[chunk.path_in_schema].length, 0) for chunk in chunks)
     texts = {path for path, column in columns.items() if column.physical_type == "BYTE_ARRAY"}
-    # Arrow keeps equal texts once, except in these encodings. There, a text is no longer than all stored parts of texts.
+    # Arrow keeps equal texts once, except in these encodings. There, no text is longer than all stored parts together.
     by_parts = [
         chunk
         for chunk in chunks
