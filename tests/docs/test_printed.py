@@ -27,6 +27,7 @@ OF_PROGRAMS = {
     "--preserve": "setpriv",
     "--regid": "setpriv",
     "--reuid": "setpriv",
+    "--upgrade": "pip",
 }
 """Options of other programs, in addition to those that pages mention."""
 PLACE = "{}"
