@@ -174,7 +174,7 @@ def test_a_running_check_ends_when_it_is_stopped(make_checker: MakeChecker, subm
 def test_broken_templates_are_reported_before_any_check(make_checker: MakeChecker, public: Path) -> None:
     public.chmod(0o755)
     (public / "sample_submission.csv").unlink()
-    with pytest.raises(DataError, match="sample_submission.csv is missing"):
+    with pytest.raises(DataError, match=r"sample_submission.csv is missing"):
         make_checker("def grade(s, a): pass")
     with pytest.raises(CompetitionError, match=r"grade.py cannot be used: the template is odd"):
         make_checker(
