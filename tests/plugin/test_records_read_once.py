@@ -20,7 +20,8 @@ COUNTER = """
     parse = json_files._parse_fields
 
     def audit(event, arguments):
-        if event == "open" and str(arguments[0]).endswith("/run.json"):
+        # open() with an opener also calls os.open(), whose event has no mode.
+        if event == "open" and arguments[1] is not None and str(arguments[0]).endswith("/run.json"):
             counts["opened"] += 1
 
     def counting(kind, *arguments):
