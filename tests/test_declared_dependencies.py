@@ -28,7 +28,11 @@ def test_the_package_and_competitions_import_only_dependencies() -> None:
 
 def test_competitions_that_import_arrow_require_it() -> None:
     files = [path for path in what_users_run() if may_lack_arrow(path)]
-    assert {path.parent.name for path in files} == {"authoring", "data", *(id for id in default_catalogue().ids if arrow(id))}
+    assert {path.parent.name for path in files} == {
+        "authoring",
+        "data",
+        *(id for id in default_catalogue().ids if arrow(id)),
+    }
     assert undeclared(files, "dependencies", "parquet") == set()
 
 
