@@ -17,7 +17,7 @@ from sklearn.linear_model import Ridge, RidgeCV, SGDClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from tables import SEED
+from tables import SEED, to_numbers
 from task import CannotSolve
 
 MAX_ROWS, MAX_LABELS, MAX_WORDS = 20_000, 500, 300_000
@@ -79,11 +79,11 @@ def _ways(
 def _is_measured(column: pd.Series) -> bool:
     """Return whether a text column contains only numbers and missing values."""
     values = column[column != ""]
-    return len(values) > 0 and bool(pd.to_numeric(values, errors="coerce").notna().all())
+    return len(values) > 0 and bool(to_numbers(values).notna().all())
 
 
 def _numbers(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    return table[names].apply(pd.to_numeric, errors="coerce")
+    return table[names].apply(to_numbers)
 
 
 def _likeness(found: list[str], true: pd.Series, count: int) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from archives import MAX_BYTES
 from media import Frame
-from tables import SEED
+from tables import SEED, to_numbers
 
 MAX_FILES = 20
 MAX_ROWS, MAX_COLUMNS = 20_000, 5_000
@@ -20,7 +20,7 @@ def array_tables(data: Path, sample: pd.DataFrame) -> list[Frame]:
     Returns no tables if such arrays are missing, or if the sample's ids are not consecutive numbers.
     """
     id, *targets = sample.columns
-    numbers = pd.to_numeric(sample[id], errors="coerce")
+    numbers = to_numbers(sample[id])
     paths = sorted(data.rglob("*.npy"))
     if len(targets) != 1 or len(paths) > MAX_FILES or numbers.isna().any() or (numbers.diff().dropna() != 1).any():
         return []

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from tables import SEED, Source, find_sample, find_tables, find_test_in_form
+from tables import SEED, Source, find_sample, find_tables, find_test_in_form, to_numbers
 from task import (
     CannotSolve,
     NoClasses,
@@ -348,7 +348,7 @@ def _as_in(sample: pd.Series, labels: np.ndarray) -> np.ndarray:
     """Return the labels in the sample submission's format: as whole numbers if all of its values are."""
     if not sample.str.fullmatch(r"-?\d+").all():
         return labels
-    numbers = pd.to_numeric(pd.Series(labels).replace({"False": 0, "True": 1}), errors="coerce")
+    numbers = to_numbers(pd.Series(labels).replace({"False": 0, "True": 1}))
     return labels if numbers.isna().any() else numbers.astype(int).to_numpy()
 
 

@@ -16,7 +16,7 @@ from media import PICTURES, File, find_files
 from readings import SCANS, plane_numbers, read_scan
 from scipy.ndimage import label as connected
 from scipy.ndimage import zoom
-from tables import SEED, Source
+from tables import SEED, Source, to_numbers
 from task import CannotSolve
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _truths(sample: pd.DataFrame, tables: list[Source]) -> dict[str, Boxes]:
         if texts:
             own = [(key, parse(text)) for key, text in zip(rows[id], rows[texts[0]], strict=True)]
         elif all(corners) and kinds:
-            values = rows[corners].apply(pd.to_numeric, errors="coerce").to_numpy(float)
+            values = rows[corners].apply(to_numbers).to_numpy(float)
             values = np.where(np.isnan(values), WHOLE, values)
             own = [(key, [(kind, box)]) for key, kind, box in zip(rows[id], rows[kinds[0]], values, strict=True)]
         else:  # labels may be shortened to their first words

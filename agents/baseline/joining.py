@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 from media import Frame
-from tables import SEED, Source
+from tables import SEED, Source, to_numbers
 from task import CannotSolve
 
 MAX_ROWS = 10_000
@@ -97,7 +97,7 @@ def _with_differences(rows: pd.DataFrame, ends: list[str]) -> pd.DataFrame:
         if name + second not in rows or f"{name} apart" in rows:
             continue
         one, two = rows[name + first], rows[name + second]
-        numbers = [pd.to_numeric(own, errors="coerce") for own in (one, two)]
+        numbers = [to_numbers(own) for own in (one, two)]
         if numbers[0].notna().mean() < LEAST_KNOWN:
             made[f"{name} alike"] = (one == two).astype(int).where(two.notna())
             continue

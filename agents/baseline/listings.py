@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from tables import SEED
+from tables import SEED, to_numbers
 
 STEPS = (100, 1000, 10)
 UNKNOWN = "?"
@@ -22,7 +22,7 @@ def classes_of_recordings(data: Path, sample: pd.DataFrame) -> pd.DataFrame | No
     An id of the sample is the number of a recording times 100 (or 10, or 1000) plus the number of a class.
     """
     id, *targets = sample.columns
-    ids = pd.to_numeric(sample[id], errors="coerce")
+    ids = to_numbers(sample[id])
     if len(targets) != 1 or ids.isna().any():
         return None
     files = {path: _lines(path) for path in sorted(data.rglob("*.txt")) if path.stat().st_size <= MAX_BYTES}
@@ -59,7 +59,7 @@ def _measured(files: list[list[list[str]]], wanted: list[int]) -> pd.DataFrame:
     made = []
     for k, lines in enumerate(files):
         rows = pd.DataFrame([own for own in lines if len(own) == len(lines[0])])
-        rows = rows.apply(pd.to_numeric, errors="coerce").dropna(axis=1)
+        rows = rows.apply(to_numbers).dropna(axis=1)
         if (
             rows.shape[1] < 2
             or 0 not in rows

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from scipy.ndimage import gaussian_filter, gaussian_gradient_magnitude
-from tables import SEED, Source
+from tables import SEED, Source, to_numbers
 from task import CannotSolve
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".npy")
@@ -200,7 +200,7 @@ def _values(sample: pd.DataFrame, files: list[Path]) -> pd.DataFrame:
     pairs = [(path, cleans[path.name]) for path in others if path not in cleans.values() and path.name in cleans]
     if not pairs:
         raise CannotSolve("there are no pairs of pictures to learn from")
-    numbers = pd.to_numeric(sample.iloc[:, 1], errors="coerce")
+    numbers = to_numbers(sample.iloc[:, 1])
     scale = 1 if numbers.max() > 1 else 255
     scenes = [Scene(path.stem, (path,), {"": read_array(clean)[..., 0] / scale}) for path, clean in pairs[:MAX_SCENES]]
     model = PixelModel(scenes, "", is_mask=False)

@@ -26,7 +26,7 @@ from readings import (
     read_scan,
     read_sound,
 )
-from tables import SEED, Source
+from tables import SEED, Source, to_numbers
 
 PICTURES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif")
 SUFFIXES = (*PICTURES, *SOUNDS, *SCANS, *ARRAYS)
@@ -86,7 +86,7 @@ class Frame:
             if as_text is None or name in as_text:
                 made[name] = values.fillna("").astype(str)
             else:  # numbers may be written as text
-                found = pd.to_numeric(values.replace("", np.nan), errors="coerce")
+                found = to_numbers(values.replace("", np.nan))
                 made[name] = found if found.notna().sum() == (values.fillna("") != "").sum() else values
         return pd.DataFrame(made)
 

@@ -22,7 +22,7 @@ from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.svm import SVC, SVR
-from tables import SEED
+from tables import SEED, to_numbers
 
 MAX_KERNEL_ROWS = 5_000
 MAX_KERNEL_CELLS = 150_000
@@ -67,7 +67,7 @@ class Features:
         """Return the input of the transformers: numbers as floats, the rest as text."""
         columns: dict[str, pd.Series] = {}
         for name in self.numeric:
-            columns[name] = pd.to_numeric(rows[name], errors="coerce").astype(float).replace([np.inf, -np.inf], np.nan)
+            columns[name] = to_numbers(rows[name]).astype(float).replace([np.inf, -np.inf], np.nan)
         for name in (*self.categorical, *self.text):
             columns[name] = rows[name].astype(object).where(rows[name].notna(), "").astype(str)
         return pd.DataFrame(columns, index=rows.index)

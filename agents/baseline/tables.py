@@ -22,6 +22,17 @@ SEED = int(os.environ.get("SEED") or 0)
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl")
 CHUNK_ROWS = 200_000
 MAX_TABLES = 50
+LONG_EXPONENT = r"[eE][+-]?\d{5}"
+
+
+def to_numbers(values: pd.Series) -> pd.Series:
+    """Convert a column to numbers; other values become NaN.
+
+    Before version 3, pandas crashes at some exponents of ten digits, which random names of files contain by chance.
+    """
+    if not pd.api.types.is_numeric_dtype(values):
+        values = values.mask(values.astype(str).str.contains(LONG_EXPONENT))
+    return pd.to_numeric(values, errors="coerce")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from tables import Source
+from tables import Source, to_numbers
 
 MAX_CLASSES = 200
 MANY_NUMBERS = 30
@@ -137,10 +137,10 @@ def _single_targets(
 ) -> Iterator[Target]:
     for column in roles.targets:
         truth = train[roles.label or column]
-        numbers = pd.to_numeric(truth, errors="coerce")
+        numbers = to_numbers(truth)
         numeric = bool(numbers.notna().all())
         classes = sorted(truth.unique())
-        asked = pd.to_numeric(sample[column], errors="coerce")
+        asked = to_numbers(sample[column])
         if set(classes) <= {"0", "1"} and len(roles.targets) > 1:  # even if one does not occur
             classes = ["0", "1"]
         between = bool(((asked > 0) & (asked < 1)).any())
@@ -160,10 +160,10 @@ def _single_targets(
 
 def are_shares(table: pd.DataFrame) -> bool:
     """Return whether there are several columns, and every row sums to one."""
-    sums = table.apply(pd.to_numeric, errors="coerce").sum(axis=1)
+    sums = table.apply(to_numbers).sum(axis=1)
     return table.shape[1] > 1 and bool(np.allclose(sums, 1, atol=1e-3))
 
 
 def _is_one_hot(table: pd.DataFrame) -> bool:
-    numbers = table.apply(pd.to_numeric, errors="coerce")
+    numbers = table.apply(to_numbers)
     return bool(numbers.isin([0, 1]).all(axis=None) and (numbers.sum(axis=1) == 1).all())
