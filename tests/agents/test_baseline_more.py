@@ -6,12 +6,17 @@ import io
 import json
 import runpy
 import tarfile
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import pytest
+
+from pytest_mlebench.io.files import bundled
+from pytest_mlebench.sandbox.docker.client import connect
+from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
 pytestmark = pytest.mark.full
 
@@ -23,6 +28,21 @@ if TYPE_CHECKING:
 def data(tmp_path: Path) -> Path:
     (folder := tmp_path / "data").mkdir()
     return folder
+
+
+@pytest.mark.docker
+def test_names_with_long_exponents_do_not_crash_the_environments_pandas() -> None:
+    """Before version 3, pandas reads outside its memory at some of them."""
+    code = (
+        "import sys; sys.path.insert(0, '/agent'); import pandas as pd; from tables import to_numbers\n"
+        "values = ['64e2504204546.jpg', '1e2147483648', '0.1e2147483800', '2e3']\n"
+        "print([to_numbers(pd.Series(values, dtype=dtype)).tolist() for dtype in (object, 'string')])"
+    )
+    image, volumes = DockerSandbox().images.environment(), {str(bundled("agents") / "baseline"): {"bind": "/agent"}}
+    with closing(connect()) as client:
+        run = client.containers.run
+        said = run(image, ["-B", "-c", code], entrypoint="python3", remove=True, volumes=volumes).decode()
+    assert said == "[[nan, nan, nan, 2000.0], [<NA>, <NA>, <NA>, 2000.0]]\n"
 
 
 def test_it_recommends_recent_purchases_before_popular_items(data: Path, start: Start) -> None:
