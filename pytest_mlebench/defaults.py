@@ -7,7 +7,7 @@ TIME_LIMIT = 24 * 3600.0
 UNTIL = ("done", "limit")
 """Values of ``--until``."""
 MAX_SEEDS = 10_000
-"""Limit on the seeds of one session, each of which is a run of each agent on each competition."""
+"""Maximum number of seeds in a session. Each agent runs once per seed on each competition."""
 MAX_SUBMISSION_BYTES = 1 << 30
 """Largest submission that is read. The largest legitimate one (denoising-dirty-documents) has 0.2 GB."""
 GRADING_MEMORY = 8 << 30

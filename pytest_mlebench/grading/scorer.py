@@ -310,12 +310,12 @@ class Scorer:
         opened: Mapping[Path, int] = NOTHING_OPEN,
     ) -> None:
         self.competition = competition
-        self.max_bytes = max_bytes
-        self._opened = opened
         self._grade: Callable[[Any, Any], float] = competition.function("grade", "grade")
         module = competition.module("grade")
-        self._options = _read_options(competition)
-        read_table = partial(read_answers, **self._options)
+        options = _read_options(competition)
+        self._read: Callable[[Path], pd.DataFrame]
+        self._read = partial(read_submission, max_bytes=max_bytes, opened=opened, **options)
+        read_table = partial(read_answers, **options)
         self._read_answers: Callable[[Path], Any] = getattr(module, "read_answers", read_table)
         self._row_scores: Callable[[Any, Any], Any] | None = getattr(module, "row_scores", None)
         self._path = answers
@@ -386,7 +386,7 @@ class Scorer:
 
     def _of_submission(self, function: Callable[[Any, Any], Any], path: Path) -> Any:
         answers = self.answers
-        submission = read_submission(path, self.max_bytes, self._opened, **self._options)
+        submission = self._read(path)
         try:
             return function(submission, _copy(answers))
         except (InvalidSubmission, CompetitionError, MemoryError):
@@ -417,9 +417,9 @@ class Form:
         opened: Mapping[Path, int] = NOTHING_OPEN,
     ) -> None:
         module = competition.module("grade")
-        self.max_bytes = max_bytes
-        self._opened = opened
-        self._options = _read_options(competition)
+        options = _read_options(competition)
+        self._read: Callable[[Path], pd.DataFrame]
+        self._read = partial(read_submission, max_bytes=max_bytes, opened=opened, **options)
         self._check: Callable[[Any, Any], object] = getattr(module, "check", check_like_sample)
         self._template: Any
         if read_template := getattr(module, "read_template", None):
@@ -432,11 +432,11 @@ class Form:
                     f"{competition.sample_submission} is not public"
                 )
             with archive_errors(public / name):
-                self._template = read_csv(public / name, **self._options)
+                self._template = read_csv(public / name, **options)
 
     def check(self, path: Path) -> None:
         """Raise InvalidSubmission with the reason, or GraderDefect if ``check`` raised anything else."""
-        submission = read_submission(path, self.max_bytes, self._opened, **self._options)
+        submission = self._read(path)
         try:
             self._check(submission, self._template)
         except (InvalidSubmission, MemoryError):

@@ -26,7 +26,7 @@ from typing import IO, Any
 
 from pytest_mlebench import defaults
 from pytest_mlebench.errors import DataError, UsageError, unusable
-from pytest_mlebench.io.files import entries_below
+from pytest_mlebench.io.files import REGULAR, entries_below
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.records.outcome import Report, TimelinePoint
@@ -45,7 +45,6 @@ _NAME_ERRORS = {errno.EEXIST, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ}
 """Errors of names that exist in other case, for example, are too long, or have characters that are not supported."""
 _BLOCK = 1 << 20
 _END, _LOCATOR, _END_64 = struct.Struct("<4s4H2LH"), struct.Struct("<4sLQL"), struct.Struct("<4sQ2H2L4Q")
-_REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class FilesError(DataError):
@@ -138,7 +137,7 @@ def open_files(run_dir: Path, *, max_files: int = _MAX_FILES) -> Iterator[RunFil
 
 def _open_regular(path: Path) -> IO[bytes]:
     """Open a file without waiting for a writer. Raises OSError, or ValueError if it is a folder or a special file."""
-    descriptor = os.open(path, _REGULAR)
+    descriptor = os.open(path, REGULAR)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
