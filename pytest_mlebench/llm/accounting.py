@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pytest_mlebench.llm.api import API, Body, Endpoint, Provider, StreamReader, joined_texts, json_object
+from pytest_mlebench.llm.api import API, Body, Endpoint, Provider, StreamReader, as_string, joined_texts, json_object
 from pytest_mlebench.llm.budget import Account, BudgetLimits, Exhausted, Wait
 from pytest_mlebench.llm.ledger import Call, JsonText, Ledger, RecordLevel
 from pytest_mlebench.llm.prices import MaxUsage, Prices, read_usage
@@ -252,8 +252,8 @@ class Accounting:
                 if got.left is not None:
                     length = wanted.affordable(got.left.tokens, got.left.cost)
                     short = got.left.calls != 0 and MIN_OUTPUT <= length < wanted.output // wanted.answers
-                    name, admission, body = exchange.provider.output_limit, exchange.admission, exchange.body or {}
-                    if short and exchange.api.limit_output(endpoint, body, length, name, admission):
+                    body = exchange.body or {}
+                    if short and exchange.api.limit_output(endpoint, body, length, exchange.admission):
                         call.output_limited = length
                         wanted = await self.do(most)
                         continue
@@ -393,7 +393,7 @@ class Accounting:
         """Set the usage and cost of a successful call from its answer."""
         call, api, answer = exchange.call, exchange.api, exchange.answer or {}
         provider, endpoint, prices = exchange.provider, exchange.endpoint, self._settings.prices
-        call.answered_model = (api.answered_model(answer) or "")[:256] or None
+        call.answered_model = as_string(answer.get("model") or answer.get("modelVersion"))[:256] or None
         if endpoint.kind not in CHARGED_KINDS:
             call.cost = _ZERO
             return

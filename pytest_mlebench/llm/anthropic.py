@@ -169,6 +169,7 @@ class Anthropic(api.API):
     }
     models = re.compile(r"/v1/models(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
     query = frozenset({"beta", "limit", "before_id", "after_id"})
+    last_events = ("message_stop",)
     headers: ClassVar = {
         "anthropic-version": re.compile(r"\d{4}-\d\d-\d\d"),
         "anthropic-beta": re.compile("[ -~]{0,4096}"),
@@ -202,14 +203,14 @@ class Anthropic(api.API):
             long_context=admission.long_context,
         )
 
-    def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str, admission: Admission) -> bool:
+    def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, admission: Admission) -> bool:
         least = as_object(body.get("thinking")).get("budget_tokens") or 0
-        if endpoint.kind != "generate" or tokens <= least:  # max_tokens must be larger than the thinking budget
+        if tokens <= least:  # max_tokens must be larger than the thinking budget
             return False
         body["max_tokens"] = tokens
         return True
 
-    def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> api.StreamReader:
+    def stream(self, endpoint: Endpoint) -> api.StreamReader:
         return _Messages()
 
     def as_stream(self, endpoint: Endpoint, answer: Body) -> Iterator[tuple[str | None, Body | str]]:
@@ -251,8 +252,6 @@ class Anthropic(api.API):
 
 class _Messages(api.StreamReader):
     """Assembles a message from ``message_start``, ``content_block_…`` and ``message_delta`` events."""
-
-    last = ("message_stop",)
 
     def __init__(self) -> None:
         self._answer: Body = {}

@@ -96,13 +96,6 @@ class StreamReader(ABC):
     def answer(self) -> Body:
         """Return the answer so far."""
 
-    last: ClassVar[tuple[str, ...]] = ()
-    """Types, or data, of the events after which clients stop reading."""
-
-    def pass_on(self, event: Body) -> Body | None:
-        """Return the event as the client receives it; None to withhold it."""
-        return event
-
 
 Role = Literal["system", "user", "agent", "results"]
 
@@ -185,6 +178,8 @@ class API(ABC):
     """Query parameters that are passed on."""
     headers: ClassVar[Mapping[str, re.Pattern[str]]] = {}
     """Headers that are passed on, and the required form of their values."""
+    last_events: ClassVar[tuple[str, ...]] = ()
+    """Types, or data, of the events after which clients stop reading a stream."""
 
     def betas(self, names: str, *, provider_tools: bool) -> tuple[str, list[str]]:
         """Split a list of beta features into those that are passed on and the others."""
@@ -225,8 +220,8 @@ class API(ABC):
         """Return the most that a request of ``size`` bytes can use."""
 
     @abstractmethod
-    def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str, admission: Admission) -> bool:
-        """Limit the length of the answer; returns False if impossible. ``name`` is ``Provider.output_limit``."""
+    def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, admission: Admission) -> bool:
+        """Limit the length of the answer of a ``generate`` call; returns False if impossible."""
 
     @abstractmethod
     def said(self, path: str, request: Body, answer: Body) -> CallContent:
@@ -237,7 +232,7 @@ class API(ABC):
         """Return the path and the body of a request that asks a question."""
 
     @abstractmethod
-    def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> StreamReader:
+    def stream(self, endpoint: Endpoint) -> StreamReader:
         """Return a reader for a streamed answer."""
 
     @abstractmethod
@@ -251,9 +246,6 @@ class API(ABC):
     def stored_ids(self, endpoint: Endpoint, answer: Body) -> Iterable[str]:
         """Return the ids by which later requests can refer to what the provider stores of an answer."""
         return ()
-
-    def answered_model(self, answer: Body) -> str | None:
-        return as_string(answer.get("model")) or None
 
     def status(self, problem: Problem) -> int:
         return ERRORS[problem].status
@@ -292,9 +284,9 @@ class Provider:
 
     @property
     def output_limits(self) -> tuple[str, ...]:
-        """Names of the fields that limit the length of a chat completion."""
+        """Names of the fields that limit the length of a chat completion; the first is the server's usual one."""
         both = self.prices or self.output_limit == "max_completion_tokens"
-        return CHAT_LIMITS if both else (self.output_limit,)
+        return tuple(dict.fromkeys((self.output_limit, *(CHAT_LIMITS if both else ()))))
 
     def key(self, environment: Mapping[str, str] = os.environ) -> str:
         """Return the provider's key; empty if none is set."""

@@ -237,20 +237,15 @@ class Gemini(api.API):
             media_output=next(iter(modalities), by_name[0] if by_name else ""),
         )
 
-    def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str, admission: Admission) -> bool:
-        if endpoint.kind != "generate":
-            return False
+    def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, admission: Admission) -> bool:
         body["generationConfig"] = {**(body.get("generationConfig") or {}), "maxOutputTokens": tokens}
         return True
 
-    def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> api.StreamReader:
+    def stream(self, endpoint: Endpoint) -> api.StreamReader:
         return _Contents()
 
     def as_stream(self, endpoint: Endpoint, answer: Body) -> Iterator[tuple[str | None, Body | str]]:
         yield None, answer
-
-    def answered_model(self, answer: Body) -> str | None:
-        return api.as_string(answer.get("modelVersion")) or None
 
     def said(self, path: str, request: Body, answer: Body) -> api.CallContent:
         system = as_object(request.get("systemInstruction") or request.get("system_instruction"))

@@ -340,6 +340,7 @@ class OpenAI(api.API):
     }
     models = re.compile(r"/models(/[A-Za-z0-9][A-Za-z0-9._:-]*)*")
     query = frozenset({"limit", "after"})
+    last_events = ("[DONE]", "response.completed", "response.incomplete", "response.failed")
 
     def error(self, problem: Problem, message: str) -> Body:
         form = api.ERRORS[problem]
@@ -383,15 +384,13 @@ class OpenAI(api.API):
             media_output="audio" if "audio" in (body.get("modalities") or ()) or body.get("audio") else "",
         )
 
-    def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str, admission: Admission) -> bool:
-        if endpoint.kind != "generate":
-            return False
+    def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, admission: Admission) -> bool:
         if endpoint.api == RESPONSES:
             body["max_output_tokens"] = tokens
             return True
         given = [known for known in api.CHAT_LIMITS if known in body]
         if not any(known in admission.output_limits for known in given):
-            given.append(name)
+            given.append(admission.output_limits[0])
         body |= {known: min(body.get(known) or tokens, tokens) for known in given}
         return True
 
@@ -410,8 +409,8 @@ class OpenAI(api.API):
         stored += [as_object(message.get("audio")) for message in messages]
         return filter(None, (api.as_string(one.get("id")) for one in stored))
 
-    def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> StreamReader:
-        return _Responses() if endpoint.api == RESPONSES else _Chat(drop_usage)
+    def stream(self, endpoint: Endpoint) -> StreamReader:
+        return _Responses() if endpoint.api == RESPONSES else _Chat()
 
     def as_stream(self, endpoint: Endpoint, answer: Body) -> Iterator[tuple[str | None, Body | str]]:
         if endpoint.api == CHAT:
@@ -455,10 +454,7 @@ def _is_reference(item: Body) -> bool:
 class _Chat(StreamReader):
     """Assembles a ``chat.completion`` from ``chat.completion.chunk`` objects."""
 
-    last = ("[DONE]",)
-
-    def __init__(self, drop_usage: bool) -> None:
-        self._drop_usage = drop_usage
+    def __init__(self) -> None:
         self._answer: Body = {}
         self._choices: dict[int, Body] = {}
 
@@ -491,13 +487,6 @@ class _Chat(StreamReader):
                 call.pop("index", None)
         return {**self._answer, "object": "chat.completion", "choices": choices}
 
-    def pass_on(self, event: Body) -> Body | None:
-        if not self._drop_usage or "usage" not in event:
-            return event
-        if event["usage"] is not None and not event.get("choices"):
-            return None
-        return {key: value for key, value in event.items() if key != "usage"}
-
 
 _SET_ONCE = {"role", "type", "id", "name", "index", "format", "status", "call_id"}
 
@@ -528,8 +517,6 @@ def merge_delta(whole: Body, delta: Body) -> None:
 
 class _Responses(StreamReader):
     """Reads the events of a response; the last one contains the whole response."""
-
-    last = ("response.completed", "response.incomplete", "response.failed")
 
     def __init__(self) -> None:
         self._answer: Body = {}

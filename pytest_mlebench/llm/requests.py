@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl
@@ -149,8 +149,8 @@ class Admission:
     """Whether tools that the provider runs itself, and media by URL or id, are passed on."""
     fields: Container[str] = ()
     """Additional fields that are passed on unchanged, as dotted paths."""
-    output_limits: Container[str] = ("max_tokens", "max_completion_tokens")
-    """Names of the fields by which the server limits the length of a chat completion."""
+    output_limits: Sequence[str] = ("max_tokens", "max_completion_tokens")
+    """See ``Provider.output_limits``."""
     types: Container[str] = ()
     """Additional types of tools, message parts and items that are passed on unchanged."""
     dropped: list[str] = field(default_factory=list)

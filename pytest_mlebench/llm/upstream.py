@@ -19,7 +19,7 @@ from yarl import URL
 from pytest_mlebench.agents.registry import MIN_SECRET
 from pytest_mlebench.llm import api
 from pytest_mlebench.llm.accounting import CHARGED_KINDS, Accounting, Exchange, GatewaySettings, Stage
-from pytest_mlebench.llm.api import Event, Provider, ServerSentEvents, StreamReader, StreamTooLarge
+from pytest_mlebench.llm.api import Event, Provider, ServerSentEvents, StreamTooLarge
 from pytest_mlebench.llm.requests import Problem, Refusal
 
 HIDDEN = "[key]"
@@ -236,10 +236,9 @@ class PassedStream:
         self._client = client
         self._exchange = exchange
         self._upstream = upstream
-        self._reader = exchange.api.stream(exchange.endpoint, drop_usage=exchange.drop_usage)
         self._events = ServerSentEvents() if upstream.content_type == "text/event-stream" else None
         self._recorded: list[bytes] = []
-        exchange.reader, exchange.chunks = self._reader, self._recorded
+        exchange.reader, exchange.chunks = exchange.api.stream(exchange.endpoint), self._recorded
 
     async def run(self, headers: Mapping[str, str], key: str) -> web.StreamResponse:
         exchange, upstream = self._exchange, self._upstream
@@ -266,12 +265,12 @@ class PassedStream:
         return self._response
 
     async def _process(self, chunk: bytes) -> None:
-        call, events, reader = self._exchange.call, self._events, self._reader
+        call, events = self._exchange.call, self._events
         if call.first_token is None:
             call.first_token = self._exchange.elapsed()
         found = list(events.feed(chunk)) if events else []
         filtered = self._exchange.drop_usage and events is not None
-        passed = b"".join(_without_usage(reader, event) for event in found) if filtered else chunk
+        passed = b"".join(map(_without_usage, found)) if filtered else chunk
         self._store(passed)
         # Clients stop reading after the last event, and may end the run, so the call is recorded before they get it.
         if self._read(found) and events is not None and not events.rest:
@@ -298,13 +297,13 @@ class PassedStream:
 
     def _read(self, found: list[Event]) -> bool:
         """Process events. Returns whether the last event of the stream was among them."""
-        ended = False
+        ended, last = False, self._exchange.api.last_events
         for event in found:
             if event.value is not None:
                 self._exchange.feed(event.value)
                 if event.value.get("error"):
                     self._exchange.call.error = error_text(event.value, event.content)
-            ended |= event.data in self._reader.last or (event.value or {}).get("type") in self._reader.last
+            ended |= event.data in last or (event.value or {}).get("type") in last
         return ended
 
     async def _complete(self) -> None:
@@ -320,12 +319,14 @@ def _interrupted(exchange: Exchange, why: str) -> ConnectionResetError:
     return ConnectionResetError(exchange.call.error)
 
 
-def _without_usage(reader: StreamReader, event: Event) -> bytes:
-    """Return an event without the usage, which the client did not ask for."""
-    kept = None if event.value is None else reader.pass_on(event.value)
-    if kept is event.value:
+def _without_usage(event: Event) -> bytes:
+    """Return an event of a chat completion without the usage, which the client did not ask for."""
+    value = event.value
+    if value is None or "usage" not in value:
         return event.content
-    return b"" if kept is None else api.sse(None, kept)
+    if value["usage"] is not None and not value.get("choices"):
+        return b""
+    return api.sse(None, {key: item for key, item in value.items() if key != "usage"})
 
 
 def _retry_delay(attempt: int, retry_after: str | None) -> float:

@@ -373,13 +373,13 @@ def expect(name: str, body: Body, size: int = 100, **options: Any) -> Expected:
     return APIS[api].expected(endpoint, made, size, admission)
 
 
-def limited(name: str, body: Body, limit_name: str = "max_tokens", **options: Any) -> Body | None:
+def limited(name: str, body: Body, **options: Any) -> Body | None:
     """A request after its response was limited to 7 tokens; None if it was not limited."""
     api, path, _ = WHOLE[name]
     endpoint = APIS[api].endpoint("POST", path)
     assert endpoint is not None
     made = copy.deepcopy(body)
-    return made if APIS[api].limit_output(endpoint, made, 7, limit_name, Admission(**options)) else None
+    return made if APIS[api].limit_output(endpoint, made, 7, Admission(**options)) else None
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -725,31 +725,28 @@ def test_content_outside_the_request_has_unknown_size() -> None:
 
 def test_the_response_length_is_limited_by_the_parameter_that_the_server_supports() -> None:
     assert limited("chat", {}) == {"max_tokens": 7}
-    assert limited("chat", {}, "max_completion_tokens") == {"max_completion_tokens": 7}
+    assert limited("chat", {}, output_limits=("max_completion_tokens",)) == {"max_completion_tokens": 7}
     assert limited("chat", {"max_completion_tokens": 9}) == {"max_completion_tokens": 7}
     both = {"max_completion_tokens": 9, "max_tokens": 5}
     assert limited("chat", both) == {"max_completion_tokens": 7, "max_tokens": 5}
-    assert limited("chat", {"max_tokens": 5}, "other", output_limits={"other"}) == {"max_tokens": 5, "other": 7}
-    assert limited("chat", {"max_completion_tokens": 5}, output_limits={"max_tokens"}) == {
+    assert limited("chat", {"max_tokens": 5}, output_limits=("other",)) == {"max_tokens": 5, "other": 7}
+    assert limited("chat", {"max_completion_tokens": 5}, output_limits=("max_tokens",)) == {
         "max_completion_tokens": 5,
         "max_tokens": 7,
     }
     assert limited("responses", {"max_tokens": 5}) == {"max_tokens": 5, "max_output_tokens": 7}
     assert limited("responses", {"max_output_tokens": 5}, output_limits=()) == {"max_output_tokens": 7}
-    assert limited("embeddings", {}) is None
     assert limited("messages", {"max_tokens": 9}) == {"max_tokens": 7}
     messages = Endpoint(kind="generate")
-    assert APIS["anthropic"].limit_output(messages, {}, 1, "max_tokens", Admission())
-    assert not APIS["anthropic"].limit_output(messages, {}, 0, "max_tokens", Admission())
+    assert APIS["anthropic"].limit_output(messages, {}, 1, Admission())
+    assert not APIS["anthropic"].limit_output(messages, {}, 0, Admission())
     assert limited("messages", {"thinking": {"budget_tokens": 6}}) is not None
     assert limited("messages", {"thinking": {"budget_tokens": 7}}) is None, "thinking uses the whole limit"
     assert limited("messages", {"thinking": {"type": "adaptive"}}) is not None
-    assert limited("count_tokens", {}) is None
     assert limited("generateContent", {"generationConfig": {"seed": 1}}) == {
         "generationConfig": {"seed": 1, "maxOutputTokens": 7}
     }
     assert limited("generateContent", {"generationConfig": None}) == {"generationConfig": {"maxOutputTokens": 7}}
-    assert limited("countTokens", {}) is None and limited("embedContent", {}) is None
 
 
 def test_usage_is_requested_only_in_chat_streams() -> None:
@@ -994,7 +991,7 @@ def test_requests_and_responses_are_read_in_the_format_of_each_api(api: str) -> 
     said = APIS[api].said("/v1/chat/completions", request, answer)
     assert [(message.role, message.text) for message in said.messages] == [("user", "u")]
     assert said.answer is not None and said.answer.text == "a"
-    assert isinstance(APIS[api].stream(Endpoint(kind="generate", api="chat"), drop_usage=False), StreamReader)
+    assert isinstance(APIS[api].stream(Endpoint(kind="generate", api="chat")), StreamReader)
 
 
 @pytest.mark.parametrize(
