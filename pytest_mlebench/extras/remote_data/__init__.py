@@ -1,1 +1,1 @@
-"""Prepared data at a URL, for other machines: ``index`` is the format, ``source`` writes it, ``pull`` reads it."""
+"""Prepared data at a URL, for other machines: ``index`` is the format, ``source`` writes and reads it."""
