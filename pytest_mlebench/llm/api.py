@@ -12,9 +12,10 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -292,11 +293,10 @@ class Provider:
         """Return the provider's key; empty if none is set."""
         return next((environment[name] for name in self.keys if environment.get(name)), "")
 
-    def check_key(self, environment: Mapping[str, str] = os.environ) -> None:
+    def check_key(self) -> None:
         """Raise UsageError if the key cannot be sent in an HTTP header."""
-        key = self.key(environment)
-        if key and not VISIBLE.fullmatch(key):
-            name = next(name for name in self.keys if environment.get(name))
+        name = next(filter(os.environ.get, self.keys), None)
+        if name is not None and not VISIBLE.fullmatch(os.environ[name]):
             raise UsageError(
                 f"${name} contains a space, a line break or a non-ASCII character, which no key does: set it again"
             )
@@ -370,23 +370,20 @@ def withheld_tool(name: str) -> Refusal:
 
 def merge_messages(messages: Iterable[Message]) -> list[Message]:
     """Merge consecutive messages that belong together: an agent's reasoning, text and calls, or several results."""
-    groups: list[list[Message]] = []
-    for message in messages:
-        if groups and groups[-1][0].role == message.role and message.role in ("agent", "results"):
-            groups[-1].append(message)
-        else:
-            groups.append([message])
-    return [group[0] if len(group) == 1 else _merged(group) for group in groups]
-
-
-def _merged(group: Sequence[Message]) -> Message:
-    return Message(
-        role=group[0].role,
-        text=joined(message.text for message in group),
-        reasoning=joined(message.reasoning for message in group),
-        calls=tuple(call for message in group for call in message.calls),
-        results=tuple(result for message in group for result in message.results),
-    )
+    merged: list[Message] = []
+    for role, consecutive in groupby(messages, key=lambda message: message.role):
+        group = list(consecutive)
+        if role in ("agent", "results"):
+            together = Message(
+                role=role,
+                text=joined(message.text for message in group),
+                reasoning=joined(message.reasoning for message in group),
+                calls=tuple(call for message in group for call in message.calls),
+                results=tuple(result for message in group for result in message.results),
+            )
+            group = [together]
+        merged += group
+    return merged
 
 
 def called(id: Any, name: Any, arguments: Any) -> ToolCall:

@@ -219,19 +219,10 @@ class Ledger:
     If it cannot write, for example because the disk is full, the totals contain the error, and the run continues.
     """
 
-    def __init__(
-        self,
-        run_dir: Path,
-        *,
-        record: RecordLevel = "bodies",
-        secrets: Iterable[str] = (),
-        max_calls_bytes: int = MAX_CALLS_BYTES,
-        max_body_bytes: int = MAX_BODY_BYTES,
-    ) -> None:
+    def __init__(self, run_dir: Path, *, record: RecordLevel = "bodies", secrets: Iterable[str] = ()) -> None:
         self.totals = Totals()
         self._is_full = False
         self._unpacked = 0
-        self._max_calls_bytes, self._max_body_bytes = max_calls_bytes, max_body_bytes
         self._secrets = sorted({text for secret in secrets if secret for text in _spellings(secret)}, reverse=True)
         self._calls: _File | None = None
         self._bodies: ZstdFile | None = None
@@ -256,7 +247,7 @@ class Ledger:
         self.totals.add(call)
         if self._calls is None:
             return
-        self._is_full = self._calls.tell() > self._max_calls_bytes
+        self._is_full = self._calls.tell() > MAX_CALLS_BYTES
         if self._is_full:
             self.totals.left_out += 1
             return
@@ -276,7 +267,7 @@ class Ledger:
         )
         content = self.clean(f'{{"number": {number}{"".join(fields)}}}\n').encode("utf-8", "replace")
         is_full = self._bodies_file.tell() > MAX_BODIES_BYTES or self._unpacked > MAX_UNPACKED_BYTES
-        if len(content) > self._max_body_bytes or is_full:
+        if len(content) > MAX_BODY_BYTES or is_full:
             self.totals.left_out += 1
             return
         self._unpacked += len(content)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any, ClassVar
 
 from pytest_mlebench.io.values import as_object, as_objects
@@ -500,19 +500,18 @@ def merge_delta(whole: Body, delta: Body) -> None:
         elif isinstance(value, dict) and isinstance(before, dict):
             merge_delta(before, value)
         elif isinstance(value, list) and all(isinstance(item, dict) and "index" in item for item in value):
-            entries = whole.setdefault(key, []) if isinstance(before, list) or before is None else []
             if before is None:
-                entries = whole[key] = []
+                before = whole[key] = []
+            entries = before if isinstance(before, list) else []
             for item in value:
-                known = next((entry for entry in as_objects(entries) if entry.get("index") == item["index"]), None)
-                if known is None:
-                    known = {}
-                    entries.append(known)
-                merge_delta(known, item)
+                known = (entry for entry in as_objects(entries) if entry.get("index") == item["index"])
+                if (entry := next(known, None)) is None:
+                    entries.append(entry := {})
+                merge_delta(entry, item)
         elif isinstance(value, list) and isinstance(before, list):
             whole[key] = before + value
         elif value is not None or key not in whole:
-            whole[key] = json.loads(json.dumps(value)) if isinstance(value, dict | list) else value
+            whole[key] = deepcopy(value)
 
 
 class _Responses(StreamReader):
@@ -628,7 +627,4 @@ def _item_message(item: Mapping[str, Any]) -> Message:
     if type.endswith("_call"):
         given: Any = next((item[key] for key in ("arguments", "input", "action") if key in item), {})
         return Message(role="agent", calls=(api.called(id, item.get("name") or type, given),))
-    role, text = item.get("role"), api.content_text(item.get("content"))
-    if role == "assistant":
-        return Message(role="agent", text=text)
-    return Message(role="system" if role in ("system", "developer") else "user", text=text)
+    return _chat_message(item)

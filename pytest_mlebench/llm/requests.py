@@ -261,14 +261,12 @@ def only_with_provider(what: str) -> Rule:
     return _unless_allowed(withhold)
 
 
-def many(rule: Rule, most: int = 1_000_000) -> Rule:
+def many(rule: Rule) -> Rule:
     """A list with elements that the rule allows."""
 
     def listed(value: Any, admission: Admission) -> Any:
         if type(value) is not list:
             raise Wrong("must be a list")
-        if len(value) > most:
-            raise Wrong(f"must have at most {most} elements")
         admitted = []
         for index, item in enumerate(value):
             try:
