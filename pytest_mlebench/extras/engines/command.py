@@ -6,8 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,9 @@ from pytest_mlebench.cli.common import add_options, logger, read_settings, user_
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import ClusterError, DataError, MLEBenchError, UsageError
 from pytest_mlebench.extras.engines import plan as plans
-from pytest_mlebench.extras.engines import queue
 from pytest_mlebench.extras.engines.contract import engines
 from pytest_mlebench.extras.engines.plan import JobEnd, JobPlan
+from pytest_mlebench.extras.engines.queue import stop
 from pytest_mlebench.extras.engines.scratch import copied
 from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.units import pluralize
@@ -51,20 +50,20 @@ def add(commands: Any) -> None:
     command.add_argument("--name", metavar="NAME", help="run it only if the plan still has this name")
     command.set_defaults(command=_run_one)
 
-    stop = commands.add_parser(
+    command = commands.add_parser(
         "stop",
         help="end the waiting and running jobs of a run group",
         description="Ends the jobs that a session with --cluster left behind, for example with --detach. Their runs "
         "stay unfinished; `pytest --resume=GROUP` restarts them.",
     )
-    stop.add_argument("group", metavar="GROUP", help="a run group's folder, its name below --runs-dir, or `last`")
-    add_options(stop, "--runs-dir")
-    stop.set_defaults(command=_stop)
+    command.add_argument("group", metavar="GROUP", help="a run group's folder, its name below --runs-dir, or `last`")
+    add_options(command, "--runs-dir")
+    command.set_defaults(command=_stop)
 
 
 def _stop(options: argparse.Namespace) -> int:
     group = find_group(options.group, read_settings(options).runs_dir)
-    if not (count := queue.stop(group, engines())):
+    if not (count := stop(group, engines())):
         read_group(group)  # refuses a folder that is not a run group
     logger.info("%s: %s", group, f"ended {pluralize(count, 'job')}" if count else "no job is waiting or running")
     return 0
@@ -83,7 +82,7 @@ def _run_one(options: argparse.Namespace) -> int:
             record = record or _do(replace(plan, attempt=plan.attempt + restarts), group)
         except MLEBenchError as error:
             if not plans.is_superseded(folder, plan.name) and plan.name not in plans.ended_names(group):
-                plans.report_end(group, plan.name, JobEnd(error=str(error)))
+                plans.report_end(group, plan.name, JobEnd(error=f"on {socket.gethostname()}: {error}"))
             raise
         plans.report_end(group, plan.name, JobEnd(run_id=record.run_id))
     logger.info("%s: %s", record.run_id, record.outcome.label)
@@ -99,21 +98,11 @@ def _do(plan: JobPlan, group: Path) -> RunRecord:
     # If the session's path is not on this machine, the catalogue has the competition.
     competition = load(file, bench.settings.version) if file.exists() else bench.catalogue[plan.competition_id]
     dataset = _dataset(bench, competition, plan.seed)
-    variable = _ID_VARIABLES.get(plan.engine, "")
-    id = os.environ.get(variable) or str(os.getpid())
-    job = {
-        "name": plan.name,
-        "engine": plan.engine,
-        "id": id,
-        "node": socket.gethostname(),
-        "attempt": plan.attempt,
-        "submitted": plan.submitted,
-        "hardware": asdict(this_machine()),
-        "interrupted": run.interrupted_runs(group, plan.key),
-    }
-    worker = f"{plan.engine} {id} on {socket.gethostname()}"
+    id, node = os.environ.get(_ID_VARIABLES.get(plan.engine, "")) or str(os.getpid()), socket.gethostname()
+    interrupted = run.interrupted_runs(group, plan.key)
+    job = plan.account(id=id, node=node, hardware=asdict(this_machine()), interrupted=interrupted)
     run_options = replace(
-        bench.run_options(group, worker=worker, job=job),
+        bench.run_options(group, worker=f"{plan.engine} {id} on {node}", job=job),
         may_record=lambda: _check_not_replaced(plan, group),
     )
     if plan.attempt > plan.max_requeues:
@@ -121,8 +110,8 @@ def _do(plan: JobPlan, group: Path) -> RunRecord:
         return run.record_lost(
             agent, competition, dataset, run_options, seed=plan.seed, ending=Ending.NOT_STARTED, detail=detail
         )
-    sandbox = bench.ready_sandbox(agent)
-    with _on_local_disk(dataset, bench) as local:
+    sandbox, scratch = bench.ready_sandbox(agent), bench.settings.node_scratch
+    with nullcontext(dataset) if scratch is None else copied(dataset, scratch, bench.reporter) as local:
         return run.run_agent(agent, competition, local, sandbox, run_options, seed=plan.seed)
 
 
@@ -141,29 +130,14 @@ def _dataset(bench: Bench, competition: Competition, seed: int) -> Dataset:
     store, options = bench.store_of(seed), bench.prepare_options
     if not store.is_usable(competition, **options):
         if store.source is None:
-            raise DataError(f"on {socket.gethostname()}: {store.not_prepared(competition)}")
+            raise DataError(store.not_prepared(competition))
         store.prepare(competition, reporter=bench.reporter, **options)
     return store.dataset(competition)
 
 
-@contextmanager
-def _on_local_disk(dataset: Dataset, bench: Bench) -> Iterator[Dataset]:
-    """The data, or with ``--node-scratch``, a copy of it on that disk. Raises DataError."""
-    if bench.settings.node_scratch is None:
-        yield dataset
-        return
-
-    with ExitStack() as stack:
-        try:
-            copy = stack.enter_context(copied(dataset, bench.settings.node_scratch, bench.reporter))
-        except DataError as error:
-            raise DataError(f"on {socket.gethostname()}: {error}") from error
-        yield copy
-
-
 def _settings(plan: JobPlan, group: Path) -> Settings:
     if plan.version != __version__:
-        raise UsageError(f"{socket.gethostname()} has pytest-mlebench {__version__}, the session {plan.version}")
+        raise UsageError(f"this node has pytest-mlebench {__version__}, the session {plan.version}")
     source = from_plan(plan.agent, plan.options, plans.job_folder(group, plan.key) / plans.PLAN)
     settings = read([source], runs_dir=group.parent)
     given = os.environ.get("CUDA_VISIBLE_DEVICES", "") if plan.engine in _ID_VARIABLES else ""
@@ -175,6 +149,6 @@ def _settings(plan: JobPlan, group: Path) -> Settings:
 def _agent(plan: JobPlan, bench: Bench) -> Agent:
     (agent,) = bench.chosen_agents
     if folder_digest(agent.folder) != plan.agent_digest:
-        raise UsageError(f"{agent.folder} on {socket.gethostname()} has changed since the run was submitted")
+        raise UsageError(f"{agent.folder} has changed since the run was submitted")
     bench.check_agent(agent)
     return agent

@@ -75,6 +75,10 @@ class JobPlan:
     def key(self) -> RunKey:
         return RunKey(self.agent, self.competition_id, self.seed)
 
+    def account(self, **more: Any) -> dict[str, Any]:
+        """The job, as the run's record describes it."""
+        return {"name": self.name, "engine": self.engine, "attempt": self.attempt, "submitted": self.submitted, **more}
+
     @classmethod
     def read(cls, file: Path) -> JobPlan:
         """Read a plan. Raises UsageError if the file is not a plan."""
@@ -144,15 +148,11 @@ def open_plans(group: Path) -> list[tuple[JobPlan, Job]]:
     for file in sorted(group.glob(f"{JOBS}/*/{PLAN}")):
         with suppress(UsageError):
             if (plan := JobPlan.read(file)).name not in ended:
-                found.append((plan, _job(file.parent, plan.name)))
+                job = Job(name=plan.name, folder=file.parent)
+                with suppress(OSError):
+                    job = replace(job, id=(file.parent / _ID).read_text().strip())
+                found.append((plan, job))
     return found
-
-
-def _job(folder: Path, name: str) -> Job:
-    try:
-        return Job(name=name, folder=folder, id=(folder / _ID).read_text().strip())
-    except OSError:
-        return Job(name=name, folder=folder)
 
 
 def report_end(group: Path, name: str, end: JobEnd) -> None:
@@ -238,9 +238,7 @@ def is_superseded(folder: Path, name: str) -> bool:
 
 
 def load_keys(file: Path) -> None:
-    """Add the ``NAME=value`` lines of a ``--cluster-keys`` file to the environment.
-
-    They are for jobs on machines that do not have the session's environment.
+    """Add the ``NAME=value`` lines of a ``--cluster-keys`` file to the environment, which nodes may not share.
 
     Raises UsageError if another user owns or can read the file, or if a line is invalid. The error does not quote it.
     """

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,7 +14,6 @@ from pytest_mlebench.extras.engines import plan as plans
 from pytest_mlebench.extras.engines.contract import Cause, Engine, Job, JobState, QueueFull, Resources, Status
 from pytest_mlebench.extras.engines.plan import JobEnd, JobPlan
 from pytest_mlebench.io.progress import Note, Reporter, WarningNote
-from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.group import GroupReader
 from pytest_mlebench.records.record import RunKey, RunRecord
 
@@ -68,7 +66,7 @@ class RunQueue:
         self._max_parallel = max_parallel or engine.max_parallel
         self._waiting: deque[JobPlan] = deque()
         self._live: dict[str, _Live] = {}
-        self._refused: dict[RunKey, int] = {}
+        self._refused = Counter[RunKey]()
         self._final: set[str] = set()
         self._failed: list[RunResult] = []
         self._polled = self._full_until = float("-inf")
@@ -87,15 +85,8 @@ class RunQueue:
             self._waiting.append(plan)
             return
         known, job = earlier
-        plan = replace(
-            plan,
-            name=known.name,
-            engine=known.engine,
-            attempt=known.attempt,
-            earlier=known.earlier,
-            submitted=known.submitted,
-        )
-        self._live[known.name] = _Live(plan, job)
+        kept = {name: getattr(known, name) for name in ("name", "engine", "attempt", "earlier", "submitted")}
+        self._live[known.name] = _Live(replace(plan, **kept), job)
 
     def step(self) -> list[RunResult]:
         """Submit as many runs as allowed; returns the runs that have ended since the last call, in order of ending."""
@@ -139,29 +130,31 @@ class RunQueue:
                 self._waiting[0] = plan
                 self._live[plan.name] = _Live(plan, job)  # already now: Ctrl-C may interrupt the submission
                 id = self._engine.submit(job, self._command(folder / plans.PLAN, plan.name), self._resources(plan))
-            except QueueFull as error:
+            except ClusterError as error:
                 # The engine may have received the job despite the error.
                 self._live.pop(plan.name, None)
                 _report_end(self._group, plan.name, JobEnd())
-                self._full_until = time.monotonic() + self._full_seconds
-                if not self._live and self._reported_full != str(error):  # with live jobs, a place becomes free
-                    self._reported_full = str(error)
-                    self._reporter(Note(f"{self._engine.name} accepts no more jobs for now: {error}"))
-                return
-            except ClusterError as error:
-                self._live.pop(plan.name, None)
-                _report_end(self._group, plan.name, JobEnd())
-                self._refused[plan.key] = tries = self._refused.get(plan.key, 0) + 1
-                if tries >= _ATTEMPTS or str(error) in self._final:  # other runs were refused for the same reason
-                    self._final.add(str(error))
-                    self._waiting.popleft()
-                    self._failed.append(RunResult(key=plan.key, error=str(error)))
-                else:
-                    self._full_until = time.monotonic() + self._engine.poll_seconds
+                self._refuse(plan.key, error)
                 return
             self._waiting.popleft()
             self._reported_full = ""
             self._live[plan.name] = _Live(plan, plans.note_id(job, id))
+
+    def _refuse(self, key: RunKey, error: ClusterError) -> None:
+        """Wait before the first run is submitted again, or give it up."""
+        if isinstance(error, QueueFull):
+            self._full_until = time.monotonic() + self._full_seconds
+            if not self._live and self._reported_full != str(error):  # with live jobs, a place becomes free
+                self._reported_full = str(error)
+                self._reporter(Note(f"{self._engine.name} accepts no more jobs for now: {error}"))
+            return
+        self._refused[key] += 1
+        if self._refused[key] < _ATTEMPTS and str(error) not in self._final:
+            self._full_until = time.monotonic() + self._engine.poll_seconds
+            return
+        self._final.add(str(error))  # other runs will be refused for the same reason
+        self._waiting.popleft()
+        self._failed.append(RunResult(key=key, error=str(error)))
 
     def _ended(self) -> list[RunResult]:
         """The runs whose jobs have reported their end, and those that the engine refused."""
@@ -190,10 +183,9 @@ class RunQueue:
             return []
         self._is_unreachable = False
         found, now = self._ended(), time.monotonic()  # jobs report before they end
+        unknown = Status(state=JobState.ENDED, reason=f"{self._engine.name} does not know it any more")
         for name, live in list(self._live.items()):
-            status = known.get(
-                name, Status(state=JobState.ENDED, reason=f"{self._engine.name} does not know it any more")
-            )
+            status = known.get(name, unknown)
             if status.state is not JobState.ENDED:
                 live.ended_since = None
                 continue
@@ -250,12 +242,3 @@ def stop(group: Path, engines: Mapping[str, Callable[[], Engine]]) -> int:
         engines[name]().cancel(jobs)
         count += _report_cancelled(group, {job.name for job in jobs})
     return count
-
-
-def still_run(group: Path, engine: str, count: int) -> str:
-    """The error text if jobs of an earlier session still run, and this session would repeat their runs."""
-    return (
-        f"{pluralize(count, 'run')} of {group} may still be running, submitted to --cluster={engine} by an earlier "
-        f"session: continue them with --cluster={engine} and without -n, or end them: "
-        f"`mlebench stop {shlex.quote(str(group))}`"
-    )

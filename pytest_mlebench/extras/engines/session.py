@@ -24,7 +24,7 @@ from pytest_mlebench.catalog.catalogue import load
 from pytest_mlebench.errors import ClusterError, MLEBenchError, SandboxError, UsageError
 from pytest_mlebench.extras.engines.contract import Cause, Job, JobState, engine, engines
 from pytest_mlebench.extras.engines.plan import JobPlan, load_keys, open_plans
-from pytest_mlebench.extras.engines.queue import RunQueue, RunResult, still_run
+from pytest_mlebench.extras.engines.queue import RunQueue, RunResult
 from pytest_mlebench.extras.engines.resources import check_largest, is_known, job_resources, request_text
 from pytest_mlebench.io.progress import Note
 from pytest_mlebench.io.units import pluralize
@@ -107,14 +107,19 @@ def check_none_runs(session: Session) -> None:
         if plan.engine != session.settings.cluster:
             jobs.setdefault(plan.engine, []).append(job)
     for name, submitted in jobs.items():
-        if name not in installed:
-            raise UsageError(still_run(group, name, len(submitted)))
-        try:
-            statuses = installed[name]().poll(submitted).values()
-        except ClusterError as error:
-            raise UsageError(f"{group}: the status of an earlier session's jobs is unknown: {error}") from error
-        if count := sum(status.state is not JobState.ENDED for status in statuses):
-            raise UsageError(still_run(group, name, count))
+        count = len(submitted)
+        if name in installed:
+            try:
+                statuses = installed[name]().poll(submitted).values()
+            except ClusterError as error:
+                raise UsageError(f"{group}: the status of an earlier session's jobs is unknown: {error}") from error
+            count = sum(status.state is not JobState.ENDED for status in statuses)
+        if count:
+            raise UsageError(
+                f"{pluralize(count, 'run')} of {group} may still be running, submitted to --cluster={name} by an "
+                f"earlier session: continue them with --cluster={name} and without -n, or end them: "
+                f"`mlebench stop {shlex.quote(str(group))}`"
+            )
 
 
 def loop(session: pytest.Session) -> bool | None:
@@ -255,13 +260,7 @@ def _record_lost(config: pytest.Config, plan: JobPlan, cause: Cause, reason: str
     session = session_of(config)
     settings = session.settings
     competition = load(Path(plan.competition_file), settings.version)
-    job = {
-        "name": plan.name,
-        "engine": plan.engine,
-        "attempt": plan.attempt,
-        "submitted": plan.submitted,
-        "interrupted": run.interrupted_runs(session.group, plan.key),
-    }
+    job = plan.account(interrupted=run.interrupted_runs(session.group, plan.key))
     endings = {Cause.TIMED_OUT: Ending.TIMED_OUT, Cause.OUT_OF_MEMORY: Ending.OUT_OF_MEMORY}
     store = session.bench.store_of(plan.seed)
     if settings.nodes_pull:  # the submission is graded here
@@ -282,25 +281,18 @@ def _leave(config: pytest.Config, queue: RunQueue) -> None:
     """End the jobs that remain when a session is interrupted; with ``--detach``, let them continue."""
     if not queue.live:
         return
-    settings = session_of(config).settings
+    settings, say = session_of(config).settings, partial(internals.write_line, config)
     if settings.detach:
         runs = "1 run continues" if queue.live == 1 else f"{queue.live} runs continue"
-        waiting = (
-            f"; {pluralize(queue.waiting, 'run')} that {'was' if queue.waiting == 1 else 'were'} not submitted "
-            "will start only when you resume the group"
-            if queue.waiting
-            else "; waiting runs start by themselves"
-        )
-        stop = f"mlebench stop {shlex.quote(str(session_of(config).group))}"
-        for text in (
-            f"{runs} without this session{waiting}",
-            f"to continue the session: {resume_command(config)}",
-            f"to end the jobs: {stop}",
-        ):
-            internals.write_line(config, f"mlebench: {text}")
+        waiting = "waiting runs start by themselves"
+        if queue.waiting:
+            waiting = f"{pluralize(queue.waiting, 'further run')} will start only when you resume the group"
+        say(f"mlebench: {runs} without this session; {waiting}")
+        say(f"mlebench: to continue the session: {resume_command(config)}")
+        say(f"mlebench: to end the jobs: mlebench stop {shlex.quote(str(session_of(config).group))}")
         return
-    internals.write_line(config, f"mlebench: ending {pluralize(queue.live, 'job')} of {settings.cluster}")
+    say(f"mlebench: ending {pluralize(queue.live, 'job')} of {settings.cluster}")
     try:
         queue.cancel()
     except ClusterError as error:
-        internals.write_line(config, f"mlebench: jobs cannot be ended: {error}")
+        say(f"mlebench: jobs cannot be ended: {error}")
