@@ -55,7 +55,8 @@ SLURM = {
 def test_an_idle_session(engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(TOYS, tmp_path, dirs_exist_ok=True)
     folders = ["--agents-dir=agents", "--data-dir=data", "--runs-dir=reports", "--run-group=toys", "-pno:cacheprovider"]
-    common = [sys.executable, "-m", "pytest", "competitions/toy-parity", *folders, "--sandbox=local", "-q"]
+    trusted = [f"--trust-agent={agent}" for agent in AGENTS]
+    common = [sys.executable, "-m", "pytest", "competitions/toy-parity", *folders, *trusted, "--sandbox=local", "-q"]
     subprocess.run([*common, f"--agent={AGENTS[0]}"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
     group = tmp_path / "reports/toys"
     with subprocess.Popen(["sleep", "infinity"]) as sleeper:

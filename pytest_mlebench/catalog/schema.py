@@ -12,7 +12,6 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import index
@@ -156,11 +155,10 @@ def shown(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-@contextmanager
-def _at(place: str) -> Iterator[None]:
-    """Context manager: prefix the key of each ``_Wrong`` raised inside with the place."""
+def _check_at(place: str, check: Check, value: Any) -> None:
+    """Check a value, and prefix the key of a ``_Wrong`` with the place."""
     try:
-        yield
+        check(value)
     except _Wrong as wrong:
         wrong.key = f"{place}{wrong.key}"
         raise
@@ -445,8 +443,7 @@ def _list_of(check: Check, what: str) -> Check:
         if not isinstance(values, list):
             raise _expected(f"a list of {what}", values)
         for position, value in enumerate(values):
-            with _at(f"[{position}]"):
-                check(value)
+            _check_at(f"[{position}]", check, value)
 
     return check_list
 
@@ -497,9 +494,8 @@ def _mapping(checks: Mapping[str, Check], required: Iterable[str] = ()) -> Check
         for key, value in values.items():
             if key not in checks:
                 raise _Wrong(_unknown_key(key, checks))
-            with _at(f".{key}"):
-                if value is not None:
-                    checks[key](value)
+            if value is not None:
+                _check_at(f".{key}", checks[key], value)
 
     return check_mapping
 
@@ -511,9 +507,9 @@ def _by_name(what: str, check_name: Check, check: Check) -> Check:
         if not isinstance(values, Mapping):
             raise _expected(f"a mapping of {what}", values)
         for name, value in values.items():
-            with _at(f"[{shown(name)}]"):
-                check_name(name)
-                check(value)
+            place = f"[{shown(name)}]"
+            _check_at(place, check_name, name)
+            _check_at(place, check, value)
 
     return check_mapping
 
