@@ -79,7 +79,7 @@ class GradingProcess:
             self._process = fork(main, (request_reader, reply_writer, self._stderr.fileno()), PRELOADED)
         except OSError as error:
             self.abandon()
-            raise CompetitionError(f"cannot start a grading process: {reason(error)}") from error
+            raise ProcessDied(f"cannot start a grading process: {reason(error)}") from error
         finally:
             os.close(request_reader)
             os.close(reply_writer)
@@ -183,7 +183,7 @@ def ask(
     """Return the reply of a grading process; retries if something other than its limits ended it.
 
     ``certainty`` requests the certainty of the score instead of the score. ``using`` is called with the process before
-    the request, and with None afterwards. Raises CompetitionError and DataError as the job does.
+    the request, and with None afterwards. An ``error`` is returned as a ``defect`` with its ``kind``.
     """
     reply: Reply = {}
     for _ in range(_ATTEMPTS):
@@ -200,11 +200,7 @@ def ask(
         if "killed" not in reply:
             break
         reply = {"defect": f"grading was killed {_ATTEMPTS} times: is this machine short of memory?"}
-    if "error" in reply:
-        if (kind := _ERRORS.get(str(reply.get("kind")))) is not None:
-            raise kind(reply["error"])
-        reply = {"defect": str(reply["error"])}
-    return reply
+    return {"defect": reply["error"], "kind": reply.get("kind")} if "error" in reply else reply
 
 
 _prepared: dict[str, Reply] = {}
@@ -222,6 +218,8 @@ def prepare(job: Job, seconds: float) -> Reply:
         return _prepared[key]
     reply = ask(job, None, seconds)
     if "ready" not in reply:
+        if "defect" in reply and (kind := _ERRORS.get(reply.get("kind", ""))):
+            raise kind(reply["defect"])
         reason = reply.get("defect") or reply.get("invalid") or f"it exceeds the {reply.get('beyond')} limit of grading"
         raise CompetitionError(f"{Path(job['competition']) / 'grade.py'} cannot be used: {reason}")
     _prepared[key] = reply
@@ -286,8 +284,6 @@ class FormChecker:
             return self._verdict(ask(self._job, path, self._limits.seconds, using=self._use))
         except _StoppedError:
             return _STOPPED
-        except (CompetitionError, DataError) as problem:
-            return self._verdict({"defect": str(problem)})
 
     def _use(self, process: GradingProcess | None) -> None:
         with self._lock:
@@ -410,10 +406,7 @@ class Grader:
 
     def _certainty(self, path: Path) -> dict[str, Any]:
         """Return how certain the score of a submission is (see ``resampling.Certainty``); empty if unknown."""
-        try:
-            reply = ask(self._job, path, self.limits.seconds, certainty=True)
-        except (CompetitionError, DataError) as problem:
-            reply = {"defect": str(problem)}
+        reply = ask(self._job, path, self.limits.seconds, certainty=True)
         found = reply.get("certainty")
         if "certainty" not in reply:
             why = reply.get("defect") or reply.get("invalid") or f"it exceeds the {reply.get('beyond')} limit"
@@ -422,10 +415,7 @@ class Grader:
 
     def _grade(self, path: Path) -> tuple[float | None, str | None, bool]:
         """Return the rounded score, the reason if there is none, and whether the grader is at fault."""
-        try:
-            reply = ask(self._job, path, self.limits.seconds)
-        except (CompetitionError, DataError) as problem:
-            reply = {"defect": str(problem)}  # the folder or the data broke since the check at the start
+        reply = ask(self._job, path, self.limits.seconds)
         if "invalid" in reply:
             return None, str(reply["invalid"]), False
         if "beyond" in reply:

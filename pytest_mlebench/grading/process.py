@@ -97,7 +97,7 @@ def main() -> None:
         line = control.next(_IDLE_SECONDS if workers else None)
         if line is None:  # idle: release their memory
             _prune(workers, 0)
-            _end_orphans([])
+            end_orphans([])
             continue
         request = json.loads(line)
         if "cancel" in request:  # its request has already been answered
@@ -114,7 +114,7 @@ def main() -> None:
         reply = _handle(worker, request, control)
         if "beyond" in reply or (worker.alive and has_children(worker.pid)):  # which would stay with the worker
             worker.kill()
-        _end_orphans(workers.values())
+        end_orphans([other.pid for other in workers.values() if other.alive])
         os.write(replies, json.dumps(reply).encode() + b"\n")
 
 
@@ -125,11 +125,6 @@ def _prune(workers: dict[str, _Worker], most: int) -> None:
         if len(workers) > most or not worker.alive or _memory(worker.pid) > _LARGE_WORKER:
             worker.kill()
             del workers[key]
-
-
-def _end_orphans(workers: Iterable[_Worker]) -> None:
-    """Kill the processes that other workers have left."""
-    end_orphans([worker.pid for worker in workers if worker.alive])
 
 
 def _import(names: Iterable[str]) -> None:
@@ -234,7 +229,8 @@ class _Worker:
         # Code that does not check whether an allocation succeeded dies in many ways. So every death of a large worker
         # counts as exceeding the limit, also on a machine with less memory than the limit. A small worker that was
         # killed was killed by something else.
-        if usage.ru_maxrss * 1024 > min(self.job["memory"], _machine_memory()) / 2:
+        machine_memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if usage.ru_maxrss * 1024 > min(self.job["memory"], machine_memory) / 2:
             return {"beyond": "memory"}
         if ended_by == signal.SIGKILL:
             return {"killed": True}
@@ -328,10 +324,6 @@ def _memory(pid: int) -> int:
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith((b"RssAnon:", b"RssShmem:")))
 
 
-def _machine_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
 def _confine(memory: int, parent: int) -> None:
     """Limit this worker's memory, and end it with its parent."""
     os.setsid()
@@ -387,9 +379,11 @@ def _evaluation(job: Job, opened: Mapping[Path, int]) -> Evaluation:
 
     folder, max_bytes = Path(job["competition"]), job["max_bytes"]
     if "answers" not in job:
-        landlock = read_only(_public_paths(job))
+        public = Path(job["public"])  # private data is next to it, and may be below a virtual environment
+        paths = (path for path in python_paths() if not public.is_relative_to(path))
+        landlock = read_only([public, folder, Path("/usr"), *paths])
         competition = Competition.load(folder, version=job["version"])
-        form = Form(competition, Path(job["public"]), max_bytes=max_bytes, opened=opened)
+        form = Form(competition, public, max_bytes=max_bytes, opened=opened)
 
         def check(path: Path | None, certainty: bool) -> Reply:
             assert not certainty, "a format check has no answers"
@@ -435,16 +429,6 @@ def _confinement(landlock: int) -> dict[str, Any]:
         "memory": limit(resource.RLIMIT_DATA),
         "core": limit(resource.RLIMIT_CORE),
     }
-
-
-def _public_paths(job: Job) -> Iterator[Path]:
-    """Yield all that a format check has to read, without private data, which is next to the public data."""
-    public = Path(job["public"])
-    yield from (public, Path(job["competition"]), Path(__file__).parents[1])
-    yield from map(Path, ("/usr", "/lib", "/lib64", "/etc", "/dev/null", "/dev/urandom"))
-    for entry in (*map(Path, (sys.prefix, sys.base_prefix)), *map(Path, sys.path)):
-        if not public.is_relative_to(entry):
-            yield entry
 
 
 def _error(error: Exception) -> Reply:

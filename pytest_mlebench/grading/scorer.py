@@ -38,19 +38,10 @@ from pytest_mlebench.io.files import REGULAR
 NOTHING_OPEN: Mapping[Path, int] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """Tables of at least ``many`` rows are read in pieces of ``piece`` rows.
-
-    The ``first`` rows usually show whether a file has columns of text.
-    """
-
-    many: int = 1 << 20
-    piece: int = 1 << 17
-    first: int = 1000
-
-
-PIECES = Pieces()
+_MANY_ROWS, _PIECE_ROWS = 1 << 20, 1 << 17
+"""Tables of at least so many rows are read in pieces of so many rows."""
+_FIRST_ROWS = 1000
+"""These usually show whether a file has columns of text."""
 _BLOCK = 1 << 18
 _KEPT = 16 << 20
 """Bytes. After a block of this size is allocated and freed, glibc keeps up to twice as much memory for reuse.
@@ -59,13 +50,13 @@ Otherwise the kernel reclaims each piece's memory and clears it again for the ne
 """
 
 
-def read_table(file: IO[bytes], rows: int, pieces: Pieces = PIECES, **options: Any) -> pd.DataFrame:
+def read_table(file: IO[bytes], rows: int, **options: Any) -> pd.DataFrame:
     """Return the table that pandas' ``read_csv`` reads from a file of at most ``rows`` rows, from its start.
 
     ``options`` are those of ``read_csv``. Raises as it does.
     """
-    if rows >= pieces.many and not options:
-        table = _numbers(file, rows, pieces)
+    if rows >= _MANY_ROWS and not options:
+        table = _numbers(file, rows)
         file.seek(0)
         if table is not None:
             return table
@@ -80,7 +71,7 @@ def read_answers(path: Path, **options: Any) -> pd.DataFrame:
         return read_table(file, rows, **options)
 
 
-def _numbers(file: IO[bytes], rows: int, size: Pieces) -> pd.DataFrame | None:
+def _numbers(file: IO[bytes], rows: int) -> pd.DataFrame | None:
     """Read a table of numbers in pieces. Returns None if a column is not all 64-bit integers or floats, or on errors.
 
     If every piece of a column has one of these types, so has the column that pandas reads at once: it also reads in
@@ -89,12 +80,12 @@ def _numbers(file: IO[bytes], rows: int, size: Pieces) -> pd.DataFrame | None:
     columns: list[NDArray[Any]] = []
     end = 0
     with suppress(ValueError, OverflowError):  # such as pandas' errors; reading all at once raises them again
-        first = pd.read_csv(file, nrows=size.first)
+        first = pd.read_csv(file, nrows=_FIRST_ROWS)
         if not _is_numeric(first):
             return None
         file.seek(0)
         np.empty(_KEPT, dtype=np.uint8)
-        with pd.read_csv(file, chunksize=size.piece) as pieces:
+        with pd.read_csv(file, chunksize=_PIECE_ROWS) as pieces:
             for piece in pieces:
                 start, end = end, end + len(piece)
                 if end > rows or not _is_numeric(piece):
@@ -128,8 +119,8 @@ _MAY_PRECEDE_QUOTE = np.zeros(256, dtype=bool)
 _MAY_PRECEDE_QUOTE[[_COMMA, _QUOTE, _LINE_FEED, _CARRIAGE_RETURN]] = True
 
 
-def require_bounded(file: IO[bytes]) -> tuple[int, int, int]:
-    """Return the numbers of rows and fields in a CSV file, and the most fields in a row; rewinds the file.
+def require_bounded(file: IO[bytes]) -> Counted:
+    """Count the rows and fields of a CSV file, which is rewound.
 
     Raises InvalidSubmission if the table would be far larger than the file.
     """
@@ -140,7 +131,7 @@ def require_bounded(file: IO[bytes]) -> tuple[int, int, int]:
         text = _QUOTED_FIELD.sub(b"x", file.read().removeprefix(_BYTE_ORDER_MARK))
         table = _count((text[start : start + _TEXT_BLOCK] for start in range(0, len(text), _TEXT_BLOCK)), quotes=False)
     file.seek(0)
-    return table.rows, table.fields, table.width
+    return table
 
 
 class _StrayQuoteError(Exception):
@@ -148,10 +139,11 @@ class _StrayQuoteError(Exception):
 
 
 @dataclass
-class _Table:
+class Counted:
     rows: int = 0
     fields: int = 0
     width: int = 0
+    """The most fields in a row."""
     row_fields: int = 1
     """Fields of the row that has not ended yet; ``row_bytes`` are its bytes."""
     row_bytes: int = 0
@@ -193,8 +185,8 @@ class _Table:
         return bool(is_row[width - 1 :: width].all()) and int(np.count_nonzero(is_row)) * width == len(ends)
 
 
-def _count(blocks: Iterable[bytes], *, quotes: bool = True) -> _Table:
-    table = _Table()
+def _count(blocks: Iterable[bytes], *, quotes: bool = True) -> Counted:
+    table = Counted()
     is_quoted, last = False, _LINE_FEED
     for block in blocks:
         codes = np.frombuffer(block, dtype=np.uint8)
@@ -274,8 +266,7 @@ def read_submission(
     """
     try:
         with archive_errors(path.name), open_submission(path, max_bytes, opened) as file:
-            rows, _, _ = require_bounded(file)
-            table = read_table(file, rows, **options)
+            table = read_table(file, require_bounded(file).rows, **options)
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except OSError as error:
@@ -320,7 +311,7 @@ class Scorer:
         self._row_scores: Callable[[Any, Any], Any] | None = getattr(module, "row_scores", None)
         self._path = answers
         self._answers: Any = None
-        self._scored: tuple[Path, float] | None = None
+        self._scored: tuple[Path | None, float] = None, math.nan
         if not answers.is_file():
             raise DataError(f"{competition.id}: no answers at {answers}; run `{command('prepare', competition)}` first")
 
@@ -369,8 +360,9 @@ class Scorer:
         """
         if self._row_scores is None:
             return None
-        cached = self._scored is not None and self._scored[0] == path  # some gradings take minutes
-        score = float(self._scored[1] if self._scored is not None and cached else self.score(path))
+        if self._scored[0] != path:  # some gradings take minutes
+            self.score(path)
+        score = float(self._scored[1])
         if not math.isfinite(score):
             return None
         found = self._of_submission(self._row_scores, path)

@@ -436,11 +436,6 @@ class TwinStore(DataStore):
         if not competition.has_twin:
             raise DataError(preparing.no_twin(competition))
 
-    def _source_head(
-        self, competition: Competition, reporter: Reporter, **options: Unpack[PrepareOptions]
-    ) -> preparing.Head | None:
-        return None
-
     def _needs_raw(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
         return False
 

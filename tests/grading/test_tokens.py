@@ -10,12 +10,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_mlebench.errors import InvalidSubmission
-from pytest_mlebench.grading import scorer as tokens
+from pytest_mlebench.grading import scorer
 from pytest_mlebench.grading.scorer import require_bounded
 
 
 def count(content: bytes) -> tuple[int, int, int]:
-    return require_bounded(io.BytesIO(content))
+    table = require_bounded(io.BytesIO(content))
+    return table.rows, table.fields, table.width
 
 
 @given(st.text(alphabet='a,"\n\r \0é', max_size=30), st.integers(1, 9))
@@ -25,7 +26,7 @@ def test_fields_and_rows_are_counted_as_by_a_parser(text: str, block: int) -> No
     rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
     expected = len(rows), sum(map(len, rows)), max(map(len, rows), default=0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens, "_BLOCK", block)
+        patch.setattr(scorer, "_TEXT_BLOCK", block)
         assert count(text.encode()) == expected
 
 
