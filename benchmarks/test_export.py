@@ -16,7 +16,7 @@ from benchmarks.conftest import FIGURES
 from pytest_mlebench.extras.interop.otlp import Sender
 from pytest_mlebench.extras.interop.otlp_live import LiveTraces
 from pytest_mlebench.extras.interop.otlp_spans import RunSpans
-from pytest_mlebench.records.group import read_group
+from pytest_mlebench.results import read_group
 from tests.interop.collector import collecting
 from tests.interop.recorded import recorded_group
 from tests.llm.upstreams import KEY, Upstream

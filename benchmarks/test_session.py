@@ -32,8 +32,8 @@ from pytest_mlebench.extras.engines.plan import (
 )
 from pytest_mlebench.io.processes import LABEL, owner_labels, start_time
 from pytest_mlebench.io.values import write_json
-from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.record import RUNNING, RunKey
+from pytest_mlebench.results import read_group
 
 FINISHED, RUNNING_NOW = 1000, 225
 SECONDS = 60.0

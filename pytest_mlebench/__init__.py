@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     )
     from pytest_mlebench.grading.grader import Grader, GradingLimits, grade
     from pytest_mlebench.io.progress import Event, Note, Reporter, Step, WarningNote
-    from pytest_mlebench.records.group import RunGroup, find_group, read_group
+    from pytest_mlebench.records.group import RunGroup
     from pytest_mlebench.records.outcome import Ending, Limits, Outcome, Report, SandboxAccount
     from pytest_mlebench.records.record import ModelUsage, RunKey, RunRecord, Usage
+    from pytest_mlebench.results import find_group, read_group
     from pytest_mlebench.results.summary import SplitSummary, summarise
     from pytest_mlebench.runs.run import RunOptions, run_agent
     from pytest_mlebench.sandbox.contract import Execution, Sandbox
@@ -115,8 +116,9 @@ _NAMES_BY_MODULE = {
     "errors": "AgentError CompetitionError DataError InvalidSubmission MLEBenchError SandboxError UsageError",
     "grading.grader": "Grader GradingLimits grade",
     "io.progress": "Event Note Reporter Step WarningNote",
+    "results": "find_group read_group",
     "results.summary": "SplitSummary summarise",
-    "records.group": "RunGroup find_group read_group",
+    "records.group": "RunGroup",
     "records.outcome": "Ending Limits Outcome Report SandboxAccount",
     "records.record": "ModelUsage RunKey RunRecord Usage",
     "runs.run": "RunOptions run_agent",

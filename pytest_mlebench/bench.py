@@ -32,9 +32,10 @@ from pytest_mlebench.grading.grader import Grader, GradingLimits
 from pytest_mlebench.io.extensions import extensions, is_deleted, load_extension, not_installed
 from pytest_mlebench.io.files import AnyPath, bundled, expanded
 from pytest_mlebench.io.progress import Reporter, WarningNote, silent
-from pytest_mlebench.records.group import LAST, RunGroup, find_group, read_group
+from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Manifest, PlannedRun
 from pytest_mlebench.records.record import RunKey
+from pytest_mlebench.results import LAST, find_group, read_group
 from pytest_mlebench.runs.writer import OpenGroup, check_group_name, make_runs_dir
 from pytest_mlebench.sandbox import Limits
 from pytest_mlebench.sandbox.collection import SnapshotPolicy

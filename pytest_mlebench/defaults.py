@@ -1,6 +1,13 @@
-"""The default limits, all in one place. Sizes are in bytes, times in seconds."""
+"""The benchmark's versions and medals, and the default limits. Sizes are in bytes, times in seconds."""
 
 from __future__ import annotations
+
+from typing import Literal
+
+VERSIONS = ("v1", "v2")
+"""Versions of the benchmark: the first reproduces MLE-bench with its defects, the second corrects them."""
+Medal = Literal["gold", "silver", "bronze"]
+MEDALS: tuple[Medal, ...] = ("gold", "silver", "bronze")
 
 TIME_LIMIT = 24 * 3600.0
 """Time limit of a run, as in MLE-bench."""

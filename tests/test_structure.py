@@ -44,6 +44,7 @@ def test_the_import_contract_holds() -> None:
     [
         ("catalog/catalogue.py", "pytest_mlebench.runs", "packages import in one direction"),
         ("records/group.py", "pytest_mlebench.plugin.hooks", "packages import in one direction"),
+        ("records/group.py", "pytest_mlebench.catalog.catalogue", "packages import in one direction"),
         ("reports/page.py", "pytest_mlebench.extras.viewer.app", "packages import in one direction"),
         ("extras/viewer/app.py", "pytest_mlebench.extras.audit.scanners", "extras are independent of each other"),
         ("data/store.py", "pytest_mlebench.agents", "data, grading and the gate know nothing of agents"),

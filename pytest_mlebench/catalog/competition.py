@@ -24,6 +24,7 @@ from types import ModuleType
 from typing import Any, cast
 from urllib.parse import quote
 
+from pytest_mlebench import defaults
 from pytest_mlebench.catalog import schema
 from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.errors import CompetitionError, reason
@@ -92,8 +93,7 @@ def read_text(path: Path) -> str:
 FILE_NAME = "competition.yaml"
 KERNELS = "kernels.json"
 OBFUSCATED = "description_obfuscated.md"
-VERSIONS = ("v1", "v2")
-"""Versions of the benchmark: the first reproduces MLE-bench with its defects, the second corrects them."""
+VERSIONS = defaults.VERSIONS
 FIRST = VERSIONS[0]
 _TWIN = " twin"
 _KERNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[A-Za-z0-9_-]{1,100}")

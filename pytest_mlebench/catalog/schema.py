@@ -16,17 +16,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import index
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
+from pytest_mlebench.defaults import MEDALS, Medal
 from pytest_mlebench.errors import CompetitionError
 from pytest_mlebench.io.files import read_regular, regular_bytes
 from pytest_mlebench.io.values import LOADER, load_yaml
-
-Medal = Literal["gold", "silver", "bronze"]
-
-MEDALS: tuple[Medal, ...] = ("gold", "silver", "bronze")
 
 
 def medal_ranks(teams: int) -> dict[Medal, int]:

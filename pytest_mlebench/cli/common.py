@@ -21,7 +21,7 @@ from pytest_mlebench.io.extensions import load_extension
 from pytest_mlebench.io.files import expanded, is_dir, remove_tree
 from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.io.values import json_text
-from pytest_mlebench.records.group import find_group
+from pytest_mlebench.results import find_group
 
 if TYPE_CHECKING:
     from pytest_mlebench.data.store import DataStore

@@ -12,7 +12,8 @@ from pytest_mlebench.catalog.catalogue import SPLIT_NAMES
 from pytest_mlebench.cli.common import read_settings
 from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.options import Settings
-from pytest_mlebench.records.group import LAST, group_folders
+from pytest_mlebench.records.group import group_folders
+from pytest_mlebench.results import LAST
 
 SHELLS = {
     "bash": 'eval "$(mlebench completion bash)" in ~/.bashrc',

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.catalog.schema import MEDALS, Leaderboard
+from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.cli import common
 from pytest_mlebench.cli.common import logger
 from pytest_mlebench.data import jobs
@@ -16,6 +16,7 @@ from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.preparing import check, open_source, with_twins
 from pytest_mlebench.data.store import DEFAULT_JOBS, DataStore, PrepareOptions
+from pytest_mlebench.defaults import MEDALS
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.io import files
 from pytest_mlebench.io.progress import Note

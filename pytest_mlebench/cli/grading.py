@@ -15,21 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench.catalog import Catalogue, Competition
 from pytest_mlebench.catalog.competition import FIRST
-from pytest_mlebench.catalog.schema import MEDALS
 from pytest_mlebench.cli import common
 from pytest_mlebench.cli.common import logger
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.defaults import MEDALS
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.gate.golden import make_golden, write_golden
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.io.files import expanded, scratch
 from pytest_mlebench.io.units import one_line, pluralize
 from pytest_mlebench.io.values import loads, write_json
-from pytest_mlebench.records.group import grading_report, read_group
+from pytest_mlebench.records.group import grading_report
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.sections import changes_table, not_graded_remarks, summary
 from pytest_mlebench.reports.tables import terminal_width
+from pytest_mlebench.results import read_group
 from pytest_mlebench.results.findings import generated_data
 from pytest_mlebench.runs.regrade import regrade, write_regrading
 

@@ -18,11 +18,12 @@ from pytest_mlebench.io.files import expanded, real_path
 from pytest_mlebench.io.units import format_size, one_line, plain, pluralize
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
-from pytest_mlebench.records.group import LAST, GroupReader, find_group, group_folders, read_group
+from pytest_mlebench.records.group import GroupReader, group_folders
 from pytest_mlebench.records.record import FILES, RECORD, RUN_LOG, RUNNING
 from pytest_mlebench.reports.progress import progress
 from pytest_mlebench.reports.run_details import markdown, page
 from pytest_mlebench.reports.tables import Table, terminal_width
+from pytest_mlebench.results import LAST, find_group, read_group
 from pytest_mlebench.runs.files import open_files, unpack
 from pytest_mlebench.runs.guard import group_of
 from pytest_mlebench.runs.writer import annotate_group, delete_group, existing_group, rename_group

@@ -10,12 +10,13 @@ from typing import Any
 from pytest_mlebench.cli import common
 from pytest_mlebench.cli.common import logger
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.records.group import RunGroup, read_group
+from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.reports.formats import summary_rows, to_csv, to_json, to_latex, to_summary_csv
 from pytest_mlebench.reports.page import page
 from pytest_mlebench.reports.plots import write_plots
 from pytest_mlebench.reports.sections import Heading, heading, sections
 from pytest_mlebench.reports.tables import Section, has_colours, markdown_text, run_sections, terminal_width
+from pytest_mlebench.results import read_group
 from pytest_mlebench.results.overview import Overview, overview
 
 

@@ -23,10 +23,10 @@ from typing import Any
 
 from pytest_mlebench import defaults
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.catalog.schema import MEDALS, Leaderboard
+from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.preparing import fork, is_third_party
-from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
+from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES, MEDALS
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, expect, number, reason
 from pytest_mlebench.grading.process import MAX_REPLY, MAX_WORKERS, PRELOADED, Job, Reply, main
 from pytest_mlebench.io.files import AnyPath, expanded

@@ -32,12 +32,13 @@ from pytest_mlebench.plugin import collection, internals, reporting
 from pytest_mlebench.plugin import session as state
 from pytest_mlebench.plugin.collection import CompetitionFile, CompetitionItem, competition_of
 from pytest_mlebench.plugin.html import MedalReport
-from pytest_mlebench.records.group import GroupReader, find_group
+from pytest_mlebench.records.group import GroupReader
 from pytest_mlebench.records.manifest import UNKNOWN, Manifest, PlannedRun
 from pytest_mlebench.records.record import JOBS, MANIFEST, RUN_LOG, RunKey, RunRecord
 from pytest_mlebench.reports.run_details import failure_text
 from pytest_mlebench.reports.sections import rate_sections
 from pytest_mlebench.reports.tables import in_order, markdown_text, medal_table
+from pytest_mlebench.results import find_group
 from pytest_mlebench.results.overview import overview
 from pytest_mlebench.runs.writer import hold_as_worker
 from pytest_mlebench.sandbox.contract import clean_folders

@@ -17,22 +17,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from pytest_mlebench.catalog.catalogue import default_catalogue, unknown
-from pytest_mlebench.catalog.competition import FIRST, split_label
-from pytest_mlebench.errors import SandboxError, UsageError, reason, unusable
-from pytest_mlebench.io.files import AnyPath, expanded, open_regular
+from pytest_mlebench import defaults
+from pytest_mlebench.errors import SandboxError, UsageError, reason
+from pytest_mlebench.io.files import open_regular
 from pytest_mlebench.io.processes import is_dead, owner_labels
 from pytest_mlebench.io.progress import Event, event_from_json, event_to_json
 from pytest_mlebench.io.values import loads, read_json, write_json
 from pytest_mlebench.records.manifest import Manifest
-from pytest_mlebench.records.outcome import TWIN, Ending, Report
+from pytest_mlebench.records.outcome import Ending, Report
 from pytest_mlebench.records.record import (
     EVENTS,
     GRADING_REPORT,
     MANIFEST,
     METADATA,
     RECORD,
-    RUN_LOG,
     RUNNING,
     RunKey,
     RunRecord,
@@ -48,8 +46,6 @@ class SplitAndCategory(NamedTuple):
     category: str
 
 
-LAST = "last"
-"""The name that means the run group that was used last."""
 _LFS_POINTER = b"version https://git-lfs.github.com/"
 UNKNOWN = SplitAndCategory("unknown", "unknown")
 
@@ -86,7 +82,7 @@ class RunGroup:
     def version(self) -> str:
         """The version of the benchmark, the same for all runs of a group (see ``OpenGroup``)."""
         noted = self.manifest.settings.get("bench_version")
-        return str(noted or next((record.report.bench_version for record in self.records), FIRST))
+        return str(noted or next((record.report.bench_version for record in self.records), defaults.VERSIONS[0]))
 
     @cached_property
     def planned(self) -> frozenset[RunKey]:
@@ -104,17 +100,12 @@ class RunGroup:
 
     @cached_property
     def splits_and_categories(self) -> Mapping[str, SplitAndCategory]:
-        """Split and category of each competition, from its records, else the manifest, else the catalogue."""
+        """Split and category of each competition, from its records or the manifest; ``UNKNOWN`` if neither has them."""
         found = {record.competition_id: SplitAndCategory(record.split, record.category) for record in self.records}
         noted = self.manifest.settings.get("competitions", {})
-        catalogue = default_catalogue(version=self.version)
         for id in sorted({key.competition_id for key in self.planned} - found.keys()):
-            if {"split", "category"} <= noted.get(id, {}).keys():
-                found[id] = SplitAndCategory(noted[id]["split"], noted[id]["category"])
-            elif id in catalogue.ids:
-                found[id] = SplitAndCategory(catalogue[id].split_label, catalogue[id].category)
-            else:
-                found[id] = UNKNOWN
+            is_noted = {"split", "category"} <= noted.get(id, {}).keys()
+            found[id] = SplitAndCategory(noted[id]["split"], noted[id]["category"]) if is_noted else UNKNOWN
         return found
 
 
@@ -176,7 +167,10 @@ class GroupReader:
         return tuple(record for record in ordered if latest[record.key] is record)
 
     def _from_grading_report(self) -> tuple[RunRecord, ...]:
-        """Runs from the last grading report, for a folder without records. A competition's i-th report has seed i."""
+        """Runs from the last grading report, for a folder without records. A competition's i-th report has seed i.
+
+        Grading reports have no splits and categories (see ``results.read_group``).
+        """
         reports = sorted(self.folder.glob(f"*{GRADING_REPORT}"))
         if not reports:
             return ()
@@ -191,21 +185,17 @@ class GroupReader:
         except (OSError, ValueError) as error:
             self._broken.append(f"{reports[-1]} is not a grading report: {_lfs_pointer(reports[-1]) or reason(error)}")
             return ()
-        catalogue, name, seeds = default_catalogue(), self.folder.resolve().name, Counter[str]()
+        name, seeds = self.folder.resolve().name, Counter[str]()
         records = []
         for report in found:
             id, seed = report.competition_id, seeds[report.competition_id]
             seeds[id] += 1
-            split_and_category = UNKNOWN
-            if id in catalogue:
-                label = split_label(catalogue[id].split, report.bench_version, is_twin=report.generated == TWIN)
-                split_and_category = SplitAndCategory(label, catalogue[id].category)
             records.append(
                 RunRecord(
                     run_id=quote(f"{id}_{seed}", safe=""),
                     run_group=name,
                     competition_id=id,
-                    **split_and_category._asdict(),
+                    **UNKNOWN._asdict(),
                     agent=name,
                     seed=seed,
                     started_at=report.created_at,
@@ -254,54 +244,6 @@ def _last_use(folder: Path) -> float:
         return (folder / MANIFEST).stat().st_mtime
     except OSError:
         return 0.0
-
-
-def find_group(name: AnyPath, runs_dir: AnyPath) -> Path:
-    """Find the folder of a run group by its path, its name below ``runs_dir``, part of its name, or ``last``.
-
-    Raises UsageError if no group matches, or several do.
-
-    >>> find_group("last", Path("reports"))
-    PosixPath('reports/first')
-    """
-    name = os.fspath(name)
-    if not name:
-        raise UsageError("the name of the run group is empty; `mlebench groups` lists the groups")
-    try:
-        runs_dir = expanded(runs_dir)
-        for folder in (expanded(name), runs_dir / name):
-            if folder.is_dir():
-                if not (folder / MANIFEST).exists() and (inside := group_folders(folder)):
-                    raise UsageError(f"{folder} is a folder of run groups: name one of them, as in {inside[-1]}")
-                return folder
-        groups = [path.name for path in group_folders(runs_dir)]
-    except (OSError, ValueError) as error:
-        why = unusable(error) if isinstance(error, OSError) else error
-        raise UsageError(f"run group {name!r} cannot be looked up: {why}") from error
-    if os.sep in name:
-        if name.endswith(GRADING_REPORT) and Path(name).is_file():
-            raise UsageError(f"{name} is a grading report: name its folder, {Path(name).resolve().parent}")
-        is_file = Path(name).is_file()
-        what = "is a file (`mlebench unbundle` unpacks a bundle to a run group)" if is_file else "does not exist"
-        raise UsageError(f"run group {name} {what}; `mlebench groups` lists those below {runs_dir}")
-    if name == LAST:  # a group without runs was stopped before its first run
-        found = [group for group in groups if any((runs_dir / group).glob(f"*/{RUN_LOG}"))][-1:]
-    else:
-        found = [group for group in groups if name in group]
-    if len(found) == 1:
-        return runs_dir / found[0]
-    if found:
-        raise UsageError(f"run group {name!r} is ambiguous: {', '.join(found)} (below {runs_dir}); name one")
-    raise unknown(f"run group (below {runs_dir})", name, groups)
-
-
-def read_group(folder: AnyPath) -> RunGroup:
-    """Read a run group's folder; raises UsageError if it is not a run group.
-
-    >>> [record.outcome.name for record in read_group(Path("reports/first")).records]
-    ['no_medal', 'no_medal', 'no_medal']
-    """
-    return GroupReader(expanded(folder)).read()
 
 
 _MAX_NAME = 150

@@ -12,8 +12,7 @@ from numbers import Real
 from typing import Any
 
 from pytest_mlebench import defaults
-from pytest_mlebench.catalog.competition import FIRST
-from pytest_mlebench.catalog.schema import MEDALS, Medal
+from pytest_mlebench.defaults import MEDALS, Medal
 from pytest_mlebench.io.values import parse
 
 TWIN = "twin"
@@ -64,7 +63,7 @@ class Report:
     error: str | None = None
     grader_defect: bool = False
     percentile: float | None = None
-    bench_version: str = FIRST
+    bench_version: str = defaults.VERSIONS[0]
     thresholds: str = "apply"
     contaminated: bool = False
     score_low: float | None = None

@@ -14,6 +14,7 @@ from pytest_mlebench.records.group import RunGroup, SplitAndCategory
 from pytest_mlebench.records.outcome import THRESHOLDS
 from pytest_mlebench.records.record import RunKey, RunRecord
 from pytest_mlebench.reports.tables import runs_text
+from pytest_mlebench.results import splits_and_categories
 from pytest_mlebench.results.overview import (
     MEASURES,
     Overview,
@@ -71,10 +72,11 @@ def run_rows(groups: Sequence[RunGroup]) -> Iterator[dict[str, Any]]:
     ``error`` is why the harness or the grader failed, or else why the submission is invalid.
     """
     for group in groups:
+        known = splits_and_categories(group)
         for key in sorted(group.planned | group.runs.keys()):
             row = dict.fromkeys(COLUMNS) | {"group": group.name, **key._asdict(), "outcome": MISSING}
             row["bench_version"] = group.version
-            row |= group.splits_and_categories[key.competition_id]._asdict()
+            row |= known[key.competition_id]._asdict()
             if run := group.runs.get(key):
                 row |= {name: getattr(run.report, name) for name in _OF_REPORT}
                 row |= {name: getattr(run, name) for name in _OF_RECORD}

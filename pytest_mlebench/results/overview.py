@@ -25,7 +25,7 @@ from pytest_mlebench.io.units import format_duration, pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import TWIN_DATA, Outcome, TimelinePoint
 from pytest_mlebench.records.record import RunKey, RunRecord
-from pytest_mlebench.results import statistics
+from pytest_mlebench.results import splits_and_categories, statistics
 from pytest_mlebench.results.statistics import Interval, PairedDifference, Rate, Variance
 from pytest_mlebench.results.summary import Measure, SplitSummary, by_split, labels, split_rank, summarise
 
@@ -387,8 +387,9 @@ class Overview:
         """The split of every planned run of the groups."""
         names = labels(self.groups)
         return {
-            key._replace(agent=names[group.folder, key.agent]): group.splits_and_categories[key.competition_id].split
+            key._replace(agent=names[group.folder, key.agent]): known[key.competition_id].split
             for group in self.groups
+            for known in [splits_and_categories(group)]
             for key in group.planned
         }
 

@@ -17,6 +17,7 @@ from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.results import splits_and_categories
 from pytest_mlebench.results.statistics import Interval, Rate, mean_interval, pass_at_k, rate, share_interval
 
 Measure = Literal["any_medal", "gold", "silver", "bronze", "percentile"]
@@ -271,15 +272,15 @@ def labels(groups: Sequence[RunGroup]) -> dict[tuple[Path, str], str]:
 def _parts(group: RunGroup, agent: str, by_category: bool) -> Iterator[tuple[str, str | None, tuple[str, ...]]]:
     """Yield the split, category and competition ids of each summary."""
     ids = sorted({key.competition_id for key in (*group.planned, *group.runs) if key.agent == agent})
-    splits: dict[str, list[str]] = {}
+    known, splits = splits_and_categories(group), dict[str, list[str]]()
     for id in ids:
-        splits.setdefault(group.splits_and_categories[id].split, []).append(id)
+        splits.setdefault(known[id].split, []).append(id)
     parts: list[str] = []
     for is_twin in (False, True):
         found = [s for s in splits if split_and_version(s)[0] in BENCHMARK and is_twin_label(s) is is_twin]
         if len(found) > 1:
             whole = split_label("all", group.version, is_twin=is_twin)
-            splits[whole] = [id for id in ids if group.splits_and_categories[id].split in found]
+            splits[whole] = [id for id in ids if known[id].split in found]
             parts += found
     for split in sorted(splits, key=split_rank):
         if not by_category:
@@ -287,7 +288,7 @@ def _parts(group: RunGroup, agent: str, by_category: bool) -> Iterator[tuple[str
         elif split not in parts:
             categories: dict[str, list[str]] = {}
             for id in splits[split]:
-                categories.setdefault(group.splits_and_categories[id].category, []).append(id)
+                categories.setdefault(known[id].category, []).append(id)
             yield from ((split, category, tuple(found)) for category, found in sorted(categories.items()))
 
 

@@ -18,8 +18,8 @@ import pytest
 
 from pytest_mlebench.agents import Agent, Permissions
 from pytest_mlebench.agents.registry import AgentRegistry
-from pytest_mlebench.catalog.schema import MEDALS
 from pytest_mlebench.cli.main import main
+from pytest_mlebench.defaults import MEDALS
 from pytest_mlebench.extras.bundles.api import group_files
 from pytest_mlebench.extras.bundles.bundle import TABLES, write_bundle
 from pytest_mlebench.io.files import bundled
@@ -28,8 +28,8 @@ from pytest_mlebench.llm.accounting import GatewaySettings
 from pytest_mlebench.llm.budget import BudgetLimits as Budget
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
 from pytest_mlebench.llm.trajectory import TRAJECTORY
-from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.results import read_group
 from pytest_mlebench.results.findings import Verdict, read_findings
 from pytest_mlebench.sandbox import Limits
 from tests.agents.scripted_model import AGAIN, FAILED, SOLVED, ScriptedModel, ScriptedPrograms, ScriptedResearch, Shell

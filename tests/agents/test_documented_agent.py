@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.agents import AgentRegistry
-from pytest_mlebench.catalog.schema import MEDALS
+from pytest_mlebench.defaults import MEDALS
 from pytest_mlebench.sandbox import Sandbox
 from tests.agents.scripted_model import MISTAKE, PROGRAM, RIGHT
 from tests.llm.test_runs import run, sandbox

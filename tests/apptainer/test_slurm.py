@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pytest_mlebench.records.group import read_group
+from pytest_mlebench.results import read_group
 from tests.cluster.slurm_cluster import SlurmCluster, is_installed, running_cluster
 from tests.cluster.test_sessions import Session, Sessions, wait_until
 from tests.extent import only_all

@@ -20,9 +20,9 @@ from pytest_mlebench.extras.bundles.board.rows import Figure, Rejected, Row, pub
 from pytest_mlebench.extras.bundles.board.site import Board, write_site
 from pytest_mlebench.extras.bundles.card import Card, Check, CheckResult
 from pytest_mlebench.grading.twins import TwinStore
-from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.outcome import SandboxAccount
 from pytest_mlebench.records.record import MANIFEST, RunRecord
+from pytest_mlebench.results import read_group
 from pytest_mlebench.results.findings import Findings
 from pytest_mlebench.results.overview import PublishedResult
 from pytest_mlebench.results.statistics import Interval, Rate

@@ -18,9 +18,10 @@ from pytest_mlebench.cli.main import main
 from pytest_mlebench.extras.bundles.bundle import TABLES, write_bundle
 from pytest_mlebench.extras.bundles.card import Card, CheckResult
 from pytest_mlebench.llm.ledger import BODIES, CALLS
-from pytest_mlebench.records.group import read_group, report_name, write_group
+from pytest_mlebench.records.group import report_name, write_group
 from pytest_mlebench.records.manifest import Manifest
 from pytest_mlebench.records.record import MANIFEST
+from pytest_mlebench.results import read_group
 from pytest_mlebench.results.findings import FINDINGS
 from pytest_mlebench.results.profile import fairness_profile
 from tests.audit.test_verify import (

@@ -21,9 +21,9 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.llm.ledger import Call, Ledger
 from pytest_mlebench.llm.prices import Tokens
-from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.results import read_group
 from tests.groups import record_with, save_group
 
 pytestmark = pytest.mark.full

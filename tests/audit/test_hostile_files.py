@@ -20,8 +20,8 @@ import pytest
 from pytest_mlebench import Bench, UsageError
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.extras.bundles.bundle import TABLES, write_bundle
-from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.record import FILES
+from pytest_mlebench.results import read_group
 from tests.audit.test_deceiving_bundles import READS_ANSWERS, card_of
 from tests.audit.test_verify import World, copy, run_json, tables, world
 from tests.left import leave

@@ -31,7 +31,7 @@ from pytest_mlebench.extras.audit.run import AuditedRun
 from pytest_mlebench.extras.bundles.bundle import write_bundle
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.ledger import read_calls
-from pytest_mlebench.records.group import read_group
+from pytest_mlebench.results import read_group
 from pytest_mlebench.results.findings import FINDINGS, Finding, Findings, Verdict, read_findings
 from tests.groups import record_with, save_group
 from tests.llm.upstreams import KEY, Failure, Move, Upstream

@@ -11,7 +11,7 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.audit.programs import code_of
 from pytest_mlebench.extras.bundles.bundle import OTHER_FILES, Bundle, is_known, read_bundle, write_bundle
 from pytest_mlebench.extras.interop.mle_bench import export_mle_bench
-from pytest_mlebench.records.group import read_group
+from pytest_mlebench.results import read_group
 from pytest_mlebench.runs.guard import protect
 from tests.groups import record_with, save_group
 from tests.left import leave, left

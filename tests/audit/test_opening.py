@@ -18,8 +18,8 @@ from pytest_mlebench.cli.main import main
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.audit.programs import MAX_PARSED, code_of
 from pytest_mlebench.extras.bundles.bundle import TABLES, write_bundle
-from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.record import MANIFEST
+from pytest_mlebench.results import read_group
 from pytest_mlebench.runs.files import open_files
 from pytest_mlebench.runs.guard import has_guard
 from tests.audit.test_deceiving_bundles import READS_ANSWERS, card_of

@@ -17,7 +17,7 @@ import yaml
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.records.group import read_group
+from pytest_mlebench.results import read_group
 from pytest_mlebench.results.findings import Findings, Verdict, findings, read_findings
 from pytest_mlebench.results.profile import State, fairness_profile
 from tests.audit.programs import CHEATS, COMPETITION, HEAD, HONEST

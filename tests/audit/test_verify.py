@@ -35,9 +35,10 @@ from pytest_mlebench.grading.twins import TwinStore
 from pytest_mlebench.io.values import json_text
 from pytest_mlebench.llm.ledger import CALLS, Call, Ledger
 from pytest_mlebench.llm.prices import Tokens
-from pytest_mlebench.records.group import read_group, report_name, write_group
+from pytest_mlebench.records.group import report_name, write_group
 from pytest_mlebench.records.manifest import Manifest
 from pytest_mlebench.records.record import MANIFEST
+from pytest_mlebench.results import read_group
 from pytest_mlebench.results.findings import FINDINGS
 from pytest_mlebench.runs.regrade import Regrader
 from tests.plugin.conftest import TOYS

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_mlebench.catalog.schema import MEDALS, Leaderboard, medal_ranks
+from pytest_mlebench.catalog.schema import Leaderboard, medal_ranks
+from pytest_mlebench.defaults import MEDALS
 
 NAN = math.nan
 scores = st.floats(-1e6, 1e6)

@@ -18,9 +18,9 @@ import pytest
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.llm.trajectory import TRAJECTORY
-from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.record import RunKey
 from pytest_mlebench.reports.formats import COLUMNS
+from pytest_mlebench.results import read_group
 from tests.groups import make_group, record_with, save_group
 
 LOW = default_catalogue().split("low")

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.records.group import read_group
+from pytest_mlebench.results import read_group
 from tests.cluster.ray_cluster import RayCluster
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.test_ray import RAY, actors

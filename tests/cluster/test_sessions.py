@@ -20,8 +20,8 @@ import pytest
 from pytest_mlebench.extras.engines.local import LocalEngine
 from pytest_mlebench.extras.engines.plan import ALIVE, JobPlan, job_folder, open_plans, write_plan
 from pytest_mlebench.io.processes import start_time
-from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.record import JOBS, RUNNING, RunKey, RunRecord
+from pytest_mlebench.results import read_group
 
 pytestmark = pytest.mark.full
 

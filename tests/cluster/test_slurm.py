@@ -20,8 +20,8 @@ import pytest
 from pytest_mlebench.extras.engines.contract import Cause, Job, JobState, QueueFull, Resources
 from pytest_mlebench.extras.engines.plan import new_name
 from pytest_mlebench.extras.engines.slurm import SlurmEngine
-from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.record import RUNNING
+from pytest_mlebench.results import read_group
 from tests.cluster.slurm_cluster import SlurmCluster, running_cluster
 from tests.cluster.test_data import check_nodes_pull_data, url
 from tests.cluster.test_sessions import Sessions, wait_until

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.results import read_group
 from tests.examples.conftest import EXAMPLES, Run
 from tests.llm.atif import problems
 from tests.llm.conftest import certificates, upstream

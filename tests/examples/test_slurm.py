@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.records.group import read_group
+from pytest_mlebench.results import read_group
 from tests.cluster.conftest import slurm, slurm_of_session
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.test_sessions import wait_until

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from pytest_mlebench.agents.registry import read_config
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.errors import AgentError, CompetitionError, SandboxError, UsageError
-from pytest_mlebench.records.group import latest_events, read_group, runs_in_progress
+from pytest_mlebench.records.group import latest_events, runs_in_progress
+from pytest_mlebench.results import read_group
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter, collect_archive, collect_submission
 from tests.fuzz.bounded import fuzzing, limited_time, run_limited
 from tests.left import left

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
-from pytest_mlebench.records.group import read_group
+from pytest_mlebench.results import read_group
 from tests.groups import make_group, record_with, save_group
 from tests.interop.recorded import recorded_group
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from pytest_mlebench.records.group import read_group
+from pytest_mlebench.results import read_group
 from tests.cluster.ports import free_ports
 from tests.interop.recorded import recorded_group
 from tests.interop.test_bounds import CALLS, MOST, RUNS, peak

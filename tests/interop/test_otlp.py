@@ -18,7 +18,7 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.interop.otlp import Sender, SendError
 from pytest_mlebench.extras.interop.otlp_spans import SCHEMA, Name, RunSpans
 from pytest_mlebench.llm.ledger import CALLS
-from pytest_mlebench.records.group import read_group
+from pytest_mlebench.results import read_group
 from tests.groups import START
 from tests.interop.collector import attributes, collecting
 from tests.interop.recorded import recorded_group

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.records.group import read_group
+from pytest_mlebench.results import read_group
 from tests.interop.recorded import recorded_group
 from tests.interop.test_secrets import SECRET, leaking_group
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pytest_mlebench.records.group import read_group
+from pytest_mlebench.results import read_group
 from pytest_mlebench.sandbox.contract import MEMORY_GROUP, SOCKETS, UPLOADS
 from pytest_mlebench.sandbox.docker.client import FULL_NETWORK
 from pytest_mlebench.sandbox.docker.container import PREFIX as DISKS

@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 import pytest
 
 from pytest_mlebench.cli.main import main
-from pytest_mlebench.records.group import read_group
 from pytest_mlebench.reports.formats import run_rows
+from pytest_mlebench.results import read_group
 from tests.left import contents
 from tests.plugin.workers import in_one_process_and_with_xdist
 from tests.processes import commands_of

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.records.group import GroupReader, read_group
+from pytest_mlebench.records.group import GroupReader
 from pytest_mlebench.records.manifest import UNKNOWN, canonical_differences, changes
 from pytest_mlebench.records.outcome import Hardware
+from pytest_mlebench.results import read_group
 from pytest_mlebench.sandbox import Limits
 from tests.plugin.workers import in_one_process_and_with_xdist
 

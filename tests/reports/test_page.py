@@ -14,12 +14,12 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.outcome import Connection, Outcome, SandboxAccount, Validation
 from pytest_mlebench.records.record import RUN_LOG, RunKey, RunRecord
 from pytest_mlebench.reports.page import LOG_BYTES, LOGS_BYTES, page
 from pytest_mlebench.reports.run_details import run_details
 from pytest_mlebench.reports.tables import in_order
+from pytest_mlebench.results import read_group
 from pytest_mlebench.results.overview import overview
 from tests.groups import make_group, random_record, record_with, save_group
 from tests.reports.browser import Open, Tab, violations_anywhere

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.records.group import RunGroup, read_group
+from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunKey, RunRecord
 from pytest_mlebench.reports.palette import COLOURS
@@ -30,6 +30,7 @@ from pytest_mlebench.reports.plots import (
     write_plots,
 )
 from pytest_mlebench.reports.plots.rates import cost_plot, medal_rates, over_time_plot, tick_distance, time_plot
+from pytest_mlebench.results import read_group
 from pytest_mlebench.results.overview import PublishedResult, overview, timelines
 from pytest_mlebench.results.statistics import Rate
 from pytest_mlebench.results.summary import SplitSummary, summarise

@@ -11,12 +11,13 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.io.values import write_json
-from pytest_mlebench.records.group import RunGroup, grading_report, read_group
+from pytest_mlebench.records.group import RunGroup, grading_report
 from pytest_mlebench.records.manifest import Manifest, PlannedRun
 from pytest_mlebench.records.outcome import TWIN_DATA
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.run_details import run_details
 from pytest_mlebench.reports.sections import Heading, heading
+from pytest_mlebench.results import read_group
 from pytest_mlebench.results.overview import overview
 from pytest_mlebench.results.profile import fairness_profile
 from tests.groups import record_with

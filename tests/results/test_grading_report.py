@@ -13,9 +13,10 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.records.group import find_group, grading_report, read_group, report_name, write_group
+from pytest_mlebench.records.group import grading_report, report_name, write_group
 from pytest_mlebench.records.outcome import Outcome, Report
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.results import find_group, read_group
 from tests.groups import record_with, save_group
 
 TOTALS = {

@@ -10,11 +10,11 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
-from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.page import page
 from pytest_mlebench.reports.plots import plots
 from pytest_mlebench.reports.run_details import run_details
+from pytest_mlebench.results import read_group
 from pytest_mlebench.results.overview import RateStep, overview, rate_at, timelines
 from tests.groups import record_with, save_group, with_timeline
 

@@ -22,11 +22,9 @@ from pytest_mlebench.io.progress import Event, Note
 from pytest_mlebench.records.group import (
     GroupReader,
     RunGroup,
-    find_group,
     latest_events,
     log_event,
     mark_running,
-    read_group,
     runs_in_progress,
 )
 from pytest_mlebench.records.manifest import PlannedRun
@@ -43,6 +41,7 @@ from pytest_mlebench.records.record import (
     RunKey,
     Usage,
 )
+from pytest_mlebench.results import find_group, read_group
 from pytest_mlebench.results.findings import FINDINGS, Findings, read_findings
 from pytest_mlebench.runs.writer import OpenGroup, delete_group, existing_group, make_runs_dir, rename_group
 from pytest_mlebench.sandbox.redaction import tail

@@ -19,9 +19,10 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.llm.ledger import Call, Ledger
 from pytest_mlebench.llm.prices import Tokens
-from pytest_mlebench.records.group import mark_running, read_group
+from pytest_mlebench.records.group import mark_running
 from pytest_mlebench.records.outcome import Connection, SandboxAccount, Validation
 from pytest_mlebench.records.record import SUBMISSION, RunKey, RunRecord, bounded
+from pytest_mlebench.results import read_group
 from pytest_mlebench.runs.run import RunOptions, interrupted_runs, record_lost, run_agent
 from pytest_mlebench.sandbox import Ending, Execution, Task
 

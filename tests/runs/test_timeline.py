@@ -17,9 +17,9 @@ import pytest
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.outcome import Report, TimelinePoint, last_change
 from pytest_mlebench.records.record import RunRecord, bounded
+from pytest_mlebench.results import read_group
 from pytest_mlebench.runs.files import read_validation_score, timeline
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Limits, Sandbox

@@ -33,11 +33,12 @@ from pytest_mlebench.extras.viewer.steps import SHOWN, OutlineStep, timestamp
 from pytest_mlebench.extras.viewer.text import code, coloured, markdown
 from pytest_mlebench.io.values import write_json
 from pytest_mlebench.llm.ledger import CALLS
-from pytest_mlebench.records.group import GroupReader, RunGroup, grading_report, mark_running, read_group
+from pytest_mlebench.records.group import GroupReader, RunGroup, grading_report, mark_running
 from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.records.record import GRADING_REPORT, RUN_LOG, RUNNING, RunKey
 from pytest_mlebench.reports import page as report_page
 from pytest_mlebench.reports.progress import progress
+from pytest_mlebench.results import read_group
 from pytest_mlebench.results.overview import Overview, overview
 from tests.groups import make_group, record_with, save_group
 from tests.viewer.conftest import EVIL, FORMULA, SMOKE, Ask, asker, write_trajectory

@@ -29,9 +29,10 @@ from pytest_mlebench.extras.bundles.verify_settings import settings
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY
-from pytest_mlebench.records.group import RunGroup, read_group, runs_in_progress
+from pytest_mlebench.records.group import RunGroup, runs_in_progress
 from pytest_mlebench.records.outcome import Report, TimelinePoint
 from pytest_mlebench.records.record import RECORD, SUBMISSION, RunRecord
+from pytest_mlebench.results import read_group
 from pytest_mlebench.results.findings import LOCAL, NOT_ISOLATED, Findings
 from pytest_mlebench.results.profile import fairness_profile
 from pytest_mlebench.runs.files import NOT_GRADED, FilesError, check_files, read_validation_score

@@ -27,11 +27,11 @@ from pytest_mlebench.extras.engines.scratch import copied
 from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.options import Settings, from_plan, read
-from pytest_mlebench.records.group import find_group, read_group
 from pytest_mlebench.records.manifest import folder_digest
 from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.progress import Lines
+from pytest_mlebench.results import find_group, read_group
 from pytest_mlebench.runs import run
 from pytest_mlebench.sandbox.gpus import this_machine
 

@@ -14,8 +14,9 @@ from pytest_mlebench.errors import UsageError, unusable
 from pytest_mlebench.extras.interop import contract
 from pytest_mlebench.extras.interop.contract import Exporter, Request
 from pytest_mlebench.io.extensions import extensions
-from pytest_mlebench.records.group import RunGroup, read_group
+from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.reports.progress import Lines
+from pytest_mlebench.results import read_group
 
 logger = logging.getLogger("pytest_mlebench")
 

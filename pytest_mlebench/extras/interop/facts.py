@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench._version import __version__
-from pytest_mlebench.catalog.schema import MEDALS
+from pytest_mlebench.defaults import MEDALS
 from pytest_mlebench.io.files import write_text
 from pytest_mlebench.io.values import as_number, json_text, loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build

@@ -19,10 +19,11 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.viewer.folder import changed_at, is_utf8, read, read_record
 from pytest_mlebench.io.files import NotReadable
 from pytest_mlebench.io.values import as_count, loads, parse
-from pytest_mlebench.records.group import GroupReader, RunGroup, runs_in_progress, runs_to_resume
+from pytest_mlebench.records.group import RunGroup, runs_in_progress, runs_to_resume
 from pytest_mlebench.records.manifest import Manifest
 from pytest_mlebench.records.outcome import FAILURES, Outcome
 from pytest_mlebench.records.record import GRADING_REPORT, MANIFEST, RECORD, RUNNING, RunKey, RunRecord
+from pytest_mlebench.results import read_group
 
 FILE = ".mlebench-view.sqlite3"
 _VERSION = 6
@@ -475,7 +476,7 @@ def _graded(folder: Path) -> tuple[RunGroup | None, str]:
     if os.path.lexists(folder / MANIFEST):
         return None, ""
     try:
-        return GroupReader(folder).read(), ""
+        return read_group(folder), ""
     except UsageError as error:
         return None, str(error).splitlines()[-1].replace(f"{folder}/", "")[:_TEXT]
 

@@ -34,6 +34,7 @@ from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RECORD, RunRecord
 from pytest_mlebench.reports.page import asset, environment, style
 from pytest_mlebench.reports.plots.svg import SCHEME
+from pytest_mlebench.results import catalogued
 from pytest_mlebench.results.summary import split_rank
 
 _ASSETS = Path(__file__).parent / "assets"
@@ -57,7 +58,7 @@ class Site:
         self.group_parts: tuple[Any, dict[str, Any]] = (None, {})
         """A key, and the parts of the group page that was shown last. They are valid while the key is unchanged."""
         self._reader = lru_cache(_KEPT_GROUPS)(GroupReader)
-        self._group = lru_cache(_KEPT_GROUPS)(lambda folder, state: self._reader(folder).read())
+        self._group = lru_cache(_KEPT_GROUPS)(lambda folder, state: catalogued(self._reader(folder).read()))
         self._lock = Lock()
         self.environment = environment(_ASSETS)
         self.environment.filters.update(FILTERS)

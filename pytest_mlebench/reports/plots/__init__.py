@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from pytest_mlebench.catalog import Leaderboard, default_catalogue, medal_ranks
-from pytest_mlebench.catalog.schema import MEDALS
+from pytest_mlebench.defaults import MEDALS
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.outcome import FAILURES, Outcome

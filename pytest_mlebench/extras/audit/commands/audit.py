@@ -33,8 +33,9 @@ from pytest_mlebench.extras.audit.plagiarism import Pairs
 from pytest_mlebench.io.units import first, format_duration, pluralize
 from pytest_mlebench.io.values import read_json
 from pytest_mlebench.options import Settings
-from pytest_mlebench.records.group import RunGroup, read_group
+from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.reports.tables import Section, Table, terminal_width
+from pytest_mlebench.results import read_group
 from pytest_mlebench.results.findings import FINDINGS, PAIRS, Finding, Findings, JudgeAccount, NotebooksRead, Verdict
 from pytest_mlebench.results.statistics import wilson_interval
 

@@ -30,9 +30,9 @@ from pytest_mlebench.extras.audit.completions import CHARACTERS, TOP, Completion
 from pytest_mlebench.io.units import one_line
 from pytest_mlebench.io.values import write_json
 from pytest_mlebench.llm.api import VISIBLE
-from pytest_mlebench.records.group import find_group, read_group
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.tables import Table, terminal_width
+from pytest_mlebench.results import find_group, read_group
 from pytest_mlebench.results.findings import Correlation, Knowledge, in_words
 
 logger = logging.getLogger("pytest_mlebench")

@@ -21,10 +21,11 @@ from pytest_mlebench.extras.bundles.card import Card, CheckResult
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.progress import Step
 from pytest_mlebench.io.units import first, listed, one_line, pluralize
-from pytest_mlebench.records.group import RunGroup, read_group
+from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import MANIFEST
 from pytest_mlebench.reports.page import page
 from pytest_mlebench.reports.sections import heading
+from pytest_mlebench.results import read_group
 from pytest_mlebench.results.overview import overview, published_results
 from pytest_mlebench.runs.regrade import Regrader
 

@@ -22,8 +22,8 @@ from pytest_mlebench.extras.bundles.bundle import (
 )
 from pytest_mlebench.extras.bundles.card import CheckResult, card_sections
 from pytest_mlebench.io.units import format_size, parse_size, pluralize
-from pytest_mlebench.records.group import find_group, read_group
 from pytest_mlebench.reports.tables import has_colours, terminal_width
+from pytest_mlebench.results import find_group, read_group
 
 __all__ = ["add", "add_verify", "check_unused", "is_bundle", "largest", "opened", "verify"]
 
