@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -34,8 +35,13 @@ PLACE = "{}"
 """Placeholders for values in a text."""
 
 
-def texts() -> Iterator[tuple[str, str]]:
-    """Location and text of strings in modules, except docstrings, and of lines in other files."""
+@cache
+def texts() -> dict[str, str]:
+    """Text by location, of strings in modules, except docstrings, and of lines in other files."""
+    return dict(_texts())
+
+
+def _texts() -> Iterator[tuple[str, str]]:
     for path in sorted(PACKAGE.rglob("*")):
         name = str(path.relative_to(ROOT))
         if path.suffix == ".py":
@@ -57,9 +63,6 @@ def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield from strings(child)
 
 
-TEXTS = dict(texts())
-
-
 def wrong(program: str, rest: str) -> str:
     """The part of a command in a text that does not exist, or an empty string."""
     if program == "pytest":
@@ -77,7 +80,7 @@ def wrong(program: str, rest: str) -> str:
 
 def test_commands_in_messages_have_existing_options() -> None:
     shown = [
-        (place, found["program"], found["rest"]) for place, text in TEXTS.items() for found in COMMAND.finditer(text)
+        (place, found["program"], found["rest"]) for place, text in texts().items() for found in COMMAND.finditer(text)
     ]
     assert len(shown) > 50
     failed = [f"{place}: {program} {rest}: {what}" for place, program, rest in shown if (what := wrong(program, rest))]
@@ -88,7 +91,7 @@ def test_options_in_messages_exist() -> None:
     known = known_options() | OF_OTHERS.keys() | OF_PROGRAMS.keys() | {"--help", "--version", "--markers"}
     sentences = {
         place: text
-        for place, text in TEXTS.items()
+        for place, text in texts().items()
         if ".py:" in place and "var(--" not in text and len(re.findall(r"[a-z]+ ", text)) > 2
     }
     found = [(place, name) for place, text in sentences.items() for name in OPTION.findall(text) if name not in known]
