@@ -110,16 +110,15 @@ class Agent:
                     f"{MIN_SECRET}: shorter ones cannot be kept out of logs. If it is not secret, write it in {CONFIG}"
                 )
 
-        def fill(value: str) -> str:
-            return SECRET.sub(lambda match: environment[match[1]], value)
-
         if self.kwargs_type == "omegaconf":
             arguments = [f"{key}={value}" for key, value in self.kwargs.items()]
         else:
             arguments = [word for key, value in self.kwargs.items() for word in (f"--{key}", str(value))]
         return Launch(
             arguments=tuple(arguments),
-            environment={key: fill(value) for key, value in self.env_vars.items()},
+            environment={
+                key: SECRET.sub(lambda match: environment[match[1]], value) for key, value in self.env_vars.items()
+            },
             secrets=frozenset(environment[name] for name in names),
         )
 

@@ -298,7 +298,7 @@ _VARIABLES = frozenset(
     "OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS".split()
 )
 """Environment variables that a competition's code can see, apart from ``LC_*``: known to contain no secrets."""
-_ERRORS: Mapping[str, type[MLEBenchError]] = {"CompetitionError": CompetitionError, "DataError": DataError}
+ERRORS: Mapping[str, type[MLEBenchError]] = {"CompetitionError": CompetitionError, "DataError": DataError}
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/dev/null", "/dev/urandom", "/dev/zero")
 _MAX_REPLY = 64 << 20
 _MAX_TEXT = 20_000
@@ -363,7 +363,7 @@ def call(
             f"{competition.id}: the process for its code ended with {ended} and no result"
         ) from error
     if reply.error is not None:
-        raise _ERRORS.get(reply.kind, CompetitionError)(reply.error[:_MAX_TEXT])
+        raise ERRORS.get(reply.kind, CompetitionError)(reply.error[:_MAX_TEXT])
     try:
         return parse(kind, reply.result)
     except ValueError as error:

@@ -25,7 +25,7 @@ from pytest_mlebench import defaults
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.preparing import fork, is_third_party
+from pytest_mlebench.data.preparing import ERRORS, fork, is_third_party
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES, MEDALS
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, expect, number, reason
 from pytest_mlebench.grading.process import MAX_REPLY, MAX_WORKERS, PRELOADED, Job, Reply, main
@@ -60,7 +60,6 @@ class GradingLimits:
 
 EXCEEDED = "grading takes "
 """Prefix of the reason for an invalid submission whose grading exceeded a limit."""
-_ERRORS = {"CompetitionError": CompetitionError, "DataError": DataError}
 _STOP_SECONDS = 5.0
 _ATTEMPTS = 3
 
@@ -218,7 +217,7 @@ def prepare(job: Job, seconds: float) -> Reply:
         return _prepared[key]
     reply = ask(job, None, seconds)
     if "ready" not in reply:
-        if "defect" in reply and (kind := _ERRORS.get(reply.get("kind", ""))):
+        if "defect" in reply and (kind := ERRORS.get(reply.get("kind", ""))):
             raise kind(reply["defect"])
         reason = reply.get("defect") or reply.get("invalid") or f"it exceeds the {reply.get('beyond')} limit of grading"
         raise CompetitionError(f"{Path(job['competition']) / 'grade.py'} cannot be used: {reason}")

@@ -37,8 +37,7 @@ def _iou(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.
         both = np.maximum(high - low, 0).prod(axis=-1)
         areas = [(boxes[..., 2:] - boxes[..., :2]).prod(axis=-1) for boxes in (first, second)]
         union = areas[0] + areas[1] - both
-        overlap: NDArray[np.float64] = np.where(union <= 0, 0.0, both / union)
-    return overlap
+        return np.where(union <= 0, 0.0, both / union)
 
 
 def coco_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
@@ -56,8 +55,7 @@ def coco_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
         sides = high - np.fmax(first[:, :2], second[:, :2])
         both = sides.prod(axis=1)
         union = first[:, 2:].prod(axis=1) + second[:, 2:].prod(axis=1) - both
-        overlap: NDArray[np.float64] = np.where((sides <= 0).any(axis=1), 0.0, both / union)
-    return overlap
+        return np.where((sides <= 0).any(axis=1), 0.0, both / union)
 
 
 def upright_box_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
@@ -77,8 +75,7 @@ def upright_box_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
         bottom = np.maximum(first[:, 2] - first[:, 5] / 2, second[:, 2] - second[:, 5] / 2)
         both = _ground_overlap(first, second) * np.maximum(top - bottom, 0)
         union = first[:, 3:6].prod(axis=1) + second[:, 3:6].prod(axis=1) - both
-        overlap: NDArray[np.float64] = np.clip(np.nan_to_num(both / union, nan=0.0), 0, 1)
-    return overlap
+        return np.asarray(np.clip(np.nan_to_num(both / union, nan=0.0), 0, 1))
 
 
 def _ground_overlap(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -95,8 +92,7 @@ def _ground_overlap(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[n
         for sign in (1, -1):
             polygon = _clipped(polygon, sign * polygon[:, :, axis] - half)
     x, y = polygon[:, :, 0], polygon[:, :, 1]
-    twice: NDArray[np.float64] = (x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1)
-    return np.abs(twice) / 2
+    return np.asarray(np.abs((x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1)) / 2)
 
 
 def _clipped(polygons: NDArray[np.float64], distance: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -273,8 +269,7 @@ def average_precisions(hits: ArrayLike, groups: ArrayLike, positives: ArrayLike)
     precision = by_group["hit"].cumsum() / (by_group.cumcount() + 1)
     best = precision[::-1].groupby(table["group"][::-1]).cummax()  # from the right
     total = np.bincount(table["group"], weights=(best[::-1] * table["hit"]).to_numpy(), minlength=len(count))
-    area: NDArray[np.float64] = total / count
-    return area
+    return np.asarray(total / count)
 
 
 EARTH_RADIUS = 6_371_000.0
@@ -296,8 +291,7 @@ def angular_error(true: ArrayLike, predicted: ArrayLike) -> NDArray[np.float64]:
     cosine = np.cos(azimuth - other_azimuth)
     cosine *= np.sin(zenith) * np.sin(other_zenith)
     cosine += np.cos(zenith) * np.cos(other_zenith)
-    error: NDArray[np.float64] = np.arccos(np.clip(cosine, -1, 1, out=cosine), out=cosine)
-    return error
+    return np.asarray(np.arccos(np.clip(cosine, -1, 1, out=cosine), out=cosine))
 
 
 def haversine_distance(true: ArrayLike, predicted: ArrayLike, *, radius: float = EARTH_RADIUS) -> NDArray[np.float64]:
@@ -316,5 +310,4 @@ def haversine_distance(true: ArrayLike, predicted: ArrayLike, *, radius: float =
         haversine = np.sin((other_latitude - latitude) / 2) ** 2 + (
             np.cos(other_latitude) * np.cos(latitude) * np.sin((other_longitude - longitude) / 2) ** 2
         )
-        distance: NDArray[np.float64] = 2 * radius * np.arcsin(np.sqrt(np.clip(haversine, 0, 1)))
-        return distance
+        return np.asarray(2 * radius * np.arcsin(np.sqrt(np.clip(haversine, 0, 1))))

@@ -33,8 +33,7 @@ def _covered(a: Runs, b: Runs) -> NDArray[np.int64]:
     before = np.concatenate([[0], np.cumsum(a[:, 1] - a[:, 0])])  # pixels of a before each of its runs
     run = np.searchsorted(a[:, 0], b, side="right") - 1  # the run of a that begins at or before each end of b
     covered = np.where(run < 0, 0, before[run] + np.minimum(b, a[run, 1]) - a[run, 0])
-    result: NDArray[np.int64] = covered[:, 1] - covered[:, 0]
-    return result
+    return np.asarray(covered[:, 1] - covered[:, 0])
 
 
 def join(masks: Sequence[Runs], sizes: Iterable[int]) -> Runs:
@@ -316,8 +315,7 @@ def _distances(cells: NDArray[np.int64], shape: tuple[int, ...], sampling: NDArr
     """Return the distance from each cell's centre to the centre of the nearest given cell."""
     is_free = np.ones(shape, dtype=bool)
     is_free.ravel()[cells] = False
-    distances: NDArray[np.float64] = np.ravel(distance_transform_edt(is_free, sampling=sampling))
-    return distances
+    return np.ravel(distance_transform_edt(is_free, sampling=sampling))
 
 
 def _nearby(

@@ -119,14 +119,12 @@ def _element(group: int, number: int, kind: str, value: Value) -> bytes:
 
 
 def _pixel_data(pixels: np.ndarray, encoded: bytes) -> bytes:
-    if encoded:  # an empty offset table, the image, and the end of the sequence
-        content = encoded + bytes(len(encoded) % 2)
-        items = struct.pack("<HHI", 0xFFFE, 0xE000, 0) + struct.pack("<HHI", 0xFFFE, 0xE000, len(content)) + content
-        return (
-            struct.pack("<HH2sHI", 0x7FE0, 0x10, b"OB", 0, 0xFFFFFFFF) + items + struct.pack("<HHI", 0xFFFE, 0xE0DD, 0)
-        )
-    content = np.ascontiguousarray(pixels.astype(pixels.dtype.newbyteorder("<"))).tobytes()
+    content = encoded or np.ascontiguousarray(pixels.astype(pixels.dtype.newbyteorder("<"))).tobytes()
     content += bytes(len(content) % 2)
+    if encoded:  # an empty offset table, the image, and the end of the sequence
+        items = struct.pack("<HHIHHI", 0xFFFE, 0xE000, 0, 0xFFFE, 0xE000, len(content)) + content
+        items += struct.pack("<HHI", 0xFFFE, 0xE0DD, 0)
+        return struct.pack("<HH2sHI", 0x7FE0, 0x10, b"OB", 0, 0xFFFFFFFF) + items
     return struct.pack("<HH2sHI", 0x7FE0, 0x10, b"OB" if pixels.dtype == np.uint8 else b"OW", 0, len(content)) + content
 
 

@@ -71,10 +71,6 @@ class PartialFile:
     def md5(self) -> str:
         return self._md5.hexdigest()
 
-    @property
-    def is_complete(self) -> bool:
-        return self.size == self.total
-
     def _reset(self) -> None:
         self.size = 0
         self.total: int | None = None
@@ -107,7 +103,9 @@ class PartialFile:
         self.total = int(length) if length.isdigit() else None
         etag = headers.get("ETag", "")
         self.validator = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified", "")
-        self.server_md5 = _server_md5(headers)
+        # Google's `crc32c=…, md5=…`: cloud.google.com/storage/docs/xml-api/reference-headers
+        google = re.search(r"\bmd5=([A-Za-z0-9+/]{22}==)", headers.get("x-goog-hash", ""))
+        self.server_md5 = base64.b64decode(google[1]).hex() if google else ""
         try:
             self._notes.write_text(
                 json.dumps({"total": self.total, "validator": self.validator, "md5": self.server_md5}), encoding="utf-8"
@@ -144,7 +142,7 @@ def transfer(request: Request, part: PartialFile, policy: RetryPolicy, subject: 
     """
     count = ByteCounter(reporter, subject, "downloading")
     count(part.size, part.total)
-    if not part.is_complete:
+    if part.size != part.total:
         retry(lambda: _continue(request, part, count), policy, subject, reporter, lambda: part.size)
 
 
@@ -163,10 +161,9 @@ def _continue(request: Request, part: PartialFile, count: ByteCounter) -> None:
             for block in response.iter_content(_BLOCK):
                 part.append(block)
                 count(part.size, part.total)
-        if part.total is not None and part.size > part.total:
-            raise RangeError(f"received {part.size} bytes instead of {part.total}")
-        if part.total is not None and part.size < part.total:
-            raise TransientError(f"received {part.size} bytes instead of {part.total}")
+        if part.total is not None and part.size != part.total:
+            kind = RangeError if part.size > part.total else TransientError
+            raise kind(f"received {part.size} bytes instead of {part.total}")
     except RangeError:
         part.restart()
         raise
@@ -177,12 +174,6 @@ def _continues(part: PartialFile, headers: Mapping[str, str]) -> bool:
     if match is None or int(match[1]) != part.size:
         return False
     return match[2] == "*" or part.total is None or int(match[2]) == part.total
-
-
-def _server_md5(headers: Mapping[str, str]) -> str:
-    """Parse Google's ``x-goog-hash: crc32c=…, md5=…``, see cloud.google.com/storage/docs/xml-api/reference-headers."""
-    match = re.search(r"\bmd5=([A-Za-z0-9+/]{22}==)", headers.get("x-goog-hash", ""))
-    return base64.b64decode(match[1]).hex() if match else ""
 
 
 _CONNECT_SECONDS = 30.0
