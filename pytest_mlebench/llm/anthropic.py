@@ -48,6 +48,9 @@ _BETAS = re.compile(
 _BETAS_OF_TOOLS = re.compile(r"(web-search|web-fetch|code-execution|mcp-client|files-api|skills)-\d{4}-\d\d-\d\d")
 
 _cache = fields("ttl", "scope")
+_INNER: dict[str, Rule] = {}
+_nested = either({str: text, list: many(Tagged(_INNER, what="a block"))})
+"""Content of a tool's result, a document or a system prompt. Its blocks, which can contain others, are added below."""
 _citations = either({dict: Fields({"enabled": flag}), list: many(mapping)})
 
 
@@ -64,19 +67,13 @@ def _source(what: str) -> Rule:
     )
 
 
-def _nested(value: Any, admission: Admission) -> Any:
-    """Content of a tool's result, a document or a system prompt."""
-    return _nested_blocks(value, admission)
-
-
-_INNER: dict[str, Rule] = {
+_INNER |= {
     "text": fields("text", cache_control=_cache, citations=_citations),
     "image": fields(source=_source("an image"), cache_control=_cache),
     "document": fields("title", "context", source=_source("a document"), citations=_citations, cache_control=_cache),
     "search_result": fields("source", "title", content=_nested, citations=_citations, cache_control=_cache),
     "tool_reference": fields("tool_name", cache_control=_cache),
 }
-_nested_blocks = either({str: text, list: many(Tagged(_INNER, what="a block"))})
 _BLOCK: dict[str, Rule] = {
     **_INNER,
     "tool_use": fields("id", "name", input=mapping, cache_control=_cache),
@@ -310,20 +307,18 @@ def _events(answer: Body) -> Iterator[Body]:
     yield {"type": "message_stop"}
 
 
+_STREAMED = {"text": ("text",), "thinking": ("thinking", "signature")}
+"""Fields of a block that deltas contain, by the block's type."""
+
+
 def _block(block: Body) -> tuple[Body, list[Any]]:
-    match block.get("type"):
-        case "text":
-            return {**block, "text": ""}, [{"type": "text_delta", "text": block.get("text", "")}]
-        case "tool_use":
-            arguments = json.dumps(block.get("input", {}))
-            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": arguments}]
-        case "thinking":
-            return {**block, "thinking": "", "signature": ""}, [
-                {"type": "thinking_delta", "thinking": block.get("thinking", "")},
-                {"type": "signature_delta", "signature": block.get("signature", "")},
-            ]
-        case _:
-            return block, []
+    """Return a block as it starts in a stream, and its deltas."""
+    if block.get("type") == "tool_use":
+        arguments = json.dumps(block.get("input", {}))
+        return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": arguments}]
+    names = _STREAMED.get(block.get("type", ""), ())
+    deltas = [{"type": f"{name}_delta", name: block.get(name, "")} for name in names]
+    return {**block, **dict.fromkeys(names, "")}, deltas
 
 
 def _agent_message(content: Any) -> Message:

@@ -19,7 +19,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from pytest_mlebench.agents.registry import MIN_SECRET, Agent, Launch
@@ -75,7 +74,7 @@ class Gateway:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -250,14 +251,13 @@ class Gemini(api.API):
     def said(self, path: str, request: Body, answer: Body) -> api.CallContent:
         system = as_object(request.get("systemInstruction") or request.get("system_instruction"))
         messages = [Message(role="system", text=prompt)] if (prompt := api.content_text(system.get("parts"))) else []
-        number, open_calls = 0, dict[str, deque[str]]()
+        numbers, open_calls = itertools.count(1), defaultdict[str, deque[str]](deque)
         for content in as_objects(request.get("contents")):
-            message, number = _content_messages(content, number, open_calls)
-            messages += message
+            messages += _content_messages(content, numbers, open_calls)
         reply = None
         if candidates := as_objects(answer.get("candidates")):
             content = {**as_object(candidates[0].get("content")), "role": "model"}
-            (reply,), _ = _content_messages(content, number, {})
+            (reply,) = _content_messages(content, numbers, open_calls)
         tools = [
             declaration
             for tool in as_objects(request.get("tools"))
@@ -317,28 +317,27 @@ def _continues(part: Any, last: Any) -> bool:
 
 
 def _content_messages(
-    content: Mapping[str, Any], number: int, open_calls: dict[str, deque[str]]
-) -> tuple[list[Message], int]:
+    content: Mapping[str, Any], numbers: Iterator[int], open_calls: defaultdict[str, deque[str]]
+) -> list[Message]:
     """Convert a content to messages. Without ids, calls are numbered, and results match the oldest call of the name."""
     parts = as_objects(content.get("parts"))
     calls, results = [], []
     for part in parts:
         if call := as_object(part.get("functionCall") or part.get("function_call")):
-            number += 1
-            name = api.as_string(call.get("name"))
+            number, name = next(numbers), api.as_string(call.get("name"))
             id = api.as_string(call.get("id")) or f"call-{number}"
-            open_calls.setdefault(name, deque()).append(id)
+            open_calls[name].append(id)
             calls.append(api.called(id, name, call.get("args")))
         if result := as_object(part.get("functionResponse") or part.get("function_response")):
-            waiting = open_calls.get(api.as_string(result.get("name"))) or deque([""])
+            waiting = open_calls[api.as_string(result.get("name"))] or deque([""])
             id = api.as_string(result.get("id")) or waiting.popleft()
             results.append(api.ToolResult(id=id, content=api.content_text(result.get("response"))))
     text = api.content_text([part for part in parts if not part.get("thought") and not part.keys() & _FUNCTIONS])
     if content.get("role") == "model":
         reasoning = api.joined(part.get("text") for part in parts if part.get("thought"))
-        return [Message(role="agent", text=text, reasoning=reasoning, calls=tuple(calls))], number
+        return [Message(role="agent", text=text, reasoning=reasoning, calls=tuple(calls))]
     messages = [Message(role="results", results=tuple(results))] if results else []
-    return [*messages, *([Message(role="user", text=text)] if text or not results else [])], number
+    return [*messages, *([Message(role="user", text=text)] if text or not results else [])]
 
 
 _FUNCTIONS = {"functionCall", "function_call", "functionResponse", "function_response"}

@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.llm.api import Expected, Provider
-from pytest_mlebench.llm.providers import read_mapping
+from pytest_mlebench.llm.providers import read_entries
 
 _FIELDS = {
     "input": "input_mtok",
@@ -80,7 +80,8 @@ class Prices:
     @classmethod
     def load(cls, *files: Path) -> Prices:
         """Load YAML files with lines such as ``model: {input: 0.5, output: 1.5}``. Raises UsageError."""
-        return cls({pattern: price for file in files for pattern, price in _read(file).items()})
+        entries = (entry for file in files for entry in read_entries(file, "model", (*_FIELDS, *_LIMITS)))
+        return cls({pattern: _price(values, where) for pattern, values, where in entries})
 
     def cost(
         self, provider: Provider, model: str, detail: Any, context: Mapping[str, str] | None = None
@@ -242,17 +243,7 @@ def matches(pattern: str, provider: Provider, model: str) -> bool:
     return any(fnmatch.fnmatchcase(name.lower(), pattern.lower()) for name in (f"{provider.name}/{model}", model))
 
 
-def _read(file: Path) -> dict[str, dict[str, Decimal]]:
-    values = read_mapping(file, "prices", "models to prices, such as `my-model: {input: 0.5, output: 2}`")
-    return {str(name): _price(value, f"{file}: {name}") for name, value in values.items()}
-
-
-def _price(values: Any, where: str) -> dict[str, Decimal]:
-    known = (*_FIELDS, *_LIMITS)
-    if not isinstance(values, dict) or not values:
-        raise UsageError(f"{where}: must be a mapping with some of {', '.join(known)}")
-    if extra := sorted(map(str, values.keys() - set(known))):
-        raise UsageError(f"{where} has unknown keys {', '.join(extra)}; known: {', '.join(known)}")
+def _price(values: Mapping[str, Any], where: str) -> dict[str, Decimal]:
     price = {}
     for name, value in values.items():
         try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,13 @@ _NEVER_PASSED = frozenset(
 )
 """Headers that no provider's entry may name, because they contain keys or determine how a request is parsed."""
 _MAPPINGS = ("query", "headers")
-_TEXTS = ("base_url", "prices", "key_header", "output_limit")
+_KEYS = ("flavour", "base_url", "prices", "key_header", "output_limit", *_LISTS, *_MAPPINGS)
 
 
 def load_providers(*files: Path) -> dict[str, Provider]:
     """Load the bundled providers and those in these files, by name; later ones win. Raises UsageError."""
-    return {provider.name: provider for file in (BUNDLED, *files) for provider in _read(file)}
+    entries = (entry for file in (BUNDLED, *files) for entry in read_entries(file, "provider", _KEYS))
+    return {name: _provider(name, values, where) for name, values, where in entries}
 
 
 def gateway_url(provider: Provider, url: str) -> str:
@@ -58,57 +60,59 @@ def call_content(flavour: str, body: Mapping[str, Any]) -> CallContent:
     return api.said(str(body.get("path")), as_object(body.get("request")), as_object(body.get("response")))
 
 
-def read_mapping(file: Path, what: str, form: str) -> dict[Any, Any]:
-    """Read a YAML file of ``what``, a mapping of the given form. Raises UsageError."""
+def read_entries(file: Path, what: str, known: Sequence[str]) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield a YAML file's entries: the name of a ``what``, its ``known`` settings, and its place, for messages.
+
+    Raises UsageError.
+    """
     try:
-        values = load_yaml(read_regular(file, _MAX_BYTES))
+        entries = load_yaml(read_regular(file, _MAX_BYTES))
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UsageError(f"{what} in {file} cannot be read: {' '.join(str(error).split())}") from error
-    if not isinstance(values, dict):
-        raise UsageError(f"{file}: must be a mapping of {form}")
-    return values
+        raise UsageError(f"{file} cannot be read: {' '.join(str(error).split())}") from error
+    if not isinstance(entries, dict):
+        raise UsageError(f"{file}: must be a mapping of each {what}'s name to its settings")
+    for name, values in entries.items():
+        where = f"{file}: {what} {name}"
+        if not isinstance(values, dict) or not values:
+            raise UsageError(f"{where}: must be a mapping with some of {', '.join(known)}")
+        if extra := sorted(map(str, values.keys() - set(known))):
+            raise UsageError(f"{where} has unknown keys {', '.join(extra)}; known: {', '.join(known)}")
+        yield str(name), values, where
 
 
-def _read(file: Path) -> list[Provider]:
-    values = read_mapping(file, "providers", "providers' names to their settings")
-    return [_provider(name, value, f"{file}: provider {name}") for name, value in values.items()]
-
-
-def _provider(name: Any, values: Any, where: str) -> Provider:
-    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
+def _provider(name: str, values: Mapping[str, Any], where: str) -> Provider:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
         raise UsageError(f"{where}: a name consists of lowercase letters, digits, '-', '_' and '.'")
-    if not isinstance(values, dict):
-        raise UsageError(f"{where}: must be a mapping with `flavour` and `base_url`")
-    known = ("flavour", *_TEXTS, *_LISTS, *_MAPPINGS)
-    if extra := sorted(map(str, values.keys() - set(known))):
-        raise UsageError(f"{where} has unknown keys {', '.join(extra)}; known: {', '.join(known)}")
-    if values.get("flavour") not in [*APIS]:  # a list or a mapping has no hash
-        raise UsageError(f"{where}: flavour must be one of {', '.join(APIS)}, not {values.get('flavour')!r}")
-    given: dict[str, Any] = {"api": APIS[values["flavour"]]}
-    for key, (what, form) in _LISTS.items():
-        entries = values.get(key) or []
-        if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
-            raise UsageError(f"{where}: {key} must be a list of {what}")
-        if wrong := next((entry for entry in entries if not re.fullmatch(form, entry, re.ASCII)), None):
-            raise UsageError(f"{where}: {key} has {wrong!r}, must be a list of {what}")
-        given[key] = tuple(entries)
-    if never := sorted({name.lower() for name in given["request_headers"]} & _NEVER_PASSED):
-        raise UsageError(f"{where}: request_headers may not contain {', '.join(never)}: the gateway controls it")
-    for key in _MAPPINGS:
-        entries = values.get(key) or {}
-        if not isinstance(entries, dict):
-            raise UsageError(f"{where}: {key} must be a mapping")
-        given[key] = {str(name): str(value) for name, value in entries.items()}
-    for key in _TEXTS:
-        if (text := values.get(key)) is None:
+    flavour = values.get("flavour")
+    if flavour not in [*APIS]:  # a list or a mapping has no hash
+        raise UsageError(f"{where}: flavour must be one of {', '.join(APIS)}, not {flavour!r}")
+    given: dict[str, Any] = {"base_url": ""}
+    for key, value in values.items():
+        if value is None or key == "flavour":
             continue
-        if not isinstance(text, str):
-            raise UsageError(f"{where}: {key} must be a string, not {text!r}")
-        given[key] = text
-    for key, text in {**given["headers"], **({given["key_header"]: ""} if "key_header" in given else {})}.items():
-        if not VISIBLE.fullmatch(key) or not text.isascii() or (text and not text.isprintable()):
-            raise UsageError(f"{where}: {key!r}: {text!r} is not an HTTP header")
-    if (limit := given.get("output_limit", "max_tokens")) not in CHAT_LIMITS:
-        raise UsageError(f"{where}: output_limit must be {' or '.join(CHAT_LIMITS)}, not {limit!r}")
-    given["base_url"] = checked_url(given.get("base_url", ""), f"{where}: base_url")
-    return Provider(name=name, **given)
+        if key in _LISTS:
+            what, form = _LISTS[key]
+            if not isinstance(value, list):
+                raise UsageError(f"{where}: {key} must be a list of {what}")
+            for entry in value:
+                if not isinstance(entry, str) or not re.fullmatch(form, entry, re.ASCII):
+                    raise UsageError(f"{where}: {key} has {entry!r}, must be a list of {what}")
+            given[key] = tuple(value)
+        elif key in _MAPPINGS:
+            if not isinstance(value, dict):
+                raise UsageError(f"{where}: {key} must be a mapping")
+            given[key] = {str(header): str(text) for header, text in value.items()}
+        elif isinstance(value, str):
+            given[key] = value
+        else:
+            raise UsageError(f"{where}: {key} must be a string, not {value!r}")
+    provider = Provider(name=name, api=APIS[flavour], **given)
+    if never := sorted({header.lower() for header in provider.request_headers} & _NEVER_PASSED):
+        raise UsageError(f"{where}: request_headers may not contain {', '.join(never)}: the gateway controls it")
+    key_header = {} if provider.key_header is None else {provider.key_header: ""}
+    for header, text in {**provider.headers, **key_header}.items():
+        if not VISIBLE.fullmatch(header) or not text.isascii() or (text and not text.isprintable()):
+            raise UsageError(f"{where}: {header!r}: {text!r} is not an HTTP header")
+    if provider.output_limit not in CHAT_LIMITS:
+        raise UsageError(f"{where}: output_limit must be {' or '.join(CHAT_LIMITS)}, not {provider.output_limit!r}")
+    return replace(provider, base_url=checked_url(provider.base_url, f"{where}: base_url"))

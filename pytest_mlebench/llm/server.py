@@ -302,7 +302,7 @@ class Service:
             raise Refusal("invalid", "model must be the name of a model")
         call.model = model
         streamed = body.get("stream") if endpoint.stream is None else endpoint.stream
-        if streamed not in (None, True, False) or isinstance(streamed, int | float) != isinstance(streamed, bool):
+        if streamed is not None and not isinstance(streamed, bool):
             raise Refusal("invalid", "stream must be true or false")
         call.stream = bool(streamed)
         exchange.models = [model]
