@@ -13,7 +13,7 @@ from pytest_mlebench.io.units import no_formula, one_line, plain
 from pytest_mlebench.records.group import RunGroup, SplitAndCategory
 from pytest_mlebench.records.outcome import THRESHOLDS
 from pytest_mlebench.records.record import RunKey, RunRecord
-from pytest_mlebench.reports.tables import runs_text
+from pytest_mlebench.reports.tables import p_value_text, runs_text
 from pytest_mlebench.results import splits_and_categories
 from pytest_mlebench.results.overview import (
     MEASURES,
@@ -204,7 +204,7 @@ def _pair(pair: SplitComparison) -> tuple[str, ...]:
         _interval_columns(pair.difference.interval),
         "--" if percentile is None else _signed(percentile.mean),
         _interval_columns(None if percentile is None else percentile.interval),
-        "$<$0.001" if pair.adjusted_p < 0.001 else f"{pair.adjusted_p:.3f}",
+        p_value_text(pair.difference).replace("< ", "$<$"),
     )
 
 
@@ -335,9 +335,7 @@ def _comparison(comparison: SplitComparison) -> dict[str, Any]:
         "ours": comparison.ours.label,
         "theirs": comparison.theirs.label,
         **_difference(comparison.difference),
-        "adjusted_p_value": comparison.adjusted_p,
-        "percentile": comparison.percentile
-        and {**_difference(comparison.percentile), "adjusted_p_value": comparison.adjusted_percentile_p},
+        "percentile": comparison.percentile and _difference(comparison.percentile),
     }
 
 

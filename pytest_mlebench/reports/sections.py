@@ -449,7 +449,7 @@ def _overall(view: Overview) -> SplitComparison | None:
 
 
 def _compared(comparison: SplitComparison, *, of_several: bool) -> str:
-    difference, p = comparison.difference, comparison.adjusted_p
+    difference, p = comparison.difference, comparison.difference.adjusted_p_value
     shown = "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
     names = (comparison.ours.label, comparison.theirs.label)
     if not difference.mean:

@@ -255,12 +255,8 @@ def paired_sections(view: Overview, *, details: bool) -> Iterator[Section]:
     if not shown:
         return
     several = len({(pair.ours.label, pair.theirs.label) for pair in view.comparisons}) > 1
-    tables = [_pairs([(pair, pair.difference, pair.adjusted_p) for pair in shown], several=several)]
-    if percentiles := [
-        (pair, pair.percentile, pair.adjusted_percentile_p)
-        for pair in shown
-        if pair.percentile is not None and pair.adjusted_percentile_p is not None
-    ]:
+    tables = [_pairs([(pair, pair.difference) for pair in shown], several=several)]
+    if percentiles := [(pair, pair.percentile) for pair in shown if pair.percentile is not None]:
         tables.append(_pairs(percentiles, several=several, what="percentile"))
     first = shown[0]
     subject = "The first agent minus the second" if several else f"{first.ours.label} minus {first.theirs.label}"
@@ -282,12 +278,12 @@ def _most_important(comparisons: Sequence[SplitComparison]) -> Sequence[SplitCom
 
 
 def _pairs(
-    found: Sequence[tuple[SplitComparison, PairedDifference, float]], *, several: bool, what: str = "any medal"
+    found: Sequence[tuple[SplitComparison, PairedDifference]], *, several: bool, what: str = "any medal"
 ) -> Table:
     both = ("first", "second") if several else ()
     counts = ("wins", "ties", "losses")
     heads = ("split", *both, "pairs", what, "95 % interval", "over seeds", *counts, "p")
-    names = shortened(side.label for comparison, *_ in found for side in (comparison.ours, comparison.theirs))
+    names = shortened(side.label for comparison, _ in found for side in (comparison.ours, comparison.theirs))
     rows = [
         (
             comparison.split,
@@ -299,9 +295,9 @@ def _pairs(
             str(difference.wins),
             str(difference.ties),
             str(difference.losses),
-            _p_value(adjusted_p),
+            p_value_text(difference),
         )
-        for comparison, difference, adjusted_p in found
+        for comparison, difference in found
     ]
     spare = (*reversed(counts), "over seeds")
     return Table(heads, rows, frozenset(heads[len(both) + 1 :]), spare)
@@ -331,7 +327,8 @@ def interval_text(interval: Interval | None) -> str:
     return "-" if interval is None else str(interval)
 
 
-def _p_value(p: float) -> str:
+def p_value_text(difference: PairedDifference) -> str:
+    p = difference.adjusted_p_value
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 

@@ -89,7 +89,10 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitComparison:
-    """Two agents on a split, paired by competition and seed. Differences are ours minus theirs."""
+    """Two agents on a split, paired by competition and seed. Differences are ours minus theirs.
+
+    Their p-values are adjusted for the number of pairs of agents on the split that have the difference.
+    """
 
     split: str
     ours: SplitSummary
@@ -98,14 +101,10 @@ class SplitComparison:
     """Difference of the any-medal rates."""
     percentile: PairedDifference | None
     """Difference of the mean percentiles; None if no pair of runs has them."""
-    adjusted_p: float
-    """p-value of ``difference``, adjusted by Holm's method for the number of pairs of agents on the split."""
-    adjusted_percentile_p: float | None
-    """The same of ``percentile``, for the number of pairs that have it."""
 
     @property
     def is_conclusive(self) -> bool:
-        return self.adjusted_p < SIGNIFICANT
+        return self.difference.adjusted_p_value < SIGNIFICANT
 
 
 def standings(summaries: Sequence[SplitSummary], groups: Sequence[RunGroup]) -> list[Standing]:
@@ -207,27 +206,20 @@ def compare(summaries: Sequence[SplitSummary]) -> list[SplitComparison]:
     found: list[SplitComparison] = []
     for split in splits:
         by_label = {summary.label: summary for summary in summaries if summary.split == split}
-        pairs = [
-            (ours, theirs, difference)
-            for ours, theirs in combinations([by_label[label] for label in labels if label in by_label], 2)
-            if (difference := _paired(ours, theirs, "any_medal")) is not None
-        ]
-        adjusted = statistics.holm([difference.p_value for _, _, difference in pairs])
-        percentiles = [_paired(ours, theirs, "percentile") for ours, theirs, _ in pairs]
-        adjusted_percentiles = iter(statistics.holm([one.p_value for one in percentiles if one is not None]))
+        pairs = list(combinations([by_label[label] for label in labels if label in by_label], 2))
+        differences = _adjusted([_paired(ours, theirs, "any_medal") for ours, theirs in pairs])
+        percentiles = _adjusted([_paired(ours, theirs, "percentile") for ours, theirs in pairs])
         found += [
-            SplitComparison(
-                split=split,
-                ours=ours,
-                theirs=theirs,
-                difference=difference,
-                percentile=percentile,
-                adjusted_p=p,
-                adjusted_percentile_p=None if percentile is None else next(adjusted_percentiles),
-            )
-            for (ours, theirs, difference), p, percentile in zip(pairs, adjusted, percentiles, strict=True)
+            SplitComparison(split=split, ours=ours, theirs=theirs, difference=difference, percentile=percentile)
+            for (ours, theirs), difference, percentile in zip(pairs, differences, percentiles, strict=True)
+            if difference is not None
         ]
     return found
+
+
+def _adjusted(differences: Sequence[PairedDifference | None]) -> list[PairedDifference | None]:
+    adjusted = iter(statistics.holm([one.p_value for one in differences if one is not None]))
+    return [one and replace(one, adjusted_p_value=next(adjusted)) for one in differences]
 
 
 def _paired(ours: SplitSummary, theirs: SplitSummary, measure: Measure) -> PairedDifference | None:

@@ -72,6 +72,8 @@ class PairedDifference:
     losses: int
     p_value: float
     """From the two-sided sign test over competitions."""
+    adjusted_p_value: float
+    """The same, adjusted if this is one of several comparisons (see ``holm``)."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,8 @@ def paired_difference(pairs: Sequence[Sequence[tuple[float, float]]]) -> PairedD
         wins=wins,
         ties=len(differences) - wins - losses,
         losses=losses,
-        p_value=sign_test(wins, losses),
+        p_value=(p_value := sign_test(wins, losses)),
+        adjusted_p_value=p_value,
     )
 
 

@@ -212,9 +212,9 @@ def test_p_values_are_adjusted_for_the_pairs_of_agents() -> None:
     others = [group(dict.fromkeys(IDS["low"][:8], "no_medal"), agent=name, name=name) for name in "xy"]
     found = compare(summarise([best, *others]))
     assert [own.difference.p_value for own in found] == pytest.approx([2 / 2**8, 2 / 2**8, 1])
-    assert [own.adjusted_p for own in found] == pytest.approx([6 / 2**8, 6 / 2**8, 1])
+    assert [own.difference.adjusted_p_value for own in found] == pytest.approx([6 / 2**8, 6 / 2**8, 1])
     assert [own.is_conclusive for own in found] == [True, True, False]
-    assert [own.adjusted_percentile_p for own in found] == pytest.approx([6 / 2**8, 6 / 2**8, 1])
+    assert [own.percentile.adjusted_p_value for own in found if own.percentile] == pytest.approx([6 / 2**8] * 2 + [1])
     view = overview([best, *others])
     (section,) = paired_sections(view, details=True)
     assert [[row[-1] for row in table.rows] for table in section.tables] == [["0.023", "0.023", "1.000"]] * 2
@@ -234,7 +234,8 @@ def test_a_pair_without_percentiles_does_not_count_in_their_adjustment() -> None
         ),
     )
     found = compare(summarise([best, middle, without]))
-    assert [own.adjusted_percentile_p for own in found] == [pytest.approx(2 / 2**8), None, None]
+    percentiles = [own.percentile.adjusted_p_value for own in found if own.percentile]
+    assert percentiles == [pytest.approx(2 / 2**8)]
 
 
 def test_runs_are_paired_by_competition_and_seed() -> None:

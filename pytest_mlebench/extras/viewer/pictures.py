@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -15,7 +14,7 @@ from pytest_mlebench.io.units import format_dollars, format_duration, format_sco
 from pytest_mlebench.records.outcome import TimelinePoint
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import AGENTS
-from pytest_mlebench.reports.plots import medal_shares, position, share_beaten
+from pytest_mlebench.reports.plots import TICKS, medal_areas, position, share_beaten
 from pytest_mlebench.reports.plots.rates import SECONDS, tick_distance
 from pytest_mlebench.reports.plots.svg import Panel, at, fitting, line, marker, named, rect, safe, stretched, text
 
@@ -167,7 +166,6 @@ def short(count: int) -> str:
 
 
 _ROW, _NAME = 26, 200
-_TICKS = (0, 25, 50, 75, 90, 99)
 
 
 def leaderboard(board: Leaderboard, runs: Sequence[ListedRun], link: Callable[[ListedRun], str]) -> Markup:
@@ -177,12 +175,8 @@ def leaderboard(board: Leaderboard, runs: Sequence[ListedRun], link: Callable[[L
     """
     rows = list(dict.fromkeys(f"{run.agent} · {run.group_name}" for run in runs))[:60]
     bottom = 26 + _ROW * len(rows)
-    body = []
-    shares = medal_shares(board)
-    edges = [shares["bronze"], shares["silver"], shares["gold"], 100.0]
-    for name, (begin, stop) in zip(("bronze", "silver", "gold"), pairwise(map(position, edges)), strict=True):
-        body.append(rect(at(begin), 20, at(stop - begin), bottom - 20, f"f-{name} faint"))
-    for share in _TICKS:
+    body = [medal_areas(board, 20, bottom - 20)]
+    for share in TICKS:
         x = at(position(share))
         body.append(line(x, 20, x, bottom, "s-line"))
         body.append(text(x, 14, f"{share} %" if share == 0 else str(share), "s m f-muted"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 
@@ -35,7 +36,8 @@ def plots(view: Overview) -> list[Plot]:
     agents = agents_in(view)
     drawn = [heat_map(records, view.planned, agents=agents), medal_rates(view.summaries, published, agents=agents)]
     real = [record for record in records if not record.is_twin]  # twins have different leaderboards
-    if boards := known_leaderboards(real):
+    catalogue, ids = default_catalogue(), {record.competition_id for record in real}
+    if boards := {id: catalogue[id].leaderboard for id in catalogue.ids if id in ids}:
         drawn.append(score_plot(real, boards, run_numbers(records), agents=agents))
     optional = [
         over_time_plot(records, timelines(records), agents=agents),
@@ -47,7 +49,7 @@ def plots(view: Overview) -> list[Plot]:
 
 def agents_in(view: Overview) -> list[str]:
     """Return all agents, even without records, so that an agent has the same mark in every plot."""
-    return sorted({key.agent for key in view.planned} | set(svg.agents_of(view.records)))
+    return sorted({key.agent for key in view.planned} | {record.agent for record in view.records})
 
 
 def write_plots(view: Overview, folder: Path) -> list[Path]:
@@ -65,13 +67,6 @@ def write_plots(view: Overview, folder: Path) -> list[Path]:
 def run_numbers(records: Iterable[RunRecord]) -> dict[RunKey, int]:
     """Return each run's index in the table of runs, which links marks to rows."""
     return {record.key: number for number, record in enumerate(in_order(records))}
-
-
-def known_leaderboards(records: Iterable[RunRecord]) -> dict[str, Leaderboard]:
-    """Return the leaderboards of the bundled competitions among these runs."""
-    catalogue = default_catalogue()
-    ids = {record.competition_id for record in records}
-    return {id: catalogue[id].leaderboard for id in catalogue.ids if id in ids}
 
 
 def medal_shares(board: Leaderboard) -> Mapping[str, float]:
@@ -97,7 +92,8 @@ def share_beaten(board: Leaderboard, score: float | None) -> float | None:
 
 _TOP, _WIDTH, _LEFT, _RIGHT = 48, 420, 206, 10
 _STEP = 6.0
-_TICKS = (0, 25, 50, 75, 90, 99)
+TICKS = (0, 25, 50, 75, 90, 99)
+_AREAS = MEDALS[::-1]
 
 
 def score_plot(
@@ -133,6 +129,16 @@ def position(share: float) -> float:
     return 1 - math.sqrt(max(0.0, 100 - share) / 100)
 
 
+def medal_areas(board: Leaderboard, y: float, height: float) -> str:
+    """Draw the areas of the medals on the axis of ``position``."""
+    shares = medal_shares(board)
+    edges = [*(position(shares[medal]) for medal in _AREAS), 1.0]
+    return "".join(
+        svg.rect(svg.at(begin), y, svg.at(end - begin), height, f"f-{medal} faint")
+        for medal, (begin, end) in zip(_AREAS, pairwise(edges), strict=True)
+    )
+
+
 def _x(share: float) -> str:
     return svg.at(position(share))
 
@@ -157,13 +163,13 @@ def _panel(
     bottom = _TOP + height * len(by_competition)
     body = [svg.text(-_LEFT, 14, f"{split} · {pluralize(len(by_competition), 'competition')}", "h f-ink")]
     body.append(svg.text("100%", 27, "% of teams beaten", "s e f-muted"))
-    body += [svg.text(_x(tick), _TOP - 7, str(tick), "s m f-muted") for tick in _TICKS]
+    body += [svg.text(_x(tick), _TOP - 7, str(tick), "s m f-muted") for tick in TICKS]
     rows = [
         _row(_TOP + k * height, id, by_competition[id], leaderboards[id], agents, numbers)
         for k, id in enumerate(sorted(by_competition, key=lambda id: (-typical(id), id)))
     ]
     body += [areas for areas, _ in rows]
-    body += [svg.line(_x(tick), _TOP - 3, _x(tick), bottom) for tick in _TICKS if tick != 50]
+    body += [svg.line(_x(tick), _TOP - 3, _x(tick), bottom) for tick in TICKS if tick != 50]
     body.append(svg.line(_x(50), _TOP - 3, _x(50), bottom, "s-muted dash"))
     body += [marks for _, marks in rows]
     scored = [share for runs in by_competition.values() for _, share in runs if share is not None]
@@ -190,12 +196,6 @@ def _row(
     """Return the medal areas, which are drawn below the grid, and the marks, drawn above it."""
     height = _row_height(agents)
     base = y + height / 2 + 4
-    shares = medal_shares(board)
-    ends = {"bronze": shares["silver"], "silver": shares["gold"], "gold": 100.0}
-    areas = ""
-    for medal, end in ends.items():
-        width = svg.at(position(end) - position(shares[medal]))
-        areas += svg.rect(_x(shares[medal]), y + 1, width, height - 2, f"f-{medal} faint")
     marks = [svg.named(id, svg.text(-_LEFT, base, svg.fitting(id, _LEFT - 26)))]
     marks.append(svg.line(0, y + height - 0.5, "100%", y + height - 0.5))
     without = sum(share is None for _, share in runs)
@@ -211,7 +211,7 @@ def _row(
             f'<g data-run="{numbers[record.key]}"><title>{svg.safe(label)}</title>'
             f"{svg.marker(number, _x(share), middle, 3.5 if len(agents) > 1 else 4.5)}</g>"
         )
-    return areas, "".join(marks)
+    return medal_areas(board, y + 1, height - 2), "".join(marks)
 
 
 def _row_height(agents: Sequence[str]) -> float:
@@ -220,8 +220,10 @@ def _row_height(agents: Sequence[str]) -> float:
 
 
 def _legend() -> Panel:
-    medals = enumerate(reversed(MEDALS))
-    body = [svg.rect(90 * k, 0, 17, 15, f"f-{medal} faint") + svg.text(90 * k + 23, 11.5, medal) for k, medal in medals]
+    body = [
+        svg.rect(90 * k, 0, 17, 15, f"f-{medal} faint") + svg.text(90 * k + 23, 11.5, medal)
+        for k, medal in enumerate(_AREAS)
+    ]
     return Panel(
         name="scores-key",
         title="What the areas mean",

@@ -11,23 +11,8 @@ from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.outcome import FAILURES, Outcome
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import AGENTS
-from pytest_mlebench.reports.plots.svg import (
-    Panel,
-    Plot,
-    agents_of,
-    at,
-    fitting,
-    grid,
-    line,
-    marker,
-    n,
-    named,
-    outcome_cell,
-    rect,
-    shortened,
-    stretched,
-    text,
-)
+from pytest_mlebench.reports.plots import svg
+from pytest_mlebench.reports.plots.svg import Panel, Plot
 from pytest_mlebench.results.overview import SPLITS, PublishedResult, RateStep, Timeline
 from pytest_mlebench.results.statistics import Interval, Rate
 from pytest_mlebench.results.summary import SplitSummary, split_rank
@@ -111,11 +96,13 @@ def _published_name(result: PublishedResult) -> str:
 
 def _rates_panel(number: int, split: str, lines: Sequence[_Line]) -> Panel:
     bottom = _RATES_TOP + _ROW * len(lines)
-    body = [text(-_NAME, 14, split, "h f-ink")]
+    body = [svg.text(-_NAME, 14, split, "h f-ink")]
     for tick in (0, 25, 50, 75, 100):
-        body.append(line(at(tick / 100), _RATES_TOP - 4, at(tick / 100), bottom))
+        body.append(svg.line(svg.at(tick / 100), _RATES_TOP - 4, svg.at(tick / 100), bottom))
         if tick % 50 == 0:  # more labels would not fit on a phone
-            body.append(text(at(tick / 100), _RATES_TOP - 9, f"{tick} %" if tick == 100 else str(tick), "s m f-muted"))
+            body.append(
+                svg.text(svg.at(tick / 100), _RATES_TOP - 9, f"{tick} %" if tick == 100 else str(tick), "s m f-muted")
+            )
     for k, row in enumerate(lines):
         body += _row(_RATES_TOP + k * _ROW, row)
     return Panel(
@@ -137,22 +124,26 @@ def _row(y: float, row: _Line) -> list[str]:
     colour = f"agent{row.number % AGENTS}" if row.number is not None else "muted"
     middle = y + _ROW / 2
     body = [
-        line(-_NAME, y, "100%", y),
-        named(row.name, text(-_NAME, middle + 4, fitting(row.name, (_NAME - 10) * (0.85 if is_ours else 1)), style)),
-        text("100%", middle + 4, f"{mean:.1f}{row.rate.spread}", f"e {style}", dx=_VALUE),
+        svg.line(-_NAME, y, "100%", y),
+        svg.named(
+            row.name,
+            svg.text(-_NAME, middle + 4, svg.fitting(row.name, (_NAME - 10) * (0.85 if is_ours else 1)), style),
+        ),
+        svg.text("100%", middle + 4, f"{mean:.1f}{row.rate.spread}", f"e {style}", dx=_VALUE),
     ]
     if row.interval is not None:
-        body.append(line(at(row.interval.low / 100), middle, at(row.interval.high / 100), middle, f"s-{colour}"))
+        body.append(
+            svg.line(svg.at(row.interval.low / 100), middle, svg.at(row.interval.high / 100), middle, f"s-{colour}")
+        )
     if error:
-        low, high = at(max(0, mean - error) / 100), at(min(100, mean + error) / 100)
-        body.append(line(low, middle, high, middle, f"s-{colour}", width=3 if is_ours else 1.2))
+        low, high = svg.at(max(0, mean - error) / 100), svg.at(min(100, mean + error) / 100)
+        body.append(svg.line(low, middle, high, middle, f"s-{colour}", width=3 if is_ours else 1.2))
+    x = svg.at(mean / 100)
+    x = svg.at(mean / 100)
     if row.number is not None:
-        return [*body, marker(row.number, at(mean / 100), middle, 5)]
+        return [*body, svg.marker(row.number, x, middle, 5)]
     dash = "" if row.comparable else " dash"
-    circle = (
-        f'<circle cx="{at(mean / 100)}" cy="{n(middle)}" r="3.5" class="f-paper s-muted{dash}" stroke-width="1.5"/>'
-    )
-    return [*body, circle]
+    return [*body, f'<circle cx="{x}" cy="{svg.n(middle)}" r="3.5" class="f-paper s-muted{dash}" stroke-width="1.5"/>']
 
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _PLOT = 440, 42, 104, 34, 200
@@ -226,8 +217,8 @@ def _panel(
     def y(rate: float) -> float:
         return bottom - _PLOT * rate / 100
 
-    body = [text(-_LEFT, 14, shortened(title, 50), "h f-ink")]
-    body += grid(_PLOT, bottom, axis.ticks, axis.distance, axis.unit)
+    body = [svg.text(-_LEFT, 14, svg.shortened(title, 50), "h f-ink")]
+    body += svg.grid(_PLOT, bottom, axis.ticks, axis.distance, axis.unit)
     descriptions, curves, ends = [], [], []
     for timeline in timelines:
         number = agents.index(timeline.agent)
@@ -237,13 +228,13 @@ def _panel(
         path = _path(steps, axis.position, y, bottom)
         curves.append(f'<path d="{path}" class="hollow {colour}" stroke-width="2"/>')
         if units is SECONDS and timeline.best > timeline.final:
-            body.append(line(0, y(timeline.best), "100%", y(timeline.best), f"dash {colour}"))
+            body.append(svg.line(0, y(timeline.best), "100%", y(timeline.best), f"dash {colour}"))
         ends.append((y(final), number, timeline.agent, f"{final:.0f} %"))
         description = f"{timeline.agent}: {final:.1f} % at the end"
         if timeline.medals_lost:
             description += f", {timeline.best:.1f} % with each run's best"
         descriptions.append(description)
-    body.append(stretched(_CURVE, bottom, "".join(curves)))
+    body.append(svg.stretched(_CURVE, bottom, "".join(curves)))
     body += _labels(ends)
     return Panel(
         name=name,
@@ -261,18 +252,22 @@ def _labels(ends: Sequence[tuple[float, int, str, str]]) -> list[str]:
     found, last = [], 0.0
     for y, number, agent, rate in sorted(ends):
         last = max(y, last + _LINE)
-        found.append(marker(number, "100%", y, 5))
-        label = text("100%", last + 4, f"{fitting(agent, _RIGHT - 46)} {rate}", dx=11)
-        found.append(named(agent, label))
+        found.append(svg.marker(number, "100%", y, 5))
+        label = svg.text("100%", last + 4, f"{svg.fitting(agent, _RIGHT - 46)} {rate}", dx=11)
+        found.append(svg.named(agent, label))
     return found
 
 
 def _path(steps: Sequence[RateStep], x: Callable[[float], float], y: Callable[[float], float], bottom: float) -> str:
-    return f"M0 {n(bottom)}" + "".join(f"H{n(x(s.amount))}V{n(y(s.rate))}" for s in steps) + f"H{n(_CURVE)}"
+    return (
+        f"M0 {svg.n(bottom)}"
+        + "".join(f"H{svg.n(x(s.amount))}V{svg.n(y(s.rate))}" for s in steps)
+        + f"H{svg.n(_CURVE)}"
+    )
 
 
 _SPENT_WIDTH, _SPENT_RIGHT, _SPENT_TOP, _SPENT_HEIGHT = 400, 14, 54, 160
-_FAILED = rect(0.5, 0.5, 16, 15, "f-card s-failure dash", radius=2)
+_FAILED = svg.rect(0.5, 0.5, 16, 15, "f-card s-failure dash", radius=2)
 SECONDS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 DOLLARS = (("$", 1.0), ("¢", 0.01), ("m$", 0.001), ("µ$", 0.000001))
 
@@ -325,8 +320,8 @@ def cost_plot(records: Sequence[RunRecord], *, agents: Sequence[str]) -> Plot | 
 
 def _panels(records: Sequence[RunRecord], quantity: _Quantity, agents: Sequence[str]) -> list[Panel]:
     longest = max(map(quantity.amount, records), default=1.0) or 1.0
-    runs = {agent: [record for record in records if record.agent == agent] for agent in agents_of(records)}
-    return [_spent_panel(agents.index(name), found, longest, len(agents), quantity) for name, found in runs.items()]
+    runs = [[record for record in records if record.agent == agent] for agent in agents]
+    return [_spent_panel(k, found, longest, len(agents), quantity) for k, found in enumerate(runs) if found]
 
 
 def _spent_panel(number: int, records: Sequence[RunRecord], longest: float, agents: int, quantity: _Quantity) -> Panel:
@@ -337,12 +332,12 @@ def _spent_panel(number: int, records: Sequence[RunRecord], longest: float, agen
     def y(runs: int) -> float:
         return bottom - _SPENT_HEIGHT * runs / len(records)
 
-    body = [text(16 - _LEFT if agents > 1 else -_LEFT, 14, fitting(agent, 270), "h f-ink")]
+    body = [svg.text(16 - _LEFT if agents > 1 else -_LEFT, 14, svg.fitting(agent, 270), "h f-ink")]
     if agents > 1:
-        body.append(marker(number, 5 - _LEFT, 9.5))
+        body.append(svg.marker(number, 5 - _LEFT, 9.5))
     medals = [record for record in records if record.report.any_medal]
     summary = _totals(medals, sum(map(quantity.amount, records)), quantity)
-    body.append(text(-_LEFT, 33, summary, "f-muted"))
+    body.append(svg.text(-_LEFT, 33, summary, "f-muted"))
     # By outcome, best first; all failures form one group.
     ranked = sorted(records, key=lambda record: min(record.outcome.rank, FAILURES[0].rank))
     runs = {outcome: list(of) for outcome, of in groupby(ranked, lambda r: r.outcome if r.outcome.passed else None)}
@@ -351,13 +346,13 @@ def _spent_panel(number: int, records: Sequence[RunRecord], longest: float, agen
     for outcome, with_outcome in runs.items():
         below = sorted([*below, *map(quantity.amount, with_outcome)])
         curves.insert(0, _area(below, axis.position, y, outcome))  # gold in front, all runs at the back
-    body.append(stretched(_CURVE, bottom, "".join(curves)))
-    body += grid(_SPENT_HEIGHT, bottom, axis.ticks, axis.distance, axis.unit)
+    body.append(svg.stretched(_CURVE, bottom, "".join(curves)))
+    body += svg.grid(_SPENT_HEIGHT, bottom, axis.ticks, axis.distance, axis.unit)
     for k, (outcome, with_outcome) in enumerate(runs.items()):
         left, top = 170 * (k % 2) - _LEFT, bottom + 28 + 20 * (k // 2)
-        cell, what = (outcome_cell(0, 0, outcome), outcome.label) if outcome else (_FAILED, "no valid submission")
-        label = text(24, 13, f"{what}: {len(with_outcome)}")
-        body.append(f'<g transform="translate({left} {n(top)})">{cell}{label}</g>')
+        cell, what = (svg.outcome_cell(0, 0, outcome), outcome.label) if outcome else (_FAILED, "no valid submission")
+        label = svg.text(24, 13, f"{what}: {len(with_outcome)}")
+        body.append(f'<g transform="translate({left} {svg.n(top)})">{cell}{label}</g>')
     return Panel(
         name=f"{quantity.name}-{number}",
         title=f"Medals of {agent} over {quantity.name}",
@@ -373,9 +368,11 @@ def _area(
     amounts: Sequence[float], x: Callable[[float], float], y: Callable[[int], float], outcome: Outcome | None
 ) -> str:
     """Draw the area below a step curve that rises by one at each amount; for failures with an outline."""
-    steps = {n(x(amount)): n(y(k)) for k, amount in enumerate(amounts, 1)}  # at equal positions, the last one wins
-    path = f"M0 {n(y(0))}" + "".join(f"H{at}V{height}" for at, height in steps.items()) + f"H{n(_CURVE)}"
-    area = f'<path d="{path}V{n(y(0))}z" class="f-{outcome.colour if outcome else "card"}"/>'
+    steps = {
+        svg.n(x(amount)): svg.n(y(k)) for k, amount in enumerate(amounts, 1)
+    }  # at equal positions, the last one wins
+    path = f"M0 {svg.n(y(0))}" + "".join(f"H{at}V{height}" for at, height in steps.items()) + f"H{svg.n(_CURVE)}"
+    area = f'<path d="{path}V{svg.n(y(0))}z" class="f-{outcome.colour if outcome else "card"}"/>'
     return area if outcome else f'{area}<path d="{path}" class="hollow s-failure dash"/>'
 
 

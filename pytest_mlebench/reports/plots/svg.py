@@ -7,13 +7,12 @@ in a nested element that is stretched as a whole (``stretched``).
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
 from pytest_mlebench.io.units import plain
 from pytest_mlebench.records.outcome import Outcome
-from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import AGENTS, stylesheet
 
 GAP = 28
@@ -214,15 +213,26 @@ def named(content: str, shown: str) -> str:
     return f"<g><title>{safe(content)}</title>{shown}</g>"
 
 
+_SHAPES = (
+    ((-1, -1), (1, -1), (1, 1), (-1, 1)),
+    ((0, -1.2), (1.2, 1), (-1.2, 1)),
+    ((0, -1.4), (1.4, 0), (0, 1.4), (-1.4, 0)),
+    ((0, 1.2), (1.2, -1), (-1.2, -1)),
+    ((-1, -1), (0, -0.5), (1, -1), (0.5, 0), (1, 1), (0, 0.5), (-1, 1), (-0.5, 0)),
+)
+"""The corners of the marks that are not circles, in units of their radius."""
+
+
 def marker(number: int, x: Place, y: float, radius: float = 4) -> str:
     """Draw the mark of the agent with this number: one of 36 combinations of colour and shape."""
     classes = f"f-agent{number % AGENTS} s-paper"
     kind = (number + number // AGENTS) % AGENTS
     if not kind:
         return f'<circle cx="{n(x)}" cy="{n(y)}" r="{n(radius)}" class="{classes}"/>'
-    if isinstance(x, str):
-        return f'<svg x="{x}" y="{n(y)}">{_shape(kind, 0, 0, radius, classes)}</svg>'
-    return _shape(kind, x, y, radius, classes)
+    if isinstance(x, str):  # a path cannot have positions in per cent
+        return f'<svg x="{x}" y="{n(y)}">{marker(number, 0, 0, radius)}</svg>'
+    corners = "L".join(f"{n(x + dx * radius)} {n(y + dy * radius)}" for dx, dy in _SHAPES[kind - 1])
+    return f'<path d="M{corners}z" class="{classes}"/>'
 
 
 def outcome_cell(x: float, y: float, outcome: Outcome, width: float = CELL) -> str:
@@ -233,10 +243,6 @@ def outcome_cell(x: float, y: float, outcome: Outcome, width: float = CELL) -> s
         dashes = " dash" if outcome is Outcome.error else ""
         box, ink = rect(x + 0.5, y + 0.5, width - 2, CELL - 2, f"hollow s-failure{dashes}", radius=2), "f-failure"
     return box + f'<text x="{n(x + (width - 1) / 2)}" y="{n(y + 12.5)}" class="c m {ink}">{outcome.letter}</text>'
-
-
-def agents_of(records: Iterable[RunRecord]) -> list[str]:
-    return sorted({record.agent for record in records})
 
 
 def agents_key(name: str, agents: Sequence[str]) -> list[Panel]:
@@ -262,18 +268,3 @@ def legend(agents: Sequence[str]) -> list[tuple[str, str]]:
     """Return (mark, agent) pairs, each mark as an element; empty for a single agent."""
     marks = [f'<svg width="14" height="14" aria-hidden="true">{marker(k, 7, 7, 5)}</svg>' for k in range(len(agents))]
     return list(zip(marks, agents, strict=True)) if len(agents) > 1 else []
-
-
-def _shape(kind: int, x: float, y: float, r: float, classes: str) -> str:
-    outlines = (
-        _polygon(x, y, (-r, -r), (r, -r), (r, r), (-r, r)),
-        _polygon(x, y, (0, -1.2 * r), (1.2 * r, r), (-1.2 * r, r)),
-        _polygon(x, y, (0, -1.4 * r), (1.4 * r, 0), (0, 1.4 * r), (-1.4 * r, 0)),
-        _polygon(x, y, (0, 1.2 * r), (1.2 * r, -r), (-1.2 * r, -r)),
-        _polygon(x, y, (-r, -r), (0, -r / 2), (r, -r), (r / 2, 0), (r, r), (0, r / 2), (-r, r), (-r / 2, 0)),
-    )
-    return f'<path d="{outlines[kind - 1]}" class="{classes}"/>'
-
-
-def _polygon(x: float, y: float, *points: tuple[float, float]) -> str:
-    return "M" + "L".join(f"{n(x + dx)} {n(y + dy)}" for dx, dy in points) + "z"
