@@ -37,6 +37,7 @@ class RayCluster:
         self.address = f"127.0.0.1:{self._port}"
         self.environment = {
             "RAY_ADDRESS": self.address,
+            "RAY_AUTH_MODE": "disabled",  # even if the user has a token for another cluster
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_health_check_initial_delay_ms": "0",
             "RAY_health_check_period_ms": "1000",
